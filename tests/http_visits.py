@@ -64,7 +64,7 @@ class Visit:
     def __init__(self, world: World, address: tuple[str, int]) -> None:
         self.world = world
         self.transport = FakeTransport(world.loop, address)
-        self.protocol = world.server.meet()
+        self.protocol = world.server.new_protocol()
         self.transport.protocol = self.protocol
         self.protocol.connection_made(self.transport)
         self.came = world.loop.time()

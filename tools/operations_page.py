@@ -10,7 +10,7 @@ from typing import Any, get_args
 from client_methods import field_name, shown_fields
 
 from dragoman.cli.operation_commands import command_name
-from dragoman.http.problems import TOLD
+from dragoman.http.problems import STATUSES
 from dragoman.operations.operation import Operation
 from dragoman.operations.request_fields import RequestField, request_fields
 from dragoman.operations.schemas import ErrorKind
@@ -98,7 +98,7 @@ def _field(field: RequestField) -> str:
 
 
 def _errors() -> str:
-    return "".join(f"| `{kind}` | {TOLD[kind][0]} | {_exception(kind)} |\n" for kind in get_args(ErrorKind))
+    return "".join(f"| `{kind}` | {STATUSES[kind][0]} | {_exception(kind)} |\n" for kind in get_args(ErrorKind))
 
 
 def _exception(kind: str) -> str:

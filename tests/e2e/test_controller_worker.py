@@ -119,7 +119,7 @@ def test_a_failure_is_told_with_its_text(programs: Programs, folder: Path, editi
     found = answers(controller, 4)
     assert found[1] == "fetch -> TASK_FAILED 1 b'ValueError: this payload is bad'"
     assert found[3] == "fetch -> OK 2 b'good'"
-    assert re.match(r"number 9 -> FAILED 0 b'there is no control message 9", found[4])
+    assert re.match(r"number 9 -> FAILED 0 b'unknown control message 9", found[4])
 
 
 def test_a_handler_that_dies_costs_only_its_task(programs: Programs, folder: Path) -> None:

@@ -106,9 +106,9 @@ def test_a_failure_is_silence_for_the_caller_and_the_worker_comes_back(programs:
     worker = start_worker(programs, broker, url, "handlers:raises")
     failed = start_call(programs, url, "bad", "--timeout", 0.5)
     assert failed.ends() == 4
-    assert "no answer within 0.5 s; this wire has no word for a job that failed" in failed.err
+    assert "no answer within 0.5 s; Majordomo has no message for a job that failed" in failed.err
     worker.prints("reconnecting: ")
-    assert "its worker said DISCONNECT" in broker.err
+    assert "its worker sent DISCONNECT" in broker.err
     assert call(programs, url, "fine") == (0, "good")
 
 
@@ -127,7 +127,7 @@ def test_a_worker_told_to_stop_delivers_what_it_has_in_hand(programs: Programs, 
     worker.terminate()
     assert done(caller) == (0, "slept 0.6")
     assert worker.ends() == 0
-    broker.prints("its worker said DISCONNECT")
+    broker.prints("its worker sent DISCONNECT")
 
 
 def test_a_worker_that_works_for_longer_than_its_lease_is_kept(programs: Programs, handlers: Path) -> None:
@@ -223,7 +223,7 @@ def test_our_worker_gives_up_a_broker_that_says_nothing_and_comes_back_on_discon
     ready = [b"", b"MDPW01", b"\x01", b"default"]
     first, *said = mute.recv_multipart()
     assert said == ready
-    worker.prints("nothing heard from the broker for 0.8 s")
+    worker.prints("nothing received from the broker for 0.8 s")
     while (message := mute.recv_multipart())[1:] != ready:
         assert message[0] == first
         assert message[1:] == [b"", b"MDPW01", b"\x04"]

@@ -179,7 +179,7 @@ def test_call_ends_with_4_after_silence_and_hints_at_the_reason(programs: Progra
     _, url = start_broker(programs)
     program = call(programs, url, "x", "--timeout", 0.5)
     assert program.ends() == 4
-    assert "timed out: no answer within 0.5 s; this wire has no word for a job that failed" in program.err
+    assert "timed out: no answer within 0.5 s; MemoDB has no message for a job that failed" in program.err
     assert program.out == ""
 
 
@@ -250,7 +250,7 @@ def test_an_answer_that_call_cannot_read_ends_with_1(programs: Programs) -> None
             accepted.sendall(len(answer).to_bytes(8, "big") + answer)
             assert caller.ends() == 1
     assert "not understood" in caller.err
-    assert "HEARTBEAT came where a RESULT is due" in caller.err
+    assert "HEARTBEAT came instead of RESULT" in caller.err
 
 
 def memo(*items: object, payload: bytes = b"") -> bytes:
@@ -615,7 +615,7 @@ def test_our_worker_gives_up_a_connection_on_which_no_answer_comes(programs: Pro
     worker = programs.dragoman("worker", "--concurrency", 1, "--exec", "cat", "--connect", f"{url}?heartbeat_after=0.1")
     first = mute.recv()
     assert cbor2.CBORDecoder(io.BytesIO(first)).decode() == ["memo01", READY, b"", ["default"]]
-    worker.prints("nothing heard from the broker for 0.3 s")
+    worker.prints("nothing received from the broker for 0.3 s")
     assert mute.recv() == first
     mute.send(memo(JOB, b"w", "default", 1000, payload=b"hello"))
     assert mute.recv() == memo(RESULT, b"w", payload=b"hello")

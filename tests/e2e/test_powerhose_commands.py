@@ -225,7 +225,7 @@ def test_a_master_that_stays_away_ends_the_worker_with_3(programs: Programs, tmp
     worker = programs.dragoman("worker", "--concurrency", 1, "--exec", "cat", "--connect", url)
     assert worker.ends() == 3
     if kind != "name":
-        assert "the master has not answered a PING for 3 times 0.2 s" in worker.err
+        assert "the master has not replied to a PING for 3 times 0.2 s" in worker.err
         assert not os.path.exists(endpoint_of(worker).removeprefix("ipc://"))
     assert is_clean(worker)
 
@@ -276,7 +276,7 @@ def test_an_idle_worker_says_remove_on_sigterm_and_leaves_nothing_behind(program
     worker.terminate()
     assert worker.ends() == 0
     assert not os.path.exists(path)
-    until(lambda: at.broker.err.count("its worker said REMOVE") == 2, "both have said so")
+    until(lambda: at.broker.err.count("its worker sent REMOVE") == 2, "both have said so")
     assert is_clean(worker)
 
 

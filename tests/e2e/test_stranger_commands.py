@@ -243,7 +243,7 @@ def test_our_worker_gives_up_a_strangers_broker_that_answers_no_ping_and_tries_a
         f"{backend}?ping_every=0.1&broker_timeout=0.1&n_timeouts=2",
     )
     broker.prints("heard READY", times=3)
-    worker.prints("nothing heard from the broker for 0.2 s")
+    worker.prints("nothing received from the broker for 0.2 s")
 
 
 def test_our_worker_reconnects_after_our_broker_was_killed_and_started_again(

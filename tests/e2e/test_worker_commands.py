@@ -209,7 +209,7 @@ def test_a_worker_of_edition_package_serves(programs: Programs, handlers: Path) 
     assert call(programs, broker, "EXIT").out == "EXIT"
     worker.terminate()
     assert worker.ends() == 0
-    broker.prints("said DISCONNECT")
+    broker.prints("sent DISCONNECT")
 
 
 # -------------------------------------------------------------------- a worker stops

@@ -163,7 +163,7 @@ def test_a_place_that_speaks_something_else_is_a_loss_and_named(house: House, sa
             accepted.sendall(said)
             until(lambda: responder.losses, "it is lost")
     assert house.journal.mentions(named)
-    assert house.journal.mentions("the place we dialled")
+    assert house.journal.mentions("the dialled address")
     assert_nothing_left(house)
 
 

@@ -115,7 +115,7 @@ def test_a_stranger_of_edition_package_says_disconnect_and_leaves(programs: Prog
     package = worker(programs, broker, kind="package_worker")
     package.terminate()
     assert package.ends() == 0
-    broker.prints("said DISCONNECT")
+    broker.prints("sent DISCONNECT")
 
 
 def test_calls_are_answered_over_unix_sockets(programs: Programs, callers: Callers, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ class Connection(ByteStream):
     def __init__(self, world: World, door: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
         self._begin(world, carrier, door.carrier())
         self._peer = world.runner.connections.connected(
-            door.session, door.endpoint, self._theirs, self, address, address, door.limits
+            door.session, door.socket_name, self._theirs, self, address, address, door.limits
         )
         self._greet()
 

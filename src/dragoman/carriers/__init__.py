@@ -1,1 +1,1 @@
-"""Carriers: how frames travel on a byte stream. Pure and incremental; they import nothing of ours but each other."""
+"""Carriers: framing protocols on a byte stream. Pure and incremental; they import only each other."""

@@ -1,8 +1,8 @@
-"""What every carrier is: a pure object that turns one peer's byte stream into messages and back.
+"""Interface of a carrier: a pure object that turns the byte stream of one connection into messages and back.
 
-`feed` is given whatever was read, cut anywhere, and returns the messages that ended in it. While a large frame is on
-its way, `gap` is where its next bytes belong: whoever reads may read straight into it and say `fill(count)`, or just go
-on feeding. What the carrier has to say itself (a greeting, a life sign) collects in `outgoing`.
+`feed` takes bytes that were read, cut anywhere, and returns the messages that ended in them. While a large frame
+arrives, `gap` is the place for its next bytes: the caller may read into it and call `fill(count)`, or continue with
+`feed`. The carrier's own bytes (a greeting, a heartbeat) collect in `outgoing`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from mypy_extensions import mypyc_attr
 
 from dragoman.carriers.malformed import Malformed
 
-Frame = bytes | bytearray  # a large frame is the bytearray it was read into; it is never changed once handed up
+Frame = bytes | bytearray  # a large frame is the bytearray it was read into; it never changes after it was returned
 Message = list[Frame]
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """Stands where a message over `max_payload` stood.
+    """Replaces a message over `max_payload`.
 
-    `frames`: its leading frames up to the first large one, as far as they came before it went over: enough to know whom
-    to answer, each at the place it had. `size`: bytes of all its frames.
+    `frames`: the leading frames before the first large one that arrived before the limit was exceeded, in their places:
+    enough to find the sender to respond to. `size`: bytes of all frames.
     """
 
     frames: Message
     size: int
 
     def malformed(self) -> Malformed:
-        """The peer's fault, where nothing else is to be made of it."""
+        """Return the message as an error of the peer."""
         return Malformed("too large", f"a message of {self.size} bytes")
 
 
@@ -40,7 +40,7 @@ Messages = list[Message | TooLarge]
 
 
 def size_of(frames: list[Frame]) -> int:
-    """Bytes of all of them. A loop: compiled, it costs a fraction of `sum(map(len, frames))`."""
+    """Return the total size in bytes. Compiled, this loop costs a fraction of `sum(map(len, frames))`."""
     size = 0
     for frame in frames:
         size += len(frame)
@@ -64,26 +64,28 @@ class Reader:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Carrier(Reader):
+    """Translates between the bytes of one connection and messages."""
+
     __slots__ = ("failure", "outgoing", "peer_identity", "ready")
 
     outgoing: list[bytes]
-    ready: bool  # the peer has greeted, and may be spoken to
-    failure: Malformed | None  # why this is the end, if it is
-    peer_identity: bytes  # the routing id that the peer has given itself, or empty
+    ready: bool  # the handshake is done, and messages may be sent
+    failure: Malformed | None  # the error that ended the connection, if any
+    peer_identity: bytes  # the routing id that the peer chose, or empty
 
     def encode(self, frames: Sequence[Frame]) -> list[Frame]:
-        """The buffers to write for a message, in order."""
+        """Return the buffers to write for a message, in order."""
         raise NotImplementedError
 
     def ping(self) -> bytes | None:
-        """A life sign that asks for one, where the peer's edition of the carrier has it (D12)."""
+        """Return a heartbeat that requests a reply, or None if the peer's version of the carrier has none (D12)."""
         raise NotImplementedError
 
     def release(self) -> None:
-        """The connection is over: let go of all that is held."""
+        """Drop all kept bytes, because the connection has ended."""
         raise NotImplementedError
 
     @property
     def holding(self) -> int:
-        """Bytes of an unfinished message."""
+        """Number of bytes kept of an unfinished message."""
         raise NotImplementedError

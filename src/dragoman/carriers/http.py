@@ -1,27 +1,27 @@
-"""HTTP/1.1 as a client speaks it (RFC 9112): requests out, responses in.
+"""The client side of HTTP/1.1 (RFC 9112): requests out, responses in.
 
-A request is given to `encode` as `[line, fields, body]`. The line is method and target (`POST /v1/call/echo`). The
-fields are further header fields, each ended by CR LF. The carrier adds the version, Host and Content-Length. A response
-is handed up as `[status, fields, body]`: three digits; the header fields, one in a line, as `name:value` with the name
-in lower case; and the whole body. Responses with a status of 1xx are dropped, as the RFC asks. A connection carries one
-request at a time; the answer to it says in the field `connection` whether there may be a next one.
+`encode` takes a request as `[line, fields, body]`. The line is method and target (`POST /v1/call/echo`). The fields are
+further header fields, each ended by CR LF. The carrier adds the version, Host and Content-Length. `feed` returns a
+response as `[status, fields, body]`: three digits; the header fields, one per line, as `name:value` with the name in
+lower case; and the whole body. Responses with a status of 1xx are dropped, as the RFC demands. A connection carries one
+request at a time; the field `connection` of the response tells if another may follow.
 
-HTTP has no greeting. Where a `probe` is given, the carrier asks for it first, and is ready when the answer is `alive`.
-Any other answer is a failure, for then this is not the server that is wanted.
+HTTP has no greeting. If a `probe` is given, the carrier requests it first, and is ready when the response is `alive`.
+Any other response is a failure: this is not the expected server.
 
-**Where bytes go.** `feed` is given whatever was read and returns the responses that ended in it. Between two feeds the
-object is in one of these steps; how the stream was cut never changes what comes out (I18).
+**Parsing.** `feed` takes the bytes that were read and returns the responses that ended in them. Between two calls the
+object is in one of these steps. The result does not depend on how the stream was cut (I18).
 
-    HEAD       the beginning of a response's head waits in `_held`
-    BODY       the head is there, and the beginning of a small body waits in `_held`
-    LARGE      a large body is read into a buffer of its own: `gap` is where its next bytes belong
-    SIZE       the beginning of a chunk's size line waits in `_held`
-    CHUNK      `_need` bytes of a chunk, and the CR LF behind it, are still to come
-    TRAILER    the last chunk was there; what waits in `_held` are trailer fields, which are dropped
-    FAILED     `failure` says why; what is fed now is ignored
+        HEAD       the beginning of a response's head is in `_held`
+        BODY       the head is complete, and the beginning of a small body is in `_held`
+        LARGE      a large body is read into its own buffer; `gap` is the place for its next bytes
+        SIZE       the beginning of a chunk's size line is in `_held`
+        CHUNK      `_need` bytes of a chunk and of the CR LF behind it are missing
+        TRAILER    the last chunk has come; `_held` has trailer fields, which are dropped
+        FAILED     `failure` is the error; further bytes are ignored
 
-**What a peer can cost us.** A head has at most `max_head` bytes, a body at most `max_payload`. A length that is claimed
-allocates nothing by itself (`large.py`), and the sizes of chunks are summed before their bytes are kept.
+**Limits.** A head has at most `max_head` bytes, a body at most `max_payload`. A claimed length allocates nothing
+(`large_frame.py`), and the sizes of chunks are summed before their bytes are kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHUNK: Final = 4
 TRAILER: Final = 5
 FAILED: Final = 6
 
-PASSED_THROUGH: Final = 16 * 1024  # from here on `encode` hands a body on instead of copying it
+PASSED_THROUGH: Final = 16 * 1024  # bytes; `encode` does not copy bodies of this size or more
 BEGINNING: Final = b"HTTP/1."
 EMPTY_LINE: Final = b"\r\n\r\n"
 STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t -~\x80-\xff]*)?")
@@ -55,7 +55,7 @@ LONGEST_SIZE_LINE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class HttpClientLimits:
-    """Bytes that one response may make us hold."""
+    """Maximum number of bytes kept for one response."""
 
     max_head: int = 64 * 1024
     max_payload: int = 64 * MIB
@@ -69,31 +69,31 @@ DEFAULT_LIMITS: Final = HttpClientLimits()
 
 
 class HttpClient(Carrier):
-    """One connection to a server: responses in, requests out. It says nothing by itself."""
+    """One connection to a server: responses in, requests out. It sends nothing on its own but the probe."""
 
     # fmt: off
     __slots__ = (
-        "_alive", "_asked", "_body", "_fields", "_held", "_host", "_large", "_limits", "_need", "_status", "_step",
+        "_alive", "_body", "_fields", "_held", "_host", "_large", "_limits", "_need", "_pending", "_status", "_step",
     )
     # fmt: on
 
     def __init__(
         self, host: str, *, probe: bytes = b"", alive: bytes = b"", limits: HttpClientLimits = DEFAULT_LIMITS
     ) -> None:
-        """`host`: the value of the field Host, such as `127.0.0.1:7480`. `probe`: a path that the right server answers
-        with the body `alive`."""
+        """`host`: the value of the field Host, such as `127.0.0.1:7480`. `probe`: a path for which the expected server
+        returns the body `alive`."""
         self.failure: Malformed | None = None
         self.peer_identity = b""  # HTTP has none
         self.gap: memoryview | None = None
         self._host = b" HTTP/1.1\r\nhost: " + host.encode("ascii") + b"\r\n"
         self._limits = limits
-        self._asked = 0  # requests without a response
+        self._pending = 0  # requests without a response
         self._step = HEAD
         self._held = bytearray()
         self._need = 0
         self._status = b""
         self._fields = b""
-        self._body = bytearray()  # of a response in chunks, as far as it has come
+        self._body = bytearray()  # of a chunked response, the part that has arrived
         self._large = NOTHING
         self._alive = alive
         self.ready = not probe
@@ -102,9 +102,9 @@ class HttpClient(Carrier):
             self.outgoing += [bytes(each) for each in self.encode([b"GET " + probe, b"", b""])]
 
     def encode(self, frames: Sequence[Frame]) -> list[Frame]:
-        """The buffers to write for a request. A GET or a DELETE without a body has no Content-Length."""
+        """Return the buffers to write for a request. A GET or a DELETE without a body has no Content-Length."""
         line, fields, body = frames
-        self._asked += 1
+        self._pending += 1
         size = len(body)
         length = b"" if not size and not line.startswith(b"P") else b"content-length: %d\r\n" % size
         head = b"".join((line, self._host, length, fields, b"\r\n"))
@@ -113,13 +113,13 @@ class HttpClient(Carrier):
         return [head, body]
 
     def feed(self, data: bytes) -> Messages:
-        """Takes what was read; returns the responses that ended in it, in order."""
+        """Parse bytes that were read. Returns the responses that ended in them, in order."""
         messages: Messages = []
         try:
             pos = 0
             if self._step == LARGE:
                 pos = self._large.pour(data, 0)
-                self._look_at_large(messages)
+                self._update_large(messages)
             if self._held and self._step != FAILED:
                 data = bytes(self._held) + data[pos:]
                 pos = 0
@@ -132,12 +132,12 @@ class HttpClient(Carrier):
         return messages
 
     def fill(self, count: int) -> Messages:
-        """`count` bytes were read into `gap`; returns the response that ended with them, if one did."""
+        """Accept `count` bytes that were read into `gap`. Returns the response that ended with them, if any."""
         messages: Messages = []
         if self.gap is not None:
             self._large.fill(count)
             try:
-                self._look_at_large(messages)
+                self._update_large(messages)
             except Malformed as failure:
                 self.failure = failure
                 self.release()
@@ -145,11 +145,11 @@ class HttpClient(Carrier):
 
     @property
     def holding(self) -> int:
-        """Bytes of an unfinished response that wait here for the rest of it."""
+        """Number of bytes kept of an unfinished response."""
         return len(self._held) + len(self._fields) + len(self._body) + len(self._large)
 
     def release(self) -> None:
-        """The connection is over: let go of all that is held. What is fed now is ignored."""
+        """Drop all kept bytes, because the connection has ended. Further bytes are ignored."""
         self._step = FAILED
         self.gap = None
         self._held = bytearray()
@@ -158,9 +158,9 @@ class HttpClient(Carrier):
         self._large = NOTHING
 
     def ping(self) -> None:
-        """HTTP has no life sign."""
+        """Do nothing: HTTP has no heartbeat."""
 
-    # ---- a response, part by part: each takes what it can at `pos` and returns where it stopped
+    # ---- the parts of a response: each method takes bytes at `pos` and returns the position after them
 
     def _take(self, data: bytes, pos: int, messages: Messages) -> int:
         step = self._step
@@ -177,9 +177,9 @@ class HttpClient(Carrier):
         return len(data)  # FAILED
 
     def _take_head(self, data: bytes, pos: int, messages: Messages) -> int:
-        _judge_beginning(data[pos : pos + len(BEGINNING)])
-        if not self._asked:
-            raise Malformed("unasked", "a response came that nothing was asked for")
+        _check_beginning(data[pos : pos + len(BEGINNING)])
+        if not self._pending:
+            raise Malformed("unasked", "a response came without a request")
         end = data.find(EMPTY_LINE, pos)
         if (len(data) if end < 0 else end) - pos > self._limits.max_head:
             raise Malformed("head too long", f"a response's head is over {self._limits.max_head} bytes")
@@ -187,11 +187,11 @@ class HttpClient(Carrier):
             return self._hold(data, pos)
         self._read_head(data[pos:end])
         if self._step == HEAD and self._status:  # there is no body
-            self._hand_up(b"", messages)
+            self._finish(b"", messages)
         return end + len(EMPTY_LINE)
 
     def _read_head(self, head: bytes) -> None:
-        """Judges a head, and chooses the step that takes its body."""
+        """Check a head, and choose the step that reads its body."""
         lines = head.split(b"\r\n")
         found = STATUS_LINE.fullmatch(lines[0])
         if found is None:
@@ -212,7 +212,7 @@ class HttpClient(Carrier):
                 codings.append(value.lower())
         if status.startswith(b"1"):
             if status == b"101":
-                raise Malformed("upgrade", "the server changed the protocol, which nobody asked for")
+                raise Malformed("upgrade", "the server changed the protocol without a request to do so")
             return
         if found[1] == b"0":
             fields.append(b"connection:close")
@@ -239,19 +239,19 @@ class HttpClient(Carrier):
     def _check_size(self, size: int) -> None:
         if size > self._limits.max_payload:
             most = self._limits.max_payload
-            raise Malformed("over max_payload", f"a response of {size} bytes or more; {most} are taken")
+            raise Malformed("over max_payload", f"a response of at least {size} bytes; max_payload is {most}")
 
     def _take_body(self, data: bytes, pos: int, messages: Messages) -> int:
         end = pos + self._need
         if end <= len(data):
-            self._hand_up(data[pos:end], messages)
+            self._finish(data[pos:end], messages)
             return end
         if self._need < LARGE_FRAME:
             return self._hold(data, pos)
         self._step = LARGE
         self._large = LargeFrame(self._need, len(data) - pos)
         pos = self._large.pour(data, pos)
-        self._look_at_large(messages)
+        self._update_large(messages)
         return pos
 
     def _take_size(self, data: bytes, pos: int) -> int:
@@ -293,22 +293,22 @@ class HttpClient(Carrier):
             return self._hold(data, pos)
         if end == pos:
             body, self._body = self._body, bytearray()
-            self._hand_up(body, messages)
+            self._finish(body, messages)
         return end + 2
 
     def _hold(self, data: bytes, pos: int) -> int:
         self._held = bytearray(memoryview(data)[pos:])
         return len(data)
 
-    def _look_at_large(self, messages: Messages) -> None:
-        """Its gap has moved; if there is none left, the response is whole."""
+    def _update_large(self, messages: Messages) -> None:
+        """Update `gap`; without a gap the response is complete."""
         large = self._large
         self.gap = large.gap
         if large.gap is None:
             self._large = NOTHING
-            self._hand_up(large.buffer, messages)
+            self._finish(large.buffer, messages)
 
-    def _hand_up(self, body: Frame, messages: Messages) -> None:
+    def _finish(self, body: Frame, messages: Messages) -> None:
         if self.ready:
             messages.append([self._status, self._fields, body])
         elif self._status != b"200" or body != self._alive:
@@ -319,13 +319,13 @@ class HttpClient(Carrier):
         self.ready = True
         self._status = self._fields = b""
         self._need = 0
-        self._asked -= 1
+        self._pending -= 1
         self._step = HEAD
 
 
-def _judge_beginning(came: bytes) -> None:
-    """Raises Malformed at the first byte that is wrong."""
-    for count in range(1, 1 + len(came)):
-        if came[count - 1] != BEGINNING[count - 1]:
-            began = came[:count].hex(" ")
+def _check_beginning(data: bytes) -> None:
+    """Raise Malformed at the first wrong byte."""
+    for count in range(1, 1 + len(data)):
+        if data[count - 1] != BEGINNING[count - 1]:
+            began = data[:count].hex(" ")
             raise Malformed("not http", f"the peer does not speak HTTP: it began with {began}, and not with HTTP/1.")

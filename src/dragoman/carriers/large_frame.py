@@ -1,41 +1,41 @@
-"""The buffer that a large frame is read into, which grows with what has come and not with what was claimed.
+"""The buffer of a large frame. It grows with the bytes that arrived, not with the claimed length.
 
-Python fills a new bytearray with zeros, so a buffer of 60 MiB for 60 MiB claimed would be 60 MiB touched. This one
-begins at `LARGE_FRAME`, and only grows when it is full: to `then` at once if the sender has shown half of `LARGE_FRAME`
-already, and fourfold from there. Growing copies into a new buffer instead of resizing, because whoever reads may still
-have other views of the old one.
+Python fills a new bytearray with zeros, so a buffer of 60 MiB would touch 60 MiB for a mere claim. This one begins at
+`LARGE_FRAME` and grows only when it is full: to `then` at once if half of `LARGE_FRAME` has arrived already, and
+fourfold from there. Growing copies into a new buffer instead of resizing, because the reader may still have views of
+the old one.
 
-There is never more than one view of ours on `buffer`, and none once the frame is whole: `fill` releases the gap that
-was filled, even if the reader still has it in its hand. So whoever gets the buffer may cut off its beginning
-(`del buffer[:4]`), for which CPython moves a pointer and copies nothing.
+The carrier has at most one view of `buffer`, and none once the frame is complete: `fill` releases the filled gap, even
+if the reader still refers to it. So the receiver of the buffer may delete its beginning (`del buffer[:4]`), for which
+CPython moves a pointer and copies nothing.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-LARGE_FRAME: Final = 64 * 1024  # from here on a frame that is not yet whole gets a buffer of its own
+LARGE_FRAME: Final = 64 * 1024  # bytes; an unfinished frame of this size or more gets its own buffer
 MIB: Final = 1024 * 1024
 
 
 class LargeFrame:
-    """One frame of `size` bytes under way. `gap` is where its next bytes belong; none once it is whole."""
+    """An unfinished frame of `size` bytes. `gap` is the place for its next bytes, None once it is complete."""
 
     __slots__ = ("_size", "_then", "buffer", "gap")
 
     def __init__(self, size: int, shown: int, first: int = LARGE_FRAME, then: int = MIB) -> None:
-        """`shown`: so many bytes of it are there, about to be poured. `first`, `then`: what the buffer begins with."""
+        """`shown`: bytes that have arrived. `first`, `then`: sizes of the buffer at first and after growing."""
         self._size = size
         self._then = then
         self.buffer = bytearray(min(size, first if shown < first // 2 else max(then, 4 * shown)))
         self.gap: memoryview | None = memoryview(self.buffer)
 
     def __len__(self) -> int:
-        """Bytes it takes."""
+        """Return the size of the buffer."""
         return len(self.buffer)
 
     def fill(self, count: int) -> None:
-        """`count` bytes were read into `gap`."""
+        """Accept `count` bytes that were read into `gap`."""
         gap = self.gap
         room = 0 if gap is None else len(gap)
         if gap is None or not 0 <= count <= room:
@@ -49,7 +49,7 @@ class LargeFrame:
         gap.release()
 
     def pour(self, data: bytes, pos: int) -> int:
-        """Copies from `data` into the gap, as if it had been read there; returns the end of what was copied."""
+        """Copy from `data` into the gap. Returns the position after the copied bytes."""
         end = len(data)
         with memoryview(data) as source:
             while pos < end and self.gap is not None:
@@ -68,4 +68,4 @@ class LargeFrame:
             self.gap = view[filled:]
 
 
-NOTHING: Final = LargeFrame(0, 0)  # for a carrier that has no large frame under way; its gap is nobody's
+NOTHING: Final = LargeFrame(0, 0)  # for a carrier without a large frame; its gap is not used

@@ -1,26 +1,26 @@
-"""Messages behind a length: eight bytes, little-endian, then as many bytes, then bytes that only those can count.
+"""Messages with a length prefix: eight bytes, little-endian, then a head of this length, then extra bytes.
 
-This is how Worker-Controller's people put protobuf on a Unix socket; their document is silent about it. A message has
-two parts. The *head* comes behind its length. The *extra* bytes come behind the head, raw, and how many there are is
-written in the head, in the dialect's own way: so whoever makes this carrier passes in `extra_of`, which reads the count
-from a head, and may raise Malformed. Messages are handed up as `[head, extra]`, with an empty extra if there is none.
-An empty head is a head: eight bytes of 0 are a whole message, if the dialect counts no extra bytes in nothing.
+Worker-Controller's programs send protobuf over a Unix socket this way; their document does not describe it. A message
+has two parts: the *head*, which follows its length, and the *extra* bytes, which follow the head. Their count is in the
+head, in the dialect's encoding: the constructor takes `extra_of`, which reads the count from a head and may raise
+Malformed. `feed` returns messages as `[head, extra]`, with an empty extra if there is none. An empty head is valid:
+eight bytes of 0 are a complete message, if the dialect finds no extra bytes in it.
 
-There is no greeting, no identity and no life sign: the peer may be spoken to as soon as its stream stands. There may be
-any number of messages in a stream; where a dialect has one only, `is_alone` tells whether it was (R81).
+There is no greeting, identity or heartbeat: messages may be sent as soon as the stream is connected. A stream may have
+any number of messages; in a dialect that allows one, `is_alone` tells if it was the only one (R81).
 
-**Where bytes go.** `feed` is given whatever was read and returns the messages that ended in it. Between two feeds the
-object is in one of these steps; how the stream was cut never changes what comes out (I18).
+**Parsing.** `feed` takes the bytes that were read and returns the messages that ended in them. Between two calls the
+object is in one of these steps. The result does not depend on how the stream was cut (I18).
 
     BETWEEN    nothing is pending
-    HEAD       a length and what there is of its head wait in `_held`; parsing goes on when `_need` bytes are there
-    EXTRA      `_head` is whole, and few extra bytes wait in `_held`, likewise
-    LARGE      `_head` is whole, and many extra bytes are read into a buffer of their own: `gap` is where more belong
-    FAILED     `failure` says why; what is fed now is ignored
+        HEAD       a length and the beginning of its head are in `_held`; parsing continues when it has `_need` bytes
+        EXTRA      `_head` is complete, and a few extra bytes are in `_held`, likewise
+        LARGE      `_head` is complete, and many extra bytes are read into their own buffer; `gap` is the place for more
+        FAILED     `failure` is the error; further bytes are ignored
 
-**What a peer can cost us.** A length over `max_head` is the end of the connection at once, and so is a count of extra
-bytes over `max_payload` as soon as the head is there: nothing of either is read. A claim allocates nothing by itself:
-the buffer of many extra bytes grows with what came (`large.py`, R100).
+**Limits.** A length over `max_head` ends the connection at once. So does a count of extra bytes over `max_payload` as
+soon as the head is complete: nothing of either is read. A claim allocates nothing: the buffer of many extra bytes grows
+with the bytes that arrived (`large_frame.py`, R100).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ LARGE: Final = 3
 FAILED: Final = 4
 
 LENGTH_SIZE: Final = 8
-PASSED_THROUGH: Final = 16 * 1024  # from here on `encode` hands the extra bytes on instead of copying them
+PASSED_THROUGH: Final = 16 * 1024  # bytes; `encode` does not copy extra bytes of this size or more
 
 
 @dataclass(frozen=True, slots=True)
 class LengthPrefixLimits:
-    """What one peer may make us hold, in bytes."""
+    """Maximum number of bytes kept for one connection."""
 
     max_head: int = 64 * 1024
     max_payload: int = 64 * MIB  # of extra bytes
@@ -59,7 +59,7 @@ DEFAULT_LIMITS: Final = LengthPrefixLimits()
 
 
 class LengthPrefix(Carrier):
-    """One peer's stream: bytes in, messages out. It says nothing itself."""
+    """The stream of one connection: bytes in, messages out. It sends nothing on its own but `refusal`."""
 
     # fmt: off
     __slots__ = (
@@ -75,8 +75,8 @@ class LengthPrefix(Carrier):
         refusal: bytes = b"",
         limits: LengthPrefixLimits = DEFAULT_LIMITS,
     ) -> None:
-        """`single`: one message is all that may come; with bytes behind it, it is not handed up (R81).
-        `refusal`: the head that says so to a peer which failed."""
+        """`single`: only one message may come; if bytes follow it, it is not returned (R81).
+        `refusal`: the head to send to a peer whose stream failed."""
         self.outgoing: list[bytes] = []
         self.ready = True
         self.failure: Malformed | None = None
@@ -86,7 +86,7 @@ class LengthPrefix(Carrier):
         self._limits = limits
         self._single = single
         self._refusal = refusal
-        self._count = 0  # messages that were handed up
+        self._count = 0  # messages that were returned
         self._step = BETWEEN
         self._held = bytearray()
         self._need = 0
@@ -94,8 +94,8 @@ class LengthPrefix(Carrier):
         self._large = NOTHING
 
     def encode(self, frames: Sequence[Frame]) -> list[Frame]:
-        """The buffers to write for a head, and for its extra bytes if they are given."""
-        assert 1 <= len(frames) <= 2, f"{len(frames)} frames, where a head and its extra bytes may be"
+        """Return the buffers to write for a head and its extra bytes, if given."""
+        assert 1 <= len(frames) <= 2, f"{len(frames)} frames; a head and its extra bytes are allowed"
         head = frames[0]
         length = len(head).to_bytes(LENGTH_SIZE, "little")
         if len(frames) == 1:
@@ -106,7 +106,7 @@ class LengthPrefix(Carrier):
         return [length + head, extra]
 
     def feed(self, data: bytes) -> Messages:
-        """Takes what was read; returns the messages that ended in it, in order."""
+        """Parse bytes that were read. Returns the messages that ended in them, in order."""
         messages: Messages = []
         try:
             pos = 0
@@ -119,28 +119,28 @@ class LengthPrefix(Carrier):
         return self._counted(messages)
 
     def fill(self, count: int) -> Messages:
-        """`count` bytes were read into `gap`; returns the message that ended with them, if one did."""
+        """Accept `count` bytes that were read into `gap`. Returns the message that ended with them, if any."""
         messages: Messages = []
         if self.gap is not None:
             self._large.fill(count)
-            self._look_at_large(messages)
+            self._update_large(messages)
         return self._counted(messages)
 
     @property
     def holding(self) -> int:
-        """Bytes of an unfinished message that wait here for the rest of it."""
+        """Number of bytes kept of an unfinished message."""
         return len(self._held) + len(self._head) + len(self._large)
 
     @property
     def is_alone(self) -> bool:
-        """One message has come, and not a byte behind it.
+        """Tell if one message has come and no byte after it.
 
-        For a session that hears the first message: others may have come whole with it, or too broken to be held.
+        For a broker side that receives the first message: others may have come with it, complete or malformed.
         """
         return self._count == 1 and self._step == BETWEEN
 
     def release(self) -> None:
-        """The conversation is over: let go of all that is held. What is fed now is ignored."""
+        """Drop all kept bytes, because the connection has ended. Further bytes are ignored."""
         self._step = FAILED
         self.gap = None
         self._held = bytearray()
@@ -148,7 +148,7 @@ class LengthPrefix(Carrier):
         self._large = NOTHING
 
     def ping(self) -> None:
-        """There is no life sign."""
+        """Do nothing: there is no heartbeat."""
 
     def _counted(self, messages: Messages) -> Messages:
         if not messages:
@@ -156,7 +156,7 @@ class LengthPrefix(Carrier):
         self._count += len(messages)
         if self._single and not self.is_alone:
             if self.failure is None:
-                self._fail(Malformed("bytes behind the message", "one message is spoken, and nothing else"))
+                self._fail(Malformed("bytes behind the message", "only one message is allowed"))
             return []
         return messages
 
@@ -166,14 +166,14 @@ class LengthPrefix(Carrier):
         if self._refusal:
             self.outgoing += [bytes(each) for each in self.encode([self._refusal])]
 
-    # ---- piece by piece
+    # ---- the parts of a message
 
     def _resume(self, data: bytes, messages: Messages) -> tuple[bytes, int]:
-        """Goes on where the last feed stopped; returns the bytes to parse as messages, and from where."""
+        """Continue after the previous `feed`. Returns the bytes to parse as messages, and the position to start at."""
         step = self._step
         if step == LARGE:
             pos = self._large.pour(data, 0)
-            self._look_at_large(messages)
+            self._update_large(messages)
             return data, pos
         if step == FAILED:
             return b"", 0
@@ -186,11 +186,11 @@ class LengthPrefix(Carrier):
         data = b"".join((held, data))
         if step == HEAD:
             return data, 0
-        self._hand_up(data[:need], messages)
+        self._finish(data[:need], messages)
         return data, need
 
     def _take_head(self, data: bytes, pos: int, messages: Messages) -> int:
-        """Takes the message at `pos`, or as much of it as there is; returns where the next begins."""
+        """Take the message at `pos`, or the part of it that has arrived. Returns the position of the next one."""
         start = pos + LENGTH_SIZE
         if start > len(data):
             return self._hold(HEAD, data, pos, start)
@@ -203,11 +203,11 @@ class LengthPrefix(Carrier):
         return self._take_extra(data[start:end], data, end, messages)
 
     def _take_extra(self, head: bytes, data: bytes, pos: int, messages: Messages) -> int:
-        """Takes the extra bytes at `pos` that belong to `head`, or as many as there are; returns where they end."""
+        """Take the extra bytes of `head` at `pos`, or those that have arrived. Returns the position after them."""
         count = self._extra_of(head)
         assert count >= 0, f"{count} extra bytes"
         if count > self._limits.max_payload:
-            detail = f"a head that counts {count} extra bytes; max_payload is {self._limits.max_payload}"
+            detail = f"a head announces {count} extra bytes; max_payload is {self._limits.max_payload}"
             raise Malformed("over max_payload", detail)
         end = pos + count
         if end <= len(data):
@@ -219,25 +219,25 @@ class LengthPrefix(Carrier):
         self._step = LARGE
         self._large = LargeFrame(count, len(data) - pos)
         pos = self._large.pour(data, pos)
-        self._look_at_large(messages)
+        self._update_large(messages)
         return pos
 
     def _hold(self, step: int, data: bytes, pos: int, end: int) -> int:
-        """Keeps an unfinished part, until there is as much of it as would end at `end`."""
+        """Keep an unfinished part until the bytes up to `end` have arrived."""
         self._step = step
         self._held += memoryview(data)[pos:]
         self._need = end - pos
         return len(data)
 
-    def _look_at_large(self, messages: Messages) -> None:
-        """Its gap has moved; if there is none left, the message is whole."""
+    def _update_large(self, messages: Messages) -> None:
+        """Update `gap`; without a gap the message is complete."""
         large = self._large
         self.gap = large.gap
         if large.gap is None:
             self._large = NOTHING
             self._step = BETWEEN
-            self._hand_up(large.buffer, messages)
+            self._finish(large.buffer, messages)
 
-    def _hand_up(self, extra: Frame, messages: Messages) -> None:
+    def _finish(self, extra: Frame, messages: Messages) -> None:
         messages.append([self._head, extra])
         self._head = b""

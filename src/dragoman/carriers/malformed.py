@@ -1,13 +1,13 @@
-"""Malformed: what a peer sent cannot be understood, and it is the peer's fault."""
+"""Malformed: the error for bytes or messages that break the rules of a carrier or dialect."""
 
 from __future__ import annotations
 
 
 class Malformed(Exception):
-    """The peer broke the rules of its carrier or dialect; it ends in the session and never travels further.
+    """The peer broke the rules of its carrier or dialect. The broker side handles it and never passes it on.
 
-    `reason` is one of a few constant word groups ("bad flags"), fit to be a counter's label. `detail` is a sentence for
-    the log: what came, what was expected, what to do about it. Payloads are never quoted in it.
+    `reason` is one of a few constant phrases ("bad flags"), used as a counter's label. `detail` is a sentence for the
+    log: the value, the allowed values, and what to do. It never quotes payloads.
     """
 
     def __init__(self, reason: str, detail: str) -> None:

@@ -1,40 +1,40 @@
-"""SP, the scalability protocols of nanomsg and NNG: what a REQ or a REP socket puts on TCP and on ipc.
+"""SP, the scalability protocols of nanomsg and NNG: the protocol of REQ and REP sockets over TCP and ipc.
 
-A conversation has two parts (the RFCs *SP TCP mapping* and *request/reply* of the nanomsg project; the ipc mapping is
-written in the manual of NNG only).
+A connection has two parts (the RFCs *SP TCP mapping* and *request/reply* of the nanomsg project; only the manual of NNG
+describes the ipc mapping).
 
 *Greeting*, 8 bytes each way: 00 'S' 'P' 00, the number of the sender's protocol in two bytes (REQ is 0x0030, REP is
-0x0031), and two bytes that are reserved and 0. A REP takes only REQs, and the other way round. We send ours without
-waiting for theirs, and judge theirs as its bytes arrive: a stranger may stop halfway and wait for us.
+0x0031), and two reserved bytes of 0. A REP accepts only REQs, and the other way round. This side sends its greeting at
+once, and checks the other one as its bytes arrive: a client of another protocol may stop halfway and wait.
 
-*Traffic*: messages. On TCP a message is its length in eight bytes and then itself; on ipc a byte 01 comes before the
-length. All numbers are big-endian. There are no frames, no commands and no life signs. A message begins with words of
-four bytes, the last of which has its top bit set: that one is the request id, which the asker chose, and those before
-it are hops, which devices on the way have put in front. Whoever answers puts the very same words before the answer. So
-a message is handed up as `[route, body]`, and `route` is all its words: to send `[route, ...]` back is to answer. The
-frames given to `encode` are written as one message, since the wire could not tell them apart.
+*Traffic*: messages. On TCP a message is its length in eight bytes and its bytes; on ipc a byte 01 precedes the length.
+All numbers are big-endian. There are no frames, commands or heartbeats. A message begins with words of four bytes, the
+last of which has its top bit set: that one is the request id, chosen by the requester, and those before it are hops,
+added by devices on the way. A reply begins with the same words. So `feed` returns a message as `[route, body]`, where
+`route` is all its words: to send `[route, ...]` back is to reply. The frames given to `encode` are written as one
+message, since the protocol cannot separate them.
 
-A message in which no request id comes within `max_words` words is handed up as `[b"", b""]`. A REP of NNG hangs up if
-it ends before one, and drops it if there are more words; here the dialect decides, as about all else it cannot read.
+A message without a request id within `max_words` words is returned as `[b"", b""]`. A REP of NNG disconnects if the
+message ends before one, and drops it if it has more words; here the dialect decides, as for any unreadable message.
 
-**Where bytes go.** `feed` is given whatever was read and returns the messages that ended in it. Between two feeds the
-object is in one of these steps; how the stream was cut never changes what comes out (I18).
+**Parsing.** `feed` takes the bytes that were read and returns the messages that ended in them. Between two calls the
+object is in one of these steps. The result does not depend on how the stream was cut (I18).
 
     GREETING   bytes collect in `_held` until there are eight
     BETWEEN    nothing is pending
-    HOLDING    the beginning of a small message waits in `_held`; parsing goes on when `_need` bytes are there
-    LARGE      a large message is being read into a buffer of its own, and `gap` is where its next bytes belong
-    FAILED     `failure` says why; what is fed now is ignored
+        HOLDING    the beginning of a small message is in `_held`; parsing continues when it has `_need` bytes
+        LARGE      a large message is being read into its own buffer; `gap` is the place for its next bytes
+        FAILED     `failure` is the error; further bytes are ignored
 
-**What a peer can cost us.** The length of a message is judged as soon as it is there. Over `max_payload`, with what a
-dialect's header and the route may add to it, the connection is over at the length (R80): the route of such a message is
-not known before its body comes, so nobody could be told, and NNG's own `recv-size-max` does the same. A claimed length
-allocates nothing by itself: a large message's buffer grows with what came (`large.py`).
+**Limits.** The length of a message is checked as soon as it is known. Over `max_payload` plus the room for a dialect's
+header and the route, the connection ends at the length (R80): the route of such a message is not known before its body
+comes, so no error reply is possible. NNG's `recv-size-max` does the same. A claimed length allocates nothing: the
+buffer of a large message grows with the bytes that arrived (`large_frame.py`).
 
-**What is fast.** The loop in `feed` takes messages that lie whole in the chunk and have a route of one word, and calls
-nothing of ours for them. The byte 01 of ipc and the length after it are read as one number of nine bytes, whose excess
-over 2^64 is the length: so the loop is the same for both mappings, and another byte than 01 gives a number that does
-not fit, which goes through `_careful_message` like all the rest.
+**Speed.** The loop in `feed` takes messages that are complete in the chunk and have a route of one word, and calls no
+other method for them. The byte 01 of ipc and the length after it are read as one number of nine bytes, whose excess
+over 2^64 is the length: so the loop is the same for both mappings. Another byte than 01 gives a number that does not
+fit and goes through `_careful_message` like the rest.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ ACCEPTED: Final = {"REQ": "REP", "REP": "REQ"}
 SIGNATURE: Final = b"\0SP\0"
 GREETING_SIZE: Final = 8
 WORD: Final = 4
-IPC_MARK: Final = 1 << 64  # the byte 01 before the eight of the length
-ROOM: Final = MIB + LARGE_FRAME  # a payload of round size comes with route and header, and need not grow for them
-PASSED_THROUGH: Final = 16 * 1024  # from here on `encode` hands a frame on instead of copying it
+IPC_MARK: Final = 1 << 64  # the byte 01 before the eight bytes of the length
+ROOM: Final = MIB + LARGE_FRAME  # a payload of round size with route and header fits without growing
+PASSED_THROUGH: Final = 16 * 1024  # bytes; `encode` does not copy frames of this size or more
 
 
 @dataclass(frozen=True, slots=True)
 class SpLimits:
-    """What one peer may make us hold, in bytes (`max_words`: in words)."""
+    """Maximum number of bytes kept for one connection (`max_words`: in words)."""
 
     max_payload: int = 64 * MIB
-    max_header: int = 64 * 1024  # what a dialect's header may add to a payload
-    max_words: int = 8  # of a route, the request id among them
+    max_header: int = 64 * 1024  # bytes that a dialect's header may add to a payload
+    max_words: int = 8  # of a route, including the request id
 
     def __post_init__(self) -> None:
         if self.max_payload < 1 or self.max_header < 0 or self.max_words < 1:
@@ -83,7 +83,7 @@ DEFAULT_LIMITS: Final = SpLimits()
 
 
 class Sp(Carrier):
-    """One peer's stream: bytes in, messages out. Its greeting is all it says itself."""
+    """The stream of one connection: bytes in, messages out. It sends only its greeting on its own."""
 
     # fmt: off
     __slots__ = (
@@ -93,7 +93,7 @@ class Sp(Carrier):
 
     def __init__(self, protocol: str, *, ipc: bool = False, limits: SpLimits = DEFAULT_LIMITS) -> None:
         if protocol not in ACCEPTED:
-            raise ValueError(f"protocol {protocol!r} is none of {', '.join(ACCEPTED)}")
+            raise ValueError(f"protocol {protocol!r} is not one of {', '.join(ACCEPTED)}")
         self.protocol = protocol
         self.outgoing: list[bytes] = [SIGNATURE + PROTOCOLS[protocol].to_bytes(2, "big") + b"\0\0"]
         self.ready = False
@@ -109,16 +109,16 @@ class Sp(Carrier):
         self._large = NOTHING
 
     def encode(self, frames: Sequence[Frame]) -> list[Frame]:
-        """The buffers to write for one message of all the frames: small ones joined, those from 16 KiB on as is."""
+        """Return the buffers for one message of all frames: small ones joined, frames of 16 KiB or more as they are."""
         assert frames, "a message has at least one frame"
         size = sum(map(len, frames))
         head = (size + self._mark).to_bytes(self._head, "big")
         if size < PASSED_THROUGH:
             return [b"".join((head, *frames))]
-        return _gathered(head, frames)
+        return _join_small(head, frames)
 
     def feed(self, data: bytes) -> Messages:
-        """Takes what was read; returns the messages that ended in it, in order."""
+        """Parse bytes that were read. Returns the messages that ended in them, in order."""
         messages: Messages = []
         try:
             pos = 0
@@ -126,7 +126,7 @@ class Sp(Carrier):
                 data, pos = self._resume(data, messages)
             end_of_data = len(data)
             head, mark = self._head, self._mark
-            safe = end_of_data if end_of_data <= self._most else 0  # no message that ends by there can be too long
+            safe = end_of_data if end_of_data <= self._most else 0  # a message that ends before this is not too long
             last = end_of_data - head
             while pos <= last:
                 start = pos + head
@@ -145,40 +145,40 @@ class Sp(Carrier):
         return messages
 
     def fill(self, count: int) -> Messages:
-        """`count` bytes were read into `gap`; returns the message that ended with them, if one did."""
+        """Accept `count` bytes that were read into `gap`. Returns the message that ended with them, if any."""
         messages: Messages = []
         if self.gap is not None:
             self._large.fill(count)
-            self._look_at_large(messages)
+            self._update_large(messages)
         return messages
 
     @property
     def holding(self) -> int:
-        """Bytes of an unfinished message that wait here for the rest of it."""
+        """Number of bytes kept of an unfinished message."""
         return len(self._held) + len(self._large)
 
     def release(self) -> None:
-        """The conversation is over: let go of all that is held. What is fed now is ignored."""
+        """Drop all kept bytes, because the connection has ended. Further bytes are ignored."""
         self._step = FAILED
         self.gap = None
         self._held = bytearray()
         self._large = NOTHING
 
     def ping(self) -> None:
-        """SP has no life sign."""
+        """Do nothing: SP has no heartbeat."""
 
-    # ---- traffic, as far as the loop in `feed` does not do it itself
+    # ---- traffic that the loop in `feed` does not handle
 
     def _resume(self, data: bytes, messages: Messages) -> tuple[bytes, int]:
-        """Goes on where the last feed stopped; returns the bytes to parse as messages, and from where."""
+        """Continue after the previous `feed`. Returns the bytes to parse as messages, and the position to start at."""
         step = self._step
         if step == LARGE:
-            return data, self._pour(data, 0, messages)
+            return data, self._copy_large(data, 0, messages)
         if step == FAILED:
             return b"", 0
         held = self._held
         if step == GREETING:
-            _judge_greeting(bytes(held) + data[:GREETING_SIZE], self.protocol)
+            _check_greeting(bytes(held) + data[:GREETING_SIZE], self.protocol)
         if len(held) + len(data) < self._need:
             held += data
             return b"", 0
@@ -191,7 +191,7 @@ class Sp(Carrier):
         return data, GREETING_SIZE
 
     def _careful_message(self, data: bytes, pos: int, messages: Messages) -> int:
-        """Takes the message at `pos`, or as much of it as there is; returns where the next begins."""
+        """Take the message at `pos`, or the part of it that has arrived. Returns the position of the next one."""
         if self._mark and data[pos] != 1:
             raise Malformed("bad ipc message type", f"a message began with 0x{data[pos]:02x}; 0x01 is the only type")
         start = pos + self._head
@@ -211,23 +211,23 @@ class Sp(Carrier):
             return self._hold(data, pos, end)
         self._step = LARGE
         self._large = LargeFrame(length, end_of_data - start, LARGE_FRAME, ROOM)
-        return self._pour(data, start, messages)
+        return self._copy_large(data, start, messages)
 
     def _hold(self, data: bytes, pos: int, end: int) -> int:
-        """Keeps an unfinished small message or length, until there is as much of it as would end at `end`."""
+        """Keep an unfinished small message or length until the bytes up to `end` have arrived."""
         self._held += memoryview(data)[pos:]
         self._need = end - pos
         self._step = HOLDING
         return len(data)
 
-    def _pour(self, data: bytes, pos: int, messages: Messages) -> int:
-        """Copies into the gap, as if the caller had read into it; returns the end of what was copied."""
+    def _copy_large(self, data: bytes, pos: int, messages: Messages) -> int:
+        """Copy bytes into the gap. Returns the position after them."""
         pos = self._large.pour(data, pos)
-        self._look_at_large(messages)
+        self._update_large(messages)
         return pos
 
-    def _look_at_large(self, messages: Messages) -> None:
-        """Its gap has moved; if there is none left, the message is whole."""
+    def _update_large(self, messages: Messages) -> None:
+        """Update `gap`; without a gap the message is complete."""
         large = self._large
         self.gap = large.gap
         if large.gap is None:
@@ -235,34 +235,34 @@ class Sp(Carrier):
             self._step = BETWEEN
             body = large.buffer
             route = _route_of(bytes(body[: WORD * self._limits.max_words]))
-            del body[: len(route)]  # nobody has a view of it any more, so this copies nothing
+            del body[: len(route)]  # no view of the buffer exists any more, so this copies nothing
             messages.append([route, body] if route else [b"", b""])
 
 
 def _route_of(beginning: bytes) -> bytes:
-    """The words up to the request id; empty if it is not among them."""
+    """Return the words up to the request id, or nothing if it is not among them."""
     for pos in range(0, len(beginning) - WORD + 1, WORD):
         if beginning[pos] > 0x7F:
             return beginning[: pos + WORD]
     return b""
 
 
-def _judge_greeting(came: bytes, ours: str) -> None:
-    """Raises Malformed at the first byte that is wrong; of the protocol's number both bytes are awaited."""
-    for count in range(1, 1 + min(len(came), len(SIGNATURE))):
-        if came[count - 1] != SIGNATURE[count - 1]:
-            began = came[:count].hex(" ")
+def _check_greeting(data: bytes, ours: str) -> None:
+    """Raise Malformed at the first wrong byte; the protocol number is checked when both its bytes have come."""
+    for count in range(1, 1 + min(len(data), len(SIGNATURE))):
+        if data[count - 1] != SIGNATURE[count - 1]:
+            began = data[:count].hex(" ")
             raise Malformed("not sp", f"the peer does not speak SP: it began with {began}, and not with 00 53 50 00")
-    theirs = int.from_bytes(came[4:6], "big")
-    if len(came) >= 6 and theirs != PROTOCOLS[ACCEPTED[ours]]:
-        name = next((name for name, number in PROTOCOLS.items() if number == theirs), "protocol unknown to us")
-        raise Malformed("protocol", f"a {name} (0x{theirs:04x}) came to a {ours}, which takes {ACCEPTED[ours]} only")
-    for reserved in came[6:8]:
+    theirs = int.from_bytes(data[4:6], "big")
+    if len(data) >= 6 and theirs != PROTOCOLS[ACCEPTED[ours]]:
+        name = next((name for name, number in PROTOCOLS.items() if number == theirs), "unknown protocol")
+        raise Malformed("protocol", f"a {name} (0x{theirs:04x}) came to a {ours}, which accepts {ACCEPTED[ours]} only")
+    for reserved in data[6:8]:
         if reserved:
             raise Malformed("not sp", f"a reserved byte of the greeting is 0x{reserved:02x} and not 0")
 
 
-def _gathered(head: bytes, frames: Sequence[Frame]) -> list[Frame]:
+def _join_small(head: bytes, frames: Sequence[Frame]) -> list[Frame]:
     buffers: list[Frame] = []
     small: list[Frame] = [head]
     for frame in frames:

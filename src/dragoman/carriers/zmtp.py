@@ -1,31 +1,31 @@
-"""ZMTP 3.1 and 3.0 with the NULL mechanism: what a ZeroMQ socket puts on TCP and on ipc.
+"""ZMTP 3.1 and 3.0 with the NULL mechanism: the protocol of ZeroMQ sockets over TCP and ipc.
 
-A conversation (RFC 37 of the ZeroMQ project; RFC 23 for 3.0) begins with a greeting and a handshake, which are in
-`zmtp_handshake.py`. The rest is here.
+A connection (RFC 37 of the ZeroMQ project; RFC 23 for 3.0) begins with a greeting and a handshake, see
+`zmtp_handshake.py`. This module handles the traffic after it.
 
-*Traffic*: messages and commands, made of frames. A frame is a byte of flags (1 more, 2 long, 4 command), the length of
-its body in one byte or, if long, eight, and the body. A message is the frames up to the first without *more*. Commands
-(PING, PONG and those we do not know) come between frames: between messages, says the RFC; inside one, too, does libzmq.
+*Traffic* is messages and commands, made of frames. A frame is a byte of flags (1 more, 2 long, 4 command), the length
+of its body in one byte (eight if long), and the body. A message ends with the first frame without *more*. Commands
+(PING, PONG and unknown ones) come between messages according to the RFC; libzmq sends them inside a message, too.
 
-**Where bytes go.** `feed` is given whatever was read and returns the messages that ended in it. Between two feeds the
-object is in one of these steps; how the stream was cut never changes what comes out (I18).
+**Parsing.** `feed` takes the bytes that were read and returns the messages that ended in them. Between two calls the
+object is in one of these steps. The result does not depend on how the stream was cut (I18).
 
-    HANDSHAKE             bytes collect in `_held` until greeting and handshake are done
+        HANDSHAKE             bytes collect in `_held` until greeting and handshake are done
     BETWEEN               nothing is pending but whole frames of an unfinished message, in `_frames`
-    HOLDING               the beginning of a small frame waits in `_held`; parsing goes on when `_need` bytes are there
-    LARGE                 a large frame is being read into a buffer of its own; `gap` is where its next bytes belong,
-                          and the caller may read straight into it and say `fill(count)`, or just go on feeding
-    SKIPPING              the body of a frame of a message over `max_payload` is passing by, unseen
-    FAILED                `failure` says why; what is fed now is ignored
+        HOLDING               the beginning of a small frame is in `_held`; parsing continues when it has `_need` bytes
+        LARGE                 a large frame is being read into its own buffer; `gap` is the place for its next bytes.
+                              The caller may read into it and call `fill(count)`, or continue with `feed`
+        SKIPPING              the body of a frame of a message over `max_payload` is being dropped
+        FAILED                `failure` is the error; further bytes are ignored
 
-**What a peer can cost us.** All limits are counted on the *unfinished* message, when a frame's header is there and not
-when its body is (R48). Over `max_payload` the message is dropped while it arrives, and `TooLarge` is handed up when it
-ends (R16). A claimed length allocates nothing by itself: a large frame's buffer grows with what came (`large.py`).
+**Limits** count the *unfinished* message as soon as a frame's header is known, not when its body is (R48). A message
+over `max_payload` is dropped while it arrives, and `TooLarge` is returned when it ends (R16). The buffer of a large
+frame grows with the bytes that came, not with the claimed length (`large_frame.py`).
 
-**What is fast.** `feed` is the hot path of the broker. Its loop takes only frames that lie whole in the chunk, and only
-if the whole chunk fits under `max_payload`, so that no message in it needs counting; it calls nothing of ours for them.
-All the rest (commands, partial frames, large ones, errors) goes through `_careful_frame`, one frame at a time. What
-breaks the rules is raised as `Malformed` wherever it is found, and caught at the one place that makes a failure of it.
+**Speed.** `feed` is the hot path of the broker. Its loop takes only frames that are complete in the chunk, and only if
+the whole chunk fits under `max_payload`, so that no message needs counting; it calls no other method for them. The rest
+(commands, partial and large frames, errors) goes through `_careful_frame`, one frame at a time. Errors are raised as
+`Malformed`; `feed` catches them and sets `failure`.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ LARGE: Final = 3
 SKIPPING: Final = 4
 FAILED: Final = 5
 
-PASSED_THROUGH: Final = 16 * KIB  # from here on `encode` hands a frame on instead of copying it
+PASSED_THROUGH: Final = 16 * KIB  # bytes; `encode` does not copy frames of this size or more
 
 
 def encode(frames: Sequence[Frame]) -> list[Frame]:
-    """The buffers to write for a message, in order: small frames joined, frames from 16 KiB on as they are."""
+    """Return the buffers to write for a message: small frames joined, frames of 16 KiB or more as they are."""
     pieces: list[Frame] = []
     size = 0
     for frame in frames:
@@ -95,7 +95,7 @@ def _encode_large(frames: Sequence[Frame]) -> list[Frame]:
 
 
 class Zmtp(Carrier):
-    """One peer's stream: bytes in, messages out; what it wants to say itself collects in `outgoing`."""
+    """The ZMTP protocol of one connection: bytes in, messages out. Its own replies collect in `outgoing`."""
 
     # fmt: off
     __slots__ = (
@@ -123,14 +123,14 @@ class Zmtp(Carrier):
         self._held = bytearray()
         self._need = 0
         self._frames: Message = []
-        self._more = 0  # the flag of the large or skipped frame under way
+        self._more = 0  # the flag of the current large or skipped frame
         self._large = NOTHING
         self._skip = 0  # bytes of the skipped frame still to come
-        self._over_size = 0  # 0, or the size so far of a message that is over max_payload
+        self._over_size = 0  # size so far of a message over max_payload, else 0
         self._over_count = 0  # the same in frames
 
     def feed(self, data: bytes) -> Messages:
-        """Takes what was read; returns the messages that ended in it, in order."""
+        """Parse bytes that were read. Returns the messages that ended in them, in order."""
         messages: Messages = []
         try:
             pos = 0
@@ -143,7 +143,7 @@ class Zmtp(Carrier):
                 carried += size_of(frames)
             # No message that ends by `safe` can be over max_payload.
             safe = end_of_data if carried + end_of_data <= self._max_payload else 0
-            last = end_of_data - 1  # a header has two bytes at least
+            last = end_of_data - 1  # a header has at least two bytes
             while pos < last:
                 flags = data[pos]
                 if flags < LONG:
@@ -174,20 +174,20 @@ class Zmtp(Carrier):
         return messages
 
     def fill(self, count: int) -> Messages:
-        """`count` bytes were read into `gap`; returns the message that ended with them, if one did."""
+        """Accept `count` bytes that were read into `gap`. Returns the message that ended with them, if any."""
         messages: Messages = []
         if self.gap is not None:
             self._large.fill(count)
-            self._look_at_large(messages)
+            self._update_large(messages)
         return messages
 
     @property
     def holding(self) -> int:
-        """Bytes of an unfinished message that wait here for the rest of it."""
+        """Number of bytes kept of an unfinished message."""
         return size_of(self._frames) + len(self._held) + len(self._large)
 
     def release(self) -> None:
-        """The conversation is over: let go of all that is held. What is fed now is ignored."""
+        """Drop all kept bytes, because the connection has ended. Further bytes are ignored."""
         self._step = FAILED
         self.gap = None
         self._frames = []
@@ -199,17 +199,17 @@ class Zmtp(Carrier):
         return encode(frames)
 
     def ping(self, ttl_tenths: int = 0, context: bytes = b"") -> bytes | None:
-        """A PING command, encoded; None for a peer of 3.0, which does not know it. Its PONG is not handed up.
+        """Return an encoded PING command, or None for a peer of ZMTP 3.0. `feed` does not return its PONG.
 
-        `ttl_tenths`: the peer may drop us if it hears nothing for so many tenths of a second; 0 asks for nothing.
+        `ttl_tenths`: tenths of a second of silence after which the peer may close the connection; 0 sets no limit.
         """
         encoded = ping(ttl_tenths, context)
         return encoded if self.peer_version >= (3, 1) else None
 
-    # ---- traffic, as far as the loop in `feed` does not do it itself
+    # ---- traffic that the loop in `feed` does not handle
 
     def _resume(self, data: bytes, messages: Messages) -> tuple[bytes, int]:
-        """Goes on where the last feed stopped; returns the bytes to parse as frames, and from where."""
+        """Continue after the previous `feed`. Returns the bytes to parse as frames, and the position to start at."""
         step = self._step
         if step == HOLDING:
             held = self._held
@@ -220,16 +220,16 @@ class Zmtp(Carrier):
             self._step = BETWEEN
             return b"".join((held, data)), 0
         if step == LARGE:
-            return data, self._pour(data, 0, messages)
+            return data, self._copy_large(data, 0, messages)
         if step == SKIPPING:
             return data, self._skip_bytes(data, 0, messages)
         if step == FAILED:
             return b"", 0
         self._held += data
-        return self._shake_hands(), 0
+        return self._advance_handshake(), 0
 
-    def _shake_hands(self) -> bytes:
-        """Goes as far as the held bytes allow; returns those that came after the handshake."""
+    def _advance_handshake(self) -> bytes:
+        """Advance the handshake with the held bytes. Returns the bytes that came after it."""
         handshake = self._handshake
         assert handshake is not None
         try:
@@ -248,17 +248,17 @@ class Zmtp(Carrier):
         return rest
 
     def _careful_frame(self, data: bytes, pos: int, messages: Messages) -> int:
-        """Takes the frame at `pos`, or as much of it as there is; returns where the next begins.
+        """Parse the frame at `pos`, or the part of it that has arrived. Returns the position of the next one.
 
-        A check never needs more bytes than the one after it, so that no cut can change which of them speaks.
+        No check needs more bytes than the next one, so the way the stream is cut cannot change which of them fails.
         """
         flags = data[pos]
         frames = self._frames
         count = (self._over_count or len(frames)) + 1
         if flags >= COMMAND:
             check_command_flags(flags)
-            # RFC 37 has commands between messages only, but libzmq 4.3.5 was seen to send a PING or a PONG that falls
-            # due while a large frame is being written right after that frame, be it the last or not. So we take them.
+            # RFC 37 allows commands between messages only, but libzmq 4.3.5 sends a PING or PONG that falls due while
+            # it writes a large frame right after that frame, even inside a message. So they are accepted here.
         elif flags & MORE and count >= self._max_frames:
             raise _too_many_frames(self._max_frames)
         start = pos + (9 if flags & LONG else 2)
@@ -270,7 +270,7 @@ class Zmtp(Carrier):
         limits = self._limits
         if flags & COMMAND:
             if length > limits.max_command:
-                raise Malformed("command too large", f"{length} bytes are over max_command {limits.max_command}")
+                raise Malformed("command too large", f"{length} bytes, over max_command {limits.max_command}")
             if end > end_of_data:
                 return self._hold(data, pos, end)
             answer = answer_to(data[start:end])
@@ -280,7 +280,7 @@ class Zmtp(Carrier):
         more = flags & MORE
         size = (self._over_size or size_of(frames)) + length
         if size > limits.hard_cap:
-            raise Malformed("over hard cap", f"a message of {size} bytes or more; hard_cap is {limits.hard_cap}")
+            raise Malformed("over hard cap", f"a message of at least {size} bytes, over hard_cap {limits.hard_cap}")
         if size > limits.max_payload:
             self._frames = _leading_small(frames)
             self._over_size, self._over_count = size, count
@@ -294,7 +294,7 @@ class Zmtp(Carrier):
         self._step = LARGE
         self._more = more
         self._large = LargeFrame(length, end_of_data - start, LARGE_FRAME, MIB)
-        return self._pour(data, start, messages)
+        return self._copy_large(data, start, messages)
 
     def _end_frame(self, frame: Frame, more: int, messages: Messages) -> None:
         self._frames.append(frame)
@@ -303,20 +303,20 @@ class Zmtp(Carrier):
             self._frames = []
 
     def _hold(self, data: bytes, pos: int, end: int) -> int:
-        """Keeps an unfinished small frame or header, until there is as much of it as would end at `end`."""
+        """Keep an unfinished small frame or header until the bytes up to `end` have arrived."""
         self._held += memoryview(data)[pos:]
         self._need = end - pos
         self._step = HOLDING
         return len(data)
 
-    def _pour(self, data: bytes, pos: int, messages: Messages) -> int:
-        """Copies into the gap, as if the caller had read into it; returns the end of what was copied."""
+    def _copy_large(self, data: bytes, pos: int, messages: Messages) -> int:
+        """Copy bytes into the gap. Returns the position after them."""
         pos = self._large.pour(data, pos)
-        self._look_at_large(messages)
+        self._update_large(messages)
         return pos
 
-    def _look_at_large(self, messages: Messages) -> None:
-        """Its gap has moved; if there is none left, the frame is whole."""
+    def _update_large(self, messages: Messages) -> None:
+        """Update `gap`; without a gap the frame is complete."""
         large = self._large
         self.gap = large.gap
         if large.gap is None:
@@ -325,7 +325,7 @@ class Zmtp(Carrier):
             self._end_frame(large.buffer, self._more, messages)
 
     def _skip_bytes(self, data: bytes, pos: int, messages: Messages) -> int:
-        """Lets a frame of a message over max_payload pass by; returns its end."""
+        """Drop bytes of a message over max_payload. Returns the position after the frame."""
         end = pos + self._skip
         if end > len(data):
             self._skip = end - len(data)
@@ -344,7 +344,7 @@ class Zmtp(Carrier):
 
 
 def _too_many_frames(max_frames: int) -> Malformed:
-    return Malformed("too many frames", f"a message of more than {max_frames} frames, which is max_frames")
+    return Malformed("too many frames", f"a message has more than {max_frames} frames (max_frames)")
 
 
 def _leading_small(frames: Message) -> Message:

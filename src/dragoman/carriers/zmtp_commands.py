@@ -1,4 +1,4 @@
-"""ZMTP's greeting and commands, as bytes: what is said before and between messages. Functions without memory.
+"""ZMTP's greeting and commands as bytes. Functions without state.
 
 A greeting is 64 bytes; a command is a frame with the flag 4, whose body is a name (length in one byte) and the rest.
 READY's rest is properties: each a name (length in one byte) and a value (length in four).
@@ -28,26 +28,26 @@ ACCEPTED: Final = {
 
 
 def read_greeting(held: bytes, whose: str) -> tuple[tuple[int, int] | None, bytes | None]:
-    """The version and the mechanism a greeting names, each as soon as it is there. Raises Malformed.
+    """Return the version and the mechanism of a greeting, each None until its bytes have size. Raises Malformed.
 
-    A wrong first byte waits for the second, because the two tell ZMTP 1 from strangers: its greeting is a frame, a
+    A wrong first byte waits for the second, because both are needed to recognise ZMTP 1: its greeting is a frame, a
     length of one byte (or of ff and eight) and then flags, 0.
     """
-    come = len(held)
+    size = len(held)
     flags_of_zmtp_1 = 9 if held[:1] == b"\xff" else 1
-    if come > flags_of_zmtp_1 and held[0] and not held[flags_of_zmtp_1]:
+    if size > flags_of_zmtp_1 and held[0] and not held[flags_of_zmtp_1]:
         raise Malformed("old zmtp", f"{whose} speaks ZMTP 1 (libzmq 2); libzmq 4 or newer is needed")
-    if come >= 2 and held[0] != 0xFF:
+    if size >= 2 and held[0] != 0xFF:
         raise Malformed("not zmtp", f"{whose} does not speak ZMTP; it looks like {_looks_like(held[:2])}")
-    if come >= 10 and held[9] != 0x7F:
+    if size >= 10 and held[9] != 0x7F:
         raise Malformed("not zmtp", f"{whose} began like ZMTP, but its signature ends in 0x{held[9]:02x}")
-    if come >= 11 and held[10] < 3:
+    if size >= 11 and held[10] < 3:
         raise Malformed("old zmtp", f"{whose} speaks ZMTP 2 (libzmq 3); libzmq 4 or newer is needed")
     version = mechanism = None
-    if come >= 12:
-        # Whoever is newer than 3.1 is bound to talk down to us.
+    if size >= 12:
+        # A peer newer than 3.1 must downgrade to it.
         version = (3, 0) if held[10:12] == b"\x03\x00" else (3, 1)
-    if come >= 32:
+    if size >= 32:
         mechanism = held[12:32].rstrip(b"\0")
     return version, mechanism
 
@@ -60,20 +60,20 @@ def command(name: bytes, rest: bytes) -> bytes:
 
 
 def ping(ttl_tenths: int, context: bytes) -> bytes:
-    """A PING command, encoded. `ttl_tenths`: tenths of a second of silence after which the peer may drop us, or 0."""
+    """Return an encoded PING. `ttl_tenths`: tenths of a second of silence after which the peer may disconnect, or 0."""
     if len(context) > MAX_CONTEXT:
         raise ValueError(f"a PING context of {len(context)} bytes; at most {MAX_CONTEXT} are allowed")
     return command(b"PING", ttl_tenths.to_bytes(2, "big") + context)
 
 
 def answer_to(body: bytes) -> bytes | None:
-    """The answer to a command that came between messages: PONG to a PING, None to others. Raises Malformed."""
+    """Return the reply to a command between messages: PONG to a PING, None to others. Raises Malformed."""
     name, rest = split_command(body)
     if name == b"ERROR":
         raise peer_error(rest)
     if name != b"PING":
         return None
-    context = rest[2:]  # after the ttl, which asks us to drop silent peers: the leases of the dialects do
+    context = rest[2:]  # after the ttl, which requests to drop silent peers: the leases of the dialects do that
     if len(rest) < 2 or len(context) > MAX_CONTEXT:
         raise Malformed("bad ping", f"{len(rest)} bytes after PING; 2 of ttl are due and 16 of context allowed")
     return command(b"PONG", context)
@@ -98,7 +98,7 @@ def property_of(name: bytes, value: bytes) -> bytes:
 
 
 def parse_properties(rest: bytes, max_metadata: int) -> dict[bytes, bytes]:
-    """Names in lower case, since their case means nothing. Twice the same: RFC 37 is silent, we refuse to choose."""
+    """Parse properties; names in lower case, since case is insignificant. Duplicates, not in RFC 37, are an error."""
     if len(rest) > max_metadata:
         raise Malformed("bad metadata", f"{len(rest)} bytes of properties; max_metadata is {max_metadata}")
     properties: dict[bytes, bytes] = {}
@@ -118,13 +118,13 @@ def parse_properties(rest: bytes, max_metadata: int) -> dict[bytes, bytes]:
 
 
 def span_of_ready(held: bytes, max_handshake: int) -> tuple[int, int]:
-    """Where the body of the command after the greeting begins and ends; zeros while that is not known."""
+    """Return start and end of the body of the command after the greeting; zeros while they are not known."""
     begin = len(OUR_GREETING)
     if len(held) == begin:
         return 0, 0
     flags = held[begin]
     if flags < COMMAND:
-        raise Malformed("traffic before ready", "READY was due, and a frame of a message came")
+        raise Malformed("traffic before ready", "a frame of a message came before READY")
     check_command_flags(flags)
     start = begin + (9 if flags & LONG else 2)
     if len(held) < start:
@@ -136,12 +136,12 @@ def span_of_ready(held: bytes, max_handshake: int) -> tuple[int, int]:
 
 
 def peer_error(rest: bytes) -> Malformed:
-    said = rest[1 : 1 + rest[0]] if rest else b""
-    return Malformed("peer error", f"the peer ended it with ERROR: {shown(said) or 'no reason given'}")
+    text = rest[1 : 1 + rest[0]] if rest else b""
+    return Malformed("peer error", f"the peer sent ERROR: {shown(text) or 'no reason given'}")
 
 
 def shown(raw: bytes) -> str:
-    """A stranger's bytes, fit for a log line."""
+    """Escape and shorten bytes from a peer for a log line."""
     return repr(raw[:80])[2:-1] + ("..." if len(raw) > 80 else "")
 
 
@@ -151,7 +151,7 @@ def _looks_like(two: bytes) -> str:
 
 STRANGERS: Final = {
     **dict.fromkeys((b"GE", b"PO", b"HE", b"PU", b"DE", b"OP", b"PA", b"CO", b"TR"), "an HTTP request"),
-    b"HT": "an HTTP answer",
+    b"HT": "an HTTP response",
     b"PR": "HTTP/2",
     b"\x00S": "SP, the protocol of nanomsg and NNG",
     b"\x16\x03": "TLS",

@@ -11,10 +11,10 @@ MIB: Final = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class ZmtpLimits:
-    """The most that one peer may make us hold, in bytes (`max_frames`: in frames)."""
+    """Maximum number of bytes kept for one connection (`max_frames`: in frames)."""
 
-    max_payload: int = 64 * MIB  # all frames of a message; above it the message is skipped
-    hard_cap: int = 1024 * MIB  # all frames of a message; above it the peer has failed
+    max_payload: int = 64 * MIB  # all frames of a message; a larger one is dropped
+    hard_cap: int = 1024 * MIB  # all frames of a message; a larger one fails the connection
     max_frames: int = 64
     max_identity: int = 255
     max_handshake: int = 16 * KIB  # greeting and READY

@@ -1,1 +1,1 @@
-"""One package for each dialect, the catalogue of them all, and the kit that they share."""
+"""One package per dialect, the catalogue of dialects, and modules that they share."""

@@ -1,7 +1,7 @@
-"""The dialects: one row declares each, for the broker, for our clients and workers, and for the docs.
+"""Catalogue of the dialects: one row declares each, for the broker, for clients and workers, and for the docs.
 
-A row names code as `module:name` and imports none of it. The broker and the SDK each resolve what they need, so a
-client loads no server, a broker no workers, and a client no dialect but its own.
+A row names code as `module:name` and imports none of it. The broker and the SDK resolve only what they need: a client
+loads no server and no dialect but its own, and a broker loads no workers.
 """
 
 from __future__ import annotations
@@ -12,33 +12,35 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
+    """Declaration of a dialect: its carrier, ports, options and code, and what its wire can express."""
+
     name: str  # in URLs
     title: str  # in text
     carrier: str  # in text
     transports: tuple[str, ...] = ("tcp", "ipc")
-    schemes: tuple[str, ...] = ()  # of URLs that mean this dialect without naming it
-    port: int | None = None  # on loopback, if nobody says where to listen
-    frontend_port: int | None = None  # the same for callers, where they have a place of their own
+    schemes: tuple[str, ...] = ()  # of URLs that select this dialect without naming it
+    port: int | None = None  # default port on loopback
+    frontend_port: int | None = None  # default port for callers, if they have a socket of their own
     editions: tuple[str, ...] = ()
 
-    # The broker: its options, its connections' limits, and how it listens.
+    # The broker: its options, the limits of its connections, and the function that listens.
     options: str  # the module of ListenerOptions, WorkerOptions and ClientOptions
     limits: str = "dragoman.server.connection_limits:ConnectionLimits"
     listen: str
 
-    # The SDK: how clients and workers speak it, and the class that is one worker's life.
-    sides: str | None = None  # none: the SDK does not speak it
+    # The SDK: the client and worker sides, and the class that runs one worker.
+    sides: str | None = None  # None: the SDK does not support it
     worker: str = "dragoman.sdk.dialling_worker:DiallingWorker"
     has_callers: bool = True
     has_service_names: bool = True  # on the wire
     shares_connections: bool = False  # several workers may use one connection
-    reports: bool = False  # workers can report progress, and parts of a result
-    calls_at_once: bool = False  # a client may have several calls under way on one connection
-    capabilities: frozenset[str] = frozenset()  # options of a call, and requests about it, that the wire can carry
+    reports: bool = False  # workers can report progress and parts of a result
+    calls_at_once: bool = False  # a client may have several calls in progress on one connection
+    capabilities: frozenset[str] = frozenset()  # call options and operations that the wire can express
 
     @property
     def has_frontend(self) -> bool:
-        """Whether callers have a place of their own."""
+        """Tell if callers have a socket of their own."""
         return self.frontend_port is not None
 
 
@@ -129,7 +131,7 @@ _ROWS: Final = (
         options="dragoman.dialects.majordomo.options",
         listen="dragoman.server.wiring:listen_majordomo",
         sides="dragoman.sdk.dialect_sides:majordomo",
-        capabilities=frozenset({"parts"}),  # none ever come in edition 0.1
+        capabilities=frozenset({"parts"}),  # edition 0.1 never sends any
     ),
     Dialect(
         name="http",

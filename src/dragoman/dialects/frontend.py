@@ -1,4 +1,4 @@
-"""The broker's side of plain calls (`plain_calls.py`): one listener's callers, where the wire has no service names."""
+"""The broker's side of single-frame calls: the callers of a listener without service names on the wire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FRONTEND: Final = "frontend"
 
 
 class Frontend:
-    """Callers are their connections: nothing is known of them besides."""
+    """Submits the calls of a listener and sends their outcomes. Each connection is one caller."""
 
     def __init__(self, broker: Broker, io: BrokerIO, service: str, job_options: JobOptions, max_payload: int) -> None:
         self._broker = broker
@@ -27,19 +27,19 @@ class Frontend:
         self._max_payload = max_payload
 
     def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
-        """Raises Malformed."""
+        """Submit the call in a message. Raises Malformed."""
         if type(message) is TooLarge:
             self._refuse_large(peer, message)
         else:
             self._submit(peer, read_call(message), now)
 
-    def answer(self, answer: DeliverOutcome) -> None:
-        peer: Connection = answer.caller  # type: ignore[assignment]
-        peer.remove_job(answer.job)
-        if answer.outcome is DONE:
-            self._io.send(peer, [b"", answer.result])
+    def answer(self, effect: DeliverOutcome) -> None:
+        peer: Connection = effect.caller  # type: ignore[assignment]
+        peer.remove_job(effect.job)
+        if effect.outcome is DONE:
+            self._io.send(peer, [b"", effect.result])
         else:
-            self._io.send(peer, write_error(answer.outcome, answer.reason))
+            self._io.send(peer, write_error(effect.outcome, effect.reason))
 
     def lost(self, peer: Connection, now: float) -> None:
         self._broker.caller_gone(peer, now)

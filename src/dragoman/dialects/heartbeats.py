@@ -1,50 +1,50 @@
-"""Life signs on a connection that we dialled: when the next heartbeat is due, and how long the broker may be silent."""
+"""Heartbeats on an outgoing connection: the time of the next one, and the allowed silence of the broker."""
 
 from __future__ import annotations
 
 
 class HeartbeatTimers:
-    """The times of one connection, in both directions.
+    """Heartbeat times of one connection, in both directions.
 
-    `every`: so many seconds after `said`, the next heartbeat is due. `patience`: so many seconds after `heard`, the
-    broker counts as dead. Sums are compared, never differences: a tick at the very instant that `next_due` named must
-    find it due.
+    `interval`: seconds from `sent_at` to the next heartbeat. `timeout`: seconds from `received_at` after which the
+    broker counts as dead. Sums are compared, never differences: a tick at exactly the time that `next_due` returned
+    must find the heartbeat due.
     """
 
-    __slots__ = ("every", "heard", "patience", "said")
+    __slots__ = ("interval", "received_at", "sent_at", "timeout")
 
-    def __init__(self, every: float, patience: float) -> None:
-        self.every = every
-        self.patience = patience
-        self.heard = 0.0
-        self.said = 0.0
+    def __init__(self, interval: float, timeout: float) -> None:
+        self.interval = interval
+        self.timeout = timeout
+        self.received_at = 0.0
+        self.sent_at = 0.0
 
-    def agree(self, every: float, patience: float) -> None:
-        """The broker has said what it wants."""
-        self.every = every
-        self.patience = patience
+    def set_times(self, interval: float, timeout: float) -> None:
+        """Replace both times by those that the broker requested."""
+        self.interval = interval
+        self.timeout = timeout
 
-    def begin(self, now: float) -> None:
-        """The connection is there, or both sides owe a sign again from now on."""
-        self.heard = self.said = now
+    def restart(self, now: float) -> None:
+        """Count from now: the connection has opened, or a job has ended."""
+        self.received_at = self.sent_at = now
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time for a heartbeat."""
-        return now >= self.said + self.every
+        """Tell if a heartbeat must be sent."""
+        return now >= self.sent_at + self.interval
 
     def is_silent(self, now: float) -> bool:
-        return now >= self.heard + self.patience
+        return now >= self.received_at + self.timeout
 
     def next_due(self, *, expects: bool = True) -> float:
-        """When to look again. `expects`: whether the broker owes us a sign now."""
-        due = self.said + self.every
-        return min(due, self.heard + self.patience) if expects else due
+        """Return the time of the next check. `expects`: the broker must send something before its time-out."""
+        due = self.sent_at + self.interval
+        return min(due, self.received_at + self.timeout) if expects else due
 
     @property
     def silence(self) -> str:
-        """The reason to give up the connection."""
-        return silence(self.patience)
+        """Reason for closing the connection."""
+        return silence(self.timeout)
 
 
-def silence(patience: float) -> str:
-    return f"nothing heard from the broker for {patience:g} s"
+def silence(timeout: float) -> str:
+    return f"nothing received from the broker for {timeout:g} s"

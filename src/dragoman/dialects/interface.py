@@ -1,9 +1,8 @@
-"""The seam between the line and the dialects: what a session is told, and what it may ask for.
+"""Interface between the runner and a dialect's broker side: the callbacks it receives, and the calls it may make.
 
-A session translates: messages of its peers into the broker's verbs, and the broker's effects into messages. It does no
-I/O, reads no clock and logs nothing. What it wants done in the world it asks of the line, which performs, counts and
-logs. These are calls on an object passed in, not request objects put on a list: at three messages a job the objects
-would cost more than the translation.
+A broker side translates messages into calls of the broker, and the broker's effects into messages. It does no I/O,
+reads no clock and writes no log: it calls BrokerIO, and the runner performs, counts and logs. These are method calls
+and not request objects on a list: at three messages a job, the objects would cost more than the translation.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dragoman.core.recipients import TimedRecipient
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Connection(Caller):
-    """One connection's other end."""
+    """The remote side of one connection."""
 
     __slots__ = (
         "address",
@@ -37,77 +36,77 @@ class Connection(Caller):
     )
 
     session: BrokerSide
-    remote: Any  # the session's own record of this peer; the line never looks at it
-    socket_name: str  # which of the session's places it came by, or the name it was dialled under
-    identity: bytes  # its routing id, or empty. A name, not a proof
-    label: str  # how logs call it
-    since: float  # when it came
-    address: str  # which machine it is on, or which user's it is on this one: all its connections have the same
-    owner: Owner  # whose limits its jobs count for
-    process: int  # the id of its process on this machine, or 0 if the kernel does not tell
-    closed_in_order: bool  # it has closed its connection itself and received all that was sent; known in `lost`
+    remote: Any  # the broker side's own record of this connection; the runner does not use it
+    socket_name: str  # name of the listener socket that accepted it, or the name it was dialled under
+    identity: bytes  # its routing id, or empty; not authenticated
+    label: str  # its name in logs
+    since: float  # time of the connection's start
+    address: str  # its machine, or its user on this machine; equal for all their connections
+    owner: Owner  # the owner whose limits apply to its jobs
+    process: int  # process id on this machine, or 0 if the kernel does not know it
+    closed_in_order: bool  # it closed the connection after receiving everything that was sent; valid in `lost`
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class BrokerIO:
-    """What a session may ask for."""
+    """I/O operations that a broker side may call."""
 
     def send(self, to: Connection, frames: Sequence[Frame], tag: object = None) -> None:
-        """Write a message. If the connection ends before its last byte left us, `mark` comes back in `lost`."""
+        """Send a message. If the connection ends before its last byte was sent, `lost` receives `tag`."""
         raise NotImplementedError
 
     def dial(
         self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, limits: Any = None
     ) -> Connection:
-        """Connect to a place. `opened` follows when the peer has greeted, `lost` if it never does."""
+        """Connect to an address. `opened` follows after the handshake, or `lost`."""
         raise NotImplementedError
 
     def close(self, whom: Connection, reason: str) -> None:
-        """Write what is pending, then end the connection. `lost` follows."""
+        """Send what is pending, then close the connection. `lost` follows."""
         raise NotImplementedError
 
     def when_process_ends(self, whose: Connection, call: Callable[[float], None]) -> Callable[[], None] | None:
-        """Be called, once, when this peer's process has ended. To be asked while the peer is connected: its process id
-        cannot be another process's then. Returns what stops the watch, or None where a process cannot be watched."""
+        """Call back once when the process of this connection has ended. Use it while the connection is open: then the
+        process id cannot belong to another process. Returns a function that cancels this, or None if impossible."""
         raise NotImplementedError
 
     def call_before_write(self, call: Callable[[float], None]) -> None:
-        """Be called, once, when all effects of this turn have been carried out and before anything is written."""
+        """Call back once when all effects of this iteration have been executed, before anything is written."""
         raise NotImplementedError
 
     def when_settled(self, whose: Connection, call: Callable[[float], object]) -> None:
-        """Be called, once, when the connection has stayed open for a moment; never if it has ended by then. A worker
-        that has just joined is idle from then on, and not sooner (D7)."""
+        """Call back once when the connection has stayed open for a moment; never if it has ended by then. A worker that
+        has just joined becomes idle then, not earlier (D7)."""
         raise NotImplementedError
 
     def bad_message(self, sender: Connection, reason: str, detail: str = "") -> None:
-        """D6: count it, log it once a second at most, and close the connection after too many."""
+        """Count a bad message, log it at most once a second, and close the connection after too many (D6)."""
         raise NotImplementedError
 
     def remark(self, event: str, /, *, level: str = "info", peer: Connection | None = None, **fields: object) -> None:
-        """Something an operator may want to read."""
+        """Log an event."""
         raise NotImplementedError
 
     def remark_limited(self, event: str, /, *, peer: Connection, level: str = "info", **fields: object) -> None:
-        """The same, for something that a peer may do often: one line a second about each."""
+        """Log an event that a connection may cause often: at most one line a second per connection."""
         raise NotImplementedError
 
     def log_limited(self, event: str, /, *, peer: Connection | None = None, **fields: object) -> None:
-        """A warning about somebody who may give cause for many: a flood of causes is not a flood of lines."""
+        """Log a warning that may have many causes at once: the number of lines is limited."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class BrokerSide(TimedRecipient):
-    """The broker's side of one listener's conversations in one dialect."""
+    """The broker's side of one listener: a state machine for all its connections, without I/O."""
 
     def opened(self, peer: Connection, now: float) -> None:
-        """The carrier's handshake is done."""
+        """Start a connection, because the carrier's handshake is done."""
         raise NotImplementedError
 
     def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         raise NotImplementedError
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
-        """The connection has ended; the messages with these marks never left us whole."""
+        """End a connection. Messages with the tags in `unsent` were not sent completely."""
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""Options of a listener as the core reads them: the options of its callers' jobs, and the profile of its workers.
+"""Listener options for the core: the options of its callers' jobs, and the profile of its workers.
 
-A dialect changes with `dataclasses.replace` what its wire, or its document, says otherwise.
+A dialect uses `dataclasses.replace` for values that its wire or its document sets otherwise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dragoman.core.options import JobOptions, WorkerProfile
 
 
 class JobLimits(Protocol):
-    """Limits of a job that does not bring its own. 0 seconds are no limit."""
+    """Limits of a job without limits of its own. 0 seconds mean no limit."""
 
     @property
     def job_timeout(self) -> float: ...
@@ -25,6 +25,8 @@ class JobLimits(Protocol):
 
 
 class WorkerLimits(Protocol):
+    """Limits of a listener's workers."""
+
     @property
     def job_timeout(self) -> float: ...
 
@@ -33,7 +35,7 @@ class WorkerLimits(Protocol):
 
 
 def default_job_options(options: JobLimits) -> JobOptions:
-    """The options of jobs whose service exists as soon as the listener does: callers may come before workers."""
+    """Return the options of jobs whose service exists from the start: callers may connect before workers."""
     return JobOptions(
         queue_timeout=options.queue_timeout or inf,
         job_timeout=options.job_timeout or inf,
@@ -43,7 +45,7 @@ def default_job_options(options: JobLimits) -> JobOptions:
 
 
 def silent_worker(options: WorkerLimits, lease: float) -> WorkerProfile:
-    """The profile of workers that have one thread and say nothing while they work: the time-out judges the job (D5)."""
+    """Return the profile of single-threaded workers, silent during a job: only the job's time-out applies (D5)."""
     return WorkerProfile(
         lease=lease,
         silent_while_busy=True,

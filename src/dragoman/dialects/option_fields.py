@@ -1,11 +1,11 @@
-"""Fields of option classes: a default and the range that a URL may choose from. Seconds and bytes everywhere."""
+"""Fields of option classes: a default and the range that a URL may set. Units are seconds and bytes."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from typing import Final
 
-SHORTEST: Final = 0.001  # seconds: the least of a period that cannot be nothing
+SHORTEST: Final = 0.001  # seconds: the minimum of a period that cannot be zero
 MOST_ATTEMPTS: Final = 100
 
 
@@ -14,7 +14,7 @@ def seconds(default: float, least: float = SHORTEST, most: float | None = None) 
 
 
 def time_limit(default: float) -> float:
-    """Seconds that something may take; 0 is allowed."""
+    """Return a field for a time limit in seconds; 0 is allowed."""
     return seconds(default, least=0.0)
 
 
@@ -23,5 +23,5 @@ def count(default: int, least: int = 1, most: int | None = None) -> int:
 
 
 def attempts() -> int | None:
-    """Attempts of a job that does not bring a number; None: the larger default of the two dialects (D8)."""
+    """Return a field for a job's attempts, if the job sets none; None: the larger default of the two dialects (D8)."""
     return field(default=None, metadata={"min": 1, "max": MOST_ATTEMPTS})

@@ -1,4 +1,4 @@
-"""Routing ids of a listener's connections: one that comes again takes the place of the former."""
+"""Routing ids of a listener's connections: a new connection with the same id replaces the older one."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final
 from dragoman.core.broker import Broker
 from dragoman.dialects.interface import BrokerIO, Connection
 
-CAME_BACK: Final = "its worker came back on a new connection"
+RECONNECTED: Final = "its worker came back on a new connection"
 
 
 class RoutingIds:
-    """The connection that has each routing id now, apart for each of the listener's endpoints.
+    """Maps each routing id, per listener socket, to its current connection.
 
-    The same routing id on a new connection is a new life: the old one ends (D3, R35, T7). `leave` is called with the
-    former connection before it is closed, so that its worker leaves with a reason of its own.
+    The same routing id on a new connection is a new worker, and the old one ends (D3, R35, T7). `on_replaced` is
+    called with the old connection before it is closed, so that its worker leaves with its own reason.
     """
 
-    def __init__(self, broker: Broker, io: BrokerIO, leave: Callable[[Connection, float], None]) -> None:
+    def __init__(self, broker: Broker, io: BrokerIO, on_replaced: Callable[[Connection, float], None]) -> None:
         self._broker = broker
         self._io = io
-        self._leave = leave
+        self._on_replaced = on_replaced
         self.owners: dict[tuple[str, bytes], Connection] = {}
 
     def take(self, peer: Connection, now: float) -> None:
-        """A connection has opened: its routing id, if it has one, is its own from now on."""
+        """Assign the routing id of a new connection, if it has one, to this connection."""
         if not peer.identity:
             return
         key = (peer.socket_name, peer.identity)
@@ -33,12 +33,12 @@ class RoutingIds:
         if former is not None:
             self._broker.counters.takeovers += 1
             self._io.remark("routing id taken over", level="warning", peer=peer, former=former.label)
-            self._leave(former, now)
-            self._io.close(former, "its routing id came on a new connection")
+            self._on_replaced(former, now)
+            self._io.close(former, "its routing id is used by a new connection")
         self.owners[key] = peer
 
     def release(self, peer: Connection) -> None:
-        """A connection has ended. Its routing id may be another's already."""
+        """Remove the routing id of an ended connection, unless a newer connection has it."""
         key = (peer.socket_name, peer.identity)
         if self.owners.get(key) is peer:
             del self.owners[key]

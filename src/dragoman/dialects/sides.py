@@ -1,7 +1,7 @@
-"""The other sides of the conversations: a worker's and a client's, as whoever runs them sees it.
+"""Interfaces of a dialect's worker side and client side, and of the I/O that they use.
 
-Each dialect's `peer.py` has one of each: pure, like its session. They say what they want done through a port, they are
-told what came of it, and a `ticket` is what a job is called meanwhile.
+Each dialect's `peer.py` has both sides: state machines without I/O. They request I/O through `WorkerIO` or `ClientIO`
+and receive its results as calls. A `job_ref` identifies a job in these calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dragoman.core.states import Outcome as Outcome
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """What a worker is told of a job besides its payload, as far as its wire says."""
+    """Facts about a job besides its payload, as far as the wire has them."""
 
     service: str = ""
     job_id: str = ""  # 32 hex digits
@@ -31,29 +31,29 @@ NOTHING_SAID: Final = JobInfo()
 
 
 class WorkerIO(Protocol):
-    """What a worker's conversation asks for."""
+    """I/O operations of a worker side."""
 
     def send(self, frames: Sequence[Frame]) -> None: ...
 
     def run(self, job_ref: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
-        """Start the job. `finished`, `failed` or `returned` follows with the same ticket."""
+        """Start the job. `finished`, `failed` or `returned` follows with the same `job_ref`."""
 
     def recall(self, job_ref: Hashable, reason: str) -> None:
-        """Nobody waits for this job any more: stop it if that can be done. What follows is as if it had not been."""
+        """Stop this cancelled job if possible. The next call is the same as without `recall`."""
 
     def reconnect(self, reason: str) -> None:
-        """Close, open a new connection, and say `opened` again."""
+        """Close, open a new connection, and call `opened` again."""
 
     def leave(self, reason: str) -> None:
-        """The broker wants us gone: stop for good."""
+        """Stop for good, because the broker requested it."""
 
 
 class WorkerSide(Protocol):
-    """A worker's side, for as many connections as it takes."""
+    """The worker's side, across any number of connections."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has a job in hand, or a last word to say, that a stop should wait for."""
+        """Tell if it has a running job or an unsent message that a stop should wait for."""
 
     def opened(self, now: float) -> None: ...
 
@@ -71,58 +71,58 @@ class WorkerSide(Protocol):
         failure: Failure | None = None,
         outcome: Outcome = Outcome.FAILED,
     ) -> None:
-        """`reason` is a sentence for wires that have room for no more. `outcome` is LOST if the process that ran the
-        job died."""
+        """`reason` is a sentence, for wires that carry only that. `outcome` is LOST if the process that ran the job
+        died."""
 
     def stop(self) -> None:
-        """Take no more jobs, and say goodbye as far as the wire has a word for it."""
+        """Accept no more jobs, and announce the departure if the wire has a message for it."""
 
     def tick(self, now: float) -> float:
-        """Do what is due, and say when to come again."""
+        """Do what is due. Returns the time of the next call."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubmitOptions:
-    """What a caller asks for besides the result. Most wires have no words for most of it; `None` is not said, and a
-    time-out of inf is none.
+    """Options of a submitted job. Most wires cannot express most of them; None means not set, and a time-out of inf
+    means no limit.
 
-    Callers make one and use it for many jobs: which one it is tells what it says.
+    Compared by identity: callers create one object and use it for many jobs.
     """
 
     service: str
-    timeout: float | None = None  # the caller's patience over everything
-    job_timeout: float | None = None  # how long one attempt may run
-    queue_timeout: float | None = None  # how long it may wait for a worker
+    timeout: float | None = None  # total wait of the caller, in seconds
+    job_timeout: float | None = None  # maximum duration of one attempt, in seconds
+    queue_timeout: float | None = None  # maximum wait for a worker, in seconds
     priority: int | None = None
     attempts: int | None = None
-    waits: bool = False  # for a worker, even if none offers the service
-    is_whole: bool = False  # the parts of the result are wanted in front of it, and not as they come
+    waits: bool = False  # wait for a worker even if none offers the service
+    is_whole: bool = False  # deliver parts together with the result, not as they arrive
 
 
 class ReportingSide(WorkerSide, Protocol):
-    """A worker's side on a wire that has words for more: whose port is asked to `recall`."""
+    """A worker's side on a wire that supports cancelling and reports: its I/O has `recall`."""
 
     def returned(self, job_ref: Hashable, now: float) -> None:
-        """It was recalled, and has stopped."""
+        """Report that the cancelled job has stopped."""
 
     def report(self, job_ref: Hashable, payload: Frame, now: float, *, is_part: bool) -> str | None:
-        """What the job says of itself while it runs, or a part of its result. Returns why it cannot be said, if so."""
+        """Send progress or a part of the result. Returns an error message if that is impossible, else None."""
 
     def flush(self, now: float) -> None:
-        """Say what was noted: to be called once in a turn of the loop in which something was finished."""
+        """Send collected messages. Call it once per iteration in which a job ended."""
 
 
-def answer_too_large(answer: TooLarge) -> Malformed:
-    return Malformed("too large", f"the answer has {answer.size} bytes, more than this client takes")
+def response_too_large(answer: TooLarge) -> Malformed:
+    return Malformed("too large", f"the response has {answer.size} bytes, over this client's limit")
 
 
 class ClientIO(Protocol):
-    """What a client's conversation asks for."""
+    """I/O operations of a client side, and the results it delivers."""
 
     def send(self, frames: Sequence[Frame]) -> None: ...
 
     def answered(self, job_ref: Hashable, result: Frame) -> None:
-        """The job is done."""
+        """Deliver the result of a job."""
 
     def ended(
         self,
@@ -132,79 +132,79 @@ class ClientIO(Protocol):
         failure: Failure | None = None,
         refusal: str = "",
     ) -> None:
-        """The job ended without a result; `outcome` is None if the broker named none that is known here. `refusal` is
-        the kind of a refusal, as far as the wire tells."""
+        """End a job without a result. `outcome` is None if the broker sent no known one. `refusal` is the kind of a
+        refusal, if the wire has it."""
 
     def abandoned(self, job_ref: Hashable, reason: str) -> None:
-        """The outcome cannot be known any more: the broker that had the job is gone."""
+        """End a job whose outcome cannot be known, because the broker that had it is gone."""
 
     def reported(self, job_ref: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
-        """What a running job says of itself, or a part of its result."""
+        """Deliver progress of a running job, or a part of its result."""
 
     def told(self, job_ref: Hashable, view: bytes, payload: Frame) -> None:
-        """The answer to a question: JSON, and what is no JSON."""
+        """Deliver the response to an operation: JSON, and bytes that are not JSON."""
 
     def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
-        """Why there is none: a word for programs, a sentence for people."""
+        """Deliver the error of an operation: a kind for programs and a message for people."""
 
     def reconnect(self, reason: str) -> None:
-        """Close, open a new connection, and say `opened` again."""
+        """Close, open a new connection, and call `opened` again."""
 
 
 class ClientSide(Protocol):
-    """A client's side. Who inherits from this says nothing where its wire has no word."""
+    """A client's side. The default methods do nothing, for wires that have no message for them."""
 
-    patience: float  # how long to wait for an answer if the caller has not said
-    hint: str  # what else there is to say about an answer that did not come
+    patience: float  # seconds to wait for a response if the caller sets no time-out
+    hint: str  # addition to the error about a missing response
 
     @property
     def outlives_connections(self) -> bool:
-        """Whether what is under way goes on when the connection is replaced by another."""
+        """Tell if calls in progress continue on the next connection."""
         return False
 
     @property
     def is_ready(self) -> bool:
-        """Whether calls may be made now: the connection is there, and so is what the broker says first."""
+        """Tell if calls may be made now: connected, and the broker's first message has come."""
         return True
 
     def opened(self, now: float) -> None:
-        """A connection is there: calls under way are asked for again."""
+        """Use a new connection: send calls in progress again."""
 
     def lost(self) -> None:
-        """It is gone."""
+        """Handle the end of the connection."""
 
     def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None: ...
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
-        """Raises Malformed if it cannot be understood."""
+        """Handle a message. Raises Malformed if it cannot be parsed."""
 
     def tick(self, now: float) -> float: ...
 
     def submit(self, job_ref: Hashable, submit_options: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
-        """Call, with all that the wire has words for. What is submitted may wait for `flush`."""
+        """Make a call with all options that the wire supports. It may be sent as late as `flush`."""
         timeout = submit_options.timeout if submit_options.job_timeout is None else submit_options.job_timeout
         self.call(job_ref, submit_options.service, payload, timeout, now)
 
-    def ask(self, job_ref: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
-        """Ask the broker something; it is asked again on every new connection until there is an answer."""
-        raise AssertionError("this wire has no word for it")
+    def ask(self, job_ref: Hashable, operation: str, request: bytes, payload: Frame, id: bytes, now: float) -> None:
+        """Send an operation. It is sent again on every new connection until the response has come."""
+        raise AssertionError("this dialect has no operations")
 
     def flush(self, now: float) -> None:
-        """Send what was submitted and may be sent."""
+        """Send submitted jobs."""
         return
 
     def is_sent(self, id: bytes) -> bool:
-        """Whether the broker may have it. Asked from other threads, too."""
+        """Tell if the broker may have received the job. Called from other threads, too."""
         return True
 
     def cancel(self, id: bytes, now: float) -> None:
-        """Ask the broker to end it; its outcome comes in any case."""
+        """Ask the broker to end the job; its outcome is delivered in any case."""
         return
 
     def forget(self, job_ref: Hashable, id: bytes, now: float) -> None:
-        """Nobody waits for it any more: no answer, please."""
+        """Drop a job: its caller does not wait any more, and no outcome is delivered."""
         return
 
     def bye(self) -> None:
-        """We leave for good."""
+        """Leave for good."""
         return

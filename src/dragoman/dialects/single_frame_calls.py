@@ -1,10 +1,9 @@
-"""Calls of one frame, over ZeroMQ: for callers of dialects whose document says nothing of callers.
+"""Frames of single-frame calls over ZeroMQ, for dialects whose document does not describe callers.
 
     caller → broker    ["", job]
-    broker → caller    ["", result], or ["", "", "ERROR", "<outcome>: <sentence>"]
+    broker → caller    ["", result], or ["", "", "ERROR", "<outcome>: <reason>"]
 
-Here are the frames that the broker reads and writes. Its side of a call is `frontend.py`, the client's
-`plain_client.py`.
+The broker's side of a call is `frontend.py`, the client's `single_frame_client.py`.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ ERROR: Final = b"ERROR"
 
 
 def read_call(message: Message) -> Frame:
-    """A caller's job."""
+    """Return the payload of a call. Raises Malformed."""
     if len(message) != 2 or message[0]:
         if len(message) > 2 and not message[0]:
-            raise Malformed("unexpected frames", f"a job of {len(message) - 1} frames where one is spoken")
+            raise Malformed("unexpected frames", f"the job has {len(message) - 1} frames; only one is allowed")
         raise no_envelope(message)
     return message[1]
 
@@ -33,5 +32,5 @@ def write_error(outcome: Outcome, reason: str) -> list[Frame]:
 
 def no_envelope(message: Message) -> Malformed:
     if len(message) < 2:
-        return Malformed("too few frames", f"{len(message)} frames where at least an empty one and a word are spoken")
+        return Malformed("too few frames", f"{len(message)} frames; an empty one and a body are required")
     return Malformed("no delimiter", f"the first frame has {len(message[0])} bytes and should be empty")

@@ -1,4 +1,4 @@
-"""The client's side of plain calls (`plain_calls.py`)."""
+"""The client's side of single-frame calls (`single_frame_calls.py`)."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from dragoman.dialects.sides import ClientIO
 from dragoman.dialects.single_frame_calls import ERROR
 
 CLIENT_SOCKET: Final = "REQ"  # a frontend may be a ROUTER or a REP
-PAYLOAD: Final = "payload"  # the reason begins with it if a payload is too large
+PAYLOAD: Final = "payload"  # start of the reason if a payload is too large
 TOO_LARGE: Final = "too large"
-UNDONE: Final = {outcome.value: outcome for outcome in Outcome if outcome is not DONE}
+OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome if outcome is not DONE}
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An answer without a result."""
+    """A response without a result."""
 
-    outcome: Outcome | None  # None: none that is known
+    outcome: Outcome | None  # None: unknown
     reason: str
     refusal: str = ""  # the kind of a refusal
 
 
 def read_answer(message: Message) -> Frame | Ended:
-    """The result, or how the job ended without one."""
+    """Parse a response: the result, or the outcome of a job without one."""
     if len(message) == 4 and not message[0] and not message[1] and message[2] == ERROR:
         return _read_error(bytes(message[3]).decode("utf-8", "replace"))
     if len(message) == 2 and not message[0]:
         return message[1]
-    raise Malformed("unexpected frames", f"{len(message)} frames are no answer to a call")
+    raise Malformed("unexpected frames", f"{len(message)} frames are not a response to a call")
 
 
 def _read_error(text: str) -> Ended:
-    """`<outcome>: <reason>`; the reason of a refusal begins with its kind."""
+    """Parse `<outcome>: <reason>`; the reason of a refusal begins with its kind."""
     word, _, reason = text.partition(": ")
-    outcome = UNDONE.get(word)
+    outcome = OUTCOMES.get(word)
     if outcome is None:
         return Ended(None, text)
     if outcome is not REFUSED:
@@ -50,19 +50,19 @@ def _read_error(text: str) -> Ended:
 
 
 def too_large(size: int, max_payload: int) -> str:
-    """The reason for refusing a payload."""
+    """Return the reason for refusing a payload."""
     return f"{PAYLOAD} of {size} bytes is over max_payload {max_payload}"
 
 
 class ClientSide(sides.ClientSide):
-    """A client's side: one call at a time, on one connection."""
+    """The client's side: one call at a time, on one connection."""
 
     patience = inf
     hint = ""
 
-    def __init__(self, port: ClientIO, worker_word: bytes) -> None:
-        self._port = port
-        self._worker_word = worker_word  # what a place for workers would answer
+    def __init__(self, io: ClientIO, worker_reply: bytes) -> None:
+        self._io = io
+        self._worker_reply = worker_reply  # reply of a socket for workers
         self._job_ref: Hashable = None
 
     def opened(self, now: float) -> None:
@@ -72,24 +72,24 @@ class ClientSide(sides.ClientSide):
         pass
 
     def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
-        assert self._job_ref is None, "this wire carries one call at a time"
+        assert self._job_ref is None, "a connection carries one call at a time"
         self._job_ref = job_ref
-        self._port.send([b"", payload])
+        self._io.send([b"", payload])
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
         if isinstance(message, TooLarge):
-            raise sides.answer_too_large(message)
+            raise sides.response_too_large(message)
         answer = read_answer(message)
-        if answer == self._worker_word:
-            said = self._worker_word.decode()
-            told = f"it said {said}, so this is where workers connect; callers use the frontend"
-            raise Malformed("a worker's place", told)
+        if answer == self._worker_reply:
+            reply = self._worker_reply.decode()
+            detail = f"the reply is {reply}, so this address is for workers; callers use the frontend"
+            raise Malformed("a worker's place", detail)
         job_ref, self._job_ref = self._job_ref, None
         if job_ref is not None:
             if isinstance(answer, Ended):
-                self._port.ended(job_ref, answer.outcome, answer.reason, refusal=answer.refusal)
+                self._io.ended(job_ref, answer.outcome, answer.reason, refusal=answer.refusal)
             else:
-                self._port.answered(job_ref, answer)
+                self._io.answered(job_ref, answer)
 
     def tick(self, now: float) -> float:
         return inf

@@ -1,1 +1,1 @@
-"""The HTTP door: callers, workers, operators and whoever watches, over plain HTTP."""
+"""The HTTP listener: API for callers, workers and operators, event streams, health checks and metrics."""

@@ -1,4 +1,4 @@
-"""The HTTP door's application: each request goes to its route, and whatever goes wrong comes back as a problem."""
+"""The ASGI application of the HTTP listener: finds the route of each request, and returns errors as problems."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def all_routes() -> list[Route]:
 
 
 def make_app(context: AppContext, served: Iterable[Route] | None = None) -> ASGIApp:
-    """What a server may serve. An exception that is not meant goes to the server, which says 500 and logs it."""
+    """Return the application. Unexpected exceptions reach the server, which responds with 500 and logs them."""
     routes = Routes(served if served is not None else all_routes())
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        assert scope["type"] == "http", "nothing but HTTP is spoken here"
+        assert scope["type"] == "http", "only HTTP is supported"
         try:
-            response = await _answer(context, routes, scope, receive, send)
-        except HttpError as refused:
-            response = refused.response
+            response = await _respond(context, routes, scope, receive, send)
+        except HttpError as error:
+            response = error.response
         except ClientDisconnected:
-            response = Response(status_code=204)  # nobody reads it
+            response = Response(status_code=204)  # it is not sent any more
         await response(scope, receive, send)
 
     return app
 
 
 def make_too_large(context: AppContext) -> Callable[[dict[str, Any]], None]:
-    """What a server tells of requests whose bodies are too large: to some routes that means something."""
+    """Return a function for requests that the server rejects because of a large body: some routes must act on them."""
     routes = Routes(each for each in all_routes() if each.too_large is not None)
 
     def too_large(scope: dict[str, Any]) -> None:
@@ -61,12 +61,10 @@ def make_too_large(context: AppContext) -> Callable[[dict[str, Any]], None]:
     return too_large
 
 
-async def _answer(context: AppContext, routes: Routes, scope: Scope, receive: Receive, send: Send) -> Response:
+async def _respond(context: AppContext, routes: Routes, scope: Scope, receive: Receive, send: Send) -> Response:
     found = routes.find(scope["raw_path"])
     if found is None:
-        return problem(
-            404, "not-found", "Not found", "There is nothing at this path; /openapi.json lists what there is."
-        )
+        return problem(404, "not-found", "Not found", "No route has this path; /openapi.json lists all routes.")
     methods, scope["path_params"] = found
     method = "GET" if scope["method"] == "HEAD" else scope["method"]
     route = methods.get(method)
@@ -77,5 +75,5 @@ async def _answer(context: AppContext, routes: Routes, scope: Scope, receive: Re
 
 def _not_allowed(methods: Methods) -> Response:
     allowed = sorted({*methods, *(["HEAD"] if "GET" in methods else [])})
-    detail = f"This path knows {', '.join(allowed)}."
+    detail = f"This path allows {', '.join(allowed)}."
     return problem(405, "method-not-allowed", "Method not allowed", detail, [("allow", ", ".join(allowed))])

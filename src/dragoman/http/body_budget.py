@@ -1,4 +1,4 @@
-"""What bodies that are under way may cost together, over all connections of a server (R17, L6)."""
+"""Memory limit for unfinished request bodies, over all connections of a server (R17, L6)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dragoman.http.framing import RequestError
 
 
 class BodyBudget:
+    """Counts the bytes of unfinished bodies."""
+
     def __init__(self, max_memory: int) -> None:
         self.total = 0
         self._max_memory = max_memory
         self._held: dict[Connection, int] = {}
 
     def grow(self, connection: Connection, size: int) -> Connection | None:
-        """So much more of a body that is not whole has come. Whose body has to go, if all are too much."""
+        """Add bytes of an unfinished body. Returns the connection with the largest body if the limit is exceeded."""
         self.total += size
         self._held[connection] = self._held.get(connection, 0) + size
         if self.total <= self._max_memory:
@@ -21,9 +23,9 @@ class BodyBudget:
         return max(self._held, key=self._held.__getitem__)
 
     def forget(self, connection: Connection) -> None:
-        """It is whole, or given up."""
+        """Remove a body that is complete or abandoned."""
         self.total -= self._held.pop(connection, 0)
 
     def fault(self) -> RequestError:
-        detail = f"Bodies that are under way take too much, and this is the largest: max_memory is {self._max_memory}."
+        detail = f"Unfinished bodies exceed max_memory {self._max_memory}, and this is the largest; retry later."
         return RequestError(503, "busy", "Busy", detail)

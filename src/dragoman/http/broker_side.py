@@ -1,10 +1,10 @@
-"""Callers and workers that speak HTTP.
+"""The broker's side of HTTP: callers and workers.
 
-A session like any dialect's, but nobody comes to it by a wire of the line's: handlers of requests call it on the line's
-own thread, and what it has to say to them ends a future each.
+It is a broker side like any dialect's, but without connections of the runner: request handlers call it on the runner's
+thread, and each waits for a future that it resolves.
 
-A worker is within reach while a `next` of its waits here, and only then is it given jobs. What it was given is its own
-until it says what became of it; an answer that got lost on the way is given again, under the same attempt (R124).
+A worker gets jobs only while one of its `next` requests waits. A job belongs to it until it reports the outcome. If the
+response with a job is lost, the job is sent again, under the same attempt (R124).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from dragoman.http.sse import Streams
 from dragoman.http.subscribers import Subscribers
 
 MOST_STREAMS: Final = 64
-FETCH: Final = 1.0  # so long a job waits for its worker to ask for it; then another may have it (R8)
+FETCH: Final = 1.0  # seconds that a job waits for its worker's next request; then another worker may get it (R8)
 
 
 class RunnerAccess(Protocol):
-    """What this session asks of the line."""
+    """The runner's method that this class calls."""
 
     def request_iteration(self) -> None: ...
 
@@ -47,9 +47,9 @@ class HttpBrokerSide(TimedRecipient):
         self, broker: Broker, runner: RunnerAccess, options: ListenerOptions, streams: Streams | None = None
     ) -> None:
         self.options = options
-        self.plans = CallHeadersCache(options)
+        self.call_headers = CallHeadersCache(options)
         self.streams = streams or Streams(MOST_STREAMS)
-        self.listeners = Subscribers(broker.events)
+        self.subscribers = Subscribers(broker.events)
         self.is_closed = False
         self._broker = broker
         self._runner = runner
@@ -72,14 +72,14 @@ class HttpBrokerSide(TimedRecipient):
     ) -> PendingCall:
         call = PendingCall(self, answer)
         self._broker.submit(service, payload, call, job_options, now, deadline=deadline, key=key, owner=owner)
-        if call.job is not None and call.job.deadline > deadline:  # it has joined another's
+        if call.job is not None and call.job.deadline > deadline:  # it has joined a job of another caller
             self._waiting.arm(call, deadline)
         self._runner.request_iteration()
         return call
 
-    def hang_up(self, call: PendingCall, now: float) -> None:
-        """Nobody waits any more: a call that waits is withdrawn, one that runs may end (R122)."""
-        _tell(call.answer, None)
+    def caller_left(self, call: PendingCall, now: float) -> None:
+        """Handle the disconnect of a caller: a waiting call is cancelled, a running one may end (R122)."""
+        _resolve(call.answer, None)
         self._waiting.disarm(call)
         self._broker.caller_gone(call, now)
         self._runner.request_iteration()
@@ -87,13 +87,13 @@ class HttpBrokerSide(TimedRecipient):
     # ---------------------------------------------------------------- workers
 
     def __len__(self) -> int:
-        """How many workers are here."""
+        """Return the number of workers."""
         return len(self._remotes)
 
     def join(
         self, name: str, services: Collection[str], capacity: int, lease: float, origin: str, now: float
     ) -> HttpWorker | None:
-        """A worker comes. It gets nothing before it asks. None: there are too many names of services."""
+        """Add a worker. It gets jobs from its first request for one on. Returns None if there are too many services."""
         remote = HttpWorker(self._broker.entropy.token().hex())
         profile = _profile(capacity, lease, self.options.stuck_timeout)
         worker = self._broker.join(self, remote, name, services, profile, now, origin=origin)
@@ -108,8 +108,8 @@ class HttpBrokerSide(TimedRecipient):
         return self._remotes.get(WorkerId(id))
 
     def leave(self, remote: HttpWorker, now: float) -> None:
-        """It goes: what it was given follows D8."""
-        unseen = [offer.attempt for offer in remote.offers.values()]
+        """Remove a worker; its jobs follow D8."""
+        unseen = [unsent.attempt for unsent in remote.unsent.values()]
         self._forget(remote, "it has left")
         self._broker.leave(remote.worker, now, "its worker left", unseen)
         self._runner.request_iteration()
@@ -122,13 +122,13 @@ class HttpBrokerSide(TimedRecipient):
         answer: Future[Attempt | str | None],
         now: float,
     ) -> PendingPoll:
-        """A worker asks for a job. `held`: what it says it holds, by tokens; None if it does not say."""
+        """Handle a request for a job. `held`: tokens of the attempts that the worker has; None if it does not tell."""
         worker = remote.worker
         self._broker.seen(worker, now)
         poll = PendingPoll(remote, answer, now + min(wait, self.options.long_poll, worker.profile.lease / 2))
-        owed = self._owed(remote, held, now)
-        if owed is not None:
-            self._hand_over(poll, owed)
+        undelivered = self._undelivered(remote, held, now)
+        if undelivered is not None:
+            self._respond_with(poll, undelivered)
         elif self.is_closed:
             answer.set_result(None)
         else:
@@ -137,26 +137,26 @@ class HttpBrokerSide(TimedRecipient):
             self._ask(remote, now)
             if worker.state is STARTING:
                 self._broker.idle(worker, now)
-            elif worker.free <= 0 and worker.stuck:  # it would not ask if it were still at it (D11)
+            elif worker.free <= 0 and worker.stuck:  # it would not ask for a job if it were still busy (D11)
                 self._broker.undelivered(next(iter(worker.stuck.values())), now)
         self._runner.request_iteration()
         return poll
 
     def drop(self, poll: PendingPoll, now: float) -> None:
-        """The worker hung up on its `next`. If that has an answer, it may be lost (R124)."""
+        """Handle the disconnect of a worker during `next`. If that had a response, it may be lost (R124)."""
         remote, attempt = poll.remote, poll.attempt
-        _tell(poll.answer, None)
+        _resolve(poll.answer, None)
         if attempt is None:
-            self._take_away(poll, now)
+            self._remove_poll(poll, now)
         elif attempt.token in remote.worker.running:
             if poll.is_read:
                 remote.again[attempt.token] = attempt
             else:
-                self._offer(remote, attempt, now)
+                self._hold_job(remote, attempt, now)
         self._runner.request_iteration()
 
     def succeed(self, remote: HttpWorker, attempt: Attempt, result: Payload, now: float) -> bool:
-        """False if it came too late."""
+        """End an attempt with a result. Returns False if it came too late."""
         self._ask(remote, now)
         self._runner.request_iteration()
         return self._broker.succeed(attempt, result, now)
@@ -171,16 +171,16 @@ class HttpBrokerSide(TimedRecipient):
         return self._broker.progress(attempt, payload, now)
 
     def close(self) -> None:
-        """The broker is about to stop: nobody waits here for jobs or events any more."""
+        """End all waits for jobs and events, because the broker stops."""
         self.is_closed = True
         self.streams.end()
         for remote in self._remotes.values():
             while remote.polls:
                 poll = remote.polls.popleft()
                 self._waiting.disarm(poll)
-                _tell(poll.answer, None)
+                _resolve(poll.answer, None)
 
-    # ---------------------------------------------------------------- as a session
+    # ---------------------------------------------------------------- calls from the runner
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is DeliverOutcome:
@@ -188,64 +188,64 @@ class HttpBrokerSide(TimedRecipient):
             assert isinstance(call, PendingCall)
             call.remove_job(effect.job)
             self._waiting.disarm(call)
-            _tell(call.answer, effect)
+            _resolve(call.answer, effect)
         elif type(effect) is SendJob:
-            self._give(effect.attempt, now)
+            self._send_job(effect.attempt, now)
         elif isinstance(effect, CancelAttempt):
-            self._recall(effect.attempt, now)
+            self._cancel(effect.attempt, now)
         elif isinstance(effect, RemoveWorker):
             remote = cast(HttpWorker, effect.worker.remote)
             self._forget(remote, effect.reason)
-        # Accept: background jobs are the desk's. Progress: a response cannot tell it; whoever wants it watches.
+        # Acknowledge: background jobs are submitted by operations. DeliverProgress: only event streams show it.
 
     def tick(self, now: float) -> float:
         for each in self._waiting.due(now):
             if isinstance(each, PendingPoll):
                 self._broker.seen(each.remote.worker, now)
-                _tell(each.answer, None)
-                self._take_away(each, now)
+                _resolve(each.answer, None)
+                self._remove_poll(each, now)
             elif isinstance(each, PendingCall):
                 job = each.job
                 self._broker.caller_gone(each, now)
-                _tell(each.answer, DeliverOutcome(each, job, TIMED_OUT, b"", DEADLINE_PASSED))
+                _resolve(each.answer, DeliverOutcome(each, job, TIMED_OUT, b"", DEADLINE_PASSED))
             else:
-                del each.remote.offers[each.attempt.token]
+                del each.remote.unsent[each.attempt.token]
                 self._ask(each.remote, now)
                 self._broker.undelivered(each.attempt, now)
         return self._waiting.next()
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- helpers
 
-    def _give(self, attempt: Attempt, now: float) -> None:
+    def _send_job(self, attempt: Attempt, now: float) -> None:
         remote = cast(HttpWorker, attempt.worker.remote)
         if remote.polls:
             poll = remote.polls.popleft()
             self._waiting.disarm(poll)
-            self._hand_over(poll, attempt)
+            self._respond_with(poll, attempt)
         else:
-            self._offer(remote, attempt, now)
+            self._hold_job(remote, attempt, now)
 
-    def _hand_over(self, poll: PendingPoll, attempt: Attempt) -> None:
+    def _respond_with(self, poll: PendingPoll, attempt: Attempt) -> None:
         poll.attempt = poll.remote.latest = attempt
         poll.payload = attempt.job.payload
-        _tell(poll.answer, attempt)
+        _resolve(poll.answer, attempt)
 
-    def _offer(self, remote: HttpWorker, attempt: Attempt, now: float) -> None:
-        offer = remote.offers[attempt.token] = UnsentJob(remote, attempt)
-        self._waiting.arm(offer, now + FETCH)
+    def _hold_job(self, remote: HttpWorker, attempt: Attempt, now: float) -> None:
+        unsent = remote.unsent[attempt.token] = UnsentJob(remote, attempt)
+        self._waiting.arm(unsent, now + FETCH)
 
-    def _owed(self, remote: HttpWorker, held: Collection[str] | None, now: float) -> Attempt | None:
-        """What a worker that asks for a job should have already."""
+    def _undelivered(self, remote: HttpWorker, held: Collection[str] | None, now: float) -> Attempt | None:
+        """Return an attempt that a worker should have, but may not have received."""
         worker = remote.worker
         while remote.again:
             token, attempt = remote.again.popitem()
             if token in worker.running:
                 return attempt
-        for token, offer in remote.offers.items():
-            del remote.offers[token]
-            self._waiting.disarm(offer)
-            self._broker.begin(offer.attempt, now)
-            return offer.attempt
+        for token, unsent in remote.unsent.items():
+            del remote.unsent[token]
+            self._waiting.disarm(unsent)
+            self._broker.begin(unsent.attempt, now)
+            return unsent.attempt
         if held is not None:
             sent = (each for each in worker.running.values() if each.is_sent)
             return next((each for each in sent if each.token.hex() not in held), None)
@@ -254,25 +254,25 @@ class HttpBrokerSide(TimedRecipient):
             return latest
         return None
 
-    def _recall(self, attempt: Attempt, now: float) -> None:
-        """A worker hears of it when it next speaks of it. What never left us is nobody's."""
+    def _cancel(self, attempt: Attempt, now: float) -> None:
+        """Cancel an attempt. Its worker learns of it from the next response about it, unless the job was never sent."""
         remote = cast(HttpWorker, attempt.worker.remote)
         remote.again.pop(attempt.token, None)
-        offer = remote.offers.pop(attempt.token, None)
-        if offer is not None:
-            self._waiting.disarm(offer)
+        unsent = remote.unsent.pop(attempt.token, None)
+        if unsent is not None:
+            self._waiting.disarm(unsent)
             self._ask(remote, now)
             self._broker.undelivered(attempt, now)
 
-    def _take_away(self, poll: PendingPoll, now: float) -> None:
-        """It has its answer, or nobody waits for one."""
+    def _remove_poll(self, poll: PendingPoll, now: float) -> None:
+        """Remove a request that has its response, or whose worker has disconnected."""
         self._waiting.disarm(poll)
         if poll in poll.remote.polls:
             poll.remote.polls.remove(poll)
         self._ask(poll.remote, now)
 
     def _ask(self, remote: HttpWorker, now: float) -> None:
-        """It asks for a job by each `next` that waits. Without one it is given nothing, however free it is (R131)."""
+        """Set the number of jobs that the worker may get: one per waiting `next`, however free it is (R131)."""
         self._broker.ask(remote.worker, len(remote.polls), now)
 
     def _forget(self, remote: HttpWorker, reason: str) -> None:
@@ -280,10 +280,10 @@ class HttpBrokerSide(TimedRecipient):
         while remote.polls:
             poll = remote.polls.popleft()
             self._waiting.disarm(poll)
-            _tell(poll.answer, reason)
-        for offer in remote.offers.values():
-            self._waiting.disarm(offer)
-        remote.offers.clear()
+            _resolve(poll.answer, reason)
+        for unsent in remote.unsent.values():
+            self._waiting.disarm(unsent)
+        remote.unsent.clear()
 
 
 @lru_cache(maxsize=1024)
@@ -293,16 +293,16 @@ def _profile(capacity: int, lease: float, stuck_timeout: float) -> WorkerProfile
     )
 
 
-def _tell(answer: Future[Any], word: Any) -> None:
-    """End the wait, unless it has ended: whoever waited may have been stopped by the server."""
+def _resolve(answer: Future[Any], value: Any) -> None:
+    """Resolve a future, unless the server has cancelled it."""
     if not answer.done():
-        answer.set_result(word)
+        answer.set_result(value)
 
 
-def token_of(word: str) -> Token | None:
-    """An attempt's token as it is written in headers: 32 hex digits."""
+def token_of(value: str) -> Token | None:
+    """Parse an attempt's token from a header: 32 hex digits."""
     try:
-        token = bytes.fromhex(word)
+        token = bytes.fromhex(value)
     except ValueError:
         return None
     return Token(token) if len(token) == 16 else None

@@ -1,4 +1,4 @@
-"""What calls ask for by their headers, read once for all calls that say the same."""
+"""Options of a call from its headers, parsed once for all calls with the same headers."""
 
 from __future__ import annotations
 
@@ -17,72 +17,72 @@ from dragoman.operations.validation import explain
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-MOST_PLANS = 1024  # different sets of wishes that are remembered
-LONGEST_PLAN = 256  # bytes of one that is
+CACHE_SIZE = 1024  # different sets of headers that are cached
+LONGEST_CACHED = 256  # bytes; longer ones are not cached
 
 HEADERS = (
-    Header("Dragoman-Timeout", JobTimeout | None, "The caller's patience over everything, in seconds; null: no limit."),
-    Header("Dragoman-Job-Timeout", JobTimeout | None, "How long one attempt may run, in seconds; null: no limit."),
-    Header("Dragoman-Priority", Priority, "The higher the sooner; a step is worth a minute of waiting."),
-    Header("Dragoman-Attempts", Attempts, "How many workers it may be given to, one after the other."),
-    Header("Dragoman-Wait-For-Worker", bool, "Wait for a worker, even if none offers the service."),
-    Header("Idempotency-Key", Key, "A call of the same key joins the first one."),
+    Header("Dragoman-Timeout", JobTimeout | None, "Maximum time until the response, in seconds; null: no limit."),
+    Header("Dragoman-Job-Timeout", JobTimeout | None, "Maximum duration of one attempt, in seconds; null: no limit."),
+    Header("Dragoman-Priority", Priority, "0 to 9; higher is dispatched earlier. A step is worth 60 s of waiting."),
+    Header("Dragoman-Attempts", Attempts, "Maximum number of attempts, each at one worker."),
+    Header("Dragoman-Wait-For-Worker", bool, "Wait for a worker even if none offers the service."),
+    Header("Idempotency-Key", Key, "A second call with this key and payload gets the result of the first."),
 )
 KINDS = {header.name.lower().encode(): header for header in HEADERS}
 KEY = b"idempotency-key"
 
 
 class CallHeaders:
-    """What the headers of a call ask for."""
+    """Parsed headers of a call."""
 
-    __slots__ = ("key", "options", "patience")
+    __slots__ = ("key", "options", "timeout")
 
-    def __init__(self, said: dict[bytes, Any], options: ListenerOptions) -> None:
-        self.patience: float = said.get(b"dragoman-timeout") or inf
-        self.key: str | None = said.get(KEY)
-        default = inf if b"dragoman-timeout" in said else options.job_timeout  # a deadline alone judges
+    def __init__(self, headers: dict[bytes, Any], options: ListenerOptions) -> None:
+        self.timeout: float = headers.get(b"dragoman-timeout") or inf
+        self.key: str | None = headers.get(KEY)
+        default = inf if b"dragoman-timeout" in headers else options.job_timeout  # the total limit suffices
         self.options = JobOptions(
             queue_timeout=options.queue_timeout or inf,
-            job_timeout=said.get(b"dragoman-job-timeout", default) or inf,
-            attempts=said.get(b"dragoman-attempts", options.attempts),
-            priority=said.get(b"dragoman-priority", DEFAULT_PRIORITY),
-            waits=said.get(b"dragoman-wait-for-worker", False),
+            job_timeout=headers.get(b"dragoman-job-timeout", default) or inf,
+            attempts=headers.get(b"dragoman-attempts", options.attempts),
+            priority=headers.get(b"dragoman-priority", DEFAULT_PRIORITY),
+            waits=headers.get(b"dragoman-wait-for-worker", False),
         )
 
 
 class CallHeadersCache:
-    """The plans of calls, each read once."""
+    """Parsed headers of calls, cached."""
 
     def __init__(self, options: ListenerOptions) -> None:
         self._options = options
         self._known: dict[tuple[tuple[bytes, bytes], ...], CallHeaders] = {}
 
     def of(self, scope: Scope) -> CallHeaders:
-        said = tuple(each for each in scope["headers"] if each[0] in KINDS)
-        plan = self._known.get(said)
-        if plan is None:
-            plan = CallHeaders(_read(said), self._options)
-            if plan.key is None and sum(len(value) for _, value in said) <= LONGEST_PLAN:
-                if len(self._known) >= MOST_PLANS:
+        headers = tuple(each for each in scope["headers"] if each[0] in KINDS)
+        parsed = self._known.get(headers)
+        if parsed is None:
+            parsed = CallHeaders(_read(headers), self._options)
+            if parsed.key is None and sum(len(value) for _, value in headers) <= LONGEST_CACHED:
+                if len(self._known) >= CACHE_SIZE:
                     self._known.clear()
-                self._known[said] = plan
-        return plan
+                self._known[headers] = parsed
+        return parsed
 
 
-def _read(said: tuple[tuple[bytes, bytes], ...]) -> dict[bytes, Any]:
-    words: dict[bytes, Any] = {}
-    for name, word in said:
+def _read(headers: tuple[tuple[bytes, bytes], ...]) -> dict[bytes, Any]:
+    values: dict[bytes, Any] = {}
+    for name, value in headers:
         header = KINDS[name]
-        if name in words:
-            _object(header, "say it once")
+        if name in values:
+            _reject(header, "the header must not be repeated")
         try:
-            words[name] = msgspec.convert(word.decode(), header.kind, strict=False)
+            values[name] = msgspec.convert(value.decode(), header.kind, strict=False)
         except UnicodeDecodeError:
-            _object(header, "it is not UTF-8")
+            _reject(header, "the value is not UTF-8")
         except msgspec.ValidationError as error:
-            _object(header, explain(error, header.kind))
-    return words
+            _reject(header, explain(error, header.kind))
+    return values
 
 
-def _object(header: Header, detail: str) -> NoReturn:
+def _reject(header: Header, detail: str) -> NoReturn:
     raise HttpError(problem_response(ErrorView(kind="invalid", detail=f"{header.name}: {detail}")))

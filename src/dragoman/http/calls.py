@@ -1,4 +1,4 @@
-"""Calls: the body goes in, the result comes out. The way of each is short: one future, and no task."""
+"""Calls: the request body is the payload, the response body the result. Each call needs one future, and no task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Result(Response):
-    """The bytes that a job ended with. Made for each call, so it is made by hand."""
+    """The result of a job. Built by hand, because it is created for each call."""
 
     def __init__(self, result: Payload, id: bytes) -> None:
         self.status_code = 200
@@ -42,40 +42,40 @@ class Result(Response):
 async def call(context: AppContext, request: Request) -> Response:
     scope = request.scope
     session = context.session
-    plan = session.plans.of(scope)
+    headers = session.call_headers.of(scope)
     payload = await _payload(context, request.receive)
-    if plan.key is not None and context.operations.is_loading:
-        detail = "jobs of the last run are still being read: keys cannot be looked up yet"
+    if headers.key is not None and context.operations.is_loading:
+        detail = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
         raise HttpError(problem_response(ErrorView(kind="loading", detail=detail)))
-    hangup: DisconnectSignal | None = scope.get("extensions", {}).get(HANGUP)
-    if hangup is not None and hangup.is_gone:
+    disconnect: DisconnectSignal | None = scope.get("extensions", {}).get(HANGUP)
+    if disconnect is not None and disconnect.is_gone:
         raise ClientDisconnected
     now = context.now()
     answer: Future[DeliverOutcome | None] = get_running_loop().create_future()
     caller = session.call(
         request.path_params["service"],
         payload,
-        plan.options,
+        headers.options,
         answer,
         now,
-        deadline=now + plan.patience,
-        key=plan.key,
+        deadline=now + headers.timeout,
+        key=headers.key,
         owner=context.owner(scope),
     )
-    if hangup is not None:
-        hangup.call = lambda: session.hang_up(caller, context.now())
+    if disconnect is not None:
+        disconnect.call = lambda: session.caller_left(caller, context.now())
     try:
-        said = await answer
-    except CancelledError:  # the server is about to be gone
-        session.hang_up(caller, context.now())
+        outcome = await answer
+    except CancelledError:  # the server is closing
+        session.caller_left(caller, context.now())
         raise
-    if said is None:
+    if outcome is None:
         raise ClientDisconnected
-    return _response(said)
+    return _response(outcome)
 
 
 async def _payload(context: AppContext, receive: Receive) -> Payload:
-    """The body, which is most often here already and in one piece."""
+    """Return the body, which usually has arrived already, in one piece."""
     message = await receive()
     body: Payload = message.get("body", b"")
     while message.get("more_body", False) and len(body) <= context.max_payload:
@@ -89,14 +89,14 @@ async def _payload(context: AppContext, receive: Receive) -> Payload:
     return body
 
 
-def _response(said: DeliverOutcome) -> Response:
-    job = said.job
-    if said.outcome is DONE and job is not None:
-        return Result(said.result, job.id.hex().encode())
-    if job is None or said.refusal is not None:
-        kind: Any = ERROR_KINDS[said.refusal] if said.refusal is not None else "busy"
-        return problem_response(ErrorView(kind=kind, detail=said.reason))
-    return outcome_response(job.id.hex(), said.outcome.value, said.reason, said.result, said.failure)
+def _response(outcome: DeliverOutcome) -> Response:
+    job = outcome.job
+    if outcome.outcome is DONE and job is not None:
+        return Result(outcome.result, job.id.hex().encode())
+    if job is None or outcome.refusal is not None:
+        kind: Any = ERROR_KINDS[outcome.refusal] if outcome.refusal is not None else "busy"
+        return problem_response(ErrorView(kind=kind, detail=outcome.reason))
+    return outcome_response(job.id.hex(), outcome.outcome.value, outcome.reason, outcome.result, outcome.failure)
 
 
 ROUTES = [
@@ -104,7 +104,7 @@ ROUTES = [
         "POST",
         "/v1/call/{service}",
         "call",
-        "Give a worker this body, and wait for what it makes of it",
+        "Send the body to a worker, and return its result",
         call,
         {200: BYTES},
         "calls",

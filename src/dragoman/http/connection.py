@@ -1,4 +1,4 @@
-"""A connection of an HTTP server, as the server's other parts see it."""
+"""Interface of an HTTP connection for the other modules of the server."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import Protocol
 
 
 class Connection(Protocol):
-    """Implemented by `guard.py:GuardedProtocol`."""
+    """Implemented by `protocol.py:LimitedProtocol`."""
 
     def __hash__(self) -> int: ...
 
     def look(self, now: float, passed: float) -> None:
-        """Judge who is late. `passed` is the time since the last look."""
+        """Check time-outs. `passed` is the time since the last check."""
 
     def forgive(self, gap: float) -> None:
-        """The server stood still for so long: nobody is late for it (D13)."""
+        """Extend time-outs by a pause of the server (D13)."""
 
     def leave_reserve(self) -> None:
-        """Newer connections need the place."""
+        """Close: newer connections need its place in the reserve."""
 
     def give_way(self) -> None:
-        """Others need the room that its body takes."""
+        """Reject the body: it is the largest, and memory is short."""
 
     def shutdown(self) -> None:
-        """Close when the running request, if there is one, has its response."""
+        """Close after the response of the running request, if there is one."""
 
     def abort(self) -> None:
         """Close now."""

@@ -1,4 +1,4 @@
-"""What the handlers of the HTTP door are given to work with."""
+"""Objects that the request handlers share."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AppContext:
+    """Context of the HTTP application."""
+
     broker: Broker
     operations: OperationHandlers
     session: HttpBrokerSide
-    runner: Any  # the line: `ask_for_turn()` asks for one after a verb was called
+    runner: Any  # `request_iteration()` must be called after each call of the broker
     now: Callable[[], float]
     health: Callable[[], HealthView]
     max_payload: int
     labels: ServiceLabels = field(default_factory=ServiceLabels)
     local_owner: Owner = field(default_factory=lambda: Owner("HTTP on this machine"))
-    traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes that came and went by HTTP
+    traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes received and sent over HTTP
 
     def owner(self, scope: Mapping[str, Any]) -> Owner:
-        """Whose limits the jobs of this request count for: its address, since a connection may bring one request only.
-
-        All callers on this machine are one owner.
-        """
+        """Return the owner whose limits apply to the jobs of this request: its address, since a connection may carry
+        only one request. All callers on this machine are one owner."""
         client = scope.get("client")
         return self.local_owner if client is None or is_local(client[0]) else self.broker.owners.at(client[0])

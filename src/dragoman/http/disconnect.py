@@ -1,4 +1,4 @@
-"""How whoever works on a request hears that nobody waits for its response any more."""
+"""Tells a request handler that the client has disconnected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HANGUP = "dragoman.hangup"
 
 
 class DisconnectSignal:
-    """In a request's scope: whom to call if the caller goes before the response is complete, and whether it has."""
+    """In a request's scope: a function to call if the client disconnects before the response is complete."""
 
     __slots__ = ("call", "is_gone")
 

@@ -1,4 +1,4 @@
-"""Event streams: what happens to all jobs and workers, or to one job until it has ended."""
+"""Event streams: events of all jobs and workers, or of one job until it ends."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from dragoman.http.request_parsing import in_path
 from dragoman.http.route import EVENTS, Route
 from dragoman.operations.schemas import ErrorView, JobIdText
 
+LOADING = "jobs of the last run are still being read; retry in a second"
+
 
 async def all_events(context: AppContext, request: Request) -> Any:
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
-    return context.session.listeners.listen(context.session.streams)
+    return context.session.subscribers.open_stream(context.session.streams)
 
 
 async def job_events(context: AppContext, request: Request) -> Any:
     name = in_path(request, "id", JobIdText)
     job = context.broker.jobs.get(JobId(bytes.fromhex(name)))
     if job is None and context.operations.is_loading:
-        raise HttpError(problem_response(ErrorView(kind="loading", detail="jobs of the last run are still being read")))
+        raise HttpError(problem_response(ErrorView(kind="loading", detail=LOADING)))
     if job is None:
-        detail = "there is no such job: it never was, or its outcome has been erased"
+        detail = f"no job with id {name}; it never existed, or its outcome was deleted"
         raise HttpError(problem_response(ErrorView(kind="not found", detail=detail)))
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
-    return context.session.listeners.listen(context.session.streams, job)
+    return context.session.subscribers.open_stream(context.session.streams, job)
 
 
 ROUTES = [
@@ -39,7 +41,7 @@ ROUTES = [
         "GET",
         "/v1/events",
         "events",
-        "What happens to all jobs and workers, as it happens",
+        "Stream the events of all jobs and workers",
         all_events,
         {200: EVENTS},
         "events",
@@ -49,7 +51,7 @@ ROUTES = [
         "GET",
         "/v1/jobs/{id}/events",
         "job-events",
-        "How a job is, and what happens to it until it has ended",
+        "Stream the state and the events of a job until it ends",
         job_events,
         {200: EVENTS},
         "events",

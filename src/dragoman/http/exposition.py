@@ -1,7 +1,7 @@
-"""Numbers as scrapers read them: OpenMetrics text, and the older Prometheus text.
+"""Text formats of metrics: OpenMetrics, and the older Prometheus text.
 
-Written here instead of by a client library: with a thousand services a scrape has fifty thousand lines, and what is
-made for each line stands still the loop that all jobs pass through.
+Written here and not by a client library: with a thousand services a scrape has fifty thousand lines, and the work for
+each line blocks the event loop that all jobs pass through.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dragoman.core.histogram import BOUNDS, Histogram
 
 
 class Kind(Enum):
+    """Type of a metric."""
+
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -23,13 +25,13 @@ class Kind(Enum):
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
-# How a histogram's lines end, after its name and its labels.
+# Ends of a histogram's lines, after its name and its labels.
 _BUCKETS = tuple(f'le="{bound!r}"}} ' for bound in (*BOUNDS, float("inf")))
 _BUCKETS = tuple(each.replace("inf", "+Inf") for each in _BUCKETS)
 
 
 def labels(**values: str) -> str:
-    """Labels as they stand in a line, without braces."""
+    """Format labels for a line, without braces."""
     return ",".join(f'{name}="{escape(value)}"' for name, value in values.items())
 
 
@@ -38,14 +40,14 @@ def escape(value: str) -> str:
 
 
 def head(name: str, kind: Kind, meaning: str, is_openmetrics: bool) -> str:
-    """The lines above a metric's samples. Its name is the samples': counters end in _total, infos in _info."""
-    word = kind.value
+    """Return the lines above a metric's samples. Names of samples: counters end in _total, infos in _info."""
+    type_name = kind.value
     if is_openmetrics:
         name = name.removesuffix("_total") if kind is Kind.COUNTER else name
         name = name.removesuffix("_info") if kind is Kind.INFO else name
     elif kind is Kind.INFO:
-        word = "gauge"
-    return f"# HELP {name} {meaning}\n# TYPE {name} {word}\n"
+        type_name = "gauge"
+    return f"# HELP {name} {meaning}\n# TYPE {name} {type_name}\n"
 
 
 def sample(name: str, labelled: str, value: float) -> str:
@@ -61,14 +63,14 @@ def histogram(name: str, labelled: str, counted: Histogram) -> str:
 
 
 def media_type(accept: str) -> str:
-    """OpenMetrics, unless the older text, or a page to look at, is preferred."""
-    job_options = _job_options(accept)
-    older = max(job_options.get("text/plain", 0.0), job_options.get("text/html", 0.0))
-    return PROMETHEUS if older > job_options.get("application/openmetrics-text", 0.0) else OPENMETRICS
+    """Choose OpenMetrics, unless the older text or HTML is preferred."""
+    qualities = _qualities(accept)
+    older = max(qualities.get("text/plain", 0.0), qualities.get("text/html", 0.0))
+    return PROMETHEUS if older > qualities.get("application/openmetrics-text", 0.0) else OPENMETRICS
 
 
-def _job_options(accept: str) -> Mapping[str, float]:
-    """Each media type with how much it is wished for, the most over its parameters."""
+def _qualities(accept: str) -> Mapping[str, float]:
+    """Return the quality of each media type, the maximum over its parameters."""
     found: dict[str, float] = {}
     for each in accept.lower().split(","):
         media, *parameters = (part.strip() for part in each.split(";"))

@@ -1,8 +1,8 @@
-"""Where a request's head and its body end in a stream of bytes, and what is wrong with either. Pure.
+"""Finds the end of a request's head and body in a stream of bytes, and checks both. Pure.
 
-The parser behind us is strict, but it keeps an unfinished field of any size, takes the end of an upgrade for the end of
-a message, and gives trailers out as fields. So it is handed whole heads only, and of a body exactly the bytes that are
-the body's. What both must agree on cannot be smuggled between them (T15).
+The parser is strict, but it keeps an unfinished field of any size, takes the end of an upgrade for the end of a
+message, and reports trailers as fields. So it gets complete heads only, and of a body exactly the body's bytes. Nothing
+on which both must agree can be smuggled between them (T15).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dragoman.http.limits import HttpLimits
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 REQUEST_LINE = re.compile(rb"([A-Z-]{1,18}+) ([!-~]++) HTTP/1\.([01])\r\n")
 HEAD = re.compile(REQUEST_LINE.pattern + rb"(?:" + TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+\r\n")
-LONGEST_METHOD = 32  # with room for the version behind the target
+LONGEST_METHOD = 32  # bytes, including the version after the target
 IN_CHUNKS = -1
 LENGTH = re.compile(rb"[0-9]{1,18}")
 
-# What is looked at, and may be given once; every other field costs one look into this set.
+# Fields that are checked, and must not be repeated; every other field costs one lookup in this set.
 WATCHED = frozenset((b"host", b"origin", b"content-length", b"transfer-encoding", b"content-encoding", b"content-type"))
 UPGRADE = re.compile(rb"\r\nupgrade:[^\r]*", re.IGNORECASE)
 
@@ -32,7 +32,7 @@ SMALLEST_AVERAGE = 16
 
 @dataclass(frozen=True, slots=True)
 class RequestError:
-    """Why a request is refused: a word for counters and programs, and a sentence for people. Never what was sent."""
+    """Reason for rejecting a request: a word for programs, a sentence for people. It never quotes the input."""
 
     status: int
     reason: str
@@ -41,6 +41,8 @@ class RequestError:
 
 
 class BadRequest(Exception):
+    """The request is rejected."""
+
     def __init__(self, fault: RequestError) -> None:
         super().__init__(fault.reason)
         self.fault = fault
@@ -50,34 +52,34 @@ def malformed(reason: str, detail: str) -> RequestError:
     return RequestError(400, reason, "Malformed request", detail)
 
 
-LINE_END = malformed("bare-line-end", "Lines end with CR LF: this has a CR or a LF alone.")
-FOLDED = malformed("folded-field", "A field stands on one line: one is continued on the next.")
+LINE_END = malformed("bare-line-end", "A line ends with CR or LF alone; lines must end with CR LF.")
+FOLDED = malformed("folded-field", "A field continues on the next line; each must be on one line.")
 BAD_FIELD = malformed(
-    "malformed-field", "A field is a name, a colon and a value: no blanks around the name, no controls."
+    "malformed-field", "A field must be a name, a colon and a value; no blanks around the name, no control characters."
 )
 BAD_LINE = malformed("malformed-request-line", "The first line is not a method, a target and HTTP/1.1 or HTTP/1.0.")
 BAD_CHUNK = malformed("malformed-chunk", "The chunks of the body are not well formed.")
-TRAILERS = malformed("trailers", "Fields after the body are not taken.")
+TRAILERS = malformed("trailers", "Fields after the body are not supported.")
 TINY_CHUNKS = malformed(
-    "tiny-chunks", f"A body of many chunks has {SMALLEST_AVERAGE} bytes or more in each, on average."
+    "tiny-chunks", f"A body of many chunks must have at least {SMALLEST_AVERAGE} bytes per chunk on average."
 )
 
 
 BAD_REQUEST = malformed("malformed-request", "The request is not HTTP/1.1, or its method is not known.")
 TWO_LENGTHS = malformed("two-lengths", "Content-Length and Transfer-Encoding exclude each other.")
-BAD_LENGTH = malformed("malformed-length", "Content-Length is a number of bytes, in up to 18 digits.")
-BAD_CODING = malformed("malformed-coding", "Transfer-Encoding is chunked, and said once, or not there.")
+BAD_LENGTH = malformed("malformed-length", "Content-Length must be a number of bytes of at most 18 digits.")
+BAD_CODING = malformed("malformed-coding", "Transfer-Encoding must be chunked, once, or absent.")
 FOREIGN_HOST = RequestError(
-    403, "foreign-host", "Foreign host", "This server does not answer to the name that was asked for."
+    403, "foreign-host", "Foreign host", "This server does not serve the requested host name; see the option hosts."
 )
 FOREIGN_ORIGIN = RequestError(
-    403, "foreign-origin", "Foreign origin", "Pages that are not served from here may not ask here."
+    403, "foreign-origin", "Foreign origin", "Pages from another origin may not send requests to this server."
 )
 ENCODED = RequestError(
-    415, "content-encoding", "Encoded body", "Bodies are taken as they are: send no Content-Encoding."
+    415, "content-encoding", "Encoded body", "Encoded bodies are not supported; send no Content-Encoding."
 )
 MULTIPART = RequestError(
-    415, "multipart", "Multipart body", "Bodies are taken whole: send the payload itself, no form."
+    415, "multipart", "Multipart body", "Multipart bodies are not supported; send the payload itself."
 )
 
 
@@ -102,10 +104,10 @@ def repeated(name: bytes) -> RequestError:
 
 
 def read_head(head: bytes, limits: HttpLimits) -> re.Match[bytes]:
-    """A whole head, its empty line included: method, target and minor version, if its form is right. Raises Refused."""
+    """Match a complete head, including its empty line: method, target and minor version. Raises BadRequest."""
     found = HEAD.fullmatch(head)
     if found is None:
-        raise BadRequest(judge_part(head, limits) or _form(head))
+        raise BadRequest(check_part(head, limits) or _form(head))
     if found.end(2) - found.start(2) > limits.max_target:
         raise BadRequest(target_too_long(limits))
     if len(head) > limits.max_head:
@@ -115,8 +117,8 @@ def read_head(head: bytes, limits: HttpLimits) -> re.Match[bytes]:
     return found
 
 
-def judge_part(part: bytes, limits: HttpLimits) -> RequestError | None:
-    """What is already wrong with the beginning of a head: whoever sends it need not wait to hear of it."""
+def check_part(part: bytes, limits: HttpLimits) -> RequestError | None:
+    """Check the beginning of a head. Returns an error as soon as one is certain."""
     if not b"A" <= part[:1] <= b"Z":
         return BAD_LINE
     ends = part.count(b"\r\n")
@@ -141,7 +143,7 @@ def judge_part(part: bytes, limits: HttpLimits) -> RequestError | None:
 
 
 def without_upgrade(head: bytes) -> bytes:
-    """The head without a wish for another protocol: we have none to offer, and may overlook it (RFC 9110, 7.8)."""
+    """Remove the Upgrade field, which a server may ignore (RFC 9110, 7.8)."""
     return UPGRADE.sub(b"", head)
 
 
@@ -149,8 +151,8 @@ def _form(head: bytes) -> RequestError:
     return FOLDED if b"\r\n " in head or b"\r\n\t" in head else BAD_FIELD
 
 
-def what_is_wrong(head: re.Match[bytes]) -> RequestError:
-    """Of a head whose form is right, and which the parser refuses all the same: it does not say why."""
+def parser_error(head: re.Match[bytes]) -> RequestError:
+    """Return the error of a well-formed head that the parser rejects without a reason."""
     lines = [line.partition(b":") for line in head[0].split(b"\r\n")[1:]]
     lengths = [value.strip() for name, _, value in lines if name.lower() == b"content-length"]
     has_coding = any(name.lower() == b"transfer-encoding" for name, _, _ in lines)
@@ -164,7 +166,7 @@ def what_is_wrong(head: re.Match[bytes]) -> RequestError:
 
 
 def body_length(fields: list[tuple[bytes, bytes]], head: re.Match[bytes], limits: HttpLimits, hosts: Hosts) -> int:
-    """How long the body is, or IN_CHUNKS; if what the fields say is right. Names are in lower case. Raises Refused."""
+    """Check the fields, named in lower case. Returns the length of the body, or IN_CHUNKS. Raises BadRequest."""
     watched: dict[bytes, bytes] = {}
     for name, value in fields:
         if name in WATCHED:
@@ -175,7 +177,7 @@ def body_length(fields: list[tuple[bytes, bytes]], head: re.Match[bytes], limits
     if host is None:
         if head[3] == b"1":
             raise BadRequest(malformed("no-host", "HTTP/1.1 requests have a field Host."))
-    elif not hosts.is_ours(host):
+    elif not hosts.allows(host):
         raise BadRequest(FOREIGN_HOST)
     target = head[2]
     if target[:1] != b"/":
@@ -190,7 +192,7 @@ def _check_target(method: bytes, target: bytes, hosts: Hosts) -> None:
         return
     if b"://" not in target:
         raise BadRequest(BAD_LINE)
-    if not hosts.is_our_target(target):
+    if not hosts.allows_target(target):
         raise BadRequest(FOREIGN_HOST)
 
 
@@ -208,7 +210,7 @@ def _body_length(watched: dict[bytes, bytes], host: bytes, version: bytes, limit
             raise BadRequest(malformed("chunks-in-http-1.0", "HTTP/1.0 has no Transfer-Encoding."))
         if coding.lower() != b"chunked":
             raise BadRequest(
-                RequestError(501, "transfer-encoding", "Unknown transfer encoding", "Only chunked is known.")
+                RequestError(501, "transfer-encoding", "Unknown transfer encoding", "Only chunked is supported.")
             )
         length = IN_CHUNKS
     elif stated is not None:
@@ -225,7 +227,7 @@ def _body_length(watched: dict[bytes, bytes], host: bytes, version: bytes, limit
 
 
 class Chunks:
-    """Walks along a chunked body to find its end."""
+    """Finds the end of a chunked body."""
 
     __slots__ = ("_awaits", "_count", "_left", "_limits", "_line", "total")
 
@@ -233,12 +235,12 @@ class Chunks:
         self.total = 0
         self._limits = limits
         self._count = 0
-        self._left = 0  # of the data of this chunk
+        self._left = 0  # bytes of this chunk's data
         self._line = b""  # the beginning of a line
         self._awaits = "size"
 
     def end(self, data: bytes) -> int | None:
-        """The place after the body's last byte, if that is in here. Raises Refused."""
+        """Return the position after the body's last byte, if it is in `data`. Raises BadRequest."""
         at = 0
         while True:
             if self._left:

@@ -1,4 +1,4 @@
-"""A header of a request or a response, as data: what the reader checks is what the OpenAPI document says."""
+"""Declaration of a header, used for parsing and for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Header:
+    """A header of a request or a response."""
+
     name: str
-    kind: Any  # its type, as msgspec knows types
+    kind: Any  # a type of msgspec
     description: str
     is_required: bool = False

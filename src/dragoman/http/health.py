@@ -1,4 +1,4 @@
-"""Whether the broker lives, and whether it can be given work: what supervisors and load balancers ask."""
+"""Health checks for supervisors and load balancers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dragoman.http.context import AppContext
 from dragoman.http.problems import problem
 from dragoman.http.route import TEXT, Route
 
-RETRY_AFTER = "1"  # seconds; most of what makes a broker unready passes
+RETRY_AFTER = "1"  # seconds; most causes are temporary
 
 
 async def livez(context: AppContext, request: Request) -> Response:
-    """That this is answered at all is the answer: the loop turns."""
+    """Respond at once: a response proves that the event loop runs."""
     return PlainTextResponse("alive\n", headers={"Cache-Control": "no-store"})
 
 
@@ -22,25 +22,25 @@ async def readyz(context: AppContext, request: Request) -> Response:
     view = context.health()
     if view.ready:
         return PlainTextResponse("ready\n", headers={"Cache-Control": "no-store"})
-    detail = "; ".join(view.problems) or "it does not say why"
+    detail = "; ".join(view.problems) or "no reason is known"
     headers = [("Retry-After", RETRY_AFTER), ("Cache-Control", "no-store")]
-    return problem(503, "not-ready", "The broker takes no new jobs now", detail, headers)
+    return problem(503, "not-ready", "The broker accepts no new jobs now", detail, headers)
 
 
 async def health(context: AppContext, request: Request) -> Response:
-    """The operation `health`. It is answered whatever else the broker is asked, and never cached."""
+    """Run the operation `health`, in any state of the broker, without caching."""
     body = msgspec.json.encode(context.health())
     return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-PATHS = ("/livez", "/readyz", "/v1/health")  # answered even when there are too many connections (R127)
+PATHS = ("/livez", "/readyz", "/v1/health")  # served even when there are too many connections (R127)
 
 ROUTES = [
     Route(
         method="GET",
         path="/livez",
         name="livez",
-        summary="Whether the broker's loop turns: answered at all means yes.",
+        summary="Check that the broker's event loop runs. Any response means yes.",
         handler=livez,
         answers={200: TEXT},
         tag="health",
@@ -49,7 +49,7 @@ ROUTES = [
         method="GET",
         path="/readyz",
         name="readyz",
-        summary="Whether the broker takes new jobs now.",
+        summary="Check that the broker accepts new jobs.",
         handler=readyz,
         answers={200: TEXT},
         tag="health",

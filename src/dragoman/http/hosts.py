@@ -1,4 +1,4 @@
-"""Which names this door answers to, so that a page from elsewhere cannot talk to it through a browser (T12)."""
+"""Host names that the listener serves, so that a foreign page cannot use it through a browser (T12)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-MOST_REMEMBERED = 64
+CACHE_SIZE = 64
 AUTHORITY = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?")
 ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
 
 
 class Hosts:
-    """The names, in any case and with any port. What was judged good is remembered as it was written."""
+    """Allowed names, in any case and with any port. Accepted spellings are cached."""
 
     def __init__(self, more: Iterable[str] = ()) -> None:
         self._names = {_bare(name) for name in (*LOOPBACK_NAMES, *more)}
@@ -21,30 +21,30 @@ class Hosts:
     def allow(self, name: str) -> None:
         self._names.add(_bare(name))
 
-    def is_ours(self, host: bytes) -> bool:
+    def allows(self, host: bytes) -> bool:
         if host in self._good:
             return True
         found = AUTHORITY.fullmatch(host.lower())
         if found is None or found[1].removesuffix(b".") not in self._names:
             return False
-        if len(self._good) < MOST_REMEMBERED:
+        if len(self._good) < CACHE_SIZE:
             self._good.add(host)
         return True
 
-    def is_our_target(self, target: bytes) -> bool:
-        """Whether a whole URL as target is for us: its host counts, whatever the field Host says (RFC 9112, 3.2.2)."""
+    def allows_target(self, target: bytes) -> bool:
+        """Tell if a URL as target is for this server: its host counts, not the field Host (RFC 9112, 3.2.2)."""
         found = ABSOLUTE.match(target)
-        return found is not None and self.is_ours(found[1])
+        return found is not None and self.allows(found[1])
 
 
 def is_own_origin(origin: bytes, host: bytes) -> bool:
-    """Whether a page that asks was served under the name and port it now asks for; the scheme may be a proxy's."""
+    """Tell if the requesting page was served under this name and port; the scheme may be a proxy's."""
     origin, host = origin.lower(), host.lower()
     return host != b"" and origin in (b"http://" + host, b"https://" + host)
 
 
 def _bare(name: str) -> bytes:
-    """As it stands in Host: lower case, without port; an IPv6 address has its brackets on there."""
+    """Normalise a name as in Host: lower case, without port; an IPv6 address has brackets."""
     name = name.strip().lower()
     if name.count(":") == 1:
         name = name.partition(":")[0]
@@ -54,5 +54,5 @@ def _bare(name: str) -> bytes:
 
 
 def is_local(host: str) -> bool:
-    """Whether an address of a connection is on this machine. Empty: a Unix socket."""
+    """Tell if the address of a connection is on this machine. Empty: a Unix socket."""
     return host in ("", "::1") or host.startswith(("127.", "::ffff:127."))

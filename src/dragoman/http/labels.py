@@ -1,4 +1,4 @@
-"""Which services have series of their own in the metrics: a bounded number of those that workers offer (T21)."""
+"""Service labels in the metrics: a limited number of services that workers offer (T21)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OTHER = "other"
 
 
 class Tally:
-    """What is counted of a service; or of all those together that have no series of their own."""
+    """Numbers of a service, or of all services without their own series."""
 
     __slots__ = ("delayed", "ended", "oldest", "ran", "running", "waited", "waiting")
 
@@ -39,18 +39,18 @@ class Tally:
         if first is not None:
             self.oldest = max(self.oldest, now - first.arrival)
 
-    def never_less_than(self, before: Tally) -> None:
-        """Counters never fall, or a scraper would take them for started anew and count all of them once more."""
+    def raise_to(self, before: Tally) -> None:
+        """Raise counters to their former values: a scraper takes a lower value for a restart and counts it again."""
         for outcome, count in before.ended.items():
             self.ended[outcome] = max(self.ended[outcome], count)
-        _rise(self.waited, before.waited)
-        _rise(self.ran, before.ran)
+        _raise_to(self.waited, before.waited)
+        _raise_to(self.ran, before.ran)
 
 
 class ServiceLabels:
-    """Remembers from scrape to scrape who has a series of its own, and what the others had together.
+    """Remembers between scrapes which services have their own series, and the sums of the others.
 
-    A name that only callers have said is among the others: anybody could make up as many as there is room for.
+    A service that only callers have named belongs to the others: a client could invent any number of names.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class ServiceLabels:
         self._before = Tally()
 
     def choose(self, services: Mapping[str, Service]) -> dict[Service, str]:
-        """Who has a series of its own now, and the label of each. Who had one keeps it as long as it is known."""
+        """Return the label of each service with its own series. A service keeps it as long as it is known."""
         self._own = {name: None for name in self._own if name in services}
         for name, service in services.items():
             if len(self._own) >= MOST_SERVICES:
@@ -68,8 +68,8 @@ class ServiceLabels:
         return {services[name]: name for name in self._own}
 
     def others(self, tally: Tally) -> Tally:
-        """What the others have together: they become fewer when one is forgotten, or gets a series of its own."""
-        tally.never_less_than(self._before)
+        """Return the sums of the others. They shrink when a service is forgotten or gets its own series."""
+        tally.raise_to(self._before)
         self._before = tally
         return tally
 
@@ -80,6 +80,6 @@ def _add(total: Histogram, one: Histogram) -> None:
         total.total += one.total
 
 
-def _rise(total: Histogram, before: Histogram) -> None:
+def _raise_to(total: Histogram, before: Histogram) -> None:
     total.counts = [max(a, b) for a, b in zip(total.counts, before.counts, strict=True)]
     total.total = max(total.total, before.total)

@@ -1,6 +1,6 @@
-"""One HTTP connection: how it begins, which times and limits it is held to, and how it ends (R125 to R128).
+"""One HTTP connection: its start, its time-outs and limits, and its end (R125 to R128).
 
-It measures no time itself: `look` is called now and then, and compares. Bytes and requests are in `guard.py`.
+It has no timer: `look` is called periodically. Bytes and requests are handled in `protocol.py`.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from dragoman.http.problems import MEDIA_TYPE, problem_body
 from dragoman.http.server_state import HttpServerState
 from dragoman.http.transports import tune
 
-LINGER = 2.0  # so long we listen to somebody we refused: closing on unread bytes would take our answer back
-LAST_LINGER = 0.1  # when we are about to be gone
-MOST_AHEAD = 1 << 16  # bytes of requests that came before their turn
-RESERVE = 128  # connections above the limits; when there are more, the oldest of them is cut
-RESERVE_TIMEOUT = 1.0  # so long one of them may take to send a health check
+LINGER = 2.0  # seconds to keep reading after an error response; closing with unread data would discard the response
+LAST_LINGER = 0.1  # seconds, when the server is closing
+MOST_AHEAD = 1 << 16  # bytes of pipelined requests
+RESERVE = 128  # connections above the limits; beyond this number the oldest is closed
+RESERVE_TIMEOUT = 1.0  # seconds in which one of them must send a health check
 
-STOPPING = RequestError(503, "draining", "Draining", "The broker is about to stop: ask again later.")
+STOPPING = RequestError(503, "draining", "Draining", "The broker is shutting down; retry later.")
 
 
 class Phase(Enum):
-    IDLE = "idle"  # nothing of a request is here
-    HEAD = "head"  # the beginning of one is
-    LENGTH = "length"  # a body whose length is known
-    CHUNKS = "chunks"  # a body that says where it ends
-    ANSWER = "answer"  # the request is whole, its response is not
-    REFUSED = "refused"  # or answered early: what still comes is not listened to
+    IDLE = "idle"  # no byte of a request has come
+    HEAD = "head"  # a head is incomplete
+    LENGTH = "length"  # a body of known length
+    CHUNKS = "chunks"  # a chunked body
+    ANSWER = "answer"  # the request is complete, its response is not
+    REFUSED = "refused"  # rejected, or responded early: input is ignored
 
 
 IDLE, HEAD, LENGTH, CHUNKS, ANSWER, REFUSED = Phase
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """The beginning, the time limits and the end of a connection."""
+    """Start, time-outs and end of a connection."""
 
     def __init__(self, config: Config, watch: HttpServerState) -> None:
         super().__init__(config, watch.shared, {}, watch.loop)
@@ -52,26 +52,26 @@ class LimitedConnection(HttpToolsProtocol):
         self._watch = watch
         self._limits = watch.limits
         self._phase = IDLE
-        self._kept = b""  # the beginning of a head, or what came before its turn
-        self._due = inf  # when patience ends with the phase as it is
+        self._kept = b""  # an unfinished head, or pipelined requests
+        self._due = inf  # end of the time for the current phase
         self._is_new = True  # no request yet
-        self._has_blank = False  # an empty line stood before this head
-        self._head: re.Match[bytes] | None = None  # the one the parser is at work on
-        self._fault: RequestError | None = None  # found in it
-        self._is_upgrade = False  # it wishes for another protocol
+        self._has_blank = False  # an empty line came before this head
+        self._head: re.Match[bytes] | None = None  # the head that is being parsed
+        self._fault: RequestError | None = None  # its error
+        self._is_upgrade = False  # it requests another protocol
         self._following = 0  # bytes that came with the head
         self._left = 0  # bytes of a body that are still to come
         self._chunks: Chunks | None = None
-        self._began = 0.0  # a body
-        self._came = 0  # bytes of it
-        self._unsent = 0  # bytes that wait to be written, when last looked at
-        self._moved = 0.0  # when some of them last went
+        self._body_started = 0.0  # start of a body
+        self._body_received = 0  # bytes of it
+        self._unsent = 0  # bytes that wait to be written, at the last check
+        self._progress_at = 0.0  # time of the last progress
         self._host = ""
-        self._hangup = DisconnectSignal()
+        self._disconnect = DisconnectSignal()
         self._running: RequestResponseCycle | None = None
-        self._no_room: RequestError | None = None  # it is in the reserve: only a health check is answered (R127)
+        self._no_room: RequestError | None = None  # in the reserve: only health checks are served (R127)
 
-    # ------------------------------------------------------------ the beginning
+    # ------------------------------------------------------------ start
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -81,30 +81,32 @@ class LimitedConnection(HttpToolsProtocol):
             host, port = self.client
             tune(transport)
             self._host, self.address = host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._moved = now
+        self._progress_at = now
         self._due = now + self._limits.head_timeout
         watch.by_address[self._host] += 1
         watch.wake()
         if watch.is_closing:
             transport.abort()
-        elif fault := self._crowd():
+        elif fault := self._over_limit():
             self._enter_reserve(fault, now)
 
-    def _crowd(self) -> RequestError | None:
+    def _over_limit(self) -> RequestError | None:
         limits, watch = self._limits, self._watch
-        is_near = is_local(self._host)
-        most = limits.max_connections_per_local_address if is_near else limits.max_connections_per_remote_address
+        is_local_client = is_local(self._host)
+        most = (
+            limits.max_connections_per_local_address if is_local_client else limits.max_connections_per_remote_address
+        )
         if len(watch) - len(watch.reserve) > limits.max_connections:
             detail = f"max_connections is {limits.max_connections}."
         elif watch.by_address[self._host] > most:
-            name = "max_connections_per_local_address" if is_near else "max_connections_per_remote_address"
+            name = "max_connections_per_local_address" if is_local_client else "max_connections_per_remote_address"
             detail = f"{name} is {most}."
         else:
             return None
         return RequestError(503, "too-many-connections", "Too many connections", detail)
 
     def _enter_reserve(self, fault: RequestError, now: float) -> None:
-        """Only a health check is answered here, and it must come at once; everything else gets this fault."""
+        """Put the connection into the reserve: only a health check is served, other requests get this error."""
         watch = self._watch
         self._no_room, self._due = fault, now + RESERVE_TIMEOUT
         self._leave_address()
@@ -113,7 +115,7 @@ class LimitedConnection(HttpToolsProtocol):
             next(iter(watch.reserve)).leave_reserve()
 
     def leave_reserve(self) -> None:
-        """Newer connections need the place: a health check would have come by now."""
+        """Close: newer connections need its place, and a health check would have come by now."""
         del self._watch.reserve[self]
         if self._phase is not REFUSED and self._no_room is not None:
             self._watch.report(self._no_room.reason, self.address)
@@ -128,42 +130,42 @@ class LimitedConnection(HttpToolsProtocol):
     # ------------------------------------------------------------ time
 
     def look(self, now: float, passed: float) -> None:
-        """Judge who is late. `passed` is the time since the last look."""
+        """Check time-outs. `passed` is the time since the last check."""
         phase = self._phase
         if phase is LENGTH or phase is CHUNKS:
             self._look_at_body(now, passed)
         elif now >= self._due:
-            self._end_patience()
+            self._time_out()
         unsent = self.transport.get_write_buffer_size()
         if not unsent or unsent < self._unsent or not self._unsent:
-            self._moved = now
+            self._progress_at = now
         self._unsent = unsent
-        if now - self._moved >= self._limits.body_timeout:
+        if now - self._progress_at >= self._limits.body_timeout:
             self._cut("stalled-reader")
         elif unsent > max(self._limits.max_send_buffer, self._limits.max_payload + MOST_AHEAD):
             self._cut("send-buffer-full")
 
     def forgive(self, gap: float) -> None:
-        """We were not there to listen for so long, and nobody is late for it (D13)."""
+        """Extend time-outs by a pause of the server (D13)."""
         self._due += gap
-        self._began += gap
-        self._moved += gap
+        self._body_started += gap
+        self._progress_at += gap
 
     def _look_at_body(self, now: float, passed: float) -> None:
         cycle, limits = self.cycle, self._limits
         if not cycle.response_complete and (self.flow.read_paused or cycle.waiting_for_100_continue):
-            self._began += passed  # it is the application that keeps them waiting
+            self._body_started += passed  # the application makes the client wait
             return
-        spent = now - self._began
+        spent = now - self._body_started
         if spent >= limits.body_timeout:
             self._refuse(
                 RequestError(408, "body-timeout", "Body too slow", f"body_timeout is {limits.body_timeout:g} s.")
             )
-        elif self._came < (spent - limits.body_grace) * limits.min_body_rate:
+        elif self._body_received < (spent - limits.body_grace) * limits.min_body_rate:
             detail = f"min_body_rate is {limits.min_body_rate} bytes a second after {limits.body_grace:g} s."
             self._refuse(RequestError(408, "slow-body", "Body too slow", detail))
 
-    def _end_patience(self) -> None:
+    def _time_out(self) -> None:
         if self._no_room is not None and self._phase is not REFUSED:
             self._refuse(self._no_room)
         elif self._phase is HEAD:
@@ -179,14 +181,14 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _cut(self, reason: str) -> None:
         self._watch.report(reason, self.address)
-        self._moved = inf
+        self._progress_at = inf
         self.transport.abort()
 
     def resume_writing(self) -> None:
-        self._moved = self.loop.time()
+        self._progress_at = self.loop.time()
         super().resume_writing()
 
-    # ------------------------------------------------------------ the end
+    # ------------------------------------------------------------ end
 
     def connection_lost(self, exc: Exception | None) -> None:
         watch = self._watch
@@ -200,71 +202,71 @@ class LimitedConnection(HttpToolsProtocol):
         watch.leave()
 
     def eof_received(self) -> None:
-        """Whoever says no more is gone. If a response is not complete, nobody is there to read it: the loop closes."""
+        """Handle the client's EOF as a disconnect: an incomplete response has no reader, and the loop closes."""
         if self._phase is HEAD and self._kept:
             self._watch.report("cut-short", self.address)
         self._leave_cycle()
 
     def _leave_cycle(self) -> None:
-        """Tell the application, if it is still at work for this connection, that the caller is gone."""
+        """Tell the running application that the client has disconnected."""
         cycle = self._running
-        if cycle is None or cycle.response_complete or self._hangup.is_gone:
+        if cycle is None or cycle.response_complete or self._disconnect.is_gone:
             return
         cycle.disconnected = True
         cycle.waiting_for_100_continue = False
         cycle.message_event.set()
-        self._hangup.happen()
+        self._disconnect.happen()
 
     def shutdown(self) -> None:
-        """Close when the running request, if there is one, has its response. Half a request is not waited for."""
+        """Close after the running response. Incomplete requests are rejected."""
         if self._phase in (LENGTH, CHUNKS) and not self.cycle.response_started:
             self._refuse(STOPPING)
         elif self._phase is REFUSED:
-            self._hurry()
+            self._abort_soon()
         else:
             super().shutdown()
 
     def abort(self) -> None:
         self.transport.abort()
 
-    def _close_softly(self) -> None:
-        """Say no more. If a body is still coming, listen a moment longer."""
+    def _close_gracefully(self) -> None:
+        """Close after the response. If a body is still coming, keep reading for a moment."""
         if self._phase is LENGTH or self._phase is CHUNKS:
-            self._turn_deaf()
+            self._ignore_input()
             self.transport.write_eof()
         else:
             self.transport.close()
 
-    def _turn_deaf(self) -> None:
+    def _ignore_input(self) -> None:
         self._phase, self._kept, self._due = REFUSED, b"", self.loop.time() + LINGER
         self._watch.bodies.forget(self)
         if self._watch.is_closing:
-            self._hurry()
+            self._abort_soon()
 
-    def _hurry(self) -> None:
-        """Let a refused client read the reason, but do not wait for it at the end."""
+    def _abort_soon(self) -> None:
+        """Give a rejected client a moment to read the error."""
         self.loop.call_later(LAST_LINGER, self.transport.abort)
 
     def give_way(self) -> None:
-        """Refuse the body of this connection: others need the room that it takes."""
+        """Reject the body of this connection, because memory is short."""
         self._refuse(self._watch.bodies.fault())
 
     def _refuse(self, fault: RequestError) -> None:
         cycle = self._running
         is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
-        self._turn_deaf()
+        self._ignore_input()
         self._leave_cycle()
         self._watch.report(fault.reason, self.address)
         if is_answering:
             self.transport.abort()
         elif not self.transport.is_closing():
             self.flow.resume_reading()
-            self.transport.write(self._words(fault))
+            self.transport.write(self._error_response(fault))
             self.transport.write_eof()
         if fault.status == 413:
             self._watch.too_large(cast("dict[str, Any]", self.scope))
 
-    def _words(self, fault: RequestError) -> bytes:
+    def _error_response(self, fault: RequestError) -> bytes:
         body = problem_body(fault.status, fault.reason, fault.title, fault.detail)
         headers = [
             *self.server_state.default_headers,

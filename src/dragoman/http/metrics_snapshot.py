@@ -1,4 +1,4 @@
-"""One reading of all the broker's numbers, a few milliseconds at a time: jobs pass meanwhile."""
+"""Collects all metrics of the broker, a few milliseconds at a time, so that jobs pass meanwhile."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dragoman.http.exposition import Kind, head, histogram, labels, sample
 from dragoman.http.labels import OTHER, Tally
 from dragoman.http.process_metrics import process_numbers
 
-SLICE = 0.005  # seconds of work before others have their turn
+SLICE = 0.005  # seconds of work between two iterations of the event loop
 
-# What is told of each service: the metric, and where a tally has it.
+# Metrics of each service, with the attribute of a tally.
 GAUGES = {
     "dragoman_queue_depth": "waiting",
     "dragoman_queue_oldest_seconds": "oldest",
@@ -27,7 +27,7 @@ HISTOGRAMS = {"dragoman_queue_seconds": "waited", "dragoman_run_seconds": "ran"}
 
 
 class MetricsSnapshot:
-    """Used once. Each part of the text is true of one moment; the parts are of moments close together."""
+    """Used once. Each part of the text is from one moment; the parts are from moments close together."""
 
     def __init__(self, context: AppContext, metrics: Mapping[str, tuple[Kind, str]], is_openmetrics: bool) -> None:
         self._context = context
@@ -35,7 +35,7 @@ class MetricsSnapshot:
         self._metrics = metrics
         self._is_openmetrics = is_openmetrics
         self._lines: list[str] = []
-        self._own: dict[Service, str] = {}  # services with series of their own, and their labels
+        self._own: dict[Service, str] = {}  # services with their own series, and their labels
         self._others = Tally()
         self._running: dict[Service, int] = {}
         self._workers: dict[tuple[str, str, str], int] = {}
@@ -44,10 +44,10 @@ class MetricsSnapshot:
         self._yielded_at = perf_counter()
 
     async def text(self, counters: Mapping[str, tuple[str, str]]) -> bytes:
-        """`counters` are attributes of the broker's counters, with their metrics."""
-        await self._look_at_workers()
-        await self._look_at_peers()
-        await self._look_at_services()
+        """Return the text. `counters` are attributes of the broker's counters, with their metrics."""
+        await self._collect_workers()
+        await self._collect_connections()
+        await self._collect_services()
         self._write_broker()
         await self._write_services()
         await self._write_workers()
@@ -59,9 +59,9 @@ class MetricsSnapshot:
             self._lines.append("# EOF\n")
         return "".join(self._lines).encode()
 
-    # ---------------------------------------------------------------- what is there
+    # ---------------------------------------------------------------- collecting
 
-    async def _look_at_workers(self) -> None:
+    async def _collect_workers(self) -> None:
         self._own = own = self._context.labels.choose(self._broker.worker_registry.services)
         for worker in list(self._broker.worker_registry.workers.values()):
             for attempt in worker.running.values():
@@ -73,29 +73,29 @@ class MetricsSnapshot:
                 self._workers[key] = self._workers.get(key, 0) + 1
             await self._yield_to_loop()
 
-    async def _look_at_peers(self) -> None:
-        gone, present = dict(self._context.runner.connections.traffic), list(self._context.runner.connections.peers)
-        gone["http"] = self._context.traffic()
-        # Connections of our own door do not pass through the line; whoever asks for our health is told of all.
+    async def _collect_connections(self) -> None:
+        traffic, present = dict(self._context.runner.connections.traffic), list(self._context.runner.connections.peers)
+        traffic["http"] = self._context.traffic()
+        # HTTP connections do not belong to the runner; the health view counts all.
         self._peers["http"] = max(0, self._context.health().peers - len(present))
         for peer in present:
             dialect = _dialect_of(peer.session)
             self._peers[dialect] = self._peers.get(dialect, 0) + 1
             if peer.stream is not None:
-                received, sent = gone.get(dialect, (0, 0))
-                gone[dialect] = received + peer.stream.received, sent + peer.stream.sent
+                received, sent = traffic.get(dialect, (0, 0))
+                traffic[dialect] = received + peer.stream.received, sent + peer.stream.sent
             await self._yield_to_loop()
-        self._traffic = gone
+        self._traffic = traffic
 
-    async def _look_at_services(self) -> None:
-        """Those without series of their own, together."""
+    async def _collect_services(self) -> None:
+        """Sum up the services without their own series."""
         for service in list(self._broker.worker_registry.services.values()):
             if service not in self._own:
                 self._others.add(service, self._running.get(service, 0), self._context.now())
                 await self._yield_to_loop()
         self._context.labels.others(self._others)
 
-    # ---------------------------------------------------------------- what is told
+    # ---------------------------------------------------------------- writing
 
     def _write_broker(self) -> None:
         job_registry, store = self._broker.job_registry, self._context.operations.store
@@ -132,7 +132,7 @@ class MetricsSnapshot:
             self._begin(name)
             for labelled, tally in tallies:
                 counted = getattr(tally, attribute)
-                if any(counted.counts):  # most of a great many services rest, and these are many lines
+                if any(counted.counts):  # most of many services have no jobs, and a histogram has many lines
                     self._lines.append(histogram(name, labelled, counted))
                     await self._yield_to_loop()
 
@@ -164,7 +164,7 @@ class MetricsSnapshot:
         for outcome, count in counted.unreported_outcomes.items():
             self._lines.append(sample("dragoman_unreported_outcomes_total", labels(outcome=outcome), count))
 
-    # ---------------------------------------------------------------- how
+    # ---------------------------------------------------------------- helpers
 
     def _begin(self, name: str) -> None:
         kind, meaning = self._metrics[name]
@@ -175,7 +175,7 @@ class MetricsSnapshot:
         self._lines.append(sample(name, labelled, value))
 
     async def _yield_to_loop(self) -> None:
-        """Let others have their turn, if this one has been long."""
+        """Yield to the event loop, if this slice has been long."""
         if perf_counter() - self._yielded_at > SLICE:
             await asyncio.sleep(0)
             self._yielded_at = perf_counter()

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the list of routes."""
+"""The OpenAPI document, generated from the routes."""
 
 from __future__ import annotations
 
@@ -21,56 +21,56 @@ from dragoman.operations.schemas import FailureView, JobIdText, View
 OpenApi = dict[str, Any]
 REFERENCE = "#/components/schemas/{name}"
 
-ABOUT = """A job broker: callers submit jobs to named services, workers do them.
+ABOUT = """A job broker: callers submit jobs to named services, workers run them.
 
-Times are seconds, moments are written as RFC 3339 has them, a job's id is 32 lower-case hex digits. Names in a path are
-percent-encoded, a slash in them as `%2F`. What goes wrong comes as `application/problem+json`: its `type` is a word for
-programs, its `detail` a sentence for people. Whatever the operation, a request may be refused before it is looked at:
-400 if it is not exact HTTP/1.1, 403 if its Host or Origin is not allowed, 408 if it is too slow, 413, 414 and 431 if it
-is too large, 415 if it is compressed, 503 if there are too many connections."""
+Times are in seconds, moments in RFC 3339 format; a job's id is 32 lower-case hex digits. Names in a path are
+percent-encoded, a slash in them as `%2F`. Errors are returned as `application/problem+json`: `type` is for programs,
+`detail` is a sentence for people. Any request may be rejected before it reaches its operation: 400 if it is not exact
+HTTP/1.1, 403 if its Host or Origin is not allowed, 408 if it is too slow, 413, 414 and 431 if it is too large, 415 if
+it is compressed, 503 if there are too many connections."""
 
 TAGS = {
-    "calls": "Submit a job and wait for its answer.",
-    "jobs": "Background jobs: on disk when they are accepted, and asked about later.",
-    "services": "What callers ask for and workers offer.",
-    "workers": "Whoever does jobs: listed and drained here, and those that speak HTTP do their work here.",
-    "schedules": "Cron expressions and intervals that enqueue background jobs.",
-    "events": "What happens, as it happens.",
-    "health": "How the broker is.",
+    "calls": "Submit a job and wait for its result.",
+    "jobs": "Background jobs: stored on disk when they are accepted; their results are requested later.",
+    "services": "Services: names that callers request and workers offer.",
+    "workers": "Workers: list and drain all of them; run jobs as an HTTP worker.",
+    "cron": "Schedules: background jobs by cron expression or interval.",
+    "events": "Event streams.",
+    "health": "Health checks and metrics.",
     "about": "About this interface.",
 }
 
-# What each status means when it comes as a problem.
+# Descriptions of error statuses.
 MEANINGS = {
     400: "The body is not JSON.",
     403: "The token is wrong.",
-    404: "There is no such thing.",
-    409: "That is not possible as things are, or the job was cancelled.",
-    410: "It is gone for good.",
+    404: "It does not exist.",
+    409: "The current state does not allow it, or the job was cancelled.",
+    410: "It does not exist any more.",
     413: "The body is too large (`max_payload`).",
     415: "The body has the wrong content type.",
-    422: "Something was said that cannot be meant; `detail` tells what.",
-    429: "There is no room now. Try again after `Retry-After` seconds.",
+    422: "A value is not valid; `detail` tells which.",
+    429: "A limit is reached. Retry after `Retry-After` seconds.",
     502: "The job failed or was lost; `type` tells which.",
-    503: "The broker is about to stop or has just started. Try again after `Retry-After` seconds.",
+    503: "The broker is shutting down or starting. Retry after `Retry-After` seconds.",
     504: "The job timed out.",
-    507: "The diary cannot write, so nothing is promised.",
+    507: "The store cannot write, so the job was not accepted.",
 }
 
 
 class ProblemDetails(View):
-    """What went wrong (RFC 9457)."""
+    """Error of a request (RFC 9457)."""
 
-    type: Annotated[str, Meta(description="A word for programs.", examples=["urn:dragoman:not-found"])]
+    type: Annotated[str, Meta(description="Kind of the error, for programs.", examples=["urn:dragoman:not-found"])]
     title: Annotated[str, Meta(examples=["Not found"])]
     status: Annotated[int, Meta(ge=400, le=599, examples=[404])]
-    detail: Annotated[str, Meta(description="A sentence for people.", examples=["there is no such job"])]
+    detail: Annotated[str, Meta(description="Explanation for people.", examples=["there is no such job"])]
     job: JobIdText | msgspec.UnsetType = msgspec.UNSET
     error: FailureView | msgspec.UnsetType = msgspec.UNSET
 
 
 def document_route(routes: Sequence[Route]) -> Route:
-    """The route that tells of these, and of itself."""
+    """Return the route of the document, which describes these routes and itself."""
     written: list[bytes] = []
 
     async def handler(context: AppContext, request: Request) -> Response:
@@ -100,14 +100,14 @@ def document(routes: Sequence[Route], version: str) -> OpenApi:
 
 
 class Schemas:
-    """JSON Schemas of all types that routes name; those that have a name are among the components."""
+    """JSON Schemas of all types in the routes; named types are components."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         bodies = [kind for each in routes for kind in each.bodies]
         bodies += [kind for each in routes for answer in each.answers.values() for kind in _kinds(answer)]
-        words = [kind for each in routes for kind in each.path_types.values()]
+        path_types = [kind for each in routes for kind in each.path_types.values()]
         headers = [header.kind for each in routes for header in _headers(each)]
-        kinds = [kind for kind in [*bodies, *words, *headers, ProblemDetails] if not _is_media_type(kind)]
+        kinds = [kind for kind in [*bodies, *path_types, *headers, ProblemDetails] if not _is_media_type(kind)]
         schemas, self.components = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
         self._schemas = {repr(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
 
@@ -149,7 +149,7 @@ def _in_query(route: Route) -> list[OpenApi]:
 
 
 def _without_null(schema: OpenApi) -> OpenApi:
-    """A word of a query is left out, not null."""
+    """Remove null from a schema: a query parameter is left out instead."""
     if "anyOf" not in schema:
         return schema
     (kind,) = (each for each in schema["anyOf"] if each != {"type": "null"})
@@ -158,7 +158,7 @@ def _without_null(schema: OpenApi) -> OpenApi:
 
 def _in_headers(route: Route, schemas: Schemas) -> list[OpenApi]:
     return [
-        {"in": "header", "name": each.name, "required": each.is_required, **_told(each, schemas)}
+        {"in": "header", "name": each.name, "required": each.is_required, **_header_object(each, schemas)}
         for each in route.headers
     ]
 
@@ -171,22 +171,22 @@ def _responses(route: Route, schemas: Schemas) -> OpenApi:
             responses[str(status)]["content"] = _contents(_kinds(kind), schemas)
         if status in route.answer_headers:
             headers = route.answer_headers[status]
-            responses[str(status)]["headers"] = {each.name: _told(each, schemas) for each in headers}
+            responses[str(status)]["headers"] = {each.name: _header_object(each, schemas) for each in headers}
     for status in sorted(route.problems):
         responses[str(status)] = {
             "description": MEANINGS[status],
             "content": {PROBLEM: {"schema": schemas.of(ProblemDetails)}},
         }
         if status in (429, 503):
-            waits = {"description": "Seconds.", "schema": {"type": "string"}}
+            waits = {"description": "Seconds to wait before a retry.", "schema": {"type": "string"}}
             responses[str(status)]["headers"] = {"Retry-After": waits}
     return responses
 
 
-DESCRIPTIONS = {200: "It is done.", 201: "It is made.", 202: "It has not ended yet.", 204: "There is nothing to tell."}
+DESCRIPTIONS = {200: "Success.", 201: "Created.", 202: "The job has not ended yet.", 204: "Success, without content."}
 
 
-def _told(header: Header, schemas: Schemas) -> OpenApi:
+def _header_object(header: Header, schemas: Schemas) -> OpenApi:
     return {"description": header.description, "schema": schemas.of(header.kind)}
 
 
@@ -209,10 +209,10 @@ def _is_media_type(kind: Any) -> bool:
 
 
 def _is_needed(kind: Any) -> bool:
-    """Whether a body of this kind cannot be left out."""
+    """Tell if a body of this type is required."""
     return not _is_media_type(kind) and any(each.required for each in fields(kind))
 
 
 def _headers(route: Route) -> list[Header]:
-    said: Mapping[int, tuple[Header, ...]] = route.answer_headers
-    return [*route.headers, *(header for headers in said.values() for header in headers)]
+    answer_headers: Mapping[int, tuple[Header, ...]] = route.answer_headers
+    return [*route.headers, *(header for headers in answer_headers.values() for header in headers)]

@@ -1,4 +1,4 @@
-"""A question that came by HTTP, put to the desk."""
+"""Runs an operation for an HTTP request."""
 
 from __future__ import annotations
 
@@ -17,56 +17,56 @@ from dragoman.operations.schemas import ErrorView, View
 
 
 class ClientDisconnected(Exception):
-    """Nobody is there any more to be answered."""
+    """The client has disconnected."""
 
 
 class FutureResponder:
-    """The asker for one request: what it is told ends a future."""
+    """Receives the response of one operation and resolves a future."""
 
-    __slots__ = ("owner", "told")
+    __slots__ = ("owner", "response")
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
-        self.told: Future[tuple[View, Payload, Failure | None]] = get_running_loop().create_future()
+        self.response: Future[tuple[View, Payload, Failure | None]] = get_running_loop().create_future()
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        if not self.told.done():
-            self.told.set_result((view, payload, failure))
+        if not self.response.done():
+            self.response.set_result((view, payload, failure))
 
     def refuse(self, problem: ErrorView) -> None:
-        if not self.told.done():
-            self.told.set_exception(HttpError(problem_response(problem)))
+        if not self.response.done():
+            self.response.set_exception(HttpError(problem_response(problem)))
 
-    def hang_up(self) -> None:
-        if not self.told.done():
-            self.told.set_exception(ClientDisconnected())
+    def disconnect(self) -> None:
+        if not self.response.done():
+            self.response.set_exception(ClientDisconnected())
 
 
 async def call_operation(
-    context: AppContext, request: Request, question: str, form: Any, payload: Payload = b""
+    context: AppContext, request: Request, operation: str, operation_request: Any, payload: Payload = b""
 ) -> Any:
-    """The view that the desk answers with. Raises Refused if that is a problem, and HungUp if the caller does not wait
-    for it."""
-    view, _, _ = await call_for_result(context, request, question, form, payload)
+    """Run an operation and return its view. Raises HttpError for an error, and ClientDisconnected if the client has
+    disconnected."""
+    view, _, _ = await call_for_result(context, request, operation, operation_request, payload)
     return view
 
 
 async def call_for_result(
-    context: AppContext, request: Request, question: str, form: Any, payload: Payload = b""
+    context: AppContext, request: Request, operation: str, operation_request: Any, payload: Payload = b""
 ) -> tuple[Any, Payload, Failure | None]:
-    """The same, with the result and the failure of the job it is about."""
-    hangup: DisconnectSignal | None = request.scope.get("extensions", {}).get(HANGUP)
-    if hangup is not None and hangup.is_gone:
+    """Run an operation and return its view, with the result and the failure of its job."""
+    signal: DisconnectSignal | None = request.scope.get("extensions", {}).get(HANGUP)
+    if signal is not None and signal.is_gone:
         raise ClientDisconnected
-    waiter = FutureResponder(context.owner(request.scope))
-    pending = context.operations.ask(question, form, payload, waiter, context.now())
+    responder = FutureResponder(context.owner(request.scope))
+    pending = context.operations.ask(operation, operation_request, payload, responder, context.now())
     context.runner.request_iteration()
-    if hangup is not None:
-        hangup.call = waiter.hang_up
+    if signal is not None:
+        signal.call = responder.disconnect
     try:
-        return await waiter.told
+        return await responder.response
     finally:
-        if hangup is not None:
-            hangup.call = None
+        if signal is not None:
+            signal.call = None
         if pending is not None:
             context.operations.leave(pending, context.now())

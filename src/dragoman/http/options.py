@@ -1,4 +1,4 @@
-"""Options of an HTTP address, for listeners, workers and clients. Seconds everywhere."""
+"""Options of HTTP URLs, for listeners, workers and clients. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class ListenerOptions:
     job_timeout: float = time_limit(60.0)  # 0 = none
     queue_timeout: float = time_limit(0.0)  # 0 = none
     attempts: int | None = attempts()
-    lease: float = seconds(60.0, least=1.0)  # of a worker that does not ask for another
+    lease: float = seconds(60.0, least=1.0)  # of workers that request none
     max_lease: float = seconds(3600.0, least=1.0)
-    long_poll: float = seconds(30.0, least=0.0, most=600.0)  # how long `next` may take
+    long_poll: float = seconds(30.0, least=0.0, most=600.0)  # maximum wait of `next`
     max_workers: int = count(10_000, least=0)
-    hosts: str = ""  # names besides loopback's by which requests may call us, with commas between them (T12)
+    hosts: str = ""  # allowed names in Host besides loopback's, separated by commas (T12)
     stuck_timeout: float = time_limit(3600.0)
 
     def __post_init__(self) -> None:
         if self.lease > self.max_lease:
-            raise ValueError(f"lease {self.lease:g} is more than max_lease {self.max_lease:g}")
+            raise ValueError(f"lease {self.lease:g} must be at most max_lease {self.max_lease:g}")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     service: str = "default"
-    lease: float = seconds(15.0, least=1.0)  # after so many silent seconds the broker takes it for dead
+    lease: float = seconds(15.0, least=1.0)  # seconds of silence after which the broker counts it as dead
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How a job ended, as a response: the bytes of its result, or a problem."""
+"""Responses for the outcome of a job: the bytes of its result, or a problem."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dragoman.operations.views import failure_view
 
 JOB = "Dragoman-Job"
 
-# The status and the title of each outcome but *done*.
-TOLD = {
+# Status and title of each outcome except *done*.
+STATUSES = {
     "failed": (502, "The job failed"),
     "lost": (502, "The job was lost"),
     "timed out": (504, "The job timed out"),
@@ -26,8 +26,8 @@ TOLD = {
 def outcome_response(id: str, outcome: str, reason: str, result: Payload, failure: Failure | None) -> Response:
     if outcome == "done":
         return Response(bytes(result), headers={JOB: id}, media_type=BYTES)
-    status, title = TOLD[outcome]
-    said = {
+    status, title = STATUSES[outcome]
+    document = {
         "type": f"urn:dragoman:{outcome.replace(' ', '-')}",
         "title": title,
         "status": status,
@@ -35,5 +35,5 @@ def outcome_response(id: str, outcome: str, reason: str, result: Payload, failur
         "job": id,
     }
     if failure is not None:
-        said["error"] = msgspec.to_builtins(failure_view(failure))
-    return Response(msgspec.json.encode(said), status, headers={JOB: id}, media_type=MEDIA_TYPE)
+        document["error"] = msgspec.to_builtins(failure_view(failure))
+    return Response(msgspec.json.encode(document), status, headers={JOB: id}, media_type=MEDIA_TYPE)

@@ -1,4 +1,4 @@
-"""Headers of a request that say how a job is submitted: Idempotency-Key and Prefer."""
+"""Headers that control how a job is submitted: Idempotency-Key and Prefer."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from dragoman.operations.validation import explain
 
 
 def key_of(request: Request, key: str | None) -> str | None:
-    """The idempotency key, from its header or from the form."""
+    """Return the idempotency key, from its header or from the request."""
     header = request.headers.get("idempotency-key")
     if header is None:
         return key
     try:
-        said: str = msgspec.convert(header.encode("latin-1").decode(), Key)
+        value: str = msgspec.convert(header.encode("latin-1").decode(), Key)
     except UnicodeDecodeError:
-        raise HttpError(problem(422, "invalid", "Not valid", "Idempotency-Key: it is not UTF-8")) from None
+        raise HttpError(problem(422, "invalid", "Not valid", "Idempotency-Key: the value is not UTF-8")) from None
     except msgspec.ValidationError as error:
         raise HttpError(problem(422, "invalid", "Not valid", f"Idempotency-Key: {explain(error, Key)}")) from None
-    if key is not None and key != said:
-        detail = "Idempotency-Key says one key and `key` another: say one of them"
+    if key is not None and key != value:
+        detail = "Idempotency-Key and `key` differ; send only one of them"
         raise HttpError(problem(422, "invalid", "Not valid", detail))
-    return said
+    return value
 
 
 def preferred_wait(request: Request) -> float | None:
-    """Seconds, from `Prefer: wait=30` (RFC 7240). What we do not understand of it is no error there."""
+    """Return the seconds of `Prefer: wait=30` (RFC 7240), which wants invalid preferences to be ignored."""
     for preference in ",".join(request.headers.getlist("prefer")).split(","):
         name, _, value = preference.partition(";")[0].partition("=")
         if name.strip().lower() == "wait":

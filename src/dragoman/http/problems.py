@@ -1,4 +1,4 @@
-"""Errors as HTTP tells them: application/problem+json (RFC 9457)."""
+"""Error responses: application/problem+json (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dragoman.operations.schemas import ErrorView
 
 MEDIA_TYPE = "application/problem+json"
 
-# Status and title of each problem.
-TOLD = {
+# Status and title of each error.
+STATUSES = {
     "not found": (404, "Not found"),
     "no such service": (404, "No such service"),
     "invalid": (422, "Not valid"),
@@ -28,7 +28,7 @@ RETRY_AFTER = {"busy": "1", "loading": "1", "draining": "5"}
 
 
 class HttpError(Exception):
-    """A request ends here, with this response."""
+    """Ends a request with this response."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status_code)
@@ -36,7 +36,7 @@ class HttpError(Exception):
 
 
 def problem(status: int, kind: str, title: str, detail: str, headers: Iterable[tuple[str, str]] = ()) -> Response:
-    """A response that says what went wrong: `kind` to programs (`no-such-service`), the rest to people."""
+    """Return an error response. `kind` is for programs (`no-such-service`), title and detail are for people."""
     body = problem_body(status, kind, title, detail)
     return Response(body, status, headers=dict(headers), media_type=MEDIA_TYPE)
 
@@ -45,7 +45,7 @@ def problem_body(status: int, kind: str, title: str, detail: str) -> bytes:
     return msgspec.json.encode({"type": f"urn:dragoman:{kind}", "title": title, "status": status, "detail": detail})
 
 
-def problem_response(said: ErrorView, headers: Iterable[tuple[str, str]] = ()) -> Response:
-    status, title = TOLD[said.kind]
-    more = [("retry-after", RETRY_AFTER[said.kind])] if said.kind in RETRY_AFTER else []
-    return problem(status, said.kind.replace(" ", "-"), title, said.detail, [*headers, *more])
+def problem_response(error: ErrorView, headers: Iterable[tuple[str, str]] = ()) -> Response:
+    status, title = STATUSES[error.kind]
+    more = [("retry-after", RETRY_AFTER[error.kind])] if error.kind in RETRY_AFTER else []
+    return problem(status, error.kind.replace(" ", "-"), title, error.detail, [*headers, *more])

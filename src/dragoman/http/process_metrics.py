@@ -1,4 +1,4 @@
-"""What this process costs its machine, by the names that scrapers know from others."""
+"""Metrics of this process, by the usual names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROC = Path("/proc")
 
 
 def process_numbers() -> Iterator[tuple[str, float]]:
-    """Name and value of each. Where there is no /proc, only those that the system tells by other means."""
+    """Yield the name and value of each metric. Without /proc, only those that the system offers otherwise."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield "process_cpu_seconds_total", used.ru_utime + used.ru_stime
     yield "process_max_fds", float(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -28,10 +28,10 @@ def process_numbers() -> Iterator[tuple[str, float]]:
 
 @cache
 def _started() -> float:
-    """When this process was started: the kernel counts in ticks since it booted (man 5 proc)."""
+    """Return the start time of this process, which the kernel counts in ticks since its boot (man 5 proc)."""
     stat = (PROC / "self" / "stat").read_text()
     ticks = float(stat.rpartition(")")[2].split()[19])
     for line in (PROC / "stat").read_text().splitlines():
         if line.startswith("btime "):
             return float(line.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")
-    raise OSError("the kernel does not say when it booted")
+    raise OSError("/proc/stat has no btime")

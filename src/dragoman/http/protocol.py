@@ -1,7 +1,7 @@
-"""The guard of an HTTP connection: uvicorn's protocol, behind checks for requests that are too large or not exact.
+"""The protocol of an HTTP connection: uvicorn's, with checks for requests that are too large or malformed.
 
-The guard stands before the parser. It keeps a head until it is whole, hands the parser one request at a time, and keeps
-what comes ahead of its turn, so that a connection has one request in the application at most (R125 to R128).
+The checks precede the parser. They keep a head until it is complete, pass the parser one request at a time, and keep
+pipelined requests, so that a connection has at most one request in the application (R125 to R128).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LimitedProtocol(LimitedConnection):
-    """Judges the bytes of a connection before the parser, and hands requests to the application."""
+    """Checks the bytes of a connection before the parser, and passes requests to the application."""
 
     # ------------------------------------------------------------ bytes in
 
@@ -48,23 +48,23 @@ class LimitedProtocol(LimitedConnection):
                     if len(self._kept) > MOST_AHEAD:
                         self.flow.pause_reading()
                 else:
-                    return  # what the refused go on to say
-        except BadRequest as refused:
-            self._refuse(refused.fault)
+                    return  # input after a rejection
+        except BadRequest as error:
+            self._refuse(error.fault)
         except httptools.HttpParserError:
             assert self._head is not None
-            self._refuse(framing.BAD_CHUNK if self._phase is CHUNKS else framing.what_is_wrong(self._head))
+            self._refuse(framing.BAD_CHUNK if self._phase is CHUNKS else framing.parser_error(self._head))
 
     def _take_head(self, data: bytes) -> bytes:
-        """Hand the parser a whole head, or keep its beginning. Returns what follows it."""
-        if data[:1] == b"\r" and not self._has_blank:  # one empty line before a request is overlooked (RFC 9112, 2.2)
+        """Pass a complete head to the parser, or keep its beginning. Returns the bytes after it."""
+        if data[:1] == b"\r" and not self._has_blank:  # one empty line before a request is ignored (RFC 9112, 2.2)
             if data[:2] == b"\r\n":
                 self._has_blank, data = True, data[2:]
             if data in (b"\r", b""):
                 return self._keep(data)
         end = data.find(b"\r\n\r\n", 0, self._limits.max_head) + 4
         if end < 4:
-            if fault := framing.judge_part(data, self._limits):
+            if fault := framing.check_part(data, self._limits):
                 raise BadRequest(fault)
             return self._keep(data)
         rest = b""
@@ -78,7 +78,7 @@ class LimitedProtocol(LimitedConnection):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._overlook_upgrade(data)
+            self._ignore_upgrade(data)
         if self._fault is not None:
             raise BadRequest(self._fault)
         return rest
@@ -86,8 +86,8 @@ class LimitedProtocol(LimitedConnection):
     def _is_health_check(self, head: re.Match[bytes]) -> bool:
         return head[1] in (b"GET", b"HEAD") and head[2].partition(b"?")[0] in self._watch.health_paths
 
-    def _overlook_upgrade(self, head: bytes) -> None:
-        """Begin anew with a head that wishes for nothing: to the parser, what follows this one is another protocol."""
+    def _ignore_upgrade(self, head: bytes) -> None:
+        """Parse the head again without its upgrade: otherwise the parser takes what follows for another protocol."""
         if self._fault is None:
             self._is_upgrade = False
             self.parser.feed_data(framing.without_upgrade(head))
@@ -95,18 +95,18 @@ class LimitedProtocol(LimitedConnection):
     def _keep(self, part: bytes) -> bytes:
         if part and self._phase is IDLE:
             self._phase = HEAD
-            if not self._is_new:  # the first head has to be here soon after the connection is
+            if not self._is_new:  # the first head must come soon after the connection
                 self._due = self.loop.time() + self._limits.head_timeout
         self._kept = part
         return b""
 
     def _take_body(self, data: bytes, end: int | None) -> bytes:
-        """Hand the parser what belongs to this body, which ends at `end` if that is known. Returns what follows it."""
+        """Pass the bytes of this body to the parser; it ends at `end`, if known. Returns the bytes after it."""
         rest = b""
         if end is not None and end < len(data):
             data, rest = data[:end], data[end:]
         size = len(data)
-        self._came += size
+        self._body_received += size
         self.parser.feed_data(data)
         if self._chunks is None:
             self._left -= size
@@ -116,17 +116,17 @@ class LimitedProtocol(LimitedConnection):
         if is_whole:
             self._chunks = None
             self._watch.bodies.forget(self)
-            self.flow.resume_reading()  # or we would not hear of a hang-up until there is an answer
+            self.flow.resume_reading()  # otherwise a disconnect would not be noticed before the response
             if self.cycle.response_complete:
-                self._rest()
+                self._await_request()
             else:
                 self._phase, self._due = ANSWER, inf
-        elif not self.cycle.response_complete:  # else nobody keeps it
+        elif not self.cycle.response_complete:  # otherwise the body is not kept
             self._make_room(size)
         return rest
 
     def _make_room(self, size: int) -> None:
-        """All bodies together may cost so much: beyond it, the largest is refused."""
+        """Reject the largest body if all unfinished bodies together exceed the limit."""
         bodies = self._watch.bodies
         largest = bodies.grow(self, size)
         if largest is self:
@@ -134,15 +134,15 @@ class LimitedProtocol(LimitedConnection):
         if largest is not None:
             largest.give_way()
 
-    # ------------------------------------------------------------ what the parser and the application tell
+    # ------------------------------------------------------------ callbacks of the parser and the application
 
     def on_headers_complete(self) -> None:
         assert self._head is not None
         try:
             length = framing.body_length(self.headers, self._head, self._limits, self._watch.hosts)
-        except BadRequest as refused:
-            self._fault = refused.fault  # the parser would make an error of its own of it
-            if refused.fault.status == 413:
+        except BadRequest as error:
+            self._fault = error.fault  # an exception would become an error of the parser
+            if error.fault.status == 413:
                 self._name_operation(self._head)
             return
         if self.parser.should_upgrade():
@@ -151,17 +151,17 @@ class LimitedProtocol(LimitedConnection):
         if not length:
             self._phase, self._due = ANSWER, inf
         else:
-            self._began, self._came = self.loop.time(), 0
+            self._body_started, self._body_received = self.loop.time(), 0
             if length == framing.IN_CHUNKS:
                 self._phase, self._chunks = CHUNKS, Chunks(self._limits)
             else:
                 self._phase, self._left = LENGTH, length
         super().on_headers_complete()
         if self._no_room is not None:
-            self.cycle.keep_alive = False  # the next one needs the place
+            self.cycle.keep_alive = False  # the next connection needs the place
 
     def _name_operation(self, head: re.Match[bytes]) -> None:
-        """In the scope, as the app would be told it: uvicorn does not come to that."""
+        """Set the scope as for the application: uvicorn does not get that far."""
         target = httptools.parse_url(head[2])
         self.scope["method"] = head[1].decode()
         self.scope["raw_path"] = target.path
@@ -178,31 +178,31 @@ class LimitedProtocol(LimitedConnection):
             return
         self.flow.resume_reading()
         if self._phase is ANSWER:
-            self._rest()
+            self._await_request()
             if self._kept:
                 self.data_received(b"")
 
-    def _rest(self) -> None:
+    def _await_request(self) -> None:
         self._phase = IDLE
         self._due = self.loop.time() + self._limits.idle_timeout
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._hangup = DisconnectSignal()
+        self._disconnect = DisconnectSignal()
         self._running = cycle
-        cycle.scope["extensions"] = {HANGUP: self._hangup}  # type: ignore[dict-item]
-        comes_more = self._phase is not ANSWER and not 0 < self._left <= self._following
-        close = self._close_softly if comes_more else None
+        cycle.scope["extensions"] = {HANGUP: self._disconnect}  # type: ignore[dict-item]
+        is_incomplete = self._phase is not ANSWER and not 0 < self._left <= self._following
+        close = self._close_gracefully if is_incomplete else None
         cycle.transport = ResponseTransport(self.transport, self._watch.traffic, close)  # type: ignore[assignment]
         task = self.loop.create_task(self._run(cycle, app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
     async def _run(self, cycle: Any, app: Any) -> None:
-        """Let the application answer. If it breaks or gives no whole answer, that is told to us, not to the caller."""
+        """Run the application. Exceptions and incomplete responses are reported to the server, not to the client."""
         try:
             await app(cycle.scope, cycle.receive, cycle.send)
             if not cycle.response_complete and not cycle.disconnected:
-                raise RuntimeError("the application returned without a whole response")
+                raise RuntimeError("the application returned without a complete response")
         except Exception as error:
             self._watch.failed(error)
             if not cycle.response_started:
@@ -210,12 +210,10 @@ class LimitedProtocol(LimitedConnection):
             elif not cycle.response_complete:
                 self.transport.close()
         finally:
-            cycle.on_response = _nothing  # it refers to us, and we to it
+            cycle.on_response = _nothing  # breaks the reference cycle
 
 
 def _nothing() -> None: ...
 
 
-INTERNAL_ERROR = problem(
-    500, "internal-error", "Internal error", "The server's log says more.", [("connection", "close")]
-)
+INTERNAL_ERROR = problem(500, "internal-error", "Internal error", "See the server's log.", [("connection", "close")])

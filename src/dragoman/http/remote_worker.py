@@ -1,4 +1,4 @@
-"""Callers and workers that speak HTTP, as their session knows them."""
+"""Records of HTTP callers and workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dragoman.core.recipients import Recipient, RemoteWorker
 
 
 class PendingCall(Caller):
-    """Somebody who waits for a job's outcome: one request. Its answer is None if it does not wait any more."""
+    """A request that waits for a job's outcome. `answer` is resolved with None if the client disconnects."""
 
     __slots__ = ("alarm", "alarm_number", "answer")
 
@@ -24,7 +24,7 @@ class PendingCall(Caller):
 
 
 class PendingPoll:
-    """A worker's `next`: it is answered with a job, with nothing after a while, or with why its worker is gone."""
+    """A worker's `next`. Its response is a job, nothing after a while, or the reason why the worker was removed."""
 
     __slots__ = ("alarm", "alarm_number", "answer", "attempt", "due", "is_read", "payload", "remote")
 
@@ -32,15 +32,15 @@ class PendingPoll:
         self.remote = remote
         self.answer = answer
         self.due = due
-        self.attempt: Attempt | None = None  # what it was answered with
-        self.payload: Payload = b""  # of that: a job that ends forgets its own
-        self.is_read = False  # bytes of the answer may have left us
+        self.attempt: Attempt | None = None  # the job of the response
+        self.payload: Payload = b""  # kept, because an ended job drops its own
+        self.is_read = False  # bytes of the response may have been sent
         self.alarm = inf
         self.alarm_number = 0
 
 
 class UnsentJob:
-    """A job that was given to a worker and has not left us, for its worker does not ask at the moment."""
+    """A dispatched job that has not been sent, because its worker has no request waiting."""
 
     __slots__ = ("alarm", "alarm_number", "attempt", "remote")
 
@@ -54,18 +54,18 @@ class UnsentJob:
 class HttpWorker(RemoteWorker):
     """A worker."""
 
-    __slots__ = ("again", "latest", "offers", "polls", "secret", "worker")
+    __slots__ = ("again", "latest", "polls", "secret", "unsent", "worker")
 
     def __init__(self, secret: str) -> None:
-        self.secret = secret  # by which it proves who it is
-        self.worker: Worker = None  # type: ignore[assignment]  # set when it has joined
-        self.polls: deque[PendingPoll] = deque()  # not answered yet; the first comes first
-        self.offers: dict[Token, UnsentJob] = {}
-        self.again: dict[Token, Attempt] = {}  # their answers broke off: it may have seen them, or not (R124)
-        self.latest: Attempt | None = None  # the last one that left us, if it has not spoken of it since
+        self.secret = secret  # proves its identity
+        self.worker: Worker = None  # type: ignore[assignment]  # set after joining
+        self.polls: deque[PendingPoll] = deque()  # without a response; oldest first
+        self.unsent: dict[Token, UnsentJob] = {}
+        self.again: dict[Token, Attempt] = {}  # responses were interrupted: the worker may have them (R124)
+        self.latest: Attempt | None = None  # the last one sent, until the worker refers to it
 
     def attempt(self, token: Token) -> Attempt | None:
-        """What it was given under this token and has not answered, current or not. It knows of it, so it has it."""
+        """Return the attempt with this token that has no result yet, current or not. The worker evidently has it."""
         if self.latest is not None and self.latest.token == token:
             self.latest = None
         self.again.pop(token, None)

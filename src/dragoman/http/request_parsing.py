@@ -1,7 +1,7 @@
-"""What a request says, as forms: names in its path, its query, its body.
+"""Parses requests: names in the path, the query and the body.
 
-Words of a path or a query are text and become numbers where a form wants numbers. JSON is taken as it is written, but
-for 32.0, which JSON Schema calls an integer.
+Values in a path or a query are text and become numbers where the schema has numbers. JSON is not converted, except
+32.0, which JSON Schema calls an integer.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ JSON = "application/json"
 MOST_DETAIL = 500
 
 
-def without(form: type[Any], name: str, *left_out: str, open: Collection[str] = ()) -> type[Any]:
-    """A form like this one, less the fields that come by another way; those left open may be said or not."""
+def without(schema: type[Any], name: str, *left_out: str, open: Collection[str] = ()) -> type[Any]:
+    """Return a schema without the fields that come another way; fields in `open` are optional."""
     kept: list[Any] = []
-    for each in fields(form):
+    for each in fields(schema):
         if each.name in open:
             kept.append((each.name, each.type | None, None))
         elif each.name not in left_out:
             kept.append((each.name, each.type) if each.required else (each.name, each.type, each.default))
-    namespace = {"__doc__": form.__doc__}
+    namespace = {"__doc__": schema.__doc__}
     return msgspec.defstruct(name, kept, bases=(OperationRequest,), namespace=namespace, module=__name__, kw_only=True)
 
 
@@ -42,30 +42,30 @@ def in_path(request: Request, name: str, kind: Any) -> Any:
         _invalid(f"{name}, in the path: {explain(error, kind)}")
 
 
-def in_query(request: Request, form: type[Any]) -> Any:
-    words: dict[str, str] = {}
-    for name, word in request.query_params.multi_items():
-        if name in words:
-            _invalid(f"{name[:64]}, in the query: say it once")
-        words[name] = word
+def in_query(request: Request, schema: type[Any]) -> Any:
+    values: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in values:
+            _invalid(f"{name[:64]}, in the query: it must not be repeated")
+        values[name] = value
     try:
-        said = msgspec.convert(words, form, strict=False)
+        parsed = msgspec.convert(values, schema, strict=False)
     except msgspec.ValidationError as error:
-        _invalid(f"in the query: {explain(error, form)}")
-    for name in words:
-        if getattr(said, name) is None and _defaults(form)[name] is None:  # where that is a value, null says something
-            _invalid(f"{name}, in the query: leave it out instead of saying null")
-    return said
+        _invalid(f"in the query: {explain(error, schema)}")
+    for name in values:
+        if getattr(parsed, name) is None and _defaults(schema)[name] is None:  # otherwise null means something
+            _invalid(f"{name}, in the query: leave it out instead of sending null")
+    return parsed
 
 
 _known_defaults: dict[type[Any], dict[str, Any]] = {}
 
 
-def _defaults(form: type[Any]) -> dict[str, Any]:
-    """The default of each field. msgspec looks the fields up anew each time, which takes as long as all the rest."""
-    defaults = _known_defaults.get(form)
+def _defaults(schema: type[Any]) -> dict[str, Any]:
+    """Return the default of each field, cached: msgspec looks the fields up each time, which takes longest."""
+    defaults = _known_defaults.get(schema)
     if defaults is None:
-        defaults = _known_defaults[form] = {each.name: each.default for each in fields(form)}
+        defaults = _known_defaults[schema] = {each.name: each.default for each in fields(schema)}
     return defaults
 
 
@@ -80,20 +80,20 @@ async def body_of(context: AppContext, request: Request) -> bytes:
     return body
 
 
-async def in_body(context: AppContext, request: Request, form: type[Any]) -> Any:
-    """The form that the body is, in JSON. No body at all is a form in which nothing is said."""
+async def in_body(context: AppContext, request: Request, schema: type[Any]) -> Any:
+    """Parse a JSON body. No body is an empty request."""
     body = await body_of(context, request)
     if not body and not is_json(request):
-        said: Any = {}
+        parsed: Any = {}
     elif not is_json(request):
         detail = f"Send {JSON}."
         raise HttpError(problem(415, "wrong-content-type", "Wrong content type", detail))
     else:
-        said = _decoded(body)
+        parsed = _decoded(body)
     try:
-        return msgspec.convert(said, form)
+        return msgspec.convert(parsed, schema)
     except msgspec.ValidationError as error:
-        _invalid(f"in the body: {explain(error, form)}")
+        _invalid(f"in the body: {explain(error, schema)}")
 
 
 def is_json(request: Request) -> bool:
@@ -103,13 +103,13 @@ def is_json(request: Request) -> bool:
 
 def _decoded(body: bytes) -> Any:
     try:
-        said = msgspec.json.decode(body)
+        parsed = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        detail = "it is too deep" if isinstance(error, RecursionError) else str(error)
+        detail = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise HttpError(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {detail}.")) from None
-    if not isinstance(said, dict):
-        return said
-    return {name: int(each) if isinstance(each, float) and each.is_integer() else each for name, each in said.items()}
+    if not isinstance(parsed, dict):
+        return parsed
+    return {name: int(each) if isinstance(each, float) and each.is_integer() else each for name, each in parsed.items()}
 
 
 def _invalid(detail: str) -> NoReturn:

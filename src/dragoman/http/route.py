@@ -1,4 +1,4 @@
-"""One route of the HTTP listener, as data. A list of them finds handlers, and is written as the OpenAPI document."""
+"""Declaration of a route, used for dispatching requests and for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ TEXT = "text/plain"
 
 @dataclass(frozen=True, slots=True)
 class Route:
+    """A route of the HTTP listener."""
+
     method: str
     path: str
     name: str
     summary: str
     handler: Callable[[AppContext, Request], Awaitable[Response]]
-    answers: Mapping[int, Any]  # by status: a form's type, a media type, several of these, or None for no body
+    answers: Mapping[int, Any]  # by status: a schema, a media type, several of these, or None for no body
     tag: str
-    path_types: Mapping[str, Any] = field(default_factory=dict)  # of the names in the path
-    query: type[Any] | None = None  # its fields are the query's parameters
-    bodies: tuple[Any, ...] = ()  # forms and media types, one of which the body is
+    path_types: Mapping[str, Any] = field(default_factory=dict)  # types of the names in the path
+    query: type[Any] | None = None  # its fields are the query parameters
+    bodies: tuple[Any, ...] = ()  # allowed schemas and media types of the body
     headers: tuple[Header, ...] = ()
-    problems: tuple[int, ...] = ()  # statuses that come as problem+json
-    too_large: Callable[[AppContext, Request], None] | None = None  # what to do if the handler does not see it for that
-    answer_headers: Mapping[int, tuple[Header, ...]] = field(default_factory=dict)  # worth knowing, by status
+    problems: tuple[int, ...] = ()  # statuses of problem+json responses
+    too_large: Callable[[AppContext, Request], None] | None = None  # called if the handler does not get the request
+    answer_headers: Mapping[int, tuple[Header, ...]] = field(default_factory=dict)  # documented, by status

@@ -1,7 +1,7 @@
 """Finds the route of a request.
 
-Paths are compared as they were sent, part by part: a service's name may have a slash in it, written %2F, and that is
-none of the path's own.
+Paths are compared as they were sent, part by part: a service's name may contain a slash, written %2F, which does not
+separate parts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ Methods = dict[str, Route]
 
 
 class Routes:
+    """The routes of an application, by path and method."""
+
     def __init__(self, routes: Iterable[Route]) -> None:
         self._fixed: dict[str, Methods] = {}
-        self._open: dict[int, list[tuple[list[str], Methods]]] = {}  # with names in them, by how many parts
+        self._open: dict[int, list[tuple[list[str], Methods]]] = {}  # paths with names in them, by number of parts
         seen: dict[str, Methods] = {}
         for route in routes:
             path = route.path
@@ -32,7 +34,7 @@ class Routes:
             seen[path][route.method] = route
 
     def find(self, path: bytes) -> tuple[Methods, dict[str, str]] | None:
-        """The routes of a path as it was sent, by method, and what stands for the names in it."""
+        """Return the routes of a path as sent, by method, and the values of the names in it."""
         try:
             sent = path.decode("ascii")
         except UnicodeDecodeError:
@@ -40,17 +42,17 @@ class Routes:
         if sent in self._fixed:
             return self._fixed[sent], {}
         parts = sent.split("/")
-        for wanted, methods in self._open.get(len(parts), ()):
-            if all(want[:1] == "{" or want == part for want, part in zip(wanted, parts, strict=True)):
-                return self._named(methods, wanted, parts)
+        for pattern, methods in self._open.get(len(parts), ()):
+            if all(expected[:1] == "{" or expected == part for expected, part in zip(pattern, parts, strict=True)):
+                return self._named(methods, pattern, parts)
         return None
 
-    def _named(self, methods: Methods, wanted: list[str], parts: list[str]) -> tuple[Methods, dict[str, str]] | None:
+    def _named(self, methods: Methods, pattern: list[str], parts: list[str]) -> tuple[Methods, dict[str, str]] | None:
         names = {}
-        for want, part in zip(wanted, parts, strict=True):
-            if want[:1] == "{":
+        for expected, part in zip(pattern, parts, strict=True):
+            if expected[:1] == "{":
                 try:
-                    names[want[1:-1]] = unquote_to_bytes(part).decode()
+                    names[expected[1:-1]] = unquote_to_bytes(part).decode()
                 except UnicodeDecodeError:
                     return None
         return (methods, names) if all(names.values()) else None

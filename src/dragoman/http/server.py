@@ -1,4 +1,4 @@
-"""The HTTP server: listening sockets, and connections that end when they are told to (R128). Serves any ASGI app."""
+"""The HTTP server: listening sockets and graceful shutdown (R128). Serves any ASGI app."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 BACKLOG = 1024
-LAST_WORDS = 1.0  # how long an app may take to end once it is cancelled
+CANCEL_WAIT = 1.0  # seconds that an app may take to end once it is cancelled
 
 
 def _ignore(_: object) -> None: ...
 
 
 class HttpServer:
-    """`report(reason, address)` hears of every refusal, `failed(error)` of every exception out of the app.
+    """`report(reason, address)` is called for every rejected request, `failed(error)` for every exception of the app.
 
-    `end_streams` is called when the server begins to close: open event streams would else hold it up to the timeout.
-    `too_large(scope)` hears of requests whose body is too large for the app to see them.
-    `health_paths` are answered even when there are too many connections.
+    `end_streams` is called when the server begins to close: open event streams would delay it until the timeout.
+    `too_large(scope)` is called for requests whose body is too large, which the app does not get.
+    `health_paths` are served even when there are too many connections.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class HttpServer:
         self._hosts = Hosts(allowed_hosts)
         self._watch = HttpServerState(loop, limits, self._hosts, report, failed, too_large, health_paths)
         self._end_streams = end_streams
-        # Loggers are left as they are, for they belong to the process; and nobody before us is believed to be a proxy.
+        # Loggers are not configured, because they belong to the process. Proxy headers are not trusted.
         self._config = Config(
             app,
             http=HttpToolsProtocol,
@@ -73,21 +73,21 @@ class HttpServer:
         return self._watch.traffic
 
     def listen(self, sock: socket.socket) -> None:
-        """Serve whoever comes to this socket, which listens already and is ours from now on."""
+        """Serve connections of this listening socket, and take ownership of it."""
         opening: Coroutine[Any, Any, asyncio.AbstractServer]
         if sock.family == socket.AF_UNIX:
-            opening = self._loop.create_unix_server(self.meet, sock=sock, backlog=BACKLOG)
+            opening = self._loop.create_unix_server(self.new_protocol, sock=sock, backlog=BACKLOG)
         else:
             self._hosts.allow(sock.getsockname()[0])
-            opening = self._loop.create_server(self.meet, sock=sock, backlog=BACKLOG)
+            opening = self._loop.create_server(self.new_protocol, sock=sock, backlog=BACKLOG)
         self._openings.append(self._loop.create_task(opening))
 
-    def meet(self) -> LimitedProtocol:
-        """Somebody has come: who talks to them."""
+    def new_protocol(self) -> LimitedProtocol:
+        """Return the protocol of a new connection."""
         return LimitedProtocol(self._config, self._watch)
 
     async def close_gently(self, timeout: float) -> None:
-        """Take no more connections, close the idle ones, let running requests end; what remains then is aborted."""
+        """Accept no more connections, close idle ones, and let running requests end. After `timeout` seconds, abort."""
         self._stop_listening()
         for connection in self._watch.connections():
             connection.shutdown()
@@ -101,10 +101,10 @@ class HttpServer:
         tasks = list(self._watch.shared.tasks)
         self.abort()
         await self._watch.empty()
-        await asyncio.wait([*self._openings, *tasks], timeout=LAST_WORDS)
+        await asyncio.wait([*self._openings, *tasks], timeout=CANCEL_WAIT)
 
     def abort(self) -> None:
-        """End everything now. What the app was at is cancelled."""
+        """Close everything now. Running requests of the app are cancelled."""
         self._stop_listening()
         for connection in self._watch.connections():
             connection.abort()

@@ -1,4 +1,4 @@
-"""What all connections of one HTTP server share: limits, names, counts, and one slow timer for them all."""
+"""State shared by all connections of one HTTP server: limits, host names, counts, and one slow timer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.http.limits import HttpLimits
 from dragoman.http.transports import Traffic
 
 SLOWEST_SWEEP = 0.5
-LATE = 1.0  # a sweep that comes so much too late is our own pause
+LATE = 1.0  # seconds; a sweep that is this late means that the server was paused
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 
 Report = Callable[[str, str], None]
@@ -27,6 +27,8 @@ TooLarge = Callable[[dict[str, Any]], None]
 
 
 class HttpServerState:
+    """Shared state of the connections, and their timer."""
+
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -48,8 +50,8 @@ class HttpServerState:
         self.traffic = Traffic()
         self.bodies = BodyBudget(limits.max_memory)
         self.shared = ServerState()
-        self.by_address: Counter[str] = Counter()  # without those in the reserve
-        self.reserve: dict[Connection, None] = {}  # connections above the limits, the oldest first
+        self.by_address: Counter[str] = Counter()  # without connections in the reserve
+        self.reserve: dict[Connection, None] = {}  # connections above the limits, oldest first
         times = (limits.head_timeout, limits.idle_timeout, limits.body_timeout, limits.body_grace)
         self._every = min(SLOWEST_SWEEP, *(each / 4 for each in times))
         self._timer: asyncio.TimerHandle | None = None
@@ -64,14 +66,14 @@ class HttpServerState:
         return list(cast("set[Connection]", self.shared.connections))
 
     def wake(self) -> None:
-        """There is a connection: look after it from now on."""
+        """Start the timer, because there is a connection."""
         if self._timer is None:
-            self._tell_time()
+            self._update_date()
             self._swept = self.loop.time()
             self._timer = self.loop.call_later(self._every, self._sweep)
 
     def leave(self) -> None:
-        """A connection is gone."""
+        """Handle the end of a connection."""
         if not self.shared.connections:
             for waiting in self._waiting:
                 if not waiting.done():
@@ -94,15 +96,15 @@ class HttpServerState:
         now = self.loop.time()
         passed, self._swept = now - self._swept, now
         self._timer = self.loop.call_later(self._every, self._sweep) if self.shared.connections else None
-        self._tell_time()
+        self._update_date()
         gap = passed - self._every
         for connection in self.connections():
             if gap > LATE:
-                connection.forgive(gap)  # and be judged when the loop has read what lies there
+                connection.forgive(gap)  # checked in the next sweep, when pending input has been read
             else:
                 connection.look(now, passed)
 
-    def _tell_time(self) -> None:
+    def _update_date(self) -> None:
         second = int(time.time())
         if second != self._second:
             self._second = second

@@ -1,4 +1,4 @@
-"""Server-sent events: streams of them, how many may be open, and how each ends (R127, R128)."""
+"""Server-sent events: streams, their number, and their end (R127, R128)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 MOST_WAITING = 256
-MOST_BYTES = 1 << 20  # of those; but one event may be larger
+MOST_BYTES = 1 << 20  # of waiting events; one event may be larger
 KEEP_ALIVE = 15.0
 COMMENT = b":\n\n"
 OVERFLOW = b"event: overflow\ndata:\n\n"
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # or a proxy would collect events before it passes them on
+    (b"x-accel-buffering", b"no"),  # otherwise a proxy would buffer events
 ]
 
 
 class Streams:
-    """The event streams that are open, at most `limit`."""
+    """The open event streams, at most `limit`."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -46,16 +46,16 @@ class Streams:
         self._open.pop(stream, None)
 
     def end(self) -> None:
-        """End them all; nobody comes in from now on."""
+        """End all streams, and accept no more."""
         self._is_closed = True
         for stream in list(self._open):
             stream.end()
 
 
 class EventStream:
-    """A response that goes on: what is published goes out, until somebody ends it. For one request.
+    """A response that stays open and sends published events until it is ended. For one request.
 
-    `ended` is called once when it is over, however it came to that: also if it was never let in.
+    `ended` is called once at the end, also if the stream was never opened.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class EventStream:
         self._ended = ended
         self._keep_alive = keep_alive
         self._waiting: deque[bytes] = deque()
-        self._size = 0  # of these, in bytes
-        self._news = asyncio.Event()
+        self._size = 0  # bytes of waiting events
+        self._changed = asyncio.Event()
         self._is_over = False
 
     def publish(self, event: str, data: bytes | str, id: str | None = None) -> None:
-        """Queue an event. If too many wait already, the reader is too slow: it gets those, an overflow, and the end."""
+        """Queue an event. If too many wait, the reader is too slow: it gets these, an overflow event, and the end."""
         if self._is_over:
             return
         if len(self._waiting) >= MOST_WAITING or self._size >= MOST_BYTES:
@@ -80,12 +80,12 @@ class EventStream:
             written = event_bytes(event, data, id)
             self._waiting.append(written)
             self._size += len(written)
-            self._news.set()
+            self._changed.set()
 
     def end(self) -> None:
-        """Say no more than what waits already."""
+        """End the stream after the waiting events."""
         self._is_over = True
-        self._news.set()
+        self._changed.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -102,15 +102,13 @@ class EventStream:
                 self._ended()
 
     async def _stream(self, scope: Scope, send: Send) -> None:
-        hangup: DisconnectSignal | None = scope.get("extensions", {}).get(HANGUP)
-        if hangup is not None:
-            hangup.call = self._drop
-            if hangup.is_gone:
+        disconnect: DisconnectSignal | None = scope.get("extensions", {}).get(HANGUP)
+        if disconnect is not None:
+            disconnect.call = self._drop
+            if disconnect.is_gone:
                 return
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await send(
-            {"type": "http.response.body", "body": COMMENT, "more_body": True}
-        )  # so that readers know it is open
+        await send({"type": "http.response.body", "body": COMMENT, "more_body": True})  # shows readers that it is open
         while self._waiting or not self._is_over:
             if not self._waiting:
                 await self._wait()
@@ -122,10 +120,10 @@ class EventStream:
         await send({"type": "http.response.body", "body": b""})
 
     async def _wait(self) -> None:
-        self._news.clear()
+        self._changed.clear()
         try:
             async with asyncio.timeout(self._keep_alive):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             pass
 
@@ -135,9 +133,9 @@ class EventStream:
 
 
 def event_bytes(event: str, data: bytes | str, id: str | None = None) -> bytes:
-    """An event as it is sent. A line end within a name would begin a field of its own, so it may have none."""
+    """Encode an event. A line end in a name would begin another field, so it is not allowed."""
     if any(end in each for each in (event, id or "") for end in "\r\n\0"):
-        raise ValueError("the name or the id of an event has a line end or a NUL in it")
+        raise ValueError("the name or id of an event contains a line end or NUL")
     raw = data.encode() if isinstance(data, str) else data
     lines = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     return b"".join(

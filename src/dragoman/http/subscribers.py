@@ -59,7 +59,7 @@ class Subscribers:
         self._to_all: dict[EventStream, None] = {}
         self._to_job: dict[JobId, dict[EventStream, None]] = {}
 
-    def listen(self, streams: Streams, job: Job | None = None) -> EventStream:
+    def open_stream(self, streams: Streams, job: Job | None = None) -> EventStream:
         """Open a stream of the events of this job, beginning with its present state, or of all jobs and workers."""
         stream = EventStream(streams, lambda: self._leave(stream, job))
         if job is None:

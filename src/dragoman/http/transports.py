@@ -1,4 +1,4 @@
-"""What we ask of a connection's transport beyond what uvicorn asks: tuned sockets, and a close that loses no answer."""
+"""Socket options of a connection, and a transport for responses that counts bytes and closes without losing data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ USER_TIMEOUT_MS = 20_000
 
 
 class Traffic:
-    """Bytes that came and went, over all connections of a server."""
+    """Bytes received and sent over all connections of a server."""
 
     __slots__ = ("received", "sent")
 
@@ -23,10 +23,10 @@ class Traffic:
 
 
 class ResponseTransport:
-    """What a response is written to: it counts. How it closes is up to whoever made it.
+    """The transport of a response: it counts bytes, and may have its own `close`.
 
-    If the request's body is not here yet, closing waits for who is still sending: some clients send everything before
-    they read anything, and an answer that comes early would be lost to them.
+    If the request's body is incomplete, closing waits for the client: some clients send everything before they read,
+    and would lose an early response.
     """
 
     __slots__ = ("_traffic", "_write", "close", "is_closing")
@@ -43,9 +43,9 @@ class ResponseTransport:
 
 
 def tune(transport: asyncio.Transport) -> None:
-    """No waiting for fuller packets, and a caller whose host is gone is noticed (R21).
+    """Set TCP options: no Nagle delay, and detection of dead hosts (R21).
 
-    asyncio would see to the first of it, but only on sockets that were made with their protocol's number.
+    asyncio sets the first one only on sockets that were created with their protocol's number.
     """
     connected = transport.get_extra_info("socket")
     if connected is not None:
@@ -57,4 +57,4 @@ def tune(transport: asyncio.Transport) -> None:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TRIES)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
         except OSError:
-            pass  # it is gone already, and we are about to hear of it
+            pass  # the connection has ended already, and `connection_lost` follows

@@ -1,6 +1,6 @@
-"""Workers in any language that can make requests: join, ask for the next job, say what became of it, leave.
+"""HTTP workers, in any language: join, request the next job, report its outcome, leave.
 
-Whatever a worker asks is a life sign. What it says of a job names the attempt by its token.
+Every request renews the worker's lease. Requests about a job name the attempt by its token.
 """
 
 from __future__ import annotations
@@ -34,67 +34,79 @@ from dragoman.operations.validation import explain
 
 MOST_NAME_BYTES = 128
 MOST_HELD = 1000  # jobs at once
-BEING_READ = "jobs of the last run are still being read: this may be one of them"
+BEING_READ = "jobs of the last run are still being read, and this may be one of them; retry in a second"
 SAFE = "".join(chr(each) for each in range(0x20, 0x7F) if chr(each) != "%")
 
-WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="The id that it was given when it joined.")]
+WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="The worker's id, from the response to its joining.")]
 TokenText = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="32 lower-case hex digits.")]
 
 
 class JoinRequest(OperationRequest):
-    """A worker that offers these services."""
+    """Services of a new worker, and its limits."""
 
     services: Annotated[list[ServiceName], Meta(min_length=1, max_length=64)]
-    capacity: Annotated[int, Meta(ge=1, le=MOST_HELD, description="How many jobs it can hold at once.")] = 1
-    name: Annotated[str, Meta(max_length=MOST_NAME_BYTES, description="For people to read.")] = ""
-    lease: Annotated[float, Meta(ge=1, description="After so many silent seconds it is taken for dead.")] | None = None
+    capacity: Annotated[int, Meta(ge=1, le=MOST_HELD, description="Maximum number of jobs at once.")] = 1
+    name: Annotated[str, Meta(max_length=MOST_NAME_BYTES, description="Name, for people.")] = ""
+    lease: Annotated[float, Meta(ge=1, description="Seconds of silence after which it counts as dead.")] | None = None
 
 
 class JoinedView(View):
+    """Response to a worker that joined."""
+
     id: int
-    token: TokenText  # to be sent along with everything it asks
+    token: TokenText  # to be sent with every request
     lease: float
-    wait: float  # how long `next` takes at most
+    wait: float  # maximum duration of `next`
     max_payload: int
 
 
 class NextRequest(OperationRequest):
-    wait: Annotated[float, Meta(ge=0, le=600, description="How long to wait for a job, in seconds.")] = 30.0
+    """Parameters of a request for a job."""
+
+    wait: Annotated[float, Meta(ge=0, le=600, description="Maximum wait for a job, in seconds.")] = 30.0
 
 
 class WorkerResult(OperationRequest):
+    """Parameters of a report about a job."""
+
     outcome: Literal["done", "failed"] = "done"
 
 
 class WorkerFailure(OperationRequest):
-    """Why it could not be done."""
+    """Error of a failed job."""
 
     message: str
     type: str = ""
     detail: str = ""
 
 
-SECRET = Header("Dragoman-Worker-Token", TokenText, "What it was given when it joined; or `Authorization: Bearer`.")
-ATTEMPT = Header("Dragoman-Attempt", TokenText, "Which of its jobs this is about.", is_required=True)
-HELD = Header("Dragoman-Holding", str, "The attempts that it holds, with commas between: others are given again.")
+SECRET = Header(
+    "Dragoman-Worker-Token",
+    TokenText,
+    "The token from the response to joining; or `Authorization: Bearer`.",
+)
+ATTEMPT = Header(
+    "Dragoman-Attempt", TokenText, "The attempt's token, from the response with the job.", is_required=True
+)
+HELD = Header("Dragoman-Holding", str, "Tokens of the attempts it has, separated by commas; others are sent again.")
 
 
 async def join(context: AppContext, request: Request) -> Response:
-    form: JoinRequest = await in_body(context, request, JoinRequest)
+    parsed: JoinRequest = await in_body(context, request, JoinRequest)
     session, options = context.session, context.session.options
-    name = form.name or _address(request)
-    lease = form.lease if form.lease is not None else options.lease
+    name = parsed.name or _address(request)
+    lease = parsed.lease if parsed.lease is not None else options.lease
     if not is_text(name) or len(name.encode()) > MOST_NAME_BYTES:
-        _refuse("invalid", f"a name is up to {MOST_NAME_BYTES} bytes without control characters")
-    if not can_offer(form.services, context.broker.policy):
-        _refuse("invalid", "a service's name is 1 to 128 bytes without control characters")
+        _refuse("invalid", f"a name has at most {MOST_NAME_BYTES} bytes and no control characters")
+    if not can_offer(parsed.services, context.broker.policy):
+        _refuse("invalid", "a service's name has 1 to 128 bytes and no control characters")
     if lease > options.max_lease:
-        _refuse("invalid", f"lease {lease:g} is more than {options.max_lease:g} (max_lease)")
+        _refuse("invalid", f"lease {lease:g} is over the maximum of {options.max_lease:g} (max_lease)")
     if len(session) >= options.max_workers:
-        _refuse("busy", f"{len(session)} workers are here already (max_workers)")
-    remote = session.join(name, form.services, form.capacity, lease, _address(request), context.now())
+        _refuse("busy", f"{len(session)} workers are connected, the maximum (max_workers); retry later")
+    remote = session.join(name, parsed.services, parsed.capacity, lease, _address(request), context.now())
     if remote is None:
-        _refuse("busy", f"{context.broker.policy.max_services} services are known already (max_services)")
+        _refuse("busy", f"{context.broker.policy.max_services} services are known, the maximum (max_services)")
     id = remote.worker.id
     wait = min(options.long_poll, lease / 2)
     view = JoinedView(id=id, token=remote.secret, lease=lease, wait=wait, max_payload=context.max_payload)
@@ -105,29 +117,29 @@ async def join(context: AppContext, request: Request) -> Response:
 
 async def next_job(context: AppContext, request: Request) -> Response:
     remote = _worker(context, request)
-    form: NextRequest = in_query(request, NextRequest)
+    parsed: NextRequest = in_query(request, NextRequest)
     held = request.headers.get(HELD.name)
-    hangup: DisconnectSignal | None = request.scope.get("extensions", {}).get(HANGUP)
-    if hangup is not None and hangup.is_gone:
+    disconnect: DisconnectSignal | None = request.scope.get("extensions", {}).get(HANGUP)
+    if disconnect is not None and disconnect.is_gone:
         return Response(status_code=204)
     session = context.session
     answer: Future[Attempt | str | None] = get_running_loop().create_future()
     tokens = None if held is None else {each.strip().lower() for each in held.split(",")}
-    poll = session.poll(remote, form.wait, tokens, answer, context.now())
-    if hangup is not None:
-        hangup.call = lambda: session.drop(poll, context.now())
+    poll = session.poll(remote, parsed.wait, tokens, answer, context.now())
+    if disconnect is not None:
+        disconnect.call = lambda: session.drop(poll, context.now())
     try:
-        said = await answer
-    except CancelledError:  # the server is about to be gone
+        received = await answer
+    except CancelledError:  # the server is closing
         session.drop(poll, context.now())
         raise
-    if isinstance(said, str):
-        raise HttpError(_gone(said))
-    if said is None and session.is_closed:
-        _refuse("draining", "the broker is about to stop: ask again later")
-    if said is None:
+    if isinstance(received, str):
+        raise HttpError(_gone(received))
+    if received is None and session.is_closed:
+        _refuse("draining", "the broker is shutting down; retry later")
+    if received is None:
         return Response(status_code=204, headers=_recalls(remote))
-    return _job(poll, said, context.now())
+    return _job(poll, received, context.now())
 
 
 def _job(poll: PendingPoll, attempt: Attempt, now: float) -> Response:
@@ -143,12 +155,12 @@ def _job(poll: PendingPoll, attempt: Attempt, now: float) -> Response:
 
 
 async def result(context: AppContext, request: Request) -> Response:
-    form: WorkerResult = in_query(request, WorkerResult)
+    parsed: WorkerResult = in_query(request, WorkerResult)
     token = _token(request)
-    body = await _answer_of(context, request)
+    body = await _result_body(context, request)
     now = context.now()
-    if context.broker.attempts.is_resumable(token):  # whoever names it was given it before we were started anew (R107)
-        return await _deliver_resumable(context, token, form, body, request, now)
+    if context.broker.attempts.is_resumable(token):  # dispatched before a restart of the broker (R107)
+        return await _deliver_resumable(context, token, parsed, body, request, now)
     if context.operations.is_loading and context.session.remote(in_path(request, "id", WorkerNumber)) is None:
         _refuse("loading", BEING_READ)
     remote = _worker(context, request)
@@ -158,7 +170,7 @@ async def result(context: AppContext, request: Request) -> Response:
     if attempt is None:
         context.broker.counters.late_results += 1
         raise HttpError(_stale())
-    if form.outcome == "done":
+    if parsed.outcome == "done":
         is_current = context.session.succeed(remote, attempt, body, now)
     else:
         reason, failure = _failure(body, request)
@@ -170,25 +182,25 @@ async def result(context: AppContext, request: Request) -> Response:
 
 
 async def _stored(context: AppContext, job: Job) -> None:
-    """The result of a background job is acknowledged when the store has it (R103). If the store cannot write, the
-    broker keeps the result and writes it as soon as it can (R101)."""
+    """Wait until the result of a background job is stored (R103). If the store cannot write, the broker keeps the
+    result and writes it as soon as possible (R101)."""
     if job.options.durable:
-        told: Future[None] = get_running_loop().create_future()
-        context.runner.when_saved(lambda problem: None if told.done() else told.set_result(None))
-        await told
+        stored: Future[None] = get_running_loop().create_future()
+        context.runner.when_saved(lambda problem: None if stored.done() else stored.set_result(None))
+        await stored
 
 
 async def _deliver_resumable(
-    context: AppContext, token: Token, form: WorkerResult, body: bytes, request: Request, now: float
+    context: AppContext, token: Token, parsed: WorkerResult, body: bytes, request: Request, now: float
 ) -> Response:
     broker = context.broker
-    ending = None if form.outcome == "done" else _failure(body, request)  # first: a wrong body claims nothing
+    failed = None if parsed.outcome == "done" else _failure(body, request)  # first: an invalid body claims nothing
     attempt = broker.attempts.claim_resumable(token)
     assert attempt is not None
-    if ending is None:
+    if failed is None:
         is_current = broker.succeed(attempt, body, now)
     else:
-        reason, failure = ending
+        reason, failure = failed
         is_current = broker.fail(attempt, reason, now, failure)
     context.runner.request_iteration()
     if not is_current:
@@ -221,20 +233,20 @@ async def leave(context: AppContext, request: Request) -> Response:
     return Response(status_code=204)
 
 
-# ---------------------------------------------------------------- who asks, and about what
+# ---------------------------------------------------------------- the worker and the attempt of a request
 
 
 def _worker(context: AppContext, request: Request) -> HttpWorker:
-    """The worker that the path names, if it can prove that this is who asks."""
+    """Return the worker in the path, after checking its token."""
     remote = context.session.remote(in_path(request, "id", WorkerNumber))
     if remote is None:
-        raise HttpError(_gone("it has left, was taken for dead, or the broker was started anew: join again"))
-    said = request.headers.get(SECRET.name)
-    if said is None:
-        scheme, _, said = request.headers.get("authorization", "").partition(" ")
-        said = said.strip() if scheme.lower() == "bearer" else ""
-    if not compare_digest(said.encode(), remote.secret.encode()):
-        detail = f"{SECRET.name} is not the token that this worker was given when it joined."
+        raise HttpError(_gone("it left, was silent for too long, or the broker was restarted; join again"))
+    secret = request.headers.get(SECRET.name)
+    if secret is None:
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        secret = secret.strip() if scheme.lower() == "bearer" else ""
+    if not compare_digest(secret.encode(), remote.secret.encode()):
+        detail = f"{SECRET.name} is not the token of this worker; send the one from the response to its joining."
         raise HttpError(problem(403, "wrong-token", "Wrong token", detail))
     context.broker.seen(remote.worker, context.now())
     return remote
@@ -243,21 +255,21 @@ def _worker(context: AppContext, request: Request) -> HttpWorker:
 def _token(request: Request) -> Token:
     token = token_of(request.headers.get(ATTEMPT.name, ""))
     if token is None:
-        _refuse("invalid", f"{ATTEMPT.name}: send the 32 hex digits that came with the job")
+        _refuse("invalid", f"{ATTEMPT.name}: send the 32 hex digits from the response with the job")
     return token
 
 
-async def _answer_of(context: AppContext, request: Request) -> bytes:
+async def _result_body(context: AppContext, request: Request) -> bytes:
     try:
         return await body_of(context, request)
-    except HttpError as refused:
-        if refused.response.status_code == 413:
+    except HttpError as error:
+        if error.response.status_code == 413:
             _end_too_large(context, request)
         raise
 
 
 def _end_too_large(context: AppContext, request: Request) -> None:
-    """What is too large is no result, but it is an end: its job would else be given again and again (R16)."""
+    """Fail the attempt of a result that is too large: otherwise the job would be retried again and again (R16)."""
     broker, now = context.broker, context.now()
     token = token_of(request.headers.get(ATTEMPT.name, ""))
     if token is None:
@@ -273,7 +285,7 @@ def _end_too_large(context: AppContext, request: Request) -> None:
     try:
         remote = _worker(context, request)
     except HttpError:
-        return  # it is told that the body is too large
+        return  # the response says that the body is too large
     attempt = remote.attempt(token)
     if attempt is None:
         broker.counters.late_results += 1
@@ -282,36 +294,36 @@ def _end_too_large(context: AppContext, request: Request) -> None:
 
 
 def _failure(body: bytes, request: Request) -> tuple[str, Failure | None]:
-    """The reason, and the worker's error where the body has its parts."""
+    """Return the reason, and the worker's error if the body has its parts."""
     if not is_json(request):
-        return body.decode("utf-8", "replace") or "its worker says no more", None
+        return body.decode("utf-8", "replace") or "its worker gave no reason", None
     try:
-        form = msgspec.json.decode(body, type=WorkerFailure)
+        parsed = msgspec.json.decode(body, type=WorkerFailure)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
         _refuse("invalid", f"in the body: {explain(error, WorkerFailure)}")
     except msgspec.DecodeError as error:
         raise HttpError(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {error}.")) from None
-    failure = reported_failure(form.type, form.message, form.detail)
+    failure = reported_failure(parsed.type, parsed.message, parsed.detail)
     return failure.sentence, failure
 
 
 def _address(request: Request) -> str:
     client = request.client
-    return f"{client.host}:{client.port}" if client is not None else "somebody"
+    return f"{client.host}:{client.port}" if client is not None else "unknown"
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- responses
 
 
 def header_text(name: str) -> str:
-    """A service's name as headers can carry it: other letters than ASCII's, and %, are written as in URLs."""
+    """Encode a service's name for a header: letters outside ASCII, and %, as in URLs."""
     return quote(name, safe=SAFE)
 
 
 def _recalls(remote: HttpWorker) -> dict[str, str]:
-    """Which of its jobs nobody waits for any more."""
-    over = ",".join(token.hex() for token in remote.worker.stuck)
-    return {"dragoman-recall": over} if over else {}
+    """Return a header with the ended attempts of the worker."""
+    ended = ",".join(token.hex() for token in remote.worker.stuck)
+    return {"dragoman-recall": ended} if ended else {}
 
 
 def _timeout(attempt: Attempt, now: float) -> dict[str, str]:
@@ -328,11 +340,11 @@ def _gone(detail: str) -> Response:
 
 
 def _stale() -> Response:
-    return problem(409, "stale-attempt", "Stale attempt", "This attempt is over: its job has ended, or is another's.")
+    return problem(409, "stale-attempt", "Stale attempt", "This attempt has ended; the job has ended or moved on.")
 
 
 def _quarantined() -> Response:
-    return problem(410, "quarantined", "In quarantine", "This job's attempts are spent, and it is in quarantine.")
+    return problem(410, "quarantined", "In quarantine", "This job has used all its attempts, and is in quarantine.")
 
 
 _ID = {"id": WorkerNumber}
@@ -353,7 +365,7 @@ ROUTES = [
         "POST",
         "/v1/workers/{id}/next",
         "next",
-        "Ask for a job: 204 after a while means that there is none yet",
+        "Request a job; 204 means that there is none yet",
         next_job,
         {200: BYTES, 204: None},
         "workers",
@@ -366,7 +378,7 @@ ROUTES = [
         "POST",
         "/v1/workers/{id}/result",
         "give-result",
-        "Say what became of a job",
+        "Report the outcome of a job",
         result,
         {204: None},
         "workers",
@@ -381,7 +393,7 @@ ROUTES = [
         "POST",
         "/v1/workers/{id}/progress",
         "report-progress",
-        "Say how far a job has come, for whoever watches",
+        "Report progress of a job to its event streams",
         progress,
         {204: None},
         "workers",
@@ -394,7 +406,7 @@ ROUTES = [
         "POST",
         "/v1/workers/{id}/heartbeat",
         "heartbeat",
-        "Be alive while a job runs, and hear whether anybody still waits for it",
+        "Renew the lease during a job, and check that it is still needed",
         heartbeat,
         {204: None},
         "workers",
@@ -406,7 +418,7 @@ ROUTES = [
         "DELETE",
         "/v1/workers/{id}",
         "leave",
-        "Leave: what it holds goes to others, or is lost",
+        "Leave; its jobs go to other workers, or are lost",
         leave,
         {204: None},
         "workers",

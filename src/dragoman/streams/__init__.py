@@ -1,1 +1,1 @@
-"""The one kind of socket: listen, accept, dial, read, gather writes, close."""
+"""Connected sockets: listen, accept, dial, read, write, close."""

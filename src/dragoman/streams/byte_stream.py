@@ -1,4 +1,4 @@
-"""The interface of a byte stream that the line writes on: a socket, or a pipe of a simulated world."""
+"""Interface of the byte stream that the runner writes to: a socket, or a pipe in the simulation."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from dragoman.carriers.carrier import Frame
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ByteStream:
+    """A two-way stream of bytes that counts what it carried."""
+
     __slots__ = ("backlog", "closed_in_order", "received", "sent")
 
     sent: int  # bytes that the kernel has taken
     received: int  # bytes that have been read
-    backlog: int  # bytes handed over that the kernel has not taken
-    closed_in_order: bool  # the other side has closed it, and has received all that was sent
+    backlog: int  # bytes accepted by `write` that the kernel has not taken
+    closed_in_order: bool  # the remote side closed the connection after it had received everything that was sent
 
     def write(self, buffers: list[Frame]) -> None:
         raise NotImplementedError
@@ -23,9 +25,9 @@ class ByteStream:
         raise NotImplementedError
 
     def read_dry(self) -> bool:
-        """Take in all that has arrived already. Tells whether the connection is still open."""
+        """Read everything that has arrived. Returns whether the connection is still open."""
         raise NotImplementedError
 
     def unread(self) -> int:
-        """How many bytes, of the last that were sent, the peer cannot have read. To be asked before `close`."""
+        """Number of the last bytes sent that the remote side certainly did not read. Call it before `close`."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Connecting to a place, and how long to wait before trying again."""
+"""Opens outgoing connections, and computes the delay before the next try."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Protocol
 
 from dragoman.streams.sockets import tcp_target, tune
 
-FULL_QUEUE = 0.01  # seconds until it is tried again
-SPREAD = 0.5  # the part by which a waiting time is longer or shorter, by chance
+FULL_QUEUE = 0.01  # seconds until the next try while the listen queue of a Unix socket is full
+SPREAD = 0.5  # random fraction added to or subtracted from a delay
 
 
 class Tcp(Protocol):
+    """Host and port to connect to."""
+
     @property
     def host(self) -> str: ...
 
@@ -22,12 +24,14 @@ class Tcp(Protocol):
 
 
 class Unix(Protocol):
+    """Socket file to connect to."""
+
     @property
     def path(self) -> str: ...
 
 
 async def connect(loop: asyncio.AbstractEventLoop, place: Tcp | Unix, timeout: float) -> socket.socket:
-    """A connected, tuned socket. Raises OSError; a time-out is one too."""
+    """Return a connected, tuned socket. Raises OSError, also on a time-out."""
     path = getattr(place, "path", None)
     if path is not None:
         target, address = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path
@@ -48,8 +52,8 @@ async def connect(loop: asyncio.AbstractEventLoop, place: Tcp | Unix, timeout: f
 
 
 async def _connect_unix(target: socket.socket, path: str) -> None:
-    """It is done at once, unless the queue of those who wait to be accepted is full: the kernel keeps no place in it,
-    and an event loop that asks whether the socket is writable by now would take the answer for a connection."""
+    """Connect at once, or retry while the listen queue is full. The kernel then keeps no place in the queue for this
+    socket, and an event loop that waits until it is writable would take it for connected."""
     while True:
         try:
             target.connect(path)
@@ -60,8 +64,8 @@ async def _connect_unix(target: socket.socket, path: str) -> None:
 
 
 class BackOff:
-    """Waiting times between attempts to connect: doubling, and spread so that no crowd comes at once (R23). None is
-    longer than `cap`."""
+    """Delays between attempts to connect: doubling up to `cap`, with jitter to keep clients from reconnecting all at
+    once (R23)."""
 
     def __init__(self, uniform: Callable[[float, float], float], first: float = 0.1, cap: float = 30.0) -> None:
         self._uniform = uniform
@@ -75,5 +79,5 @@ class BackOff:
         return delay * self._uniform(1.0 - SPREAD, 1.0 + SPREAD)
 
     def reset(self) -> None:
-        """A connection came to life: the next trouble is a new one."""
+        """Start again with the shortest delay, because a connection succeeded."""
         self._tries = 0

@@ -1,7 +1,7 @@
-"""A second read of every socket that was read lately: finds the ends that an event loop did not report.
+"""A second read of each socket that was read recently: finds closed connections that the event loop did not report.
 
-All sockets of a loop share one timer. A busy connection is read again once a second at most, one that falls silent is
-read again once, and one that stays silent never.
+All sockets of a loop share one timer. A busy connection is read again at most once a second, and a connection that
+became silent is read again once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ READS_A_PASS: Final = 256  # in one pass of the event loop, so that thousands of
 
 
 class SecondLook:
-    """Calls back once, within a second, whoever asked for it."""
+    """Calls each added function once, within a second."""
 
     __slots__ = ("_is_timed", "_reads")
 
@@ -40,13 +40,13 @@ class SecondLook:
             reads.popleft()()
         if left > READS_A_PASS:
             loop.call_soon(self._go_on, loop, left - READS_A_PASS)
-        elif reads:  # they came meanwhile
+        elif reads:  # added during this pass
             loop.call_later(EVERY, self._begin, loop)
         else:
             self._is_timed = False
 
 
-# By loop. A second look refers to its loop only through a timer that the loop itself holds.
+# A SecondLook refers to its loop only through a timer that the loop itself holds.
 _SECOND_LOOKS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, SecondLook]] = WeakKeyDictionary()
 
 

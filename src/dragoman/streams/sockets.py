@@ -1,4 +1,4 @@
-"""Sockets for places: bind, clean up after the dead, connect."""
+"""Sockets: listen, remove stale socket files, describe the remote side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BACKLOG = 1024
 
 
 class AddressInUse(OSError):
-    """Somebody else listens there."""
+    """Another program listens on this address."""
 
 
 def listen_tcp(host: str, port: int) -> socket.socket:
@@ -37,11 +37,11 @@ def listen_tcp(host: str, port: int) -> socket.socket:
 
 
 def listen_unix(path: str) -> socket.socket:
-    """Listen on a socket file that only we may use. A file left by a dead process is removed; a live one is refused."""
+    """Listen on a socket file of mode 0600. Removes the file of a dead process; AddressInUse if a process listens."""
     _clean_stale(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        os.fchmod(listening.fileno(), 0o600)  # the file is made with this mode; a umask would be that of every thread
+        os.fchmod(listening.fileno(), 0o600)  # the file gets this mode; a umask would apply to all threads
         listening.bind(path)
         listening.listen(BACKLOG)
     except OSError as error:
@@ -54,7 +54,7 @@ def listen_unix(path: str) -> socket.socket:
 
 
 def which_file(path: str) -> tuple[int, int] | None:
-    """What tells a socket file from another that is put in its place later."""
+    """Return the device and inode of a file, to recognise it later, or None."""
     try:
         there = os.lstat(path)
     except OSError:
@@ -63,9 +63,9 @@ def which_file(path: str) -> tuple[int, int] | None:
 
 
 def forget_unix(path: str, ours: tuple[int, int] | None) -> None:
-    """Remove our socket file, unless somebody has put another in its place.
+    """Remove a socket file, unless another file has replaced it.
 
-    To be called before the listening socket is closed: until then the kernel does not give the file's inode away.
+    Call it before the listening socket is closed: until then the kernel does not reuse the inode.
     """
     if ours is not None and which_file(path) == ours:
         os.unlink(path)
@@ -85,11 +85,11 @@ def _clean_stale(path: str) -> None:
     try:
         probe.connect(path)
     except ConnectionRefusedError:
-        os.unlink(path)  # nobody listens any more
+        os.unlink(path)  # no process listens any more
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise AddressInUse(errno.EADDRINUSE, f"{path} is taken, or cannot be asked: {error}") from error
+        raise AddressInUse(errno.EADDRINUSE, f"{path} is taken, or cannot be checked: {error}") from error
     else:
         raise AddressInUse(errno.EADDRINUSE, f"{path} is taken: another program listens there")
     finally:
@@ -102,7 +102,7 @@ def tcp_target(host: str, port: int) -> tuple[socket.socket, tuple[object, ...]]
 
 
 def tune(connected: socket.socket) -> None:
-    """What every connection gets: no waiting for fuller packets, and half-open TCP is noticed (R21)."""
+    """Set the options of a connection: no Nagle delay, and detection of half-open TCP connections (R21)."""
     connected.setblocking(False)
     if connected.family == socket.AF_UNIX:
         return
@@ -114,9 +114,9 @@ def tune(connected: socket.socket) -> None:
 
 
 def describe(connected: socket.socket) -> tuple[str, str, int]:
-    """How logs call the other end, the address that limits count by, and the process id at the other end.
+    """Return the name of the remote side for logs, its address for limits, and its process id.
 
-    The process id is 0 if the kernel does not tell it: over TCP, or for a process outside our pid namespace.
+    The process id is 0 if the kernel does not know it: over TCP, or for a process outside this pid namespace.
     """
     try:
         name = connected.getpeername()
@@ -130,7 +130,7 @@ def describe(connected: socket.socket) -> tuple[str, str, int]:
 
 
 def is_local(connected: socket.socket) -> bool:
-    """Whether the other end is on this machine."""
+    """Tell if the remote side is on this machine."""
     if connected.family == socket.AF_UNIX:
         return True
     host = str(connected.getpeername()[0])
@@ -138,10 +138,10 @@ def is_local(connected: socket.socket) -> bool:
 
 
 def has_received_all(connected: socket.socket) -> bool:
-    """Whether the other end has all that was sent: over TCP its machine has it, over a Unix socket its program.
+    """Tell if everything sent has been received: over TCP by the remote machine, over a Unix socket by the program.
 
-    An end with unread bytes that is closed resets the connection, so an error means no. Looked at in this order, for
-    the kernel notes the error of a Unix socket before it forgets the bytes.
+    Closing a socket with unread bytes resets the connection, so an error means no. The order of the checks matters: the
+    kernel sets the error of a Unix socket before it drops the bytes.
     """
     try:
         queued = fcntl.ioctl(connected, termios.TIOCOUTQ, bytes(4))
@@ -159,7 +159,7 @@ def _credentials(connected: socket.socket) -> tuple[int, int, int]:
 def _resolve(host: str, port: int) -> tuple[int, int, int, str, tuple[object, ...]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:  # UnicodeError: a label that no name server would take
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label that is not a valid host name
         problem = getattr(error, "strerror", None) or error
         raise OSError(getattr(error, "errno", None) or 0, f"cannot resolve {host!r}: {problem}") from error
     return found[0]

@@ -1,14 +1,13 @@
-"""One connected socket: reads for its carrier, writes what one turn gathered.
+"""One connected socket: reads for its carrier, and writes the buffers of one iteration.
 
-We read and write the socket ourselves when the loop says it is ready, instead of through an asyncio transport. It costs
-the same CPU, and we know what a transport hides: how many bytes the kernel has really taken (so that a job which never
-left can go to another worker, D8), and how to read a socket dry before judging anybody late (D13).
+The socket is read and written directly when the event loop reports it ready, without an asyncio transport. The CPU cost
+is the same, and two facts are known that a transport hides: the number of bytes the kernel has taken (so that a job
+that was never sent goes to another worker, D8), and when all arrived bytes have been read (before a lease ends, D13).
 
-A read takes what one call returns and does not ask for more: a second call for every message would find nothing and
-cost several per cent of the CPU of a job. That is enough with a loop that reports a readable socket again and again, as
-asyncio's does. uvloop's does not after a reset: libuv stops polling a socket with an error, and the reader is called
-one last time. If bytes came before the reset, that call returns them, and the end stays unseen. So a socket that was
-read is read again within a second (`streams/second_look.py`), until nothing is left or the end is found.
+A read takes the result of one call: a second call per message would find nothing and cost several per cent of the CPU
+of a job. With asyncio's loop that is enough, because it reports a readable socket repeatedly. uvloop does not do so
+after a reset: libuv stops polling a socket with an error after one last callback. If bytes came before the reset, that
+callback returns them, and the end is not seen. So a socket is read again within a second (`streams/second_look.py`).
 """
 
 from __future__ import annotations
@@ -26,16 +25,18 @@ from dragoman.streams.second_look import SecondLook, second_look_of
 from dragoman.streams.sockets import has_received_all
 from dragoman.streams.unread import unread_bytes
 
-READ_BYTES: Final = 1 << 16  # more would be a fresh memory mapping for every read
-JOIN_BYTES: Final = 1 << 16  # what is cheaper to copy together than to write in pieces
-MAX_BUFFERS: Final = 512  # well under the kernel's limit for one gathered write
+READ_BYTES: Final = 1 << 16  # a larger buffer would need a new memory mapping for every read
+JOIN_BYTES: Final = 1 << 16  # up to this size, one joined copy is cheaper than a gathered write
+MAX_BUFFERS: Final = 512  # below the kernel's limit for one gathered write
 
 
-def _nobody(_: object) -> None:
+def _ignore(_: object) -> None:
     pass
 
 
 class Stream(ByteStream):
+    """A connected socket with its carrier. Calls `arrived` with messages, and `ended` once with the reason."""
+
     # fmt: off
     __slots__ = (
         "_arrived", "_carrier", "_ended", "_error", "_is_closed", "_is_over", "_is_to_be_read_again", "_is_waiting",
@@ -53,13 +54,13 @@ class Stream(ByteStream):
         self._recv = connected.recv
         self._send = connected.send
         self._carrier = carrier
-        self._pending: deque[Frame | memoryview] = deque()  # what the kernel would not take yet
+        self._pending: deque[Frame | memoryview] = deque()  # buffers that the kernel has not taken yet
         self._is_waiting = False  # for the socket to become writable
-        self._error = 0  # what broke the connection
+        self._error = 0  # errno of the error that broke the connection
         self._is_closed = False
         self._second_look: SecondLook = second_look_of(loop)
         self._is_to_be_read_again = False
-        self._is_over = False  # it is closed, or its end has been seen and will be told after this turn
+        self._is_over = False  # closed, or its end was seen and `ended` is called after this iteration
 
     def start(self, arrived: Callable[[Messages], None], ended: Callable[[str], None]) -> None:
         self._arrived = arrived
@@ -67,8 +68,8 @@ class Stream(ByteStream):
         self._loop.add_reader(self._socket, self._readable)
 
     def write(self, buffers: list[Frame]) -> None:
-        """Hand the buffers to the kernel; what it does not take now is kept and follows by itself."""
-        if self._is_over:  # nobody will read it, and so it never left us (D8)
+        """Write the buffers. Bytes that the kernel does not take now are kept and written when it can take them."""
+        if self._is_over:  # never sent (D8)
             self.closed_in_order = False
             return
         if self._pending:
@@ -94,25 +95,25 @@ class Stream(ByteStream):
             self._keep(buffers, taken)
 
     def read_dry(self) -> bool:
-        """Take in all that has arrived, as long as more keeps coming at once. Tells whether the end has not come."""
+        """Read until nothing is left, at most 64 times. Returns whether the connection is still open."""
         for _ in range(64):
             if self._is_closed or not self._readable():
                 break
         return not self._is_over
 
     def unread(self) -> int:
-        """How many bytes, of the last that left us, the peer cannot have read. To be asked before `close`."""
+        """Number of the last bytes sent that the remote side certainly did not read. Call it before `close`."""
         return unread_bytes(self._socket, self._error) if self._is_over and not self._is_closed else 0
 
     def read_again(self) -> None:
-        """Read what the event loop may not report any more: once in each pass of the loop, to be fair to others."""
+        """Read bytes that the event loop may not report: once per iteration, to be fair to other connections."""
         if self._readable():
             self._loop.call_soon(self.read_again)
         else:
             self._is_to_be_read_again = False
 
     def finish(self) -> None:
-        """Say that nothing more comes from here, and go on reading. To be called when nothing waits to be written."""
+        """Shut down writing, and continue to read. Call it when nothing is left to write."""
         if not self._is_over:
             try:
                 self._socket.shutdown(socket.SHUT_WR)
@@ -120,7 +121,7 @@ class Stream(ByteStream):
                 self._break(error)
 
     def close(self) -> None:
-        """End the connection. What the kernel has taken still goes out; what it has not is dropped."""
+        """Close the connection. Bytes that the kernel has taken are still sent; other bytes are dropped."""
         if self._is_closed:
             return
         self._is_closed = self._is_over = True
@@ -128,11 +129,11 @@ class Stream(ByteStream):
         if self._is_waiting:
             self._loop.remove_writer(self._socket)
         self._pending.clear()
-        self._arrived = self._ended = _nobody  # whoever listened also holds us: let go, or only the collector would
-        self._hang_up()
+        self._arrived = self._ended = _ignore  # breaks the reference cycle with the owner
+        self._drain_and_close()
 
-    def _hang_up(self) -> None:
-        """Closing with unread bytes would reset the connection and take our last words with it, so read them off."""
+    def _drain_and_close(self) -> None:
+        """Read unread bytes before closing: otherwise closing resets the connection and discards the last response."""
         try:
             self._socket.shutdown(socket.SHUT_WR)
             for _ in range(16):
@@ -148,25 +149,25 @@ class Stream(ByteStream):
         carrier = self._carrier
         gap = carrier.gap
         try:
-            came = self._recv(READ_BYTES) if gap is None else self._socket.recv_into(gap)
+            received = self._recv(READ_BYTES) if gap is None else self._socket.recv_into(gap)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:
             self._break(error)
             return False
-        if not came:
+        if not received:
             self.closed_in_order = not self._pending and has_received_all(self._socket)
             self._end("the peer closed the connection")
             return False
         if not self._is_to_be_read_again:
             self._is_to_be_read_again = True
             self._second_look.add(self._loop, self.read_again)
-        if isinstance(came, int):
-            self.received += came
-            self._arrived(carrier.fill(came))
+        if isinstance(received, int):
+            self.received += received
+            self._arrived(carrier.fill(received))
         else:
-            self.received += len(came)
-            self._arrived(carrier.feed(came))
+            self.received += len(received)
+            self._arrived(carrier.feed(received))
         return True
 
     def _keep(self, buffers: list[Frame], taken: int) -> None:
@@ -210,7 +211,7 @@ class Stream(ByteStream):
         self._end(f"the connection broke: {error.strerror or error}")
 
     def _end(self, problem: str) -> None:
-        """Say so after this turn: whoever is writing now is in the middle of something."""
+        """Mark the stream as ended, and call `ended` in the next iteration: the caller may be in a write."""
         if not self._is_over:
             self._is_over = True
             self._loop.remove_reader(self._socket)

@@ -1,6 +1,6 @@
-"""Asks the kernel how much of what was sent a peer that has gone cannot have read.
+"""Number of sent bytes that a disconnected remote side cannot have read, according to the kernel.
 
-Only certain knowledge counts: a job that is taken for unread is given to another worker, and must not run twice.
+Only certain cases count: an unread job is given to another worker, and must not run twice.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import termios
 TCP_CLOSE = 7  # tcp_states.h: the connection was reset
 
 
-def unread_bytes(gone: socket.socket, error: int) -> int:
-    """How many bytes at the end of the stream the peer has certainly not read. `error`: what ended it, 0 for its end.
+def unread_bytes(ended: socket.socket, error: int) -> int:
+    """Return the number of bytes at the end of the stream that were certainly not read. `error` is an errno, 0 for EOF.
 
-    Unix: a peer that closes with bytes unread resets the connection, so at least the last byte was not read.
-    TCP: a peer that closes says up to where its kernel has accepted our bytes. What comes after that is answered with a
-    reset and reaches nobody. A reset without such an end proves nothing: the peer may have read all and been killed.
+    Unix: closing with unread bytes resets the connection, so at least the last byte was not read.
+    TCP: the FIN of the remote side acknowledges the bytes its kernel accepted. Later bytes are answered with a reset
+    and not read. A reset without a FIN proves nothing: the process may have read everything before it was killed.
     """
     if sys.platform != "linux":
         return 0
     try:
-        if gone.family == socket.AF_UNIX:
+        if ended.family == socket.AF_UNIX:
             return 1 if error == errno.ECONNRESET else 0
         if error not in (0, errno.EPIPE):
             return 0
-        state = gone.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        state = ended.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
         if state != TCP_CLOSE:
             return 0
-        unaccepted: int = struct.unpack("i", fcntl.ioctl(gone, termios.TIOCOUTQ, bytes(4)))[0]
+        unaccepted: int = struct.unpack("i", fcntl.ioctl(ended, termios.TIOCOUTQ, bytes(4)))[0]
     except OSError:
         return 0
     return unaccepted

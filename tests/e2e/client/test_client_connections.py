@@ -65,7 +65,7 @@ def test_a_broker_that_was_started_again_has_lost_what_was_under_way(programs: P
         first.program.kill()
         worker.stop()
         second = Broker(programs, first.port)
-        with pytest.raises(BrokerUnavailable, match="it may have run"):
+        with pytest.raises(BrokerUnavailable, match="the job may have run"):
             job.result(PATIENCE)
         worker = HandWorker(second.url, "echo")
         assert client.call("echo", b"x", timeout=10) == b"x"

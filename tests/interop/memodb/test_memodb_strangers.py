@@ -163,7 +163,7 @@ def test_r68_when_a_memodb_worker_gives_a_job_up_a_pingpong_caller_is_told(
         worker.ask(memo(HEARTBEAT, id))
         assert read(worker.answer()[1])[:2] == (DISCONNECT, id)
         *_, word, reason = caller.recv_multipart()
-        assert (word, reason) == (b"ERROR", b"lost: its worker gave it up: HEARTBEAT instead of a result")
+        assert (word, reason) == (b"ERROR", b"lost: its worker sent HEARTBEAT instead of a result")
 
 
 def test_r73_when_a_pingpong_worker_dies_a_memodb_caller_hears_nothing(broker_house: Start, visitors: Visitors) -> None:

@@ -81,7 +81,7 @@ def test_a_connection_without_requests_is_closed_before_the_broker_does() -> Non
     assert client.side.tick(client.now + 1000) == inf
     client.receive(200)
     assert client.side.tick(client.now + IDLE) == inf
-    assert client.hung_up == ["it is not needed"]
+    assert client.hung_up == ["it is idle"]
 
 
 def test_the_options_of_a_call_are_header_fields() -> None:
@@ -153,15 +153,15 @@ def test_a_connection_that_the_broker_closes_is_left() -> None:
     client = Client()
     client.submit()
     assert client.receive(200, b"result", more=b"\nconnection:close") == ("answered", b"result")
-    assert client.hung_up == ["the broker ends this connection"]
+    assert client.hung_up == ["the broker closes this connection"]
 
 
 def test_whoever_cancels_hangs_up() -> None:
     client = Client()
     client.submit()
     client.side.cancel(ID, client.now)
-    assert client.came == [(Outcome.CANCELLED, "its caller withdrew it", None, "")]
-    assert client.hung_up == ["a call was withdrawn"]
+    assert client.came == [(Outcome.CANCELLED, "its caller cancelled it", None, "")]
+    assert client.hung_up == ["a call was cancelled"]
 
 
 def test_answers_that_no_broker_gives_are_malformed() -> None:
@@ -225,7 +225,7 @@ def test_problems_of_operations_are_told_as_by_the_native_dialect() -> None:
                 "too-large",
                 "max_payload is 2 bytes.",
                 "too large",
-                "a question of 22 bytes is over the broker's max_payload 2",
+                "an operation of 22 bytes is over the broker's max_payload 2",
             ),
         ],
     )

@@ -188,10 +188,10 @@ def test_listener_that_does_not_read_is_let_go(world: World) -> None:
     event = WorkerEvent(WORKER_JOINED, worker.id, worker.name, "http", ("s",), 1)
     listener.hears()
     for _ in range(256):
-        world.session.listeners.receive(event, world.now)
+        world.session.subscribers.receive(event, world.now)
     assert len(listener.hears()) == 256
     for _ in range(257):
-        world.session.listeners.receive(event, world.now)
+        world.session.subscribers.receive(event, world.now)
     world.settle()
     assert listener.task.done()
 

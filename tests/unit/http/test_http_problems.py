@@ -25,20 +25,20 @@ def test_a_problem_says_what_went_wrong_to_programs_and_to_people() -> None:
 
 @pytest.mark.parametrize("given", ["Broker", "broker.", "broker:7480", " broker "])
 def test_a_name_may_be_given_in_any_dress(given: str) -> None:
-    assert Hosts([given]).is_ours(b"broker:1")
+    assert Hosts([given]).allows(b"broker:1")
 
 
 @pytest.mark.parametrize("given", ["2001:db8::1", "[2001:DB8::1]"])
 def test_an_ipv6_address_may_be_given_with_or_without_brackets(given: str) -> None:
-    assert Hosts([given]).is_ours(b"[2001:db8::1]:7480")
+    assert Hosts([given]).allows(b"[2001:db8::1]:7480")
 
 
 def test_a_name_that_was_refused_is_refused_again_and_the_memory_is_bounded() -> None:
     hosts = Hosts()
     for _ in range(2):
-        assert not hosts.is_ours(b"evil.example")
+        assert not hosts.allows(b"evil.example")
     for port in range(1000):
-        assert hosts.is_ours(b"localhost:%d" % port)
+        assert hosts.allows(b"localhost:%d" % port)
     assert len(hosts._good) <= 64
 
 

@@ -362,7 +362,7 @@ def test_a_broker_that_does_not_welcome_us_is_unavailable_and_not_stormed(monkey
 
         await world.until(refuse)
         assert isinstance(job.outcome, BrokerUnavailable)
-        assert "does not welcome us: the broker says: too new" in str(job.outcome)
+        assert "does not welcome us: the broker sent an error: too new" in str(job.outcome)
         assert len(world.links) < 6
         await world.engine.close()
 

@@ -1,4 +1,4 @@
-"""Worker-Controller: workers that report by pulses and are called back, over Unix sockets.
+"""Worker-Controller: a dialect over Unix sockets whose workers send pulses and are called back.
 
-docs/dialects/controller.md is its page.
+Described in docs/dialects/controller.md.
 """

@@ -1,10 +1,10 @@
-"""The controller: workers report by pulses, and we call them back on sockets of their own.
+"""The broker's side of Worker-Controller, the controller: workers send pulses, and it dials their sockets.
 
-Each pulse is a connection of its own, and so is each exchange with a worker; they may overtake one another, and a
-worker may even wait for the answer to its FETCH_ME before it answers the SET_TASK in which it computed. So nothing here
-waits: pulses are answered at once, and of SET_TASK and FETCH one is under way at a time, with GET_STATUS beside it
-where we must know more. Pulses are heard here; `remote_workers.py` has the workers and `exchanges.py` the calls to
-them. The rules kept are R81 to R100.
+Each pulse has a connection of its own, and so has each exchange with a worker. They may overtake one another: a worker
+may even wait for the reply to its FETCH_ME before it replies to the SET_TASK in which it computed. So nothing here
+waits: pulses get their reply at once, and of SET_TASK and FETCH one is in progress at a time, with GET_STATUS beside it
+where necessary. Pulses are handled here; `remote_workers.py` has the workers and `exchanges.py` the exchanges. Rules
+R81 to R100.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ControllerBrokerSide(BrokerSide):
         reach: Reach,
         carrier: Callable[[], Carrier],
     ) -> None:
-        """`uids`: who may come in, as peers' addresses have it. `first_id`: all ids from there on are free."""
+        """`uids`: users that may connect, as in `Connection.address`. `first_id`: ids from there on are unused."""
         self._broker = broker
         self._io = io
         self._options = options
@@ -58,24 +58,24 @@ class ControllerBrokerSide(BrokerSide):
         self._second = -1
         self._registered = 0
 
-    # ---------------------------------------------------------------- the seam
+    # ---------------------------------------------------------------- calls from the runner
 
     def opened(self, peer: Connection, now: float) -> None:
         if peer.socket_name == CONTROL:
             self._exchanges.send_control(peer.remote, now)
-        elif peer.address not in self._uids:  # before a byte is read: an empty message *is* REGISTER (R84)
-            self._io.log_limited("peer refused", peer=peer, reason=f"{peer.address} is not in uid_allow")
+        elif peer.address not in self._uids:  # before reading: an empty message *is* REGISTER (R84)
+            self._io.log_limited("connection rejected", peer=peer, reason=f"{peer.address} is not in uid_allow")
             self._io.close(peer, "not in uid_allow")
         else:
             peer.remote = IdleConnection(peer)
-            self._exchanges.visits.arm(peer.remote, now + self._options.control_timeout)
+            self._exchanges.idle_connections.arm(peer.remote, now + self._options.control_timeout)
 
     def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)  # the carrier ends the connection instead
         if peer.socket_name == CONTROL:
             self._exchanges.receive_worker(peer, peer.remote, message, now)
             return
-        self._exchanges.visits.disarm(peer.remote)
+        self._exchanges.idle_connections.disarm(peer.remote)
         try:
             raw = read_pulse(message[0])
         except Malformed as problem:
@@ -92,8 +92,8 @@ class ControllerBrokerSide(BrokerSide):
         elif type(effect) is CancelAttempt:
             self._workers.recall(effect.attempt, now)
         elif type(effect) is RemoveWorker:
-            self._workers.dismiss(effect, now)
-        # Nobody calls in this dialect, so there is nobody to answer.
+            self._workers.remove(effect, now)
+        # This dialect has no callers, so there are no outcomes to send.
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         remote = peer.remote
@@ -101,18 +101,18 @@ class ControllerBrokerSide(BrokerSide):
             self._exchanges.lost(remote, now, is_unsent=remote in unsent)
         elif isinstance(remote, IdleConnection):
             remote.is_over = True
-            self._exchanges.visits.disarm(remote)
+            self._exchanges.idle_connections.disarm(remote)
 
     def tick(self, now: float) -> float:
         workers, exchanges = self._workers, self._exchanges
         exchanges.tick(now)
         workers.tick(now)
-        for visit in exchanges.visits.due(now):
-            is_answered = visit.peer.socket_name == CONTROL
+        for idle in exchanges.idle_connections.due(now):
+            is_answered = idle.peer.socket_name == CONTROL
             reason = "answered" if is_answered else f"no pulse in {self._options.control_timeout:g} s"
-            self._io.close(visit.peer, reason)
+            self._io.close(idle.peer, reason)
         self._register_waiting(now)
-        due = min(workers.alarms.next(), exchanges.deadlines.next(), exchanges.visits.next())
+        due = min(workers.alarms.next(), exchanges.deadlines.next(), exchanges.idle_connections.next())
         return min(due, float(int(now) + 1)) if self._waiting else due
 
     # ---------------------------------------------------------------- pulses
@@ -136,39 +136,39 @@ class ControllerBrokerSide(BrokerSide):
             return
         self._reply(peer, ControllerError.OK, edition)  # a worker waits for it before it does anything else
         if pulse.kind is PulseKind.SHUTDOWN:
-            self._workers.drop(remote, "its worker said SHUTDOWN", now)
+            self._workers.drop(remote, "its worker sent SHUTDOWN", now)
             return
         remote.next_pulse = self._workers.lease(pulse.next_pulse)
-        remote.note_pulse_from(peer.process)
+        remote.check_process(peer.process)
         self._workers.renew(remote, now)
         if remote.worker.state is STARTING:
-            self._workers.booted(remote, now)
+            self._workers.started(remote, now)
         is_news = peer.since > remote.last_exchange and remote.exchange is None
-        if pulse.kind is PulseKind.FETCH_ME and self._is_about_now(remote, pulse.task_id):
+        if pulse.kind is PulseKind.FETCH_ME and self._is_about_current(remote, pulse.task_id):
             remote.wants_fetch = True
             self._workers.next_exchange(remote, now)
         elif is_news:
             self._compare_task(remote, pulse.task_id, now)
 
-    def _is_about_now(self, remote: RemoteWorker, task: int) -> bool:
-        """R92. What an earlier task left must not end a newer one: such a FETCH_ME is a pulse like any other."""
+    def _is_about_current(self, remote: RemoteWorker, task: int) -> bool:
+        """Tell if a FETCH_ME is about the current task (R92). One about an earlier task must not end the newer one."""
         is_old = remote.is_set and task != 0 and task == remote.previous
         remote.has_leftover = remote.has_leftover or (is_old and remote.exchange is not None)
         return not is_old
 
     def _compare_task(self, remote: RemoteWorker, task: int, now: float) -> None:
-        """Its pulse names a task. Idle workers keep naming their last one, so only a foreign one is a reason to ask."""
+        """Compare the task in a pulse. Idle workers keep naming their last one, so only a foreign task is checked."""
         is_mine = task == remote.task
         if self._options.restart_on_mismatch is OnMismatch.ALWAYS and not is_mine:
             self._workers.restart(remote, f"its worker named task {task} and not {remote.task}", now)
             return
         if task == 0 and remote.retry_delay:
-            self._workers.retry_delay_over(remote, now, is_free=True)  # R98
+            self._workers.end_retry_delay(remote, now, is_free=True)  # R98
         if is_mine or task in (0, remote.previous):
-            is_amiss = remote.is_taken and not is_mine
-            remote.idle_pulses = remote.idle_pulses + 1 if is_amiss else 0
+            is_wrong = remote.is_taken and not is_mine
+            remote.idle_pulses = remote.idle_pulses + 1 if is_wrong else 0
             if remote.idle_pulses >= IDLE_PULSES:
-                remote.no_fetches = NO_FETCHES - 1  # it has had its chance: nothing to fetch now means lost
+                remote.no_fetches = NO_FETCHES - 1  # last chance: without a result now, the task is lost
                 remote.fetches_again = True
                 remote.wants_fetch = True
                 self._workers.next_exchange(remote, now)
@@ -176,7 +176,7 @@ class ControllerBrokerSide(BrokerSide):
             self._exchanges.dial(remote, Purpose.MISMATCH, PROBE_TIMEOUT, now)
 
     def _register_waiting(self, now: float) -> None:
-        """R84: beyond so many a second the others' answers wait."""
+        """Register waiting workers, up to a limit per second (R84)."""
         if int(now) != self._second:
             self._second, self._registered = int(now), 0
         while self._waiting and self._registered < REGISTERS_A_SECOND:

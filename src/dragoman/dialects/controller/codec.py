@@ -1,7 +1,7 @@
-"""Heads to words and back, without any memory.
+"""Codec of Worker-Controller: heads to messages and back, without state.
 
-Protobuf is read as protobuf is: fields may come in any order, the last of several counts, unknown ones and those of
-another wire type are skipped, and what is absent is 0. So the only thing that cannot be read is what is not protobuf.
+Protobuf rules apply: fields may come in any order, the last of several counts, unknown fields and those of another
+wire type are skipped, and an absent field is 0. So only bytes that are not protobuf are an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dragoman.dialects.controller.messages import (
 
 
 def read_pulse(head: Frame) -> RawPulse:
-    """A pulse in numbers: `edition_of_pulse` tells whose they are, and `pulse_of` what they mean. Raises Malformed."""
+    """Parse a pulse into numbers; `edition_of_pulse` and `pulse_of` find their meaning. Raises Malformed."""
     try:
         pulse = wire.WorkerPulse.FromString(bytes(head))
     except DecodeError:
@@ -37,11 +37,11 @@ def read_pulse(head: Frame) -> RawPulse:
 
 
 def edition_of_pulse(type: int, worker_id: int, known: Edition | None, fixed: Edition | None = None) -> Edition:
-    """Whose numbers a pulse has, and its answer must have.
+    """Return the edition of a pulse, and of its reply.
 
-    `known`: the edition of the worker that is registered by this id, if one is. `fixed`: what the listener's URL says.
-    Type 0 is REGISTER, for that is what a message without a type is in `seed`, whatever its other fields hold. Else a
-    worker's id tells, also that of a worker we have forgotten. No id and type 2 is how `shifted` registers.
+    `known`: the edition of the worker that is registered by this id, if any. `fixed`: the edition in the URL.
+    Type 0 is REGISTER: in `seed` a message without a type is one, whatever its other fields are. Otherwise the worker's
+    id decides, even that of a forgotten worker. No id and type 2 is the REGISTER of `shifted`.
     """
     if fixed is not None:
         return fixed
@@ -54,7 +54,7 @@ def edition_of_pulse(type: int, worker_id: int, known: Edition | None, fixed: Ed
 
 
 def pulse_of(raw: RawPulse, edition: Edition) -> Pulse:
-    return Pulse(edition.pulses.word.get(raw.type), raw.worker_id, raw.task_id, raw.next_pulse, raw.type)
+    return Pulse(edition.pulses.member.get(raw.type), raw.worker_id, raw.task_id, raw.next_pulse, raw.type)
 
 
 def write_pulse(
@@ -66,13 +66,13 @@ def write_pulse(
 
 
 def read_pulse_response(head: Frame, edition: Edition) -> PulseResponse:
-    """Raises Malformed."""
+    """Parse the reply to a pulse. Raises Malformed."""
     try:
         response = wire.PulseResponse.FromString(bytes(head))
     except DecodeError:
         raise _unreadable(head, "PulseResponse") from None
     number = response.error
-    return PulseResponse(edition.controller_errors.word.get(number), response.worker_id, number)
+    return PulseResponse(edition.controller_errors.member.get(number), response.worker_id, number)
 
 
 def write_pulse_response(error: ControllerError, edition: Edition, *, worker_id: int = 0) -> bytes:
@@ -84,10 +84,10 @@ def write_pulse_response(error: ControllerError, edition: Edition, *, worker_id:
 
 
 def read_control(head: Frame, edition: Edition) -> Control:
-    """Raises Malformed."""
+    """Parse a control message. Raises Malformed."""
     control = _parse_control(head)
     number = control.type
-    return Control(edition.controls.word.get(number), control.task_id, control.extra_size, number)
+    return Control(edition.controls.member.get(number), control.task_id, control.extra_size, number)
 
 
 def write_control(kind: ControlKind, edition: Edition, *, task_id: int = 0, extra_size: int = 0) -> bytes:
@@ -96,10 +96,10 @@ def write_control(kind: ControlKind, edition: Edition, *, task_id: int = 0, extr
 
 
 def read_response(head: Frame, edition: Edition) -> Response:
-    """Raises Malformed."""
+    """Parse the reply to a control message. Raises Malformed."""
     response = _parse_response(head)
     number = response.error
-    return Response(edition.worker_errors.word.get(number), response.task_id, response.extra_size, number)
+    return Response(edition.worker_errors.member.get(number), response.task_id, response.extra_size, number)
 
 
 def write_response(error: WorkerError, edition: Edition, *, task_id: int = 0, extra_size: int = 0) -> bytes:
@@ -107,22 +107,22 @@ def write_response(error: WorkerError, edition: Edition, *, task_id: int = 0, ex
     return wire.WorkerResponse(error=number, task_id=task_id, extra_size=extra_size).SerializeToString()
 
 
-# -------------------------------------------------------------------- how many bytes follow a head, for the carrier
+# -------------------------------------------------------------------- number of bytes after a head, for the carrier
 
 
 def extra_of_pulse(head: bytes) -> int:
-    """None, neither behind a pulse nor behind its answer. Whether it can be read is for the session to find out, which
-    can still answer."""
+    """Return 0: neither a pulse nor its reply has extra bytes. The broker side parses the head, because it can
+    still send an error."""
     return 0
 
 
 def extra_of_control(head: bytes) -> int:
-    """Raises Malformed."""
+    """Return the number of bytes after a control message. Raises Malformed."""
     return _parse_control(head).extra_size
 
 
 def extra_of_response(head: bytes) -> int:
-    """Raises Malformed."""
+    """Return the number of bytes after a response. Raises Malformed."""
     return _parse_response(head).extra_size
 
 
@@ -141,4 +141,4 @@ def _parse_response(head: Frame) -> wire.WorkerResponse:
 
 
 def _unreadable(head: Frame, name: str) -> Malformed:
-    return Malformed("unreadable", f"{len(head)} bytes where a {name} should be, and they are not protobuf")
+    return Malformed("unreadable", f"{len(head)} bytes instead of a {name}; they are not protobuf")

@@ -1,4 +1,4 @@
-"""The variants of Worker-Controller, as data: which numbers its words have on the wire."""
+"""Editions of Worker-Controller: the numbers of its enums on the wire."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Final, Generic, TypeVar
 
 from dragoman.dialects.controller.messages import ControlKind, ControllerError, PulseKind, WorkerError
 
-Word = TypeVar("Word")
+Member = TypeVar("Member")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Numbers(Generic[Word]):
-    """Of one enum, both ways."""
+class Numbers(Generic[Member]):
+    """The numbers of one enum, both ways."""
 
-    word: Mapping[int, Word]
-    number: Mapping[Word, int]
+    member: Mapping[int, Member]
+    number: Mapping[Member, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edition:
-    """`name` is what it is called on a URL; `parity` is its workers' ids modulo 2, by which an id names its edition."""
+    """An edition. `name` is its name in a URL; `parity` is the remainder of its workers' ids modulo 2."""
 
     name: str
     parity: int
@@ -31,12 +31,12 @@ class Edition:
     worker_errors: Numbers[WorkerError]
 
 
-def _from(first: int, *words: Word) -> Numbers[Word]:
-    word = dict(enumerate(words, first))
-    return Numbers(word, {each: number for number, each in word.items()})
+def _from(first: int, *members: Member) -> Numbers[Member]:
+    member = dict(enumerate(members, first))
+    return Numbers(member, {each: number for number, each in member.items()})
 
 
-# What the others have grown from: the numbers of the Worker-Controller document.
+# The numbers of the Worker-Controller document, from which the other editions derive.
 SEED: Final = Edition(
     name="seed",
     parity=1,
@@ -46,7 +46,7 @@ SEED: Final = Edition(
     worker_errors=_from(0, *WorkerError),
 )
 
-# Later workers: 0 is invalid everywhere, and REGISTER and OK have changed places.
+# Later workers: 0 is invalid everywhere, and REGISTER and OK are swapped.
 SHIFTED: Final = Edition(
     name="shifted",
     parity=0,
@@ -60,7 +60,7 @@ EDITIONS: Final = {edition.name: edition for edition in (SEED, SHIFTED)}
 
 
 def edition_of_id(worker_id: int) -> Edition | None:
-    """The edition of the worker that was given this id, be it now or in an earlier run; none for 0."""
+    """Return the edition of the worker with this id, of this run or an earlier one; None for 0."""
     if not worker_id:
         return None
     return SEED if worker_id % 2 == SEED.parity else SHIFTED

@@ -1,7 +1,7 @@
-"""Exchanges with workers: the controller dials a worker's socket, says one thing, and hears the answer.
+"""Exchanges with workers: the controller dials a worker's socket, sends one message, and reads the response.
 
-The connection of an exchange is not closed before its answer has come: real workers die of a write that nobody reads.
-What the answer means depends on the purpose of the exchange.
+The connection is not closed before the response has come: real workers die if they write to a closed connection. The
+meaning of a response depends on the purpose of the exchange.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from dragoman.dialects.controller.codec import read_response, write_control
 from dragoman.dialects.controller.messages import Response, WorkerError
 from dragoman.dialects.controller.options import ListenerOptions
 from dragoman.dialects.controller.records import Exchange, IdleConnection, Purpose, RemoteWorker
-from dragoman.dialects.controller.remote_workers import BOOT_EVERY, PROBE_TIMEOUT, Dialler, RemoteWorkers
+from dragoman.dialects.controller.remote_workers import PROBE_TIMEOUT, START_EVERY, Dialler, RemoteWorkers
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 
 CONTROL: Final = "control"
 FIRST_RETRY_DELAY: Final = 0.1
 LONGEST_RETRY_DELAY: Final = 30.0
 NO_FETCHES: Final = 3
-MAX_DETAIL: Final = 4_000  # bytes of a worker's own words about an error
-ABANDONED_FOR: Final = 3_600.0  # so long an answer that nobody waits for may still come
+MAX_DETAIL: Final = 4_000  # bytes of a worker's error text
+ABANDONED_FOR: Final = 3_600.0  # seconds in which the response of an abandoned exchange may still come
 
-# May this worker's socket be dialled? A place to dial, or why not.
+# Decides if a worker's socket may be dialled: an address to dial, or None and a reason.
 Reach = Callable[[int], tuple[object | None, str]]
 
 
@@ -47,7 +47,7 @@ class Exchanges(Dialler):
         reach: Reach,
         carrier: Callable[[], Carrier],
     ) -> None:
-        """`session` hears the connections that are dialled."""
+        """`session` receives the events of the dialled connections."""
         self._session = session
         self._broker = broker
         self._io = io
@@ -56,12 +56,12 @@ class Exchanges(Dialler):
         self.reach = reach
         self._carrier = carrier
         self.deadlines: Deadlines[Exchange] = Deadlines()
-        self.visits: Deadlines[IdleConnection] = Deadlines()
+        self.idle_connections: Deadlines[IdleConnection] = Deadlines()
 
     # ---------------------------------------------------------------- connections
 
-    def dial(self, remote: RemoteWorker, purpose: Purpose, patience: float, now: float) -> None:
-        exchange = Exchange(remote, purpose, patience, now)
+    def dial(self, remote: RemoteWorker, purpose: Purpose, timeout: float, now: float) -> None:
+        exchange = Exchange(remote, purpose, timeout, now)
         exchange.about = remote.exchange
         if purpose is Purpose.TASK or purpose is Purpose.FETCH:
             remote.exchange = exchange
@@ -70,30 +70,30 @@ class Exchanges(Dialler):
             remote.probe = exchange
         place, problem = self.reach(remote.id)
         if place is None:
-            if purpose is not Purpose.BOOT:
-                self._io.remark("worker not dialled", level="warning", worker=remote.worker.name, reason=problem)
+            if purpose is not Purpose.START:
+                self._io.remark("dial rejected", level="warning", worker=remote.worker.name, reason=problem)
             self.broken(exchange, now, is_seen=False)
             return
         exchange.carrier = self._carrier()
         exchange.peer = self._io.dial(self._session, place, CONTROL, exchange.carrier)
         exchange.peer.remote = exchange
-        if patience < inf:
-            self.deadlines.arm(exchange, now + patience)
+        if timeout < inf:
+            self.deadlines.arm(exchange, now + timeout)
 
     def send_control(self, exchange: Exchange, now: float) -> None:
-        """The connection stands: say what it is for. Nobody is dialled for nothing: it would be waiting for us."""
+        """Send the message of a new connection. It always gets one: the worker is waiting for it."""
         remote, peer = exchange.remote, exchange.peer
         assert peer is not None
         if peer.address and peer.address != remote.uid:
-            self._io.remark("worker not trusted", level="warning", worker=remote.worker.name, uid=peer.address)
-            self._io.close(peer, "another user listens there")
+            self._io.remark("worker rejected", level="warning", worker=remote.worker.name, uid=peer.address)
+            self._io.close(peer, "another user listens on this socket")
             return
         if remote.stop_watch is None and remote.is_served_by(peer.process):
             remote.stop_watch = self._io.when_process_ends(peer, lambda now: self._workers.process_ended(remote, now))
         exchange.is_sent = True
         attempt = exchange.attempt
         if exchange.purpose is Purpose.TASK and (attempt is None or attempt.job.attempt is not attempt):
-            self._say_something_else(exchange, now)
+            self._send_status_request(exchange, now)
         if exchange.purpose is Purpose.TASK and attempt is not None:
             payload = attempt.job.payload
             head = write_control(exchange.kind, remote.edition, task_id=exchange.task, extra_size=len(payload))
@@ -102,21 +102,21 @@ class Exchanges(Dialler):
         else:
             self._io.send(peer, [write_control(exchange.kind, remote.edition)], exchange)
 
-    def _say_something_else(self, exchange: Exchange, now: float) -> None:
-        """The job was taken back while its worker was being dialled, and the worker waits for a message."""
+    def _send_status_request(self, exchange: Exchange, now: float) -> None:
+        """Send GET_STATUS instead of the job that was cancelled while its worker was being dialled."""
         remote = exchange.remote
-        exchange.purpose = Purpose.BOOT
-        if not exchange.is_given_up:
+        exchange.purpose = Purpose.START
+        if not exchange.is_abandoned:
             if remote.previous == exchange.task:
                 remote.previous = exchange.previous
             exchange.wait(PROBE_TIMEOUT, now)
             self.deadlines.arm(exchange, now + PROBE_TIMEOUT)
 
-    def _part(self, peer: Connection, now: float) -> None:
-        """Its answer is whole, and closing is the worker's part. One that writes an answer piece by piece, the last of
-        them empty, would die of it if we were faster."""
+    def _await_close(self, peer: Connection, now: float) -> None:
+        """Leave the closing to the worker, whose response is complete. A worker that writes a response in pieces, the
+        last of them empty, would die if the connection were closed earlier."""
         peer.remote = IdleConnection(peer)
-        self.visits.arm(peer.remote, now + self._options.control_timeout)
+        self.idle_connections.arm(peer.remote, now + self._options.control_timeout)
 
     def _ended(self, exchange: Exchange, now: float) -> None:
         remote = exchange.remote
@@ -126,46 +126,48 @@ class Exchanges(Dialler):
         if remote.probe is exchange:
             remote.probe = None
 
-    def give_up(self, exchange: Exchange, now: float) -> None:
-        """Nobody waits for its answer, but it is read, should it still come."""
-        exchange.is_given_up = True
+    def abandon(self, exchange: Exchange, now: float) -> None:
+        """Ignore the response, but read it if it still comes."""
+        exchange.is_abandoned = True
         exchange.wait(ABANDONED_FOR, now)
         self.deadlines.arm(exchange, now + ABANDONED_FOR)
 
     def lost(self, exchange: Exchange, now: float, *, is_unsent: bool) -> None:
-        """Its connection has ended before the answer was whole."""
+        """Handle the end of a connection before the response was complete."""
         self.deadlines.disarm(exchange)
         self.broken(exchange, now, is_seen=exchange.is_sent and not is_unsent)
 
     def tick(self, now: float) -> None:
         for exchange in self.deadlines.due(now):
-            due = max(exchange.since, self._broker.resumed_at) + exchange.patience  # our pause is not its delay (D13)
+            due = (
+                max(exchange.since, self._broker.resumed_at) + exchange.timeout
+            )  # a pause of the broker does not count (D13)
             if due > now:
                 self.deadlines.arm(exchange, due)
             else:
-                self._outlasted(exchange, now)
+                self._timed_out(exchange, now)
 
-    # ---------------------------------------------------------------- answers
+    # ---------------------------------------------------------------- responses
 
     def receive_worker(self, peer: Connection, exchange: Exchange, message: Message, now: float) -> None:
         remote = exchange.remote
         exchange.peer = None
         self.deadlines.disarm(exchange)
-        self._part(peer, now)
+        self._await_close(peer, now)
         self._ended(exchange, now)
-        if exchange.is_given_up or exchange.purpose is Purpose.LEAVE or not self._workers.is_known(remote):
+        if exchange.is_abandoned or exchange.purpose is Purpose.LEAVE or not self._workers.is_known(remote):
             return
         try:
             response = read_response(message[0], remote.edition)
         except Malformed as problem:
             self._io.bad_message(peer, problem.reason, problem.detail)
-            self._workers.drop(remote, f"its worker's answer was {problem.reason}", now)
+            self._workers.drop(remote, f"its worker's response was {problem.reason}", now)
             return
         if response.error is None or response.error is WorkerError.FAILED:  # R97
-            told = _text(message[1]) or f"error {response.number}"
-            self._workers.drop(remote, f"its worker answered {exchange.kind.value} with FAILED: {told}", now)
+            detail = _text(message[1]) or f"error {response.number}"
+            self._workers.drop(remote, f"its worker answered {exchange.kind.value} with FAILED: {detail}", now)
         elif exchange.purpose is Purpose.TASK:
-            self._task_answered(remote, exchange, response, message[1], now)
+            self._task_response(remote, exchange, response, message[1], now)
         elif exchange.purpose is Purpose.FETCH:
             self._fetched(remote, exchange.attempt, response, message[1], now)
         else:
@@ -173,7 +175,7 @@ class Exchanges(Dialler):
         if self._workers.is_known(remote):
             self._workers.next_exchange(remote, now)
 
-    def _task_answered(
+    def _task_response(
         self, remote: RemoteWorker, exchange: Exchange, response: Response, extra: Frame, now: float
     ) -> None:
         attempt = exchange.attempt
@@ -182,12 +184,12 @@ class Exchanges(Dialler):
         leftover, remote.has_leftover = remote.has_leftover, False
         if response.error is WorkerError.OK:
             remote.is_taken = remote.attempt is attempt
-        elif response.error is WorkerError.NO_FETCH:  # it has no meaning here, and says nothing about the job
+        elif response.error is WorkerError.NO_FETCH:  # undefined here, and without meaning for the job
             self._workers.drop(remote, "its worker answered SET_TASK with NO_FETCH", now)
         elif response.error is WorkerError.BUSY:  # R98
             if remote.attempt is attempt:
                 self._workers.release(remote)
-            remote.previous = exchange.previous  # what it has not taken was never its own
+            remote.previous = exchange.previous  # a declined task was never its own
             remote.wants_fetch = remote.wants_fetch or leftover
             remote.retry_delay = min(LONGEST_RETRY_DELAY, 2 * remote.retry_delay or FIRST_RETRY_DELAY)
             remote.retry_at = now + remote.retry_delay
@@ -201,15 +203,15 @@ class Exchanges(Dialler):
     ) -> None:
         self._workers.renew(remote, now)
         if attempt is not remote.attempt:
-            attempt = None  # it is over: what there is to fetch is nobody's any more
+            attempt = None  # it has ended: its result is not needed
         if response.error is WorkerError.OK:
             if response.task_id not in (0, remote.task, remote.previous):  # R95
                 self._broker.counters.late_results += 1
                 self._workers.drop(
-                    remote, f"its worker gave the result of task {response.task_id}, which is not its own", now
+                    remote, f"its worker sent the result of task {response.task_id}, which is not its own", now
                 )
                 return
-            self._workers.retry_delay_over(remote, now, is_free=True)  # R98
+            self._workers.end_retry_delay(remote, now, is_free=True)  # R98
             if attempt is None:
                 self._broker.counters.late_results += 1
                 return
@@ -217,14 +219,14 @@ class Exchanges(Dialler):
             if not self._broker.succeed(attempt, extra, now):
                 self._io.remark("late result", worker=remote.worker.name, job=attempt.job.id.hex())
         elif response.error is WorkerError.TASK_FAILED:
-            self._workers.retry_delay_over(remote, now, is_free=True)
+            self._workers.end_retry_delay(remote, now, is_free=True)
             if attempt is not None:
                 self._task_failed(remote, attempt, extra, now)
-        elif attempt is not None:  # NO_FETCH, or an answer that has no meaning here
+        elif attempt is not None:  # NO_FETCH, or an undefined response
             self._nothing_to_fetch(remote, now)
 
     def _nothing_to_fetch(self, remote: RemoteWorker, now: float) -> None:
-        """R93, R94: it happens, but not for ever."""
+        """Count NO_FETCH; several in a row mean that the task is lost (R93, R94)."""
         remote.no_fetches += 1
         if remote.fetches_again:
             self._workers.lose_task(remote, "its worker has no result any more", now)
@@ -232,51 +234,51 @@ class Exchanges(Dialler):
             self.dial(remote, Purpose.MISSING, PROBE_TIMEOUT, now)
 
     def _task_failed(self, remote: RemoteWorker, attempt: Attempt, extra: Frame, now: float) -> None:
-        """R96: another worker may do it; this one is idle."""
+        """Fail the attempt; another worker may get the job, and this one is idle (R96)."""
         self._workers.release(remote)
-        self._broker.fail(attempt, _text(extra) or "its worker said TASK_FAILED", now)
+        self._broker.fail(attempt, _text(extra) or "its worker answered TASK_FAILED", now)
 
     def _status(self, remote: RemoteWorker, exchange: Exchange, response: Response, now: float) -> None:
-        """It lives, and names its task."""
+        """Handle a response to GET_STATUS, which renews the lease and names the worker's task."""
         purpose, stuck = exchange.purpose, exchange.about
         self._workers.renew(remote, now)
         if remote.worker.state is STARTING:
-            self._workers.booted(remote, now)
+            self._workers.started(remote, now)
         task = response.task_id
-        if task == 0 and remote.retry_delay and purpose is not Purpose.BOOT:
-            self._workers.retry_delay_over(remote, now, is_free=True)
+        if task == 0 and remote.retry_delay and purpose is not Purpose.START:
+            self._workers.end_retry_delay(remote, now, is_free=True)
         if purpose is Purpose.MISMATCH and task not in (0, remote.task, remote.previous):
             self._workers.restart(remote, f"its worker named task {task} and not {remote.task}", now)  # R91
         elif purpose is Purpose.MISSING and remote.attempt is not None and task != remote.task:
-            if remote.exchange is None and not remote.wants_fetch:  # else it has said FETCH_ME again meanwhile
+            if remote.exchange is None and not remote.wants_fetch:  # otherwise it has sent FETCH_ME again meanwhile
                 self._workers.lose_task(remote, "its worker has neither the task nor a result", now)
         elif purpose is Purpose.STUCK and stuck is not None and remote.exchange is stuck:
             if task != stuck.task:
-                self._workers.drop(remote, "its worker hung in the middle of an exchange", now)  # R99
-            else:  # it runs: wait on, and ask again, for it may lose the task later
+                self._workers.drop(remote, "its worker hung during an exchange", now)  # R99
+            else:  # it runs: wait, and check again, for it may lose the task later
                 stuck.wait(self._options.control_timeout, now)
                 self.deadlines.arm(stuck, now + self._options.control_timeout)
 
-    # ---------------------------------------------------------------- exchanges that go wrong
+    # ---------------------------------------------------------------- failed exchanges
 
     def broken(self, exchange: Exchange, now: float, *, is_seen: bool) -> None:
-        """The connection ended, or never stood, before there was an answer."""
+        """Handle an exchange whose connection failed or ended before the response."""
         exchange.peer = None
         self._ended(exchange, now)
         remote, purpose = exchange.remote, exchange.purpose
-        if exchange.is_given_up or purpose is Purpose.LEAVE or not self._workers.is_known(remote):
+        if exchange.is_abandoned or purpose is Purpose.LEAVE or not self._workers.is_known(remote):
             return
         failure = exchange.carrier.failure if exchange.carrier is not None else None
         if failure is not None:  # R100
             self._workers.drop(
-                remote, f"its worker's answer to {exchange.kind.value} was refused: {failure.reason}", now
+                remote, f"its worker's response to {exchange.kind.value} was malformed: {failure.reason}", now
             )
-        elif purpose is Purpose.BOOT:
-            self._workers.alarms.arm(remote, now + BOOT_EVERY)  # R87
+        elif purpose is Purpose.START:
+            self._workers.alarms.arm(remote, now + START_EVERY)  # R87
             self._workers.next_exchange(remote, now)
         elif purpose is Purpose.LEASE:
-            if self._workers.lease_end(remote) <= now:  # else it was heard from meanwhile
-                reason = f"its worker was silent for {remote.next_pulse:g} s and is not there any more"
+            if self._workers.lease_end(remote) <= now:  # otherwise it has sent something meanwhile
+                reason = f"its worker was silent for {remote.next_pulse:g} s and cannot be reached"
                 self._workers.drop(remote, reason, now)
         elif purpose is Purpose.ENDED:
             self._workers.drop(remote, "its worker's process has ended", now)
@@ -285,19 +287,19 @@ class Exchanges(Dialler):
             remote.wants_fetch = True
             self._workers.next_exchange(remote, now)
         elif purpose is Purpose.FETCH and is_seen and remote.attempt is not None:
-            self._workers.lose_task(remote, "its worker broke off twice in the middle of its result", now)
+            self._workers.lose_task(remote, "its worker disconnected twice during its result", now)
         elif purpose is Purpose.TASK and not is_seen:
             unseen = (exchange.attempt,) if exchange.attempt is not None else ()
             self._workers.drop(remote, "its worker could not be reached", now, unseen)
         else:
-            self._workers.drop(remote, f"its worker broke off in the middle of {exchange.kind.value}", now)
+            self._workers.drop(remote, f"its worker disconnected during {exchange.kind.value}", now)
 
-    def _outlasted(self, exchange: Exchange, now: float) -> None:
-        """R99: no answer in time."""
+    def _timed_out(self, exchange: Exchange, now: float) -> None:
+        """Handle an exchange without a response in time (R99)."""
         remote = exchange.remote
-        if exchange.is_given_up:
+        if exchange.is_abandoned:
             if exchange.peer is not None:
-                self._io.close(exchange.peer, "no answer came")
+                self._io.close(exchange.peer, "no response came")
             return
         if exchange.purpose is Purpose.TASK or exchange.purpose is Purpose.FETCH:
             if remote.probe is None:
@@ -306,19 +308,19 @@ class Exchanges(Dialler):
                 exchange.wait(PROBE_TIMEOUT, now)
                 self.deadlines.arm(exchange, now + PROBE_TIMEOUT)
             return
-        self.give_up(exchange, now)
+        self.abandon(exchange, now)
         self._ended(exchange, now)
         if not self._workers.is_known(remote):
             return
-        if exchange.purpose is Purpose.BOOT:
-            self._workers.alarms.arm(remote, now + BOOT_EVERY)
+        if exchange.purpose is Purpose.START:
+            self._workers.alarms.arm(remote, now + START_EVERY)
             self._workers.next_exchange(remote, now)
         elif exchange.purpose is Purpose.LEASE and self._workers.lease_end(remote) > now:
-            pass  # it was heard from meanwhile
+            pass  # it has sent something meanwhile
         elif exchange.purpose is not Purpose.LEAVE:
             self._workers.drop(remote, "its worker did not answer GET_STATUS", now)
 
 
 def _text(extra: Frame) -> str:
-    """A worker's own words about an error, for its caller."""
+    """Return a worker's error text, for the caller."""
     return bytes(extra[:MAX_DETAIL]).decode("utf-8", "replace").strip()

@@ -1,7 +1,7 @@
-"""The words of Worker-Controller, whatever numbers an edition gives them.
+"""Message types of Worker-Controller, independent of the numbers of an edition.
 
-A word that is None was a number that the edition does not have; `number` is what came, for whoever tells about it. A
-worker id or task id of 0 means that there is none: both are counted from 1.
+A field that is None had a number that the edition does not define; `number` is that number, for error messages. A
+worker id or task id of 0 means none: both are counted from 1.
 """
 
 from __future__ import annotations
@@ -11,39 +11,47 @@ from enum import Enum
 
 
 class PulseKind(Enum):
-    REGISTER = "REGISTER"  # I am new: give me an id
-    OK = "OK"  # I live, and will say so again
-    FETCH_ME = "FETCH_ME"  # and there is something to fetch
-    SHUTDOWN = "SHUTDOWN"  # I leave
+    """Type of a pulse."""
+
+    REGISTER = "REGISTER"  # new worker: requests an id
+    OK = "OK"  # heartbeat
+    FETCH_ME = "FETCH_ME"  # heartbeat, and a result is ready
+    SHUTDOWN = "SHUTDOWN"  # leaving
 
 
 class ControllerError(Enum):
+    """Status of the reply to a pulse."""
+
     OK = "OK"
     UNKNOWN_TYPE = "UNKNOWN_TYPE"
-    UNKNOWN_ID = "UNKNOWN_ID"  # not registered, or not any more
-    FAILED = "FAILED"  # all else
+    UNKNOWN_ID = "UNKNOWN_ID"  # not registered, or removed
+    FAILED = "FAILED"  # any other error
 
 
 class ControlKind(Enum):
-    RESTART = "RESTART"  # end your work
-    FETCH = "FETCH"  # what have you got?
-    SET_TASK = "SET_TASK"  # do this
-    GET_STATUS = "GET_STATUS"  # which task is yours?
+    """Type of a control message."""
+
+    RESTART = "RESTART"  # terminate
+    FETCH = "FETCH"  # send the result
+    SET_TASK = "SET_TASK"  # run this job
+    GET_STATUS = "GET_STATUS"  # name the current task
 
 
 class WorkerError(Enum):
+    """Status of the response to a control message."""
+
     OK = "OK"
-    NO_FETCH = "NO_FETCH"  # there is nothing to fetch
+    NO_FETCH = "NO_FETCH"  # no result is ready
     BUSY = "BUSY"
     TASK_FAILED = "TASK_FAILED"
-    FAILED = "FAILED"  # all else
+    FAILED = "FAILED"  # any other error
 
 
 @dataclass(frozen=True, slots=True)
 class RawPulse:
-    """worker to controller, before it is known which edition's numbers are meant.
+    """A pulse from a worker, before its edition is known.
 
-    `type` is 0 both if the field is absent and if it is there and 0: protobuf does not tell them apart.
+    `type` is 0 if the field is absent or 0: protobuf does not distinguish them.
     """
 
     type: int
@@ -54,7 +62,7 @@ class RawPulse:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """worker to controller. `next_pulse`: in so many seconds, as it came."""
+    """A pulse from a worker. `next_pulse`: seconds until the next one, as sent."""
 
     kind: PulseKind | None
     worker_id: int
@@ -65,7 +73,7 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True)
 class PulseResponse:
-    """controller to worker. The id is given with the answer to REGISTER only."""
+    """The reply to a pulse. Only the reply to REGISTER has a worker id."""
 
     error: ControllerError | None
     worker_id: int
@@ -74,7 +82,7 @@ class PulseResponse:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """controller to worker; the extra bytes are the job of SET_TASK."""
+    """A control message to a worker; the extra bytes are the job of SET_TASK."""
 
     kind: ControlKind | None
     task_id: int
@@ -84,7 +92,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """worker to controller; the extra bytes are what was fetched or, with an error, a text about it."""
+    """A worker's response to a control message; the extra bytes are the result or, with an error, a text about it."""
 
     error: WorkerError | None
     task_id: int

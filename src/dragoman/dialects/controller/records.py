@@ -1,4 +1,4 @@
-"""The controller's records: remote workers, and exchanges with them that are under way."""
+"""Records of the broker side: remote workers, and the exchanges with them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dragoman.dialects.interface import Connection
 
 
 class Purpose(Enum):
-    """Why an exchange is made: what its answer means depends on it."""
+    """Purpose of an exchange. It decides the meaning of the response."""
 
-    BOOT = "is its socket there?"
-    TASK = "hand out a job"
+    START = "check if its socket is open"
+    TASK = "assign a job"
     FETCH = "get the result"
-    LEASE = "does it still live?"
-    MISMATCH = "which task does it really have?"
-    STUCK = "does it work, or has it hung?"
-    MISSING = "has it still the task whose result is not there?"
-    ENDED = "does somebody answer though its process has ended?"
-    LEAVE = "it must go"
+    LEASE = "check if it is alive"
+    MISMATCH = "check which task it has"
+    STUCK = "check if it is working or has hung"
+    MISSING = "check if it still has the task without a result"
+    ENDED = "check if a process listens although its own has ended"
+    LEAVE = "make it leave"
 
 
 KIND_OF: Final = {
@@ -37,7 +37,7 @@ KIND_OF: Final = {
 
 
 class Exchange:
-    """One connection to a worker's socket: our message and its answer."""
+    """One connection to a worker's socket: a message and its response."""
 
     __slots__ = (
         "about",
@@ -45,30 +45,30 @@ class Exchange:
         "alarm_number",
         "attempt",
         "carrier",
-        "is_given_up",
+        "is_abandoned",
         "is_sent",
-        "patience",
         "peer",
         "previous",
         "purpose",
         "remote",
         "since",
         "task",
+        "timeout",
     )
 
-    def __init__(self, remote: RemoteWorker, purpose: Purpose, patience: float, now: float) -> None:
+    def __init__(self, remote: RemoteWorker, purpose: Purpose, timeout: float, now: float) -> None:
         self.remote = remote
         self.purpose = purpose
         self.peer: Connection | None = None
-        self.attempt: Attempt | None = None  # whose job it hands out, or whose result it asks for
+        self.attempt: Attempt | None = None  # the attempt that it assigns, or whose result it requests
         self.task = remote.task
-        self.previous = remote.previous  # which it still has if it does not take this one
-        self.about: Exchange | None = None  # the one that is stuck
+        self.previous = remote.previous  # the worker's task if it declines this one
+        self.about: Exchange | None = None  # the exchange that is stuck
         self.carrier: Carrier | None = None
-        self.is_sent = False  # the connection stood, and our message went into it
-        self.is_given_up = False  # nobody waits for its answer, which is read all the same
+        self.is_sent = False  # the connection was open, and the message was written
+        self.is_abandoned = False  # the response is read, but ignored
         self.since = now
-        self.patience = patience  # for so long
+        self.timeout = timeout  # seconds from `since`
         self.alarm = inf
         self.alarm_number = 0
 
@@ -76,13 +76,13 @@ class Exchange:
     def kind(self) -> ControlKind:
         return KIND_OF.get(self.purpose, ControlKind.GET_STATUS)
 
-    def wait(self, patience: float, now: float) -> None:
-        """From now on, for so long."""
-        self.since, self.patience = now, patience
+    def wait(self, timeout: float, now: float) -> None:
+        """Start a new time-out."""
+        self.since, self.timeout = now, timeout
 
 
 class IdleConnection:
-    """A connection on which nothing is under way but a pulse to come, or its end."""
+    """A connection on which a pulse is expected, or the remote side's closing."""
 
     __slots__ = ("alarm", "alarm_number", "is_over", "peer")
 
@@ -130,46 +130,47 @@ class RemoteWorker(recipients.RemoteWorker):
         self.id = id
         self.edition = edition
         self.uid = registrar.address
-        self.process = registrar.process  # that sends all its pulses; 0: not known, or more than one does
-        self.stop_watch: Callable[[], None] | None = None  # of the end of that process
-        self.next_pulse = next_pulse  # how long it may be silent
-        self.start_until = start_until  # while it boots: how long its socket is tried
-        self.is_released = False  # nobody waits any more for what it was given last
-        self.task = 0  # what that is called on the wire
-        self.previous = 0  # and the one before
-        self.is_set = False  # SET_TASK has been dialled for it
-        self.is_taken = False  # and answered with OK
-        self.wants_fetch = False  # it has said FETCH_ME, or we have a reason of our own to ask
-        self.fetches_again = False  # the last FETCH broke in the middle
-        self.has_leftover = False  # it said FETCH_ME for the task before while it was being given the next one
+        self.process = registrar.process  # of all its pulses; 0: unknown, or several
+        self.stop_watch: Callable[[], None] | None = None  # stops watching that process
+        self.next_pulse = next_pulse  # seconds that it may be silent
+        self.start_until = start_until  # while it starts: end of the tries to reach its socket
+        self.is_released = False  # the result of its last task is not needed any more
+        self.task = 0  # id of that task on the wire
+        self.previous = 0  # id of the task before
+        self.is_set = False  # SET_TASK has been dialled
+        self.is_taken = False  # its response was OK
+        self.wants_fetch = False  # it sent FETCH_ME, or the broker has a reason of its own
+        self.fetches_again = False  # the last FETCH was interrupted
+        self.has_leftover = False  # it sent FETCH_ME for the previous task while it was given the next one
         self.no_fetches = 0  # NO_FETCH in a row
-        self.idle_pulses = 0  # pulses in a row that do not name the task it has taken
+        self.idle_pulses = 0  # pulses in a row without the task that it has accepted
         self.exchange: Exchange | None = None  # SET_TASK or FETCH, one at a time
         self.probe: Exchange | None = None  # GET_STATUS, beside it
-        self.last_exchange = -inf  # when one last ended: a pulse from before that is no news of its task (R91)
-        self.retry_delay = 0.0  # how long it is offered nothing, because it was BUSY (R98)
+        self.last_exchange = -inf  # end of the last exchange: an earlier pulse does not count for its task (R91)
+        self.retry_delay = 0.0  # seconds without a new task, because it was BUSY (R98)
         self.retry_at = inf
         self.alarm = inf
         self.alarm_number = 0
 
     @property
     def attempt(self) -> Attempt | None:
-        """The attempt that it was given and has not answered, unless it is released from it. The core knows."""
+        """The attempt that was sent and has no result yet, unless it is released from it."""
         return None if self.is_released else self.worker.held()
 
     def is_served_by(self, process: int) -> bool:
-        """Whether this process both sends its pulses and listens on its socket: then it is the worker.
+        """Tell if this process both sends its pulses and listens on its socket: then it is the worker.
 
-        Where other programs speak for a worker, the end of one of them says nothing about the worker.
+        If other programs act for a worker, the end of one of them does not mean the end of the worker.
         """
         return process != 0 and process == self.process
 
-    def note_pulse_from(self, process: int) -> None:
+    def check_process(self, process: int) -> None:
+        """Stop watching the process if the pulse came from another one."""
         if process != self.process:
             self.end_watch()
 
     def end_watch(self) -> None:
-        """For good: its process is not known any more."""
+        """Stop watching for good: its process is unknown."""
         self.process = 0
         if self.stop_watch is not None:
             self.stop_watch()

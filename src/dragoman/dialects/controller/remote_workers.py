@@ -1,7 +1,7 @@
-"""Registered workers: their ids, their leases, and the tasks that they hold.
+"""Registered workers: their ids, leases and tasks.
 
-A worker joins with REGISTER and may have work once its socket is there. It is dropped when it says SHUTDOWN, is silent
-for too long, or does what no worker does; then its job follows D8 (R97).
+A worker joins with REGISTER and gets jobs once its socket is open. It is dropped when it sends SHUTDOWN, is silent for
+too long, or violates the protocol; then its job follows D8 (R97).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dragoman.dialects.controller.records import Exchange, Purpose, RemoteWorker
 from dragoman.dialects.interface import BrokerIO, Connection
 
 ATTEMPTS: Final = 3  # the document: the task is given to another worker
-BOOT_EVERY: Final = 0.05
+START_EVERY: Final = 0.05
 PROBE_TIMEOUT: Final = 1.0
 WORKERS_A_UID: Final = 10_000
 DROPPED_KEPT: Final = 10_000
@@ -34,50 +34,50 @@ DROPPED_FOR: Final = 600.0
 class Dialler:
     """Makes exchanges with workers."""
 
-    def dial(self, remote: RemoteWorker, purpose: Purpose, patience: float, now: float) -> None:
+    def dial(self, remote: RemoteWorker, purpose: Purpose, timeout: float, now: float) -> None:
         raise NotImplementedError
 
-    def give_up(self, exchange: Exchange, now: float) -> None:
-        """Nobody waits for its answer, but it is read, should it still come."""
+    def abandon(self, exchange: Exchange, now: float) -> None:
+        """Ignore the response, but read it if it still comes."""
         raise NotImplementedError
 
 
 class RemoteWorkers:
-    """The workers that are registered, by their ids."""
+    """The registered workers, by id."""
 
-    exchanges: Dialler  # set once, by the session
+    exchanges: Dialler  # set once, by the broker side
 
     def __init__(
         self, recipient: Recipient, broker: Broker, io: BrokerIO, options: ListenerOptions, first_id: int
     ) -> None:
-        """`recipient` receives the effects for these workers. `first_id`: all ids from there on are free."""
+        """`recipient` receives the effects for these workers. `first_id`: ids from there on are unused."""
         self._recipient = recipient
         self._broker = broker
         self._io = io
         self._options = options
         self._profile = WorkerProfile(may_decline=True, stuck_timeout=options.stuck_timeout, attempts=ATTEMPTS)
         self.by_id: dict[int, RemoteWorker] = {}
-        self.dropped: dict[int, float] = {}  # ids that were dropped, and when (R88)
+        self.dropped: dict[int, float] = {}  # ids of dropped workers, and the time (R88)
         self.count_of: dict[str, int] = {}  # by uid
         self.alarms: Deadlines[RemoteWorker] = Deadlines()
         self._first_id = first_id - first_id % 2  # even: see `_new_id`
         self._given_ids = 0
         self._last_task = self._first_id
 
-    # ---------------------------------------------------------------- who they are
+    # ---------------------------------------------------------------- registration
 
     def is_known(self, remote: RemoteWorker) -> bool:
         return self.by_id.get(remote.id) is remote
 
     def was_dropped(self, id: int, now: float) -> bool:
-        """Whether a worker of this id was dropped not long ago."""
+        """Tell if a worker of this id was dropped recently."""
         return self.dropped.get(id, -inf) + DROPPED_FOR >= now
 
     def register(self, peer: Connection, pulse: Pulse, edition: Edition, now: float) -> RemoteWorker | None:
-        """A new worker; None if it cannot be let in."""
+        """Register a new worker. Returns None if it is rejected."""
         uid = peer.address
         if self.count_of.get(uid, 0) >= WORKERS_A_UID:
-            self._io.log_limited("worker refused", peer=peer, reason=f"{WORKERS_A_UID} workers of {uid}")
+            self._io.log_limited("worker rejected", peer=peer, reason=f"{WORKERS_A_UID} workers of {uid}")
             return None
         next_pulse = self.lease(pulse.next_pulse)
         remote = RemoteWorker(self._new_id(edition), edition, peer, next_pulse, now + self._options.socket_wait)
@@ -86,7 +86,7 @@ class RemoteWorkers:
             return None
         self.by_id[remote.id] = remote
         self.count_of[uid] = self.count_of.get(uid, 0) + 1
-        self.alarms.arm(remote, now + BOOT_EVERY)
+        self.alarms.arm(remote, now + START_EVERY)
         return remote
 
     def _join(self, remote: RemoteWorker, name: str, origin: str, now: float) -> bool:
@@ -97,19 +97,19 @@ class RemoteWorkers:
         return worker is not None
 
     def _new_id(self, edition: Edition) -> int:
-        """Odd for one edition, even for the other, so that an id names its edition for ever (R85)."""
+        """Return a new id: odd for one edition and even for the other, so that an id always shows its edition (R85)."""
         self._given_ids += 1
         return self._first_id + 2 * self._given_ids - edition.parity
 
     def lease(self, next_pulse: int) -> float:
-        """R90."""
+        """Return the lease for an announced next pulse (R90)."""
         return min(next_pulse or self._options.default_pulse, self._options.max_pulse)
 
-    # ---------------------------------------------------------------- their lives
+    # ---------------------------------------------------------------- leases
 
     def tick(self, now: float) -> None:
         for remote in self.alarms.due(now):
-            self._judge(remote, now)
+            self._check(remote, now)
 
     def renew(self, remote: RemoteWorker, now: float) -> None:
         self._broker.seen(remote.worker, now)
@@ -118,16 +118,16 @@ class RemoteWorkers:
     def lease_end(self, remote: RemoteWorker) -> float:
         return remote.worker.seen + remote.next_pulse + self._options.pulse_grace
 
-    def booted(self, remote: RemoteWorker, now: float) -> None:
-        """Registered, and its socket is there: it may have work."""
+    def started(self, remote: RemoteWorker, now: float) -> None:
+        """Make the worker idle: it is registered, and its socket is open."""
         self._broker.idle(remote.worker, now)
 
-    def _judge(self, remote: RemoteWorker, now: float) -> None:
-        """Its next boot look, the end of its rest, or the end of its lease, whichever was due."""
+    def _check(self, remote: RemoteWorker, now: float) -> None:
+        """Do what is due: the next try to reach its socket, the end of its retry delay, or the end of its lease."""
         if remote.worker.state is STARTING and now < remote.start_until and remote.probe is None:
-            self.exchanges.dial(remote, Purpose.BOOT, PROBE_TIMEOUT, now)
+            self.exchanges.dial(remote, Purpose.START, PROBE_TIMEOUT, now)
         if remote.retry_at <= now:
-            self.retry_delay_over(remote, now)
+            self.end_retry_delay(remote, now)
         lease_end = self.lease_end(remote)
         if lease_end <= now:
             lease_end = self._end_lease(remote, now)
@@ -135,7 +135,7 @@ class RemoteWorkers:
             self.alarms.arm(remote, min(lease_end, remote.retry_at))
 
     def _end_lease(self, remote: RemoteWorker, now: float) -> float:
-        """R90: ask once before it is declared dead, unless it is in the middle of something with us."""
+        """Check with GET_STATUS before a worker counts as dead, unless an exchange is in progress (R90)."""
         if remote.probe is None and remote.exchange is None:
             self.exchanges.dial(remote, Purpose.LEASE, PROBE_TIMEOUT, now)
         elif remote.exchange is not None and remote.exchange.purpose is Purpose.TASK and remote.probe is None:
@@ -143,19 +143,19 @@ class RemoteWorkers:
         return now + 2 * PROBE_TIMEOUT
 
     def process_ended(self, remote: RemoteWorker, now: float) -> None:
-        """R90: ask at once instead of at the end of its lease. Another process may have taken over its socket."""
+        """Check the worker at once, not at the end of its lease (R90). Another process may have its socket."""
         if self.is_known(remote):
             self.exchanges.dial(remote, Purpose.ENDED, PROBE_TIMEOUT, now)
 
-    def retry_delay_over(self, remote: RemoteWorker, now: float, *, is_free: bool = False) -> None:
-        """The time in which it is offered nothing is over, or it has said itself that it is free."""
+    def end_retry_delay(self, remote: RemoteWorker, now: float, *, is_free: bool = False) -> None:
+        """End the time without new tasks, because it is over or the worker has reported that it is free."""
         remote.retry_at = inf
         if is_free:
             remote.retry_delay = 0.0
         self._broker.idle(remote.worker, now)
 
     def drop(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
-        """Forget it; its job follows D8, once (R97). Answers that are still to come are read, and mean nothing."""
+        """Remove a worker; its job follows D8, once (R97). Later responses are read and ignored."""
         if not self.is_known(remote):
             return
         unseen = unseen or self._unseen(remote)
@@ -163,7 +163,7 @@ class RemoteWorkers:
         self._broker.leave(remote.worker, now, reason, unseen)
 
     def _unseen(self, remote: RemoteWorker) -> Sequence[Attempt]:
-        """The attempt that it was given, if the SET_TASK for it has not left us (R8)."""
+        """Return its attempt, if SET_TASK has not been sent (R8)."""
         attempt, exchange = remote.attempt, remote.exchange
         if attempt is None or (remote.is_set and (exchange is None or exchange.is_sent)):
             return ()
@@ -177,7 +177,7 @@ class RemoteWorkers:
         remote.is_released = True
         for exchange in (remote.exchange, remote.probe):
             if exchange is not None:
-                self.exchanges.give_up(exchange, now)
+                self.exchanges.abandon(exchange, now)
         remote.exchange = remote.probe = None
         self.dropped[remote.id] = now
         while self.dropped and (len(self.dropped) > DROPPED_KEPT or self._oldest_drop() + DROPPED_FOR < now):
@@ -187,11 +187,11 @@ class RemoteWorkers:
         return next(iter(self.dropped.values()))
 
     def restart(self, remote: RemoteWorker, reason: str, now: float) -> None:
-        """It must end. Whatever it answers, it is gone."""
+        """Send RESTART, and remove the worker whatever its response is."""
         self.exchanges.dial(remote, Purpose.LEAVE, self._options.control_timeout, now)
         self.drop(remote, reason, now)
 
-    def dismiss(self, effect: RemoveWorker, now: float) -> None:
+    def remove(self, effect: RemoveWorker, now: float) -> None:
         remote = cast(RemoteWorker, effect.worker.remote)
         if not self.is_known(remote) or remote.worker is not effect.worker:
             return
@@ -199,7 +199,7 @@ class RemoteWorkers:
             self.exchanges.dial(remote, Purpose.LEAVE, self._options.control_timeout, now)
         self._forget(remote, now)
 
-    # ---------------------------------------------------------------- their tasks
+    # ---------------------------------------------------------------- tasks
 
     def set_task(self, attempt: Attempt, now: float) -> None:
         remote = cast(RemoteWorker, attempt.worker.remote)
@@ -209,7 +209,7 @@ class RemoteWorkers:
         self.next_exchange(remote, now)
 
     def next_exchange(self, remote: RemoteWorker, now: float) -> None:
-        """Always FETCH before the next SET_TASK, and one at a time."""
+        """Start the next exchange: FETCH before SET_TASK, and one at a time."""
         if remote.exchange is not None or not self.is_known(remote):
             return
         attempt = remote.attempt
@@ -222,18 +222,18 @@ class RemoteWorkers:
             remote.task = self._last_task
             self.exchanges.dial(remote, Purpose.TASK, attempt.job.options.job_timeout, now)
         elif attempt is None and remote.worker.stuck and remote.retry_at == inf:
-            self._broker.idle(remote.worker, now)  # it was recalled while an exchange was under way
+            self._broker.idle(remote.worker, now)  # it was cancelled during an exchange
 
     def recall(self, attempt: Attempt, now: float) -> None:
-        """The attempt is over. The worker may have more as soon as its exchange has ended: BUSY would say that it is
-        still at the old one."""
+        """Release the worker from an ended attempt. It may get another job as soon as its exchange has ended: with BUSY
+        it would report that it still runs the old one."""
         remote = cast(RemoteWorker, attempt.worker.remote)
         if remote.attempt is attempt:
             self.release(remote)
             self.next_exchange(remote, now)
 
     def release(self, remote: RemoteWorker) -> None:
-        """It holds nothing of ours any more."""
+        """Record that the worker has no task of this broker."""
         remote.is_released = True
         remote.is_set = remote.is_taken = False
         remote.previous, remote.task = remote.task or remote.previous, 0
@@ -241,8 +241,8 @@ class RemoteWorkers:
         remote.fetches_again = False
 
     def lose_task(self, remote: RemoteWorker, reason: str, now: float) -> None:
-        """Its result will never come, but it lives: to its job this is the end of a worker (R9). It begins anew."""
-        self._io.remark("task lost", level="warning", worker=remote.worker.name, reason=reason)
+        """End an attempt whose result never comes. For the job this is a lost worker (R9); the worker joins again."""
+        self._io.remark("attempt lost", level="warning", worker=remote.worker.name, reason=reason)
         if remote.worker.state is DRAINING:
             self.restart(remote, reason, now)
             return

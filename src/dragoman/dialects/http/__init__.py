@@ -1,1 +1,1 @@
-"""HTTP, as our own clients and workers speak it; the broker's side is in `dragoman.http`."""
+"""HTTP for Dragoman's own clients and workers; the broker's side is in `dragoman.http`."""

@@ -1,4 +1,4 @@
-"""Requests and responses of the HTTP API, as a client or a worker writes and reads them. Without memory.
+"""Codec of the HTTP API for clients and workers: requests and responses, without state.
 
 Frames are those of the carrier: a request is `[line, fields, body]`, a response `[status, fields, body]`.
 """
@@ -20,12 +20,12 @@ from dragoman.core.names import is_name
 from dragoman.core.states import Outcome
 from dragoman.dialects.sides import JobInfo, SubmitOptions
 
-PROBE: Final = b"/livez"  # every broker answers it at once, even one that is overloaded
+PROBE: Final = b"/livez"  # every broker replies to it at once, even an overloaded one
 ALIVE: Final = b"alive\n"
 JSON: Final = b"content-type: application/json\r\n"
 BYTES: Final = b"content-type: application/octet-stream\r\n"
 PROBLEM: Final = b"application/problem+json"
-LONGEST: Final = 86_400.0  # seconds that a header of a call may say
+LONGEST: Final = 86_400.0  # seconds: the maximum in a header of a call
 RECALL: Final = b"dragoman-recall"
 MOST_NAME_BYTES: Final = 128
 PREFIX: Final = "urn:dragoman:"
@@ -38,7 +38,7 @@ Request = list[Frame]
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response, with its header fields by their names in lower case."""
+    """A response, with its header fields by lower-case name."""
 
     status: int
     fields: dict[bytes, bytes]
@@ -46,7 +46,7 @@ class Response:
 
     @property
     def is_last(self) -> bool:
-        """Whether the server ends the connection behind it."""
+        """Tell if the server closes the connection after it."""
         return self.fields.get(b"connection", b"").lower() == b"close"
 
     @property
@@ -56,16 +56,16 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An answer of `application/problem+json`."""
+    """A response of `application/problem+json`."""
 
-    kind: str  # in words: `no such service`
+    kind: str  # such as `no such service`
     detail: str
-    is_outcome: bool = False  # of a job that was there
+    is_outcome: bool = False  # the job existed
     failure: Failure | None = None
 
 
 def check_services(services: Sequence[str]) -> str | None:
-    """The reason why these names cannot be asked for or offered."""
+    """Return an error message if these services cannot be called or offered, else None."""
     for service in services:
         if not is_name(service, MOST_NAME_BYTES) or not service.isprintable():
             return f"{service!r} is not a service name: 1 to {MOST_NAME_BYTES} bytes of printable text"
@@ -73,12 +73,12 @@ def check_services(services: Sequence[str]) -> str | None:
 
 
 def path_part(name: str) -> str:
-    """A name as it stands between two slashes."""
+    """Quote a name for a path."""
     return quote(name, safe="")
 
 
 def write_call(submit_options: SubmitOptions) -> tuple[bytes, bytes]:
-    """The line and the fields of a call, which all calls with the same options have in common."""
+    """Return the line and the fields of a call, which are the same for all calls with these options."""
     fields = [BYTES]
     if submit_options.timeout is not None:
         fields.append(
@@ -100,43 +100,45 @@ def _seconds(seconds: float) -> bytes:
 
 
 def read_response(message: Message) -> Response:
-    """Raises Malformed."""
+    """Parse a response. Raises Malformed."""
     status, block, body = message
     fields: dict[bytes, bytes] = {}
-    for io in bytes(block).split(b"\n"):
-        name, _, value = io.partition(b":")
+    for line in bytes(block).split(b"\n"):
+        name, _, value = line.partition(b":")
         fields[name] = value
     return Response(int(bytes(status)), fields, body)
 
 
 def read_problem(response: Response) -> Problem:
-    """Raises Malformed if it is none: then it is not our broker that answers."""
-    kind = response.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != PROBLEM:
-        raise Malformed("no problem", f"HTTP {response.status} came without a problem in JSON, as no broker answers")
+    """Parse a problem document. Raises Malformed if there is none: then the server is not a broker."""
+    content_type = response.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if content_type != PROBLEM:
+        raise Malformed(
+            "no problem", f"HTTP {response.status} came without a problem document; the server is not a broker"
+        )
     try:
-        said = json.loads(bytes(response.body))
-        word, detail = str(said["type"]), str(said.get("detail", ""))
+        document = json.loads(bytes(response.body))
+        kind, detail = str(document["type"]), str(document.get("detail", ""))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Malformed("bad problem", f"the problem that came with HTTP {response.status} cannot be read") from None
-    error = said.get("error")
+        raise Malformed("bad problem", f"the problem document of HTTP {response.status} is malformed") from None
+    error = document.get("error")
     failure = None
     if isinstance(error, dict):
         failure = Failure(str(error.get("type", "")), str(error.get("message", "")), str(error.get("detail", "")))
-    return Problem(word.removeprefix(PREFIX).replace("-", " "), detail, "job" in said, failure)
+    return Problem(kind.removeprefix(PREFIX).replace("-", " "), detail, "job" in document, failure)
 
 
 def too_large(problem: Problem, size: int, what: str) -> str:
-    """The sentence about a body of `size` bytes that was over the broker's limit, the same as of native clients."""
+    """Return the error about a body of `size` bytes over the broker's limit, in the words of native clients."""
     found = MAX_PAYLOAD.fullmatch(problem.detail)
     if found is None:
         return problem.detail
     return f"{what} of {size} bytes is over the broker's max_payload {found[1]}"
 
 
-def told_about(operation: str, problem: Problem) -> str:
-    """The detail of a problem with an operation. Brokers say in which part of a request a field stood; a caller that
-    wrote no request is told the operation instead."""
+def operation_error(operation: str, problem: Problem) -> str:
+    """Return the detail of an operation's error. The broker names the part of the request that has a field; a caller
+    that wrote no request gets the name of the operation instead."""
     if problem.kind != "invalid":
         return problem.detail
     found = WHERE.match(problem.detail)
@@ -147,7 +149,7 @@ def told_about(operation: str, problem: Problem) -> str:
 
 
 def write_outcome(outcome: str, reason: str) -> bytes:
-    """The view of an ended job, as far as a response tells."""
+    """Return the view of an ended job, as far as a response has it."""
     return json.dumps({"state": "ended", "outcome": outcome, "reason": reason}).encode()
 
 
@@ -165,31 +167,31 @@ class Membership:
     id: int
     token: str
     lease: float  # seconds
-    wait: float  # seconds that a request for a job takes at most
+    wait: float  # maximum seconds of a request for a job
 
 
 def write_join(services: Sequence[str], capacity: int, lease: float) -> Request:
-    form = {"services": list(services), "capacity": capacity, "lease": lease}
-    return [b"POST /v1/workers", JSON, json.dumps(form).encode()]
+    request = {"services": list(services), "capacity": capacity, "lease": lease}
+    return [b"POST /v1/workers", JSON, json.dumps(request).encode()]
 
 
 def read_join(response: Response) -> Membership:
-    """Raises Malformed."""
+    """Parse the response to a joining worker. Raises Malformed."""
     try:
-        said = json.loads(bytes(response.body))
-        return Membership(int(said["id"]), str(said["token"]), float(said["lease"]), float(said["wait"]))
+        view = json.loads(bytes(response.body))
+        return Membership(int(view["id"]), str(view["token"]), float(view["lease"]), float(view["wait"]))
     except (ValueError, KeyError, TypeError):
-        raise Malformed("bad answer", "the answer to a worker that joins cannot be read") from None
+        raise Malformed("bad answer", "the response to a joining worker is malformed") from None
 
 
 def write_next(member: Membership, wait: float, held: Iterable[str]) -> Request:
-    """`held`: the attempts that the worker has, so that a job whose response was lost is given again."""
+    """`held`: attempts that the worker has, so that a job whose response was lost is sent again."""
     holding = b"dragoman-holding: %s\r\n" % ",".join(held).encode()
     return [b"POST /v1/workers/%d/next?wait=%s" % (member.id, repr(wait).encode()), _token(member) + holding, b""]
 
 
 def read_job(response: Response) -> tuple[str, JobInfo]:
-    """The attempt's token, and the description of the job. Raises Malformed."""
+    """Return the attempt's token, and the description of the job. Raises Malformed."""
     fields = response.fields
     try:
         token = fields[b"dragoman-attempt"].decode()
@@ -201,7 +203,7 @@ def read_job(response: Response) -> tuple[str, JobInfo]:
             inf if timeout is None else float(timeout),
         )
     except (ValueError, KeyError):
-        raise Malformed("bad job", "a job came without the fields that describe it") from None
+        raise Malformed("bad job", "a job lacks header fields") from None
 
 
 def write_result(member: Membership, attempt: str, result: Frame) -> Request:
@@ -209,9 +211,9 @@ def write_result(member: Membership, attempt: str, result: Frame) -> Request:
 
 
 def write_failure(member: Membership, attempt: str, failure: Failure) -> Request:
-    form = {"type": failure.type, "message": failure.message, "detail": failure.traceback}
-    io = b"POST /v1/workers/%d/result?outcome=failed" % member.id
-    return [io, _about(member, attempt) + JSON, json.dumps(form).encode()]
+    request = {"type": failure.type, "message": failure.message, "detail": failure.traceback}
+    line = b"POST /v1/workers/%d/result?outcome=failed" % member.id
+    return [line, _about(member, attempt) + JSON, json.dumps(request).encode()]
 
 
 def write_progress(member: Membership, attempt: str, payload: Frame) -> Request:
@@ -231,9 +233,9 @@ def write_leave(member: Membership) -> Request:
 
 
 def read_recalls(response: Response) -> list[str]:
-    """The attempts that are over."""
-    said = response.fields.get(RECALL, b"").decode("ascii", "replace")
-    return [each.strip() for each in said.split(",") if each.strip()]
+    """Return the tokens of ended attempts."""
+    tokens = response.fields.get(RECALL, b"").decode("ascii", "replace")
+    return [each.strip() for each in tokens.split(",") if each.strip()]
 
 
 def _token(member: Membership) -> bytes:

@@ -1,7 +1,7 @@
-"""A client's side of HTTP: one request at a time on a connection.
+"""The client's side of HTTP: one request at a time on a connection.
 
-A caller that does not wait any more hangs up, which withdraws its call. A call ends with its connection, for it must
-not run twice; an operation is asked for again on the next connection, as it may be.
+A caller that stops waiting disconnects, which cancels its call. A call ends with its connection, because it must not
+run twice; an operation is sent again on the next connection.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dragoman.dialects.http.codec import (
     Problem,
     Request,
     Response,
+    operation_error,
     packed,
     read_problem,
     read_response,
-    told_about,
     too_large,
     write_call,
     write_outcome,
@@ -30,29 +30,29 @@ from dragoman.dialects.http.codec import PROBE as PROBE
 from dragoman.dialects.http.codec import check_services as check_services
 from dragoman.dialects.sides import ClientIO, Outcome, SubmitOptions
 
-IDLE: Final = 4.0  # seconds without a request after which we hang up; the broker does so after 15
+IDLE: Final = 4.0  # seconds without a request after which the client disconnects; the broker does so after 15
 BYTES: Final = b"application/octet-stream"
 TOO_LARGE: Final = "too large"
-MOST_HEADS_KEPT: Final = 1024  # of calls, written once for all that ask for the same
+MOST_HEADS_KEPT: Final = 1024  # of calls, encoded once for all with the same options
 
 WriteOperation = Callable[[str, bytes, Frame], Request]
 
 
 class ClientSide(sides.ClientSide):
-    """A client's side. `write_operation` makes the request of an operation from its name, its form and a payload; it
-    raises ValueError for what no request can say."""
+    """The client's side. `write_operation` returns the HTTP request for an operation's name, request and payload; it
+    raises ValueError for values that HTTP cannot express."""
 
     patience = inf
     hint = ""
 
-    def __init__(self, port: ClientIO, write_operation: WriteOperation) -> None:
-        self._port = port
+    def __init__(self, io: ClientIO, write_operation: WriteOperation) -> None:
+        self._io = io
         self._write_operation = write_operation
-        self._job_ref: Hashable = None  # what the request under way is for; none: there is no request
-        self._operation = ""  # its name, if it is no call
+        self._job_ref: Hashable = None  # of the request in progress; None: there is none
+        self._operation = ""  # its name, or empty for a call
         self._request: Request = []
-        self._size = 0  # bytes that it says
-        self._since = inf  # when the last request was sent, or the last response came
+        self._size = 0  # bytes of the request's content
+        self._since = inf  # time of the last request or response
         self._heads: dict[SubmitOptions, tuple[bytes, bytes]] = {}
 
     @property
@@ -61,44 +61,44 @@ class ClientSide(sides.ClientSide):
 
     def opened(self, now: float) -> None:
         self._since = now
-        if self._job_ref is not None:  # it was asked for on the last connection
-            self._port.send(self._request)
+        if self._job_ref is not None:  # it was sent on the last connection
+            self._io.send(self._request)
 
     def lost(self) -> None:
         pass
 
     def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
-        raise AssertionError("calls are submitted with their options")
+        raise AssertionError("HTTP calls have options: use submit")
 
     def submit(self, job_ref: Hashable, submit_options: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
-        io, fields = self._heads.get(submit_options) or self._head(submit_options)
-        self._send(job_ref, "", [io, fields, payload], len(payload), now)
+        line, fields = self._heads.get(submit_options) or self._head(submit_options)
+        self._send(job_ref, "", [line, fields, payload], len(payload), now)
 
-    def ask(self, job_ref: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
+    def ask(self, job_ref: Hashable, operation: str, request: bytes, payload: Frame, id: bytes, now: float) -> None:
         try:
-            request = self._write_operation(question, form, payload)
+            http_request = self._write_operation(operation, request, payload)
         except ValueError as error:
-            self._port.operation_failed(job_ref, "invalid", f"{question}: {error}")
+            self._io.operation_failed(job_ref, "invalid", f"{operation}: {error}")
             return
-        self._send(job_ref, question, request, len(form) + len(payload), now)
+        self._send(job_ref, operation, http_request, len(request) + len(payload), now)
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
-        assert not isinstance(message, TooLarge)  # this carrier ends the connection instead
+        assert not isinstance(message, TooLarge)  # the carrier closes the connection instead
         response = read_response(message)
         self._since = now
         job_ref, self._job_ref = self._job_ref, None
         self._request = []
         if job_ref is not None:
-            self._receive_answer(job_ref, response)
+            self._receive_response(job_ref, response)
         if response.is_last:
-            self._port.reconnect("the broker ends this connection")
+            self._io.reconnect("the broker closes this connection")
 
     def cancel(self, id: bytes, now: float) -> None:
-        """Hang up, which withdraws the call: a connection carries one at a time."""
+        """Disconnect, which cancels the call: a connection carries one at a time."""
         job_ref, self._job_ref = self._job_ref, None
         if job_ref is not None:
-            self._port.ended(job_ref, Outcome.CANCELLED, "its caller withdrew it")
-            self._port.reconnect("a call was withdrawn")
+            self._io.ended(job_ref, Outcome.CANCELLED, "its caller cancelled it")
+            self._io.reconnect("a call was cancelled")
 
     def forget(self, job_ref: Hashable, id: bytes, now: float) -> None:
         self._job_ref = None  # the connection is closed next
@@ -107,18 +107,18 @@ class ClientSide(sides.ClientSide):
         if self._job_ref is not None:
             return inf
         if now >= self._since + IDLE:
-            self._port.reconnect("it is not needed")
+            self._io.reconnect("it is idle")
             return inf
         return self._since + IDLE
 
     def _send(self, job_ref: Hashable, operation: str, request: Request, size: int, now: float) -> None:
-        assert self._job_ref is None, "this wire carries one request at a time"
+        assert self._job_ref is None, "a connection carries one request at a time"
         self._job_ref = job_ref
         self._operation = operation
         self._request = request
         self._size = size
         self._since = now
-        self._port.send(request)
+        self._io.send(request)
 
     def _head(self, submit_options: SubmitOptions) -> tuple[bytes, bytes]:
         if len(self._heads) >= MOST_HEADS_KEPT:
@@ -126,30 +126,30 @@ class ClientSide(sides.ClientSide):
         head = self._heads[submit_options] = write_call(submit_options)
         return head
 
-    def _receive_answer(self, job_ref: Hashable, response: Response) -> None:
+    def _receive_response(self, job_ref: Hashable, response: Response) -> None:
         if response.is_done:
             if not self._operation:
-                self._port.answered(job_ref, response.body)
+                self._io.answered(job_ref, response.body)
             elif response.fields.get(b"content-type") == BYTES:
-                self._port.told(job_ref, write_outcome(Outcome.DONE.value, ""), response.body)
+                self._io.told(job_ref, write_outcome(Outcome.DONE.value, ""), response.body)
             else:
-                self._port.told(job_ref, bytes(response.body), b"")
+                self._io.told(job_ref, bytes(response.body), b"")
             return
         problem = read_problem(response)
         if self._operation:
             self._receive_error(job_ref, problem)
         elif problem.is_outcome:
-            self._port.ended(job_ref, OUTCOMES.get(problem.kind), problem.detail, problem.failure)
+            self._io.ended(job_ref, OUTCOMES.get(problem.kind), problem.detail, problem.failure)
         else:
             sentence = problem.detail
             if problem.kind == TOO_LARGE:
                 sentence = too_large(problem, self._size, "a payload")
-            self._port.ended(job_ref, Outcome.REFUSED, sentence, refusal=problem.kind)
+            self._io.ended(job_ref, Outcome.REFUSED, sentence, refusal=problem.kind)
 
     def _receive_error(self, job_ref: Hashable, problem: Problem) -> None:
         if problem.is_outcome and problem.kind in OUTCOMES:
-            self._port.told(job_ref, write_outcome(problem.kind, problem.detail), packed(problem.failure))
+            self._io.told(job_ref, write_outcome(problem.kind, problem.detail), packed(problem.failure))
         elif problem.kind == TOO_LARGE:
-            self._port.operation_failed(job_ref, TOO_LARGE, too_large(problem, self._size, "a question"))
+            self._io.operation_failed(job_ref, TOO_LARGE, too_large(problem, self._size, "an operation"))
         else:
-            self._port.operation_failed(job_ref, problem.kind, told_about(self._operation, problem))
+            self._io.operation_failed(job_ref, problem.kind, operation_error(self._operation, problem))

@@ -1,1 +1,1 @@
-"""Majordomo: ZeroMQ RFC 7 and 18, one door for clients and workers. docs/dialects/majordomo.md is its page."""
+"""Majordomo: ZeroMQ RFC 7 and 18; clients and workers share one listener socket. See docs/dialects/majordomo.md."""

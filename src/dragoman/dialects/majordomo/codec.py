@@ -1,4 +1,4 @@
-"""Frames to words and back, without any memory. Which edition is spoken is told by a peer's first message."""
+"""Codec of Majordomo: frames to messages and back, without state. A connection's first message shows its edition."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dragoman.dialects.majordomo.messages import (
 from dragoman.dialects.majordomo.multiframe import MultiframeBody
 
 MAX_SERVICE_BYTES: Final = 128
-MAX_BODY_FRAMES: Final = 59  # with the five in front of a worker's body, all that a carrier takes
-RESERVED: Final = "mmi."  # services of the broker's own
+MAX_BODY_FRAMES: Final = 59  # with the five frames before a worker's body, the carrier's maximum
+RESERVED: Final = "mmi."  # prefix of the broker's own services
 
 _HEARTBEAT: Final = Heartbeat()
 _DISCONNECT: Final = Disconnect()
@@ -35,27 +35,27 @@ _WORKERS: Final = {wire.worker_head: wire for wire in WIRES.values()}
 
 
 def recognise(message: Message) -> tuple[EditionFrames, bool]:
-    """The edition that a peer's first message is written in, and whether a worker wrote it. Raises Malformed."""
+    """Return the edition of a connection's first message, and whether a worker sent it. Raises Malformed."""
     head = tuple(bytes(frame) for frame in message[: 1 if message and message[0] else 2] if len(frame) <= _HEADER_BYTES)
     wire = _WORKERS.get(head)
     if wire is not None:
         return wire, True
     wire = _CLIENTS.get(head)
     if wire is None:
-        raise Malformed("unknown header", f"{len(message)} frames that do not begin as any edition's")
-    for each in WIRES.values():  # two have the same header, and different numbers behind it
+        raise Malformed("unknown header", f"{len(message)} frames that begin with no edition's header")
+    for each in WIRES.values():  # two editions have the same header, and different command numbers
         if each.client_head == head and message[len(head) : len(head) + 1] == [each.client_request]:
             return each, False
     return wire, False
 
 
 def read_worker(message: Message, wire: EditionFrames) -> WorkerMessage:
-    """What a worker says to a broker. Raises Malformed."""
+    """Parse a worker's message. Raises Malformed."""
     command, at = _command(message, wire.worker_head)
     count = len(message)
     if command == wire.final or command == wire.partial:
         if count < at + 2 or message[at + 1]:
-            raise Malformed("no envelope", "a reply without a client's frame and an empty one behind it")
+            raise Malformed("no envelope", "a reply needs a client's frame and an empty one after it")
         return WorkerReply(message[at], _body(message, at + 2), command == wire.final)
     if command == wire.heartbeat or command == wire.disconnect:
         _expect(message, at)
@@ -64,13 +64,13 @@ def read_worker(message: Message, wire: EditionFrames) -> WorkerMessage:
         _expect(message, at + 1)
         service = _service(message[at])
         if service.startswith(RESERVED):
-            raise Malformed("reserved service", f"services that begin with {RESERVED} are the broker's own")
+            raise Malformed("reserved service", f"names that begin with {RESERVED} are reserved for the broker")
         return Ready(service)
     raise _unknown(command)
 
 
 def read_client(message: Message, wire: EditionFrames) -> ClientRequest:
-    """What a client says to a broker. Raises Malformed."""
+    """Parse a client's message. Raises Malformed."""
     at = len(wire.client_head)
     if wire.client_request is None:
         _check_head(message, wire.client_head)
@@ -79,16 +79,16 @@ def read_client(message: Message, wire: EditionFrames) -> ClientRequest:
         if command != wire.client_request:
             raise _unknown(command)
     if len(message) <= at:
-        raise Malformed("too few frames", "a request that names no service")
+        raise Malformed("too few frames", "the request has no service")
     return ClientRequest(_service(message[at]), _body(message, at + 1))
 
 
 def read_broker(message: Message, wire: EditionFrames) -> BrokerMessage:
-    """What a broker says to a worker. Raises Malformed."""
+    """Parse a broker's message to a worker. Raises Malformed."""
     command, at = _command(message, wire.worker_head)
     if command == wire.request:
         if len(message) < at + 2 or message[at + 1]:
-            raise Malformed("no envelope", "a request without a client's frame and an empty one behind it")
+            raise Malformed("no envelope", "a request needs a client's frame and an empty one after it")
         return WorkerRequest(message[at], _body(message, at + 2))
     _expect(message, at)
     if command == wire.heartbeat:
@@ -99,7 +99,7 @@ def read_broker(message: Message, wire: EditionFrames) -> BrokerMessage:
 
 
 def read_reply(message: Message, wire: EditionFrames) -> ClientReply:
-    """What a broker says to a client. Raises Malformed."""
+    """Parse a broker's message to a client. Raises Malformed."""
     at = len(wire.client_head)
     is_final = True
     if wire.client_final is None:
@@ -112,7 +112,7 @@ def read_reply(message: Message, wire: EditionFrames) -> ClientReply:
     if not wire.names_service:
         return ClientReply(None, _body(message, at), is_final)
     if len(message) <= at:
-        raise Malformed("too few frames", "a reply that names no service")
+        raise Malformed("too few frames", "the reply has no service")
     return ClientReply(_service(message[at]), _body(message, at + 1), is_final)
 
 
@@ -143,16 +143,16 @@ def write_client_request(wire: EditionFrames, service: str, body: Frame) -> list
 
 def write_client_reply(wire: EditionFrames, service: str, body: Frame) -> list[Frame]:
     command = () if wire.client_final is None else (wire.client_final,)
-    return _answer(wire, command, service, body)
+    return _reply(wire, command, service, body)
 
 
 def write_client_part(wire: EditionFrames, service: str, body: Frame) -> list[Frame]:
-    """For editions that have a word for it."""
-    assert wire.client_partial is not None, "clients of this edition take results whole"
-    return _answer(wire, (wire.client_partial,), service, body)
+    """Encode a part of a result, for editions that support it."""
+    assert wire.client_partial is not None, "this edition has no partial results"
+    return _reply(wire, (wire.client_partial,), service, body)
 
 
-def _answer(wire: EditionFrames, command: Sequence[Frame], service: str, body: Frame) -> list[Frame]:
+def _reply(wire: EditionFrames, command: Sequence[Frame], service: str, body: Frame) -> list[Frame]:
     name = (service.encode(),) if wire.names_service else ()
     return _with_body([*wire.client_head, *command, *name], body)
 
@@ -166,33 +166,35 @@ def _with_body(frames: list[Frame], body: Frame) -> list[Frame]:
 
 
 def _body(message: Message, at: int) -> Frame:
-    """RFC 18 counts on at least one frame; none is taken for an empty one."""
+    """Return the body. RFC 18 requires at least one frame; none counts as an empty one."""
     count = len(message) - at
     if count == 1:
         return message[at]
     if count > MAX_BODY_FRAMES:
-        raise Malformed("too many frames", f"a body of {count} frames; at most {MAX_BODY_FRAMES} are taken")
+        raise Malformed("too many frames", f"a body of {count} frames; at most {MAX_BODY_FRAMES} are allowed")
     return MultiframeBody.of(message[at:]) if count else b""
 
 
 def _command(message: Message, head: Sequence[bytes]) -> tuple[Frame, int]:
-    """The command, and where what follows begins."""
+    """Return the command, and the index of the frame after it."""
     at = len(head)
     _check_head(message, head)
     if len(message) <= at:
-        raise Malformed("too few frames", "a header without a command")
+        raise Malformed("too few frames", "the header has no command")
     return message[at], at + 1
 
 
 def _check_head(message: Message, head: Sequence[bytes]) -> None:
     at = len(head)
     if len(message) < at or message[at - 1] != head[-1] or (at == 2 and message[0]):
-        raise Malformed("wrong header", f"{len(message)} frames that do not begin as this peer's first message did")
+        raise Malformed(
+            "wrong header", f"{len(message)} frames whose header differs from this connection's first message"
+        )
 
 
 def _expect(message: Message, count: int) -> None:
     if len(message) != count:
-        raise Malformed("unexpected frames", f"{len(message)} frames where {count} are spoken")
+        raise Malformed("unexpected frames", f"{len(message)} frames; {count} are expected")
 
 
 def _service(frame: Frame) -> str:
@@ -201,7 +203,7 @@ def _service(frame: Frame) -> str:
     return _name(bytes(frame))
 
 
-@lru_cache(maxsize=1024)  # the same few names come with every request, and each character of them is looked at
+@lru_cache(maxsize=1024)  # the same few names come with every request, and checking reads each character
 def _name(raw: bytes) -> str:
     try:
         name = raw.decode()
@@ -214,7 +216,7 @@ def _name(raw: bytes) -> str:
 
 def _bad_name() -> Malformed:
     bounds = f"1 to {MAX_SERVICE_BYTES} bytes of UTF-8 without control characters"
-    return Malformed("bad service name", f"a name is {bounds}")
+    return Malformed("bad service name", f"a name has {bounds}")
 
 
 def _unknown(command: Frame) -> Malformed:

@@ -1,4 +1,4 @@
-"""The variants of Majordomo, as data: what each puts on the wire."""
+"""Editions of Majordomo: the frames that each uses on the wire."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from typing import Final
 
 
 class Edition(Enum):
+    """Variant of Majordomo, as named in URLs."""
+
     RFC7 = "0.1"
     RFC18 = "0.2"
-    DELIMITED = "0.2-delimited"  # the same behind an empty frame, as from a REQ socket
-    FIELD = "0.2-field"  # what packages out there took RFC 18 for
+    DELIMITED = "0.2-delimited"  # the same after an empty frame, as from a REQ socket
+    FIELD = "0.2-field"  # the reading of RFC 18 in common packages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditionFrames:
-    """Frames that never change, and the numbers of commands. None: there is no such frame."""
+    """Constant frames and command numbers of an edition. None: there is no such frame."""
 
     edition: Edition
-    client_head: tuple[bytes, ...]  # what every message from and to a client begins with
+    client_head: tuple[bytes, ...]  # beginning of every message from and to a client
     client_request: bytes | None
     client_partial: bytes | None
     client_final: bytes | None
-    names_service: bool  # in what it answers to clients
+    names_service: bool  # in replies to clients
     worker_head: tuple[bytes, ...]
     ready: bytes = b"\x01"
     request: bytes = b"\x02"

@@ -1,4 +1,4 @@
-"""The words of Majordomo. Frames are written here without the routing id, which the carrier keeps."""
+"""Message types of Majordomo. Frames are shown without the routing id, which the carrier keeps."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dragoman.carriers.carrier import Frame
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """worker: I am here, free, and offer this service."""
+    """From a worker: connected, free, and offers this service."""
 
     service: str
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """worker and broker: I live."""
+    """From worker and broker: heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """worker: I leave. broker: begin anew, on a new connection."""
+    """From a worker: leaving. From the broker: start again on a new connection."""
 
 
 class WorkerReply:
-    """worker: what became of the request, or a part of it. `client` is the frame that came with the request."""
+    """From a worker: the result of a request, or a part of it. `client` is the frame that came with the request."""
 
     __slots__ = ("body", "client", "is_final")
 
@@ -37,14 +37,14 @@ class WorkerReply:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequest:
-    """broker to worker: a job, and a frame to send back with its result."""
+    """From the broker to a worker: a job, and a frame to return with its result."""
 
     client: Frame
     body: Frame
 
 
 class ClientRequest:
-    """client: do this, whoever offers the service."""
+    """From a client: a job for a service."""
 
     __slots__ = ("body", "service")
 
@@ -55,7 +55,7 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClientReply:
-    """broker to client: the result, or a part of it. `service` is None in editions that do not name it."""
+    """From the broker to a client: the result, or a part of it. `service` is None in editions without it."""
 
     service: str | None
     body: Frame

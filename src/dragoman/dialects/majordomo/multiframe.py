@@ -1,4 +1,4 @@
-"""Bodies of several frames. Apart from the words, because compiled code cannot inherit bytes."""
+"""Bodies of several frames. Not in `messages.py`, because compiled code cannot inherit from bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.carriers.carrier import Frame
 
 
 class MultiframeBody(bytes):
-    """A body of several frames: to everybody else their bytes in a row, to Majordomo's own peers still frames."""
+    """A body of several frames: other dialects see their joined bytes, Majordomo's clients and workers the frames."""
 
     sizes: tuple[int, ...]
 

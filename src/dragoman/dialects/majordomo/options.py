@@ -1,4 +1,4 @@
-"""What a Majordomo URL may say, with the defaults of the dialect's page. Seconds everywhere."""
+"""Options of Majordomo URLs, with the defaults of the dialect's page. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
-    heartbeat: float = seconds(2.5)  # how often every worker is told that we live, and expected to tell us
-    liveness: int = count(3)  # an idle worker may miss so many
+    heartbeat: float = seconds(2.5)  # interval of heartbeats, in both directions
+    liveness: int = count(3)  # heartbeats that an idle worker may miss
     job_timeout: float = time_limit(60.0)  # 0 = none
-    queue_timeout: float = time_limit(0.0)  # 0 = none: this wire has no message for a time-out
+    queue_timeout: float = time_limit(0.0)  # 0 = none: Majordomo has no message for a time-out
     attempts: int | None = attempts()
     stuck_timeout: float = time_limit(3600.0)
 
@@ -21,7 +21,7 @@ class ListenerOptions:
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     service: str = "default"
-    edition: Edition = Edition.RFC7  # what nearly every broker out there speaks
+    edition: Edition = Edition.RFC7  # supported by nearly all brokers
     heartbeat: float = seconds(2.5)
     liveness: int = count(3)
 
@@ -30,4 +30,4 @@ class WorkerOptions:
 class ClientOptions:
     service: str = "default"
     edition: Edition = Edition.RFC7
-    reply_timeout: float = seconds(90.0)  # nobody tells a client that its request came to nothing
+    reply_timeout: float = seconds(90.0)  # a client gets no message about a job that ended without a result

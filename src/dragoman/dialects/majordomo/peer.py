@@ -1,4 +1,4 @@
-"""The other side of Majordomo: a worker and a client that work with any Majordomo broker. Pure, like the session."""
+"""Worker side and client side of Majordomo, for any Majordomo broker. State machines without I/O."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOCKET: Final = "DEALER"
 
 
 def check_services(services: Sequence[str]) -> str | None:
-    """Why these names cannot be offered, or None."""
+    """Return an error message if these services cannot be offered, else None."""
     if len(services) > 1:
         return f"a Majordomo worker offers one service, not {len(services)}: start one worker for each"
     for service in services:
@@ -40,18 +40,18 @@ def check_services(services: Sequence[str]) -> str | None:
 
 
 class WorkerSide:
-    """One worker's side of the conversation, for as many connections as it takes."""
+    """The worker's side, across any number of connections."""
 
-    def __init__(self, options: WorkerOptions, port: WorkerIO, service: str) -> None:
-        self._port = port
+    def __init__(self, options: WorkerOptions, io: WorkerIO, service: str) -> None:
+        self._io = io
         self._wire = WIRES[options.edition]
         self._service = service
         self._heartbeat = options.heartbeat
         self._is_open = False
         self._is_leaving = False
-        self._job: WorkerRequest | None = None  # what we work at, on this connection
+        self._job: WorkerRequest | None = None  # the running job, received on this connection
         self._job_ref = 0  # the number of that job
-        self._signs = HeartbeatTimers(options.heartbeat, options.heartbeat * options.liveness)
+        self._timers = HeartbeatTimers(options.heartbeat, options.heartbeat * options.liveness)
 
     @property
     def is_busy(self) -> bool:
@@ -59,45 +59,45 @@ class WorkerSide:
 
     def opened(self, now: float) -> None:
         self._is_open = True
-        self._signs.begin(now)
-        self._port.send(write_ready(self._wire, self._service))
+        self._timers.restart(now)
+        self._io.send(write_ready(self._wire, self._service))
 
     def lost(self) -> None:
-        """The connection ended. What we work at belongs to it: its result will never be sent on another."""
+        """Drop the job of the ended connection: its result must not be sent on another one."""
         self._is_open = False
         self._job = None
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
-        self._signs.heard = now
+        self._timers.received_at = now
         if isinstance(message, TooLarge):
-            self._port.reconnect(f"a job of {message.size} bytes is over what we take")
+            self._io.reconnect(f"a job of {message.size} bytes is over this worker's limit")
             return
         try:
             parsed = read_broker(message, self._wire)
         except Malformed as problem:
-            self._port.reconnect(f"{problem.reason}: {problem.detail}")
+            self._io.reconnect(f"{problem.reason}: {problem.detail}")
             return
         if self._is_leaving and self._job is None:
-            return  # we have said DISCONNECT
+            return  # DISCONNECT has been sent
         if isinstance(parsed, Disconnect):
-            self._port.reconnect("the broker said DISCONNECT")
+            self._io.reconnect("the broker sent DISCONNECT")
         elif isinstance(parsed, WorkerRequest):
             if self._job is not None:
-                self._port.reconnect("a second job came while we worked at the first")
+                self._io.reconnect("a second job came during the first")
                 return
             self._job = parsed
             self._job_ref += 1
-            self._port.run(self._job_ref, parsed.body, JobInfo(service=self._service))
+            self._io.run(self._job_ref, parsed.body, JobInfo(service=self._service))
 
     def finished(self, job_ref: Hashable, result: Frame, now: float) -> None:
         job = self._job
         if job is None or job_ref != self._job_ref:
-            return  # taken on an earlier connection
+            return  # from an earlier connection
         self._job = None
-        self._signs.begin(now)
-        self._port.send(write_worker_reply(self._wire, job.client, result))
+        self._timers.restart(now)
+        self._io.send(write_worker_reply(self._wire, job.client, result))
         if self._is_leaving:
-            self._port.send(write_disconnect(self._wire))
+            self._io.send(write_disconnect(self._wire))
 
     def failed(
         self,
@@ -107,41 +107,41 @@ class WorkerSide:
         failure: Failure | None = None,
         outcome: Outcome = Outcome.FAILED,
     ) -> None:
-        """This wire has no word for failure: leave and come back, so that the broker sees the job is not coming."""
+        """Disconnect and reconnect, so that the broker sees that no result comes: Majordomo has no failure message."""
         if self._job is not None and job_ref == self._job_ref:
-            self._port.send(write_disconnect(self._wire))
-            self._port.reconnect(reason)
+            self._io.send(write_disconnect(self._wire))
+            self._io.reconnect(reason)
 
     def stop(self) -> None:
-        """Say goodbye, right behind the result if there is a job in hand, so that no new one crosses it."""
+        """Send DISCONNECT, directly after the result of a running job so that no new job crosses it."""
         self._is_leaving = True
         if self._job is None and self._is_open:
-            self._port.send(write_disconnect(self._wire))
+            self._io.send(write_disconnect(self._wire))
 
     def tick(self, now: float) -> float:
-        """Give signs of life, also while we work; give the connection up after too much silence.
+        """Send heartbeats, also during a job; reconnect after too long a silence.
 
-        Only while we are idle, for brokers like the Guide's say nothing to workers that are at work.
+        Silence counts only while idle: brokers like the Guide's send nothing to busy workers.
         """
         if not self._is_open or (self._is_leaving and self._job is None):
             return now + self._heartbeat
-        signs, is_idle = self._signs, self._job is None
-        if is_idle and signs.is_silent(now):
-            self._port.reconnect(signs.silence)
+        timers, is_idle = self._timers, self._job is None
+        if is_idle and timers.is_silent(now):
+            self._io.reconnect(timers.silence)
             return now + self._heartbeat
-        if signs.is_due(now):
-            signs.said = now
-            self._port.send(write_heartbeat(self._wire))
-        return signs.next_due(expects=is_idle)
+        if timers.is_due(now):
+            timers.sent_at = now
+            self._io.send(write_heartbeat(self._wire))
+        return timers.next_due(expects=is_idle)
 
 
 class ClientSide(sides.ClientSide):
-    """A client's side: one call at a time on one connection, for replies name nothing but the service."""
+    """The client's side: one call at a time on one connection, because replies name only the service."""
 
-    hint = "this wire has no word for a job that failed, or that no worker took"
+    hint = "Majordomo has no message for a job that failed or found no worker"
 
-    def __init__(self, options: ClientOptions, port: ClientIO) -> None:
-        self._port = port
+    def __init__(self, options: ClientOptions, io: ClientIO) -> None:
+        self._io = io
         self._wire = WIRES[options.edition]
         self.patience = options.reply_timeout
         self._job_ref: Hashable = None
@@ -154,30 +154,30 @@ class ClientSide(sides.ClientSide):
         pass
 
     def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
-        assert self._job_ref is None, "this wire carries one call at a time"
+        assert self._job_ref is None, "a connection carries one call at a time"
         self._job_ref = job_ref
         self._service = service
-        self._port.send(write_client_request(self._wire, service, payload))
+        self._io.send(write_client_request(self._wire, service, payload))
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
         if isinstance(message, TooLarge):
-            raise sides.answer_too_large(message)
+            raise sides.response_too_large(message)
         reply = read_reply(message, self._wire)
         if self._job_ref is None:
             return
         if reply.service not in (None, self._service):
-            raise Malformed("another service", "the answer is one to a call for another service")
+            raise Malformed("another service", "the reply belongs to a call for another service")
         if reply.is_final:
             job_ref, self._job_ref = self._job_ref, None
-            self._port.answered(job_ref, reply.body)
+            self._io.answered(job_ref, reply.body)
         else:
-            self._port.reported(self._job_ref, reply.body, is_part=True, attempt=1)  # which it is, this wire cannot say
+            self._io.reported(self._job_ref, reply.body, is_part=True, attempt=1)  # Majordomo does not tell which
 
     def forget(self, job_ref: Hashable, id: bytes, now: float) -> None:
-        """Its reply would be taken for the next call's: only another connection can help."""
+        """Reconnect: the late reply would be taken for that of the next call."""
         if self._job_ref == job_ref:
             self._job_ref = None
-            self._port.reconnect("its caller does not wait any longer")
+            self._io.reconnect("the caller stopped waiting")
 
     def tick(self, now: float) -> float:
         return inf

@@ -1,1 +1,1 @@
-"""MemoDB: workers and callers that ask and wait, over NNG. docs/dialects/memodb.md is its page."""
+"""MemoDB: a dialect over NNG whose workers and callers send requests and wait. See docs/dialects/memodb.md."""

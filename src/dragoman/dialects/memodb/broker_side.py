@@ -1,12 +1,12 @@
-"""The broker's side of MemoDB: workers and callers ask, we answer when there is something to say.
+"""The broker's side of MemoDB: workers and callers send requests, and the broker replies when it has something to send.
 
-Any number of both share a connection; a request is answered by the route it came with, and until then it is *parked*.
-NNG repeats a request by itself, on a timer and after a reconnect, under the same request id. Taken for a new one, a
-repeated RESULT would be booked on the worker's next job. So the care of this file and of `callers.py` is to know a
-request again (R60 to R65): a worker's by its id, a caller's by its connection, both by the request id and by an imprint
-of the whole message.
-What was answered is said again, byte for byte; what was not waits on at the new place. On a new connection that holds
-only for one that can be the same client's: `requests.py:may_be_back`, and `lost` for answers that were received.
+Any number of both share a connection. The reply to a request uses the route it came with; until then the request is
+*parked*. NNG repeats a request by itself, on a timer and after a reconnect, under the same request id. A repeated
+RESULT that is taken for a new one would be counted for the worker's next job. So this file and `callers.py` recognise
+repeated requests (R60 to R65): a worker's by its id, a caller's by its connection, both by the request id and a hash of
+the whole message. A request that has a reply gets the same bytes again; one without stays parked, at its new route. On
+a new connection this applies only if it can belong to the same client: see `records.py:may_be_back`, and `lost` for
+replies that were received.
 """
 
 from __future__ import annotations
@@ -59,13 +59,11 @@ class MemoDbBrokerSide(BrokerSide):
             pulls=True,  # a parked request asks for one job
         )
         self._remotes: dict[bytes, MemoDbWorker] = {}  # workers by their id
-        self._heartbeats: Deadlines[MemoDbWorker] = (
-            Deadlines()
-        )  # parked workers: when they get a HEARTBEAT instead of a job
-        self._lost_readies: dict[Key, MemoDbWorker] = {}  # R61: may come again on another connection
+        self._heartbeats: Deadlines[MemoDbWorker] = Deadlines()  # when a parked worker gets HEARTBEAT instead of a job
+        self._lost_readies: dict[Key, MemoDbWorker] = {}  # R61: may be repeated on another connection
         self._callers = Callers(self, broker, io, options, max_payload, self._remotes)
 
-    # ---------------------------------------------------------------- the seam
+    # ---------------------------------------------------------------- calls from the runner
 
     def opened(self, peer: Connection, now: float) -> None:
         peer.remote = ConnectionRecord()
@@ -78,14 +76,14 @@ class MemoDbBrokerSide(BrokerSide):
             if not route:
                 raise Malformed("no request id", "no request id within 8 words")
             if type(body) is not bytes or len(body) > WHOLE:
-                request_hash = fingerprint(body)  # before it is read, for reading takes the header off
+                request_hash = fingerprint(body)  # before `read`, which removes the header
                 self._receive_parsed(peer, route, request_hash, read(body), now)
                 return
             request_hash = hash(body)
-            contacts: ConnectionRecord = peer.remote
-            header = contacts.header
-            if body.startswith(header):  # a header says itself where it ends: nothing else can begin like this
-                id, service, timeout = contacts.said
+            record: ConnectionRecord = peer.remote
+            header = record.header
+            if body.startswith(header):  # a header encodes its own end: nothing else can begin like this
+                id, service, timeout = record.header_fields
                 payload = body[len(header) :]
             else:
                 plain = read_plain(body)
@@ -93,9 +91,9 @@ class MemoDbBrokerSide(BrokerSide):
                     self._receive_parsed(peer, route, request_hash, read(body), now)
                     return
                 id, service, timeout, payload = plain
-                if not id or len(contacts.remotes) == 1:  # else the next RESULT will be another worker's
-                    contacts.header = body[: len(body) - len(payload)]
-                    contacts.said = id, service, timeout
+                if not id or len(record.remotes) == 1:  # otherwise the next RESULT is another worker's
+                    record.header = body[: len(body) - len(payload)]
+                    record.header_fields = id, service, timeout
             if id:
                 self._receive_worker(peer, route, request_hash, id, payload, False, now)
             else:
@@ -117,7 +115,7 @@ class MemoDbBrokerSide(BrokerSide):
         elif type(parsed) is Ready:
             self._receive_ready(peer, route, request_hash, parsed, now)
         else:
-            raise Malformed("not for us", "DISCONNECT is the broker's to say")
+            raise Malformed("not for us", "DISCONNECT is sent by brokers only")
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:
@@ -127,18 +125,18 @@ class MemoDbBrokerSide(BrokerSide):
         elif type(effect) is CancelAttempt:
             self._recall(effect.attempt, effect.reason, now)
         elif type(effect) is RemoveWorker:
-            self._dismiss(effect)
-        # Accept: nobody here asks for background jobs.
+            self._remove_worker(effect)
+        # Acknowledge: callers of MemoDB cannot submit background jobs.
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
-        """Whoever shared it may come back on another: workers are detached, waiting calls orphaned (R64)."""
-        contacts: ConnectionRecord = peer.remote
-        if contacts.remotes or contacts.waiting:
-            workers, calls = len(contacts.remotes), len(contacts.waiting)
+        """Detach the workers of an ended connection and orphan its waiting calls: they may come back (R64)."""
+        record: ConnectionRecord = peer.remote
+        if record.remotes or record.waiting:
+            workers, calls = len(record.remotes), len(record.waiting)
             self._io.remark("connection lost", peer=peer, detached_workers=workers, waiting_calls=calls)
-        for remote in contacts.remotes:
+        for remote in record.remotes:
             if peer.closed_in_order and remote.answer is not None:
-                self._confirm(remote)  # it has the answer to its READY, and does not ask again
+                self._confirm(remote)  # it has the reply to its READY, and does not repeat it
             remote.peer = None
             remote.process, remote.left_at = peer.process, now
             self._broker.detach(remote.worker, now)
@@ -150,34 +148,32 @@ class MemoDbBrokerSide(BrokerSide):
         self._callers.lost(peer, now)
 
     def tick(self, now: float) -> float:
-        """Workers that have waited long enough get a HEARTBEAT, answers kept long enough are forgotten."""
+        """Send HEARTBEAT to workers that have waited long enough, and drop expired replies."""
         for remote in self._heartbeats.due(now):
             if remote.answer is not None or remote.peer is None:
-                continue  # it is at work, or out of reach: the next parking reminds us again
+                continue  # it is busy or detached: the next `_park` sets the deadline again
             if remote.heartbeat_due > now:
                 self._heartbeats.arm(remote, remote.heartbeat_due)
                 continue
-            if remote.worker.running:  # a job was decided for it in this very turn, and that is its answer
+            if remote.worker.running:  # a job was dispatched to it in this iteration, and is the reply
                 self._heartbeats.arm(remote, now + SOON)
                 continue
             remote.answer = [write_heartbeat(remote.id)]
             self._io.send(remote.peer, [remote.route, *remote.answer])
-            self._broker.ask(remote.worker, 0, now)  # it gets nothing before it has asked again
+            self._broker.ask(remote.worker, 0, now)  # it gets nothing before its next request
         return min(self._heartbeats.next(), self._callers.answers.expire(now))
 
-    # ---------------------------------------------------------------- what workers say
+    # ---------------------------------------------------------------- messages of workers
 
     def _receive_ready(self, peer: Connection, route: bytes, request_hash: int, ready: Ready, now: float) -> None:
         if ready.id:
-            raise Malformed("unwanted id", f"READY with an id of {len(ready.id)} bytes; we give the ids")
-        contacts: ConnectionRecord = peer.remote
-        dead = contacts.dead.pop(route, None)
-        if (
-            dead is not None and dead[0] == request_hash
-        ):  # it was answered by this route, and nobody waits for another answer
+            raise Malformed("unwanted id", f"READY with an id of {len(ready.id)} bytes; the broker assigns ids")
+        record: ConnectionRecord = peer.remote
+        dead = record.dead.pop(route, None)
+        if dead is not None and dead[0] == request_hash:  # the reply has this route, and no other request waits for one
             self._io.send(peer, [route, write_disconnect(dead[1])])
             return
-        known = contacts.readies.get(route)
+        known = record.readies.get(route)
         if known is None and self._lost_readies:
             known = self._lost_readies.get((peer.address, route[-4:], request_hash, peer.process))  # R61
             if known is not None and not may_be_back(known, peer):
@@ -187,19 +183,19 @@ class MemoDbBrokerSide(BrokerSide):
             return
         if known is not None:  # R69
             self._forget(known)
-            self._broker.leave(known.worker, now, "its worker said READY anew")
+            self._broker.leave(known.worker, now, "its worker sent READY again")
         if not self._callers.make_room(peer, now):
             return
         remote = MemoDbWorker(self._broker.entropy.token(), peer, route, request_hash)
         name = f"{peer.label} {remote.id[:4].hex()}"
         worker = self._broker.join(self, remote, name, ready.services, self._profile, now, origin=peer.label)
         if worker is None:
-            self._io.remark("worker refused", level="warning", peer=peer, services=list(ready.services))
+            self._io.remark("worker rejected", level="warning", peer=peer, services=list(ready.services))
             return
         remote.worker = worker
         self._remotes[remote.id] = remote
-        contacts.remotes[remote] = None
-        contacts.readies[route] = remote
+        record.remotes[remote] = None
+        record.readies[route] = remote
         self._park(remote, now)
         self._broker.idle(worker, now)
 
@@ -213,9 +209,9 @@ class MemoDbBrokerSide(BrokerSide):
         is_leaving: bool,
         now: float,
     ) -> None:
-        """RESULT, or HEARTBEAT if there is none."""
+        """Handle a RESULT, or a HEARTBEAT if `result` is None."""
         remote = self._remotes.get(id)
-        if remote is None or remote.address != peer.address:  # R66, T8: an id is good where it was given
+        if remote is None or remote.address != peer.address:  # R66, T8: an id is valid only at its address
             if result is not None:
                 self._broker.counters.late_results += 1
             self._io.send(peer, [route, write_disconnect(id)])
@@ -224,7 +220,7 @@ class MemoDbBrokerSide(BrokerSide):
             self._receive_again(remote, peer, route, now)
             return
         if remote.peer is not peer and (route[-4:], request_hash) in remote.overtaken:
-            return  # a copy by a connection that its worker has left: answered long ago
+            return  # a repetition from an old connection of its worker; it has its reply
         if not remote.is_confirmed:
             self._confirm(remote)
         if remote.peer is not peer:
@@ -239,7 +235,7 @@ class MemoDbBrokerSide(BrokerSide):
                 self._broker.counters.late_results += 1
                 self._resync(remote, "its worker sent a RESULT that was not due", now)  # R67
         elif attempt is not None:
-            self._resync(remote, "its worker gave it up: HEARTBEAT instead of a result", now)  # R68
+            self._resync(remote, "its worker sent HEARTBEAT instead of a result", now)  # R68
         else:
             self._park(remote, now)
             self._broker.attach(remote.worker, now)
@@ -250,7 +246,7 @@ class MemoDbBrokerSide(BrokerSide):
         if remote.worker.away_since != inf:
             broker.attach(remote.worker, now)
         if is_leaving:
-            broker.drain(remote.worker, now)  # so that it gets nothing more, and DISCONNECT behind its result (R70)
+            broker.drain(remote.worker, now)  # it gets no more jobs, and DISCONNECT after its result (R70)
         if len(result) > self._max_payload:
             reason = over_max_payload("its result", len(result), self._max_payload)
             broker.fail(attempt, reason, now)
@@ -258,10 +254,10 @@ class MemoDbBrokerSide(BrokerSide):
             log_about_peer(self._io, remote.peer, "late result", worker=remote.worker.name, job=attempt.job.id.hex())
 
     def _receive_again(self, remote: MemoDbWorker, peer: Connection, route: bytes, now: float) -> None:
-        """Its last request once more (R60): nothing new happens, but it may have moved."""
+        """Handle a repetition of the last request (R60): no new action, but the worker may have moved."""
         if remote.peer is not peer:
             self._move(remote, peer, route, remote.request_hash)
-            remote.is_replayed = True  # by one connection, a copy of an answer never leaves before the first
+            remote.is_replayed = True  # on one connection, a repeated reply never leaves before the first
         remote.route = route
         if remote.answer is not None:
             self._broker.counters.replayed_answers += 1
@@ -271,7 +267,7 @@ class MemoDbBrokerSide(BrokerSide):
         self._broker.attach(remote.worker, now)
 
     def _resync(self, remote: MemoDbWorker, reason: str, now: float) -> None:
-        """We do not agree on where we are: it starts anew."""
+        """Send DISCONNECT, because worker and broker disagree on its state: it starts again with READY."""
         peer, route = remote.peer, remote.route
         self._forget(remote)
         log_about_peer(self._io, peer, "worker out of turn", worker=remote.worker.name, reason=reason)
@@ -279,10 +275,10 @@ class MemoDbBrokerSide(BrokerSide):
         assert peer is not None
         self._io.send(peer, [route, write_disconnect(remote.id)])
 
-    # ---------------------------------------------------------------- workers come, move and go
+    # ---------------------------------------------------------------- workers join, move and leave
 
     def _park(self, remote: MemoDbWorker, now: float) -> None:
-        """Its request waits for a job, or for a HEARTBEAT."""
+        """Keep the request until there is a job for it, or HEARTBEAT is due."""
         self._broker.ask(remote.worker, 1, now)
         remote.answer = None
         remote.heartbeat_due = due = now + self._options.heartbeat_after
@@ -290,13 +286,13 @@ class MemoDbBrokerSide(BrokerSide):
             self._heartbeats.arm(remote, due)
 
     def _confirm(self, remote: MemoDbWorker) -> None:
-        """A later request shows that the answer to its READY has arrived: that READY cannot come again."""
+        """Record that the reply to READY has arrived, as a later request shows: READY cannot be repeated."""
         if not remote.is_confirmed:
             remote.is_confirmed = True
             self._drop_ready(remote)
 
     def _move(self, remote: MemoDbWorker, peer: Connection, route: bytes, request_hash: int) -> None:
-        """Its answers go to another connection from now on."""
+        """Send further replies on another connection."""
         remote.turn_from(route[-4:], request_hash)
         self._drop_ready(remote)
         if remote.peer is not None:
@@ -307,7 +303,7 @@ class MemoDbBrokerSide(BrokerSide):
             peer.remote.readies[route] = remote
 
     def _drop_ready(self, remote: MemoDbWorker) -> None:
-        """Its own entry only: others may have asked under the same request id."""
+        """Remove only this worker's entry: others may have used the same request id."""
         if remote.peer is None:
             if self._lost_readies.get(remote.key) is remote:
                 del self._lost_readies[remote.key]
@@ -315,26 +311,26 @@ class MemoDbBrokerSide(BrokerSide):
             del remote.peer.remote.readies[remote.route]
 
     def _forget(self, remote: MemoDbWorker) -> None:
-        """Its id is dead: whatever still comes under it gets DISCONNECT."""
+        """Remove a worker. Later requests with its id get DISCONNECT."""
         del self._remotes[remote.id]
         self._heartbeats.disarm(remote)
         if remote.peer is not None:
-            contacts: ConnectionRecord = remote.peer.remote
-            del contacts.remotes[remote]
+            record: ConnectionRecord = remote.peer.remote
+            del record.remotes[remote]
             if not remote.is_confirmed:
-                contacts.bury(remote)
+                record.bury(remote)
         self._confirm(remote)
         remote.peer = None
 
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
-        """A worker that overran its job's time is given up. One whose job was cancelled may end it: it is unproven."""
+        """Remove a worker whose attempt timed out. A worker whose job was cancelled may finish it: it is stuck."""
         remote = cast(MemoDbWorker, attempt.worker.remote)
         if now >= attempt.due and remote.attempt is attempt:
             self._forget(remote)
-            self._io.remark("worker gave no result in time", level="warning", worker=remote.worker.name, reason=reason)
+            self._io.remark("attempt timed out", level="warning", worker=remote.worker.name, reason=reason)
             self._broker.leave(remote.worker, now, reason)
 
-    def _dismiss(self, effect: RemoveWorker) -> None:
+    def _remove_worker(self, effect: RemoveWorker) -> None:
         remote = cast(MemoDbWorker, effect.worker.remote)
         if self._remotes.get(remote.id) is not remote:
             return
@@ -343,11 +339,11 @@ class MemoDbBrokerSide(BrokerSide):
         if peer is not None and remote.answer is None:
             self._io.send(peer, [route, write_disconnect(remote.id)])
 
-    # ---------------------------------------------------------------- jobs go out
+    # ---------------------------------------------------------------- jobs
 
     def _give(self, attempt: Attempt, now: float) -> None:
         remote = cast(MemoDbWorker, attempt.worker.remote)
-        if remote.peer is None:  # its connection ended in this very turn: it waits on, wherever it is
+        if remote.peer is None:  # its connection ended in this iteration: it is still waiting
             self._broker.ask(remote.worker, 1, now)
             self._broker.undelivered(attempt, now)
             return
@@ -361,7 +357,7 @@ class MemoDbBrokerSide(BrokerSide):
         self._io.send(remote.peer, [remote.route, remote.header, job.payload], attempt)
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
-        """The answer with this job never left us: the worker still waits for one, wherever it is (R8)."""
+        """Undo the dispatch of a job that was never sent: the worker still waits for a reply (R8)."""
         remote = cast(MemoDbWorker, attempt.worker.remote)
         is_known = self._remotes.get(remote.id) is remote
         if is_known and remote.attempt is attempt and remote.peer is None and not remote.is_replayed:

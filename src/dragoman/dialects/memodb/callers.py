@@ -1,7 +1,7 @@
-"""Callers of one listener: their requests, from JOB to the last time that the answer may be asked for.
+"""Callers of one listener: their requests, from JOB until the reply can no longer be requested again.
 
-A caller's request is known again by its connection, its request id and an imprint of the whole message (R62, R63). On a
-new connection it is looked for among the orphans, whose connection is gone.
+A caller's repeated request is recognised by its connection, its request id and a hash of the whole message (R62, R63).
+On a new connection it is looked up among the orphans, whose connection has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dragoman.dialects.memodb.reply_cache import ReplyCache
 
 MAX_TIMEOUT: Final = 86_400_000  # milliseconds: a day (R72)
 ENDLESS: Final = -1
-TIMEOUTS_KEPT: Final = 1024  # different ones
+TIMEOUTS_KEPT: Final = 1024  # number of different values
 RESULT_TO_CALLER: Final = write_result(b"")
 
 
@@ -62,16 +62,16 @@ class Callers:
         max_payload: int,
         workers: dict[bytes, MemoDbWorker],
     ) -> None:
-        """`recipient` receives the effects for these callers. `workers` wait for answers, too."""
+        """`recipient` receives the effects for these callers. `workers` count as waiting, too."""
         self._recipient = recipient
         self._broker = broker
         self._io = io
         self._options = options
         self._max_payload = max_payload
         self._workers = workers
-        self._job_options: dict[int, JobOptions] = {}  # by the timeout on the wire
-        self.orphans: dict[Key, PendingCall] = {}  # R62: calls whose connection is gone
-        self.waiting = 0  # calls without an answer
+        self._job_options: dict[int, JobOptions] = {}  # by the time-out on the wire
+        self.orphans: dict[Key, PendingCall] = {}  # R62: calls whose connection has ended
+        self.waiting = 0  # calls without a reply
         self.answers = ReplyCache(options.keep_answers, options.max_kept_bytes, self._forget_answer)
 
     # ---------------------------------------------------------------- requests
@@ -80,12 +80,12 @@ class Callers:
         self, peer: Connection, route: bytes, request_hash: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
         if len(payload) > self._max_payload:
-            raise Malformed("too large", f"{len(payload)} bytes are over max_payload {self._max_payload}")
-        contacts: ConnectionRecord = peer.remote
-        if route in contacts.waiting or route in contacts.answered:
-            known = contacts.waiting.get(route) or contacts.answered[route]
+            raise Malformed("too large", f"{len(payload)} bytes, over max_payload {self._max_payload}")
+        record: ConnectionRecord = peer.remote
+        if route in record.waiting or route in record.answered:
+            known = record.waiting.get(route) or record.answered[route]
             if known.request_hash == request_hash:
-                self._say_again(known)
+                self._repeat_reply(known)
                 return
             self._supersede(known, now)
         if self.orphans:
@@ -98,37 +98,37 @@ class Callers:
             return
         job_options = self._job_options.get(timeout) or self._options_for(timeout)
         call = PendingCall(self._recipient, peer, route, request_hash, timeout)
-        contacts.waiting[route] = call
+        record.waiting[route] = call
         self.waiting += 1
         self._broker.submit(service, payload, call, job_options, now, owner=peer.owner)
 
-    def _say_again(self, call: PendingCall) -> None:
-        """The same request once more: the same job, and the same answer if there is one (R62, R63)."""
+    def _repeat_reply(self, call: PendingCall) -> None:
+        """Handle a repeated request: the same job, and the same reply if there is one (R62, R63)."""
         if call.is_answered and call.peer is not None:
             self._broker.counters.replayed_answers += 1
             self._io.send(call.peer, [call.route, RESULT_TO_CALLER, call.result])
 
     def _adopt(self, call: PendingCall, peer: Connection, route: bytes) -> None:
-        """A caller is back on a new connection (R62)."""
+        """Continue a call on the caller's new connection (R62)."""
         call.peer, call.route = peer, route
         if call.is_answered:
             peer.remote.answered[route] = call
         else:
             peer.remote.waiting[route] = call
             self._broker.caller_back(call)
-        self._say_again(call)
+        self._repeat_reply(call)
 
     def _supersede(self, call: PendingCall, now: float) -> None:
-        """Another request under the same id: a REQ that asks anew has dropped what it asked before (R69)."""
+        """Drop a call, because a REQ that sends another request under the same id has dropped it (R69)."""
         if call.is_answered:
             self.answers.drop(call)
         elif call.job is not None:
-            self._silence(call, "its caller asked for something else", now)
+            self._drop(call, "its caller sent another request", now)
         else:
             self._close(call)
 
-    def _silence(self, call: PendingCall, reason: str, now: float) -> None:
-        """Nobody will hear of this call any more; its job ends, if it has not begun."""
+    def _drop(self, call: PendingCall, reason: str, now: float) -> None:
+        """Drop a call without a reply. Its job ends, if it has not started."""
         job = call.job
         assert job is not None
         self._close(call)
@@ -137,35 +137,35 @@ class Callers:
         log_about_peer(self._io, call.peer, "call dropped", job=job.id.hex(), reason=reason)
 
     def make_room(self, peer: Connection, now: float) -> bool:
-        """R76: beyond the bounds the oldest call of the connection gets silence; if it has none, the newcomer does."""
-        contacts: ConnectionRecord = peer.remote
+        """Drop the oldest call of the connection if a limit is reached. Returns False if it has none (R76)."""
+        record: ConnectionRecord = peer.remote
         options = self._options
-        parked = len(contacts.waiting) + len(contacts.remotes)
+        parked = len(record.waiting) + len(record.remotes)
         everywhere = self.waiting + len(self._workers)
         if parked < options.max_parked_per_peer and everywhere < options.max_parked:
             return True
         limit = "max_parked_per_peer" if parked >= options.max_parked_per_peer else "max_parked"
-        for call in contacts.waiting.values():
+        for call in record.waiting.values():
             if call.job is not None:
-                self._silence(call, f"too many requests wait for an answer ({limit})", now)
+                self._drop(call, f"too many requests wait for a reply ({limit})", now)
                 return True
         self._broker.counters.unreported_outcome(REFUSED)
         log_about_peer(self._io, peer, "no room", parked=parked, everywhere=everywhere, limit=limit)
         return False
 
     def lost(self, peer: Connection, now: float) -> None:
-        """A connection has ended: its calls are orphaned until their callers ask again."""
-        contacts: ConnectionRecord = peer.remote
-        for call in (*contacts.waiting.values(), *contacts.answered.values()):
+        """Orphan the calls of an ended connection until their callers repeat them."""
+        record: ConnectionRecord = peer.remote
+        for call in (*record.waiting.values(), *record.answered.values()):
             if peer.closed_in_order and call.is_answered:
-                self.answers.drop(call)  # its caller has the answer: whoever asks for the same now is another
+                self.answers.drop(call)  # its caller has the reply: an equal request now is a different one
                 continue
             call.peer = None
             call.process, call.left_at = peer.process, now
             self.orphans[call.key] = call
             self._broker.caller_away(call, now)
 
-    # ---------------------------------------------------------------- answers
+    # ---------------------------------------------------------------- replies
 
     def answer(self, answer: DeliverOutcome, now: float) -> None:
         call: PendingCall = answer.caller  # type: ignore[assignment]
@@ -181,15 +181,15 @@ class Callers:
         call.is_answered = True
         call.result = answer.result
         if peer is not None:
-            contacts: ConnectionRecord = peer.remote
+            record: ConnectionRecord = peer.remote
             route = call.route
-            del contacts.waiting[route]
-            contacts.answered[route] = call
+            del record.waiting[route]
+            record.answered[route] = call
             self._io.send(peer, [route, RESULT_TO_CALLER, call.result])
         self.answers.keep(call, now)
 
     def _close(self, call: PendingCall) -> None:
-        """It ends in silence and is forgotten: should it come again, it is a new one."""
+        """End a call without a reply and forget it: a repetition is a new call."""
         call.is_over = True
         self.waiting -= 1
         if call.peer is not None:
@@ -229,7 +229,7 @@ class Callers:
 
 
 def milliseconds(job: Job) -> int:
-    """Milliseconds that its worker may take, as the wire has it."""
+    """Return the time limit of a job as it is on the wire, in milliseconds."""
     seconds = job.options.job_timeout
     if seconds == inf:
         is_endless = any(type(caller) is PendingCall and caller.timeout == ENDLESS for caller in job.callers)

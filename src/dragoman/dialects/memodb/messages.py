@@ -1,4 +1,4 @@
-"""The words of MemoDB. On the wire each is a header, one array of CBOR, and whatever follows it is the payload."""
+"""Message types of MemoDB. On the wire each is a header, one CBOR array, followed by the payload."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DISCONNECT: Final = 5
 
 @dataclass(slots=True)
 class Ready:
-    """worker: I am here and free, and offer these services. The id is normally empty, for there is none yet."""
+    """From a worker: connected, free, and offers these services. The id is normally empty: it has none yet."""
 
     services: tuple[str, ...]
     id: bytes = b""
@@ -26,8 +26,8 @@ class Ready:
 
 @dataclass(slots=True)
 class Job:
-    """client to broker, with an empty id; broker to worker, with the worker's. `timeout` as on the wire: in ms, -1 for
-    no limit."""
+    """From a client to the broker, with an empty id; from the broker to a worker, with the worker's. `timeout` is in
+    ms, -1 for no limit."""
 
     id: bytes
     service: str
@@ -37,23 +37,23 @@ class Job:
 
 @dataclass(slots=True)
 class Result:
-    """worker to broker, with the worker's id; broker to client, with an empty one."""
+    """From a worker to the broker, with the worker's id; from the broker to a client, with an empty one."""
 
     id: bytes
-    is_leaving: bool  # the worker says goodbye with it
+    is_leaving: bool  # the worker leaves after this result
     payload: Frame
 
 
 @dataclass(slots=True)
 class Heartbeat:
-    """broker: there is no job yet. worker: I live, and go on waiting."""
+    """From the broker: no job yet. From a worker: heartbeat; it is still waiting."""
 
     id: bytes
 
 
 @dataclass(slots=True)
 class Disconnect:
-    """broker: nobody is known by this id any more."""
+    """From the broker: this id is unknown."""
 
     id: bytes
 

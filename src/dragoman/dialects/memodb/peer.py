@@ -1,7 +1,7 @@
-"""The other side of MemoDB: workers and clients that work with any MemoDB broker. Pure, like the session.
+"""Worker side and client side of MemoDB, for any MemoDB broker. State machines without I/O.
 
-Both behave as NNG's REQ sockets with contexts do: a request is outstanding until its answer has come, whatever becomes
-of the connection. On a new one it is asked again, under the same request id.
+Both behave like NNG's REQ sockets with contexts: a request is outstanding until its reply has come, and is repeated on
+a new connection under the same request id.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dragoman.dialects.sides import ClientIO, Failure, JobInfo, Outcome, WorkerI
 
 SOCKET: Final = "REQ"
 ENDLESS: Final = -1
-ASK_AGAIN: Final = 30.0  # seconds after a job's time is over
-LONGEST: Final = 100 * 365 * 86_400.0  # seconds: eight bytes of milliseconds hold it, and nobody waits longer
-FRUITLESS: Final = 3  # so many connections that ended with a report unanswered, and the largest is given up
-SILENCES: Final = 3  # so many times heartbeat_after without an answer, and we connect anew
+ASK_AGAIN: Final = 30.0  # seconds after a job's time limit until the call is repeated
+LONGEST: Final = 100 * 365 * 86_400.0  # seconds: fits in eight bytes of milliseconds, and no caller waits longer
+MAX_LOSSES: Final = 3  # lost connections without a reply to a result after which the largest result is dropped
+SILENCES: Final = 3  # multiples of heartbeat_after without a reply after which the worker reconnects
 
 
 def check_services(services: Sequence[str]) -> str | None:
-    """Why these names cannot be offered, or None."""
+    """Return an error message if these services cannot be offered, else None."""
     try:
         read(write_ready(services))
     except Malformed as problem:
@@ -39,7 +39,7 @@ def check_services(services: Sequence[str]) -> str | None:
 
 
 class RequestIds:
-    """Rising numbers with the top bit set, as SP wants them. `first` should be anything."""
+    """Ascending numbers with the top bit set, as SP requires. `first` is arbitrary."""
 
     def __init__(self, first: int) -> None:
         self._next = first
@@ -50,97 +50,109 @@ class RequestIds:
 
 
 class RequestContext:
-    """One worker of several on a connection: it asks, works, and asks again."""
+    """One of the workers that share a connection: it sends a request, works, and sends the next request."""
 
-    __slots__ = ("asked", "asked_at", "id", "is_over", "is_unsent_result", "is_working", "losses", "reports", "request")
+    __slots__ = (
+        "id",
+        "is_over",
+        "is_unsent_result",
+        "is_working",
+        "losses",
+        "pending",
+        "reports",
+        "request",
+        "sent_at",
+    )
 
     def __init__(self) -> None:
-        self.id = b""  # what the broker calls us
+        self.id = b""  # the broker's id for this worker
         self.request = b""
-        self.asked: list[Frame] = []  # the request without an answer, if there is one
-        self.asked_at = 0.0
+        self.pending: list[Frame] = []  # the request without a reply, if any
+        self.sent_at = 0.0
         self.is_working = False
-        self.reports = False  # that request says what became of a job
-        self.losses = 0  # connections on which it was said and that ended without an answer
-        self.is_unsent_result = False  # and the broker may not have it, for want of a connection
-        self.is_over = False  # it has said goodbye
+        self.reports = False  # that request reports the end of a job
+        self.losses = 0  # connections that ended without a reply to it
+        self.is_unsent_result = False  # it could not be sent, because there is no connection
+        self.is_over = False  # its last request has been made
 
 
 class WorkerSide:
-    """The side of `concurrency` workers that share a connection, for as many connections as it takes."""
+    """The side of `concurrency` workers that share a connection, across any number of connections."""
 
     def __init__(
         self,
         options: WorkerOptions,
-        port: WorkerIO,
+        io: WorkerIO,
         services: Sequence[str] = (),
         concurrency: int = 1,
         first_request: int = 0,
     ) -> None:
         self._options = options
-        self._port = port
+        self._io = io
         self._ready = write_ready(services or (options.service,))
         self._ids = RequestIds(first_request)
         self._contexts = [RequestContext() for _ in range(concurrency)]
-        self._asking: dict[bytes, RequestContext] = {}
+        self._pending: dict[bytes, RequestContext] = {}
         self._is_open = False
         self._is_leaving = False
 
     @property
     def is_busy(self) -> bool:
-        """While we leave, a last RESULT without an answer counts, too: the broker may not have it. So does one that
-        waits for a connection."""
-        return any(each.is_working or each.is_unsent_result or (each.is_over and each.asked) for each in self._contexts)
+        """Tell if a job is running or its result is not delivered: unsent, or the last one without a reply. The broker
+        may not have it."""
+        return any(
+            each.is_working or each.is_unsent_result or (each.is_over and each.pending) for each in self._contexts
+        )
 
     def opened(self, now: float) -> None:
-        """Whoever has a request without an answer asks again; whoever has none begins with READY."""
+        """Repeat outstanding requests; workers without one begin with READY."""
         self._is_open = True
-        self._give_up_what_no_connection_survives()
+        self._drop_oversized_result()
         for context in self._contexts:
-            if context.asked:
-                context.asked_at = now
+            if context.pending:
+                context.sent_at = now
                 context.is_unsent_result = False
-                self._port.send([context.request, *context.asked])
+                self._io.send([context.request, *context.pending])
             elif not context.is_working:
-                self._begin(context, now)
+                self._send_ready(context, now)
 
     def lost(self) -> None:
-        """What we work at goes on: it is ours by our id, not by the connection."""
+        """Keep running jobs: they belong to the worker's id, not to the connection."""
         if self._is_open:
             for context in self._contexts:
                 if context.reports:
                     context.losses += 1
         self._is_open = False
-        if not self._is_leaving:  # else we have hung up ourselves, once all was said
+        if not self._is_leaving:  # otherwise this worker has closed it after everything was sent
             for context in self._contexts:
                 context.is_unsent_result = context.reports
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)  # SP ends the connection instead
-        context = self._asking.pop(bytes(message[0]), None)
+        context = self._pending.pop(bytes(message[0]), None)
         if context is None:
-            return  # an answer that came twice
-        context.asked = []
+            return  # a repeated reply
+        context.pending = []
         context.reports = False
         context.losses = 0
         try:
             parsed = read(message[1])
         except Malformed as problem:
-            self._port.reconnect(f"{problem.reason}: {problem.detail}")
+            self._io.reconnect(f"{problem.reason}: {problem.detail}")
             return
         if isinstance(parsed, messages.Job):
             context.id = parsed.id
             context.is_working = True
             timeout = inf if parsed.timeout < 0 else parsed.timeout / 1000
-            self._port.run(context, parsed.payload, JobInfo(service=parsed.service, timeout=timeout))
+            self._io.run(context, parsed.payload, JobInfo(service=parsed.service, timeout=timeout))
         elif isinstance(parsed, Heartbeat):
             context.id = parsed.id
             if not self._is_leaving:
-                self._ask(context, [write_heartbeat(parsed.id)], now)
+                self._request(context, [write_heartbeat(parsed.id)], now)
         elif isinstance(parsed, Disconnect):
-            self._begin(context, now)
+            self._send_ready(context, now)
         else:
-            self._port.reconnect("a RESULT came, which is for callers; or a READY, which is for brokers")
+            self._io.reconnect("a RESULT or READY came; JOB, HEARTBEAT and DISCONNECT are allowed")
 
     def finished(self, job_ref: Hashable, result: Frame, now: float) -> None:
         assert isinstance(job_ref, RequestContext)
@@ -154,37 +166,37 @@ class WorkerSide:
         failure: Failure | None = None,
         outcome: Outcome = Outcome.FAILED,
     ) -> None:
-        """This wire has no word for failure. A HEARTBEAT where a RESULT is due says that none is coming."""
+        """Send HEARTBEAT instead of RESULT, which tells the broker that none comes: MemoDB has no failure message."""
         assert isinstance(job_ref, RequestContext)
         self._report(job_ref, [write_heartbeat(job_ref.id)], now)
 
     def stop(self) -> None:
-        """Those at work say goodbye with their result. For those that wait the wire has no word."""
+        """Leave: busy workers send a flag with their result. MemoDB has no such message for waiting ones."""
         self._is_leaving = True
 
     def tick(self, now: float) -> float:
-        """Give the connection up if the broker owes somebody an answer for too long."""
-        patience = SILENCES * self._options.heartbeat_after
-        oldest = min((each.asked_at for each in self._contexts if each.asked), default=inf)
+        """Reconnect if a request has been without a reply for too long. Returns the time of the next call."""
+        timeout = SILENCES * self._options.heartbeat_after
+        oldest = min((each.sent_at for each in self._contexts if each.pending), default=inf)
         if not self._is_open or oldest == inf:
-            return now + patience
-        if now >= oldest + patience:
-            self._port.reconnect(silence(patience))
-            return now + patience
-        return oldest + patience
+            return now + timeout
+        if now >= oldest + timeout:
+            self._io.reconnect(silence(timeout))
+            return now + timeout
+        return oldest + timeout
 
-    def _give_up_what_no_connection_survives(self) -> None:
-        """A broker hangs up on a message over its max_payload, whose size we do not know. Said again and again, such
-        a result would keep everybody here from working for ever."""
-        tried = [each for each in self._contexts if each.reports and each.losses >= FRUITLESS]
+    def _drop_oversized_result(self) -> None:
+        """Drop the largest result after several lost connections. A broker disconnects on a message over its
+        max_payload, which is unknown here. Repeated forever, such a result would block all workers."""
+        tried = [each for each in self._contexts if each.reports and each.losses >= MAX_LOSSES]
         if tried:
-            largest = max(tried, key=lambda each: sum(map(len, each.asked)))
+            largest = max(tried, key=lambda each: sum(map(len, each.pending)))
             for each in tried:
                 each.losses = 0
-            del self._asking[largest.request]
+            del self._pending[largest.request]
             largest.request = self._ids.new()
-            largest.asked = [write_heartbeat(largest.id)]  # as if it had failed
-            self._asking[largest.request] = largest
+            largest.pending = [write_heartbeat(largest.id)]  # as if the job had failed
+            self._pending[largest.request] = largest
 
     def _report(self, context: RequestContext, request: list[Frame], now: float) -> None:
         context.is_working = False
@@ -192,41 +204,43 @@ class WorkerSide:
         context.losses = 0
         context.is_unsent_result = not self._is_open
         context.is_over = self._is_leaving
-        self._ask(context, request, now)
+        self._request(context, request, now)
 
-    def _begin(self, context: RequestContext, now: float) -> None:
+    def _send_ready(self, context: RequestContext, now: float) -> None:
         context.id = b""
         if not self._is_leaving:
-            self._ask(context, [self._ready], now)
+            self._request(context, [self._ready], now)
 
-    def _ask(self, context: RequestContext, request: list[Frame], now: float) -> None:
-        """A new request; it goes out now, or with the next connection."""
+    def _request(self, context: RequestContext, request: list[Frame], now: float) -> None:
+        """Make a new request. It is sent now, or on the next connection."""
         context.request = self._ids.new()
-        context.asked = request
-        context.asked_at = now
-        self._asking[context.request] = context
+        context.pending = request
+        context.sent_at = now
+        self._pending[context.request] = context
         if self._is_open:
-            self._port.send([context.request, *request])
+            self._io.send([context.request, *request])
 
 
 class _PendingCall:
+    """A call without a reply."""
+
     __slots__ = ("again_at", "frames", "job_ref", "seconds")
 
     def __init__(self, job_ref: Hashable, frames: list[Frame], seconds: float, now: float) -> None:
         self.job_ref = job_ref
         self.frames = frames
-        self.seconds = seconds  # after so many without an answer it is asked again
+        self.seconds = seconds  # without a reply after this time, the call is repeated
         self.again_at = now + seconds
 
 
 class ClientSide(sides.ClientSide):
-    """A client's side: any number of calls in flight, on one connection after another."""
+    """The client's side: any number of calls in progress, on one connection after another."""
 
-    hint = "this wire has no word for a job that failed, or that no worker took"
+    hint = "MemoDB has no message for a job that failed or found no worker"
 
-    def __init__(self, options: ClientOptions, port: ClientIO, first_request: int = 0) -> None:
+    def __init__(self, options: ClientOptions, io: ClientIO, first_request: int = 0) -> None:
         self._options = options
-        self._port = port
+        self._io = io
         self._ids = RequestIds(first_request)
         self._calls: dict[bytes, _PendingCall] = {}
         self.patience = (options.job_timeout or inf) + ASK_AGAIN
@@ -238,7 +252,7 @@ class ClientSide(sides.ClientSide):
     def opened(self, now: float) -> None:
         for call in self._calls.values():
             call.again_at = now + call.seconds
-            self._port.send(call.frames)
+            self._io.send(call.frames)
 
     def lost(self) -> None:
         pass
@@ -249,30 +263,30 @@ class ClientSide(sides.ClientSide):
         request = self._ids.new()
         frames: list[Frame] = [request, write_job(b"", service, milliseconds), payload]
         self._calls[request] = _PendingCall(job_ref, frames, seconds + ASK_AGAIN, now)
-        self._port.send(frames)
+        self._io.send(frames)
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)
         call = self._calls.pop(bytes(message[0]), None)
         if call is None:
-            return  # an answer that came twice
+            return  # a repeated reply
         parsed = read(message[1])
         if not isinstance(parsed, Result):
-            raise Malformed("not an answer", f"{type(parsed).__name__.upper()} came where a RESULT is due")
-        self._port.answered(call.job_ref, parsed.payload)
+            raise Malformed("not an answer", f"{type(parsed).__name__.upper()} came instead of RESULT")
+        self._io.answered(call.job_ref, parsed.payload)
 
     def tick(self, now: float) -> float:
-        """Ask again for what has gone without an answer for too long."""
+        """Repeat calls that have been without a reply for too long. Returns the time of the next call."""
         due = inf
         for call in self._calls.values():
             if call.again_at <= now:
                 call.again_at = now + call.seconds
-                self._port.send(call.frames)
+                self._io.send(call.frames)
             due = min(due, call.again_at)
         return due
 
     def forget(self, job_ref: Hashable, id: bytes, now: float) -> None:
-        """It is not asked for again. The wire has no word for more."""
+        """Stop repeating the call. MemoDB has no message to cancel it."""
         for request, call in self._calls.items():
             if call.job_ref == job_ref:
                 del self._calls[request]

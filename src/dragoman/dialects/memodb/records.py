@@ -1,4 +1,4 @@
-"""Who has asked what: the session's records of workers, calls and connections."""
+"""Records of the broker side: workers, calls and connections with their requests."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient, RemoteWorker
 from dragoman.dialects.interface import BrokerIO, Connection
 
-WHOLE: Final = 16_384  # a message up to this size is hashed and read in one piece
-PIECE: Final = 65_536  # of a larger one: what is hashed at a time, so that no second copy of all of it is made
-NOTICED_WITHIN: Final = 2.0  # seconds: the end of a connection, while its client has made another
+WHOLE: Final = 16_384  # bytes; a message up to this size is hashed and parsed in one piece
+PIECE: Final = 65_536  # bytes of a larger one that are hashed at a time, to avoid a second copy of all of it
+NOTICED_WITHIN: Final = 2.0  # seconds by which the end of a connection may be noticed after its client has made another
 OVERTAKEN_KEPT: Final = 8
 DEAD_KEPT: Final = 256
-NO_HEADER: Final = bytes(WHOLE + 1)  # nothing that is compared with it is as long
+NO_HEADER: Final = bytes(WHOLE + 1)  # longer than anything compared with it
 
 
-# Facts that a request shares with its repetition on another connection: address, request id, imprint and process.
+# Facts that a request shares with its repetition on another connection: address, request id, hash and process.
 Key = tuple[str, bytes, int, int]
 
 
 def may_be_back(lost: PendingCall | MemoDbWorker, peer: Connection) -> bool:
-    """Whether this connection can be a new one of the client or worker whose connection was lost.
+    """Tell if this connection can be a new one of the client or worker whose connection was lost.
 
-    Its address, process, request id and message are the same, or it would not have been found. A connection that was
-    open long before the other ended belongs to somebody else. Not just before: the end may be noticed late.
+    Address, process, request id and message are equal, or it would not have been found. A connection that was open long
+    before the other ended belongs to another client. A short time is allowed: the end may be noticed late.
     """
     return peer.since > lost.left_at - NOTICED_WITHIN
 
 
 def fingerprint(body: Frame) -> int:
-    """A keyed hash of the whole message. With the request id it tells whether a request is an earlier one, repeated.
+    """Return a keyed hash of the whole message. With the request id it identifies a repeated request.
 
-    Python's own hash of bytes is SipHash with a random key of this process: 64 bits that a peer cannot steer. Of the
-    hashes at hand it is the fastest for every size. A large message may come as `bytes` or as `bytearray`, depending on
-    how the stream was cut, and has the same imprint as either.
+    Python's hash of bytes is SipHash with a random key of this process: 64 bits that a client cannot control. It is the
+    fastest available hash for every size. A large message may come as `bytes` or `bytearray`, depending on how the
+    stream was cut; the hash is the same.
     """
     if len(body) <= PIECE:
         return hash(bytes(body))
@@ -46,7 +46,7 @@ def fingerprint(body: Frame) -> int:
 
 
 class MemoDbWorker(RemoteWorker):
-    """One worker: whoever speaks under the id we gave it."""
+    """A worker, identified by the id that the broker assigned."""
 
     __slots__ = (
         "address",
@@ -73,18 +73,18 @@ class MemoDbWorker(RemoteWorker):
 
     def __init__(self, id: bytes, peer: Connection, route: bytes, request_hash: int) -> None:
         self.id = id
-        self.peer: Connection | None = peer  # where its last request came from, while that connection lives
+        self.peer: Connection | None = peer  # the connection of its last request, while it is open
         self.address = peer.address
         self.route = route  # of its last request
-        self.request_hash = request_hash  # that request's imprint
-        self.answer: list[Frame] | None = None  # what it was answered; None while it is parked
-        self.header = b""  # what its last job was sent with, and the next if it is one like that
+        self.request_hash = request_hash  # hash of that request
+        self.answer: list[Frame] | None = None  # the reply; None while it is parked
+        self.header = b""  # header of its last job, reused for the next one if equal
         self.service: Service | None = None
         self.options: JobOptions | None = None
-        self.is_replayed = False  # that was said on more than one connection
-        self.overtaken: list[tuple[bytes, int]] = []  # requests that may still come by connections it has left
-        self.is_confirmed = False  # it has shown that it knows its id
-        self.process = 0  # whose connection ended last, and when
+        self.is_replayed = False  # the reply was sent on more than one connection
+        self.overtaken: list[tuple[bytes, int]] = []  # requests that old connections may still deliver
+        self.is_confirmed = False  # it has used its id
+        self.process = 0  # process of its last connection, and the time of its end
         self.left_at = 0.0
         self.heartbeat_due = inf  # while it is parked
         self.alarm = inf
@@ -96,18 +96,18 @@ class MemoDbWorker(RemoteWorker):
 
     @property
     def attempt(self) -> Attempt | None:
-        """The attempt that it was sent and has not answered, current or not. The core knows."""
+        """The attempt that was sent and has no result yet, current or not."""
         return self.worker.held()
 
     def turn_from(self, request: bytes, request_hash: int) -> None:
-        """It comes by another connection. Of what it sent by the old one, copies of its last request and of this one
-        may have been left behind: nothing older, for a connection keeps its order, and nothing newer."""
+        """Record that it uses another connection. The old one may still deliver copies of its last request and of this
+        one: nothing older, because a connection keeps the order, and nothing newer."""
         self.overtaken += ((self.route[-4:], self.request_hash), (request, request_hash))
         del self.overtaken[:-OVERTAKEN_KEPT]
 
 
 class PendingCall(Caller):
-    """One caller's request: a caller to the core, from the JOB to the last time its answer may be asked for."""
+    """A caller's request: a caller for the core, until its reply can no longer be requested again."""
 
     __slots__ = (
         "address",
@@ -129,12 +129,12 @@ class PendingCall(Caller):
         self.address = peer.address
         self.route = route
         self.request_hash = request_hash
-        self.timeout = timeout  # as it was on the wire
-        self.is_over = False  # nobody will ask for it any more, and nobody is told
+        self.timeout = timeout  # as on the wire
+        self.is_over = False  # it ended without a reply
         self.is_answered = False
-        self.result: Frame = b""  # once it is answered, as long as the answer is kept
+        self.result: Frame = b""  # the reply, as long as it is kept
         self.answered_at = 0.0
-        self.process = 0  # whose connection ended last, and when
+        self.process = 0  # process of its last connection, and the time of its end
         self.left_at = 0.0
 
     @property
@@ -143,27 +143,27 @@ class PendingCall(Caller):
 
 
 class ConnectionRecord:
-    """Whoever shares one connection."""
+    """Workers and calls that share one connection."""
 
-    __slots__ = ("answered", "dead", "header", "readies", "remotes", "said", "waiting")
+    __slots__ = ("answered", "dead", "header", "header_fields", "readies", "remotes", "waiting")
 
     def __init__(self) -> None:
         self.remotes: dict[MemoDbWorker, None] = {}
-        self.readies: dict[bytes, MemoDbWorker] = {}  # those of whom nothing but READY has come, by its route
-        self.dead: dict[bytes, tuple[int, bytes]] = {}  # imprint and id of the latest that died so, by route
+        self.readies: dict[bytes, MemoDbWorker] = {}  # workers that have sent only READY, by its route
+        self.dead: dict[bytes, tuple[int, bytes]] = {}  # hash and id of removed ones of these, by route
         self.waiting: dict[bytes, PendingCall] = {}  # by route, oldest first
         self.answered: dict[bytes, PendingCall] = {}
-        self.header = NO_HEADER  # of the last plain JOB or RESULT that came, and what it said: id, service, time-out
-        self.said = b"", "", 0
+        self.header = NO_HEADER  # header of the last plain JOB or RESULT, and its id, service and time-out
+        self.header_fields = b"", "", 0
 
     def bury(self, remote: MemoDbWorker) -> None:
-        """It died with nothing but READY said: that may come once more, on its way while it died."""
+        """Remember a removed worker that has sent only READY, because its READY may be repeated."""
         self.dead[remote.route] = remote.request_hash, remote.id
         if len(self.dead) > DEAD_KEPT:
             del self.dead[next(iter(self.dead))]
 
 
 def log_about_peer(io: BrokerIO, peer: Connection | None, event: str, **fields: object) -> None:
-    """Log what a connection does wrong, once a second at most."""
+    """Log a warning about a connection, at most once a second."""
     if peer is not None:
         io.remark_limited(event, level="warning", peer=peer, **fields)

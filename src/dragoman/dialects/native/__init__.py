@@ -1,1 +1,1 @@
-"""Native: Dragoman's own dialect, over ZeroMQ. docs/dialects/native.md is its page."""
+"""Native: Dragoman's own dialect, over ZeroMQ. See docs/dialects/native.md."""

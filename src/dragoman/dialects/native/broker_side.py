@@ -1,7 +1,7 @@
-"""The broker's side of the native dialect: clients and workers at one listener.
+"""The broker's side of the native dialect: clients and workers on one listener.
 
-A connection is nobody's until its HELLO; then its guest is a `RemoteWorker` (with the core's worker in it) or a
-`Client`, and what it says is heard by `RemoteWorkers` or `Clients`.
+A connection has no role until its HELLO. Then its record is a `RemoteWorker` (with the core's worker) or a
+`ClientSession`, and `RemoteWorkers` or `Clients` handles its messages.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NativeBrokerSide(BrokerSide):
         self._clients = Clients(self, broker, io, options, operations)
         self._workers = RemoteWorkers(self, broker, io, options, max_payload)
 
-    # ---------------------------------------------------------------- the seam
+    # ---------------------------------------------------------------- calls from the runner
 
     def opened(self, peer: Connection, now: float) -> None:
         peer.remote = None
@@ -70,38 +70,38 @@ class NativeBrokerSide(BrokerSide):
                 return
             head = message[0]
             if not head:
-                raise Malformed("malformed", "an empty head")
+                raise Malformed("malformed", "the head is empty")
             if type(head) is bytearray:
                 message[0] = head = bytes(head)
-            word = head[0]
+            kind = head[0]
             if type(remote) is RemoteWorker:
                 if remote.worker is not None:
                     self._broker.seen(remote.worker, now)
-                receive_worker = self._workers.words.get(word)
+                receive_worker = self._workers.handlers.get(kind)
                 if receive_worker is not None:
                     receive_worker(remote, message, now)
                     return
             elif type(remote) is ClientSession:
-                receive_client = self._clients.words.get(word)
+                receive_client = self._clients.handlers.get(kind)
                 if receive_client is not None:
                     receive_client(remote, message, now)
                     return
-            self._receive_other(peer, word, message, now)
+            self._receive_other(peer, kind, message, now)
         except Malformed as problem:
-            self._object(peer, message, problem)
+            self._send_error(peer, message, problem)
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:
-            self._workers.give(effect.attempt)
+            self._workers.send_job(effect.attempt)
         elif type(effect) is DeliverOutcome:
             self._clients.answer(effect)
         elif isinstance(effect, CancelAttempt):
-            self._workers.recall(effect.attempt, effect.reason, now)
+            self._workers.cancel(effect.attempt, effect.reason, now)
         elif isinstance(effect, DeliverProgress):
-            self._clients.pass_on(effect)
+            self._clients.send_report(effect)
         elif isinstance(effect, RemoveWorker):
-            self._workers.dismiss(effect)
-        # Accept: whoever asks for a background job asks the desk, and hears of it from there.
+            self._workers.remove(effect)
+        # Acknowledge: background jobs are submitted by an operation, whose response acknowledges them.
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         remote, peer.remote = peer.remote, None
@@ -114,34 +114,34 @@ class NativeBrokerSide(BrokerSide):
         return self._clients.tick(now)
 
     def say_goodbye(self, reason: str) -> None:
-        """The broker stops: tell the clients. Workers are dismissed by then."""
+        """Tell the clients that the broker stops. Workers have been removed before."""
         self._clients.say_goodbye(reason)
 
-    # ---------------------------------------------------------------- words that everybody may say
+    # ---------------------------------------------------------------- messages of both roles
 
-    def _receive_other(self, peer: Connection, word: int, message: Message, now: float) -> None:
+    def _receive_other(self, peer: Connection, kind: int, message: Message, now: float) -> None:
         remote = peer.remote
         if remote is None:
-            if word != HELLO:
-                raise Malformed("hello first", f"{name_of(word)} before HELLO")
+            if kind != HELLO:
+                raise Malformed("hello first", f"{name_of(kind)} came before HELLO")
             self._hello(peer, read_hello(message), now)
-        elif word == HEARTBEAT:
+        elif kind == HEARTBEAT:
             expect_frames(message, 1)
             self._io.send(peer, HEARTBEAT_FRAMES)
-        elif word == BYE:
+        elif kind == BYE:
             expect_frames(message, 2)
             if type(remote) is ClientSession:
                 self._clients.leave(remote)
             else:
-                self._workers.leave(remote, "its worker said BYE", now)
-            self._io.close(peer, "it said BYE")
-        elif word == HELLO:
+                self._workers.leave(remote, "its worker sent BYE", now)
+            self._io.close(peer, "it sent BYE")
+        elif kind == HELLO:
             raise Malformed("twice", "HELLO again on the same connection")
-        elif word in MESSAGE_NAMES:
-            who = "a client" if type(remote) is ClientSession else "a worker"
-            raise Malformed("role", f"{name_of(word)} is not for {who} to say")
+        elif kind in MESSAGE_NAMES:
+            sender = "a client" if type(remote) is ClientSession else "a worker"
+            raise Malformed("role", f"{name_of(kind)} must not be sent by {sender}")
         else:
-            raise Malformed("unknown word", f"{name_of(word)} is no word of version {VERSION}")
+            raise Malformed("unknown word", f"{name_of(kind)} is not a message type of version {VERSION}")
 
     def _hello(self, peer: Connection, hello: Hello, now: float) -> None:
         if hello.role is Role.WORKER:
@@ -166,24 +166,24 @@ class NativeBrokerSide(BrokerSide):
         self._io.send(peer, write_welcome(welcome, role))
 
     def _receive_large(self, peer: Connection, message: TooLarge, now: float) -> None:
-        """It was skipped as it came; its leading frames tell whom it concerns."""
+        """Handle a message over the limit, which the carrier has dropped except for its leading frames."""
         sentence = over_max_payload("a message", message.size, self._max_payload)
         frames, remote = message.frames, peer.remote
-        word = frames[0][0] if frames and frames[0] else 0
+        kind = frames[0][0] if frames and frames[0] else 0
         if type(remote) is RemoteWorker:
             if remote.worker is not None:
                 self._broker.seen(remote.worker, now)
-            self._workers.receive_large(remote, word, message, now, sentence)
+            self._workers.receive_large(remote, kind, message, now, sentence)
         elif type(remote) is ClientSession:
-            self._clients.receive_large(remote, word, message, sentence)
+            self._clients.receive_large(remote, kind, message, sentence)
         else:
             raise Malformed(TOO_LARGE, sentence)
 
-    def _object(self, peer: Connection, message: Message | TooLarge, problem: Malformed) -> None:
-        """D6: say what was wrong. Who has not even said HELLO is in the wrong place."""
+    def _send_error(self, peer: Connection, message: Message | TooLarge, problem: Malformed) -> None:
+        """Send an error (D6). A connection without HELLO is closed: it probably uses another protocol."""
         frames = message.frames if isinstance(message, TooLarge) else message
-        word = frames[0][0] if frames and frames[0] else 0
+        kind = frames[0][0] if frames and frames[0] else 0
         self._io.bad_message(peer, problem.reason, problem.detail)
-        self._io.send(peer, write_error(word, problem.reason, problem.detail))
+        self._io.send(peer, write_error(kind, problem.reason, problem.detail))
         if peer.remote is None:
             self._io.close(peer, f"{problem.reason}: {problem.detail}")

@@ -1,4 +1,4 @@
-"""Clients of the native dialect, which may come back to what they left when their connection broke."""
+"""Sessions of native clients: the state that a client finds again after its connection broke."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.dialects.native.codec import write_result
 
 
 class UnacknowledgedOutcomes:
-    """What a client was told at once: results by ids, or the message that told how one job ended."""
+    """Outcomes that were sent together: results by job ids, or the message about one job's end."""
 
     __slots__ = ("connection", "ids", "is_emptied", "message", "results", "size")
 
@@ -25,11 +25,11 @@ class UnacknowledgedOutcomes:
         self.results = results
         self.size = size
         self.message = message
-        self.connection = 0  # which of the client's connections brought them
+        self.connection = 0  # the number of the client's connection that they were sent on
         self.is_emptied = False
 
     def empty(self) -> None:
-        """There is no room for it: only that they were told is still known."""
+        """Drop the results, because there is no room. It is still known that they were sent."""
         self.results, self.message, self.size, self.is_emptied = [], None, 0, True
 
     def messages(self) -> Iterator[tuple[bytes, list[Frame] | None]]:
@@ -41,7 +41,7 @@ class UnacknowledgedOutcomes:
             for id, result in zip(self.ids, self.results, strict=True):
                 yield id, write_result([id], [result])
 
-    def take_out(self, known: Mapping[bytes, None]) -> None:
+    def remove(self, known: Mapping[bytes, None]) -> None:
         left = [index for index, id in enumerate(self.ids) if id not in known]
         if len(left) == len(self.ids):
             return
@@ -52,19 +52,19 @@ class UnacknowledgedOutcomes:
 
 
 class ClientSession(Caller):
-    """The record of one client, and the outcomes that it may not have heard of."""
+    """State of one client, with the outcomes that it may not have received."""
 
     __slots__ = (
         "_emptied",
         "_kept",
         "_kept_bytes",
         "_kept_count",
-        "asks",
         "away_until",
         "connection",
         "done",
         "edition",
         "epoch",
+        "operations",
         "peer",
         "refused",
         "results",
@@ -74,29 +74,29 @@ class ClientSession(Caller):
 
     def __init__(self, recipient: Recipient, secret: str, epoch: str, window: int) -> None:
         super().__init__(recipient)
-        self.secret = secret  # its session and epoch, by which it is known again; empty: it does not come back
+        self.secret = secret  # session and epoch, which identify it; empty: it cannot resume
         self.epoch = epoch
         self.window = window
         self.edition = 1  # of operations and their views
-        self.peer: Connection | None = None  # none while it is away
-        self.connection = 0  # which of its connections this is, or was the last
-        self.asks: dict[bytes, Any] = {}  # questions under way on its connection, by their numbers
-        self.refused: deque[JobId] = deque()  # turned away at the door; the answers come in this order
-        self.done: list[bytes] = []  # in this turn: ids and results leave at its end, in one message
+        self.peer: Connection | None = None  # None while it is disconnected
+        self.connection = 0  # number of its current or last connection
+        self.operations: dict[bytes, Any] = {}  # operations in progress on its connection, by number
+        self.refused: deque[JobId] = deque()  # jobs refused at once; their outcomes come in this order
+        self.done: list[bytes] = []  # ids and results of this iteration, sent at its end in one message
         self.results: list[Frame] = []
         self.away_until = inf
-        self._kept: deque[UnacknowledgedOutcomes] = deque()  # the last ones, in the order they were told
-        self._emptied = 0  # of these, how many have been emptied: the first ones
+        self._kept: deque[UnacknowledgedOutcomes] = deque()  # the last ones, in the order they were sent
+        self._emptied = 0  # number of emptied ones at the beginning of `_kept`
         self._kept_count = 0
         self._kept_bytes = 0
 
     @property
     def owner(self) -> Owner | None:
-        """The owner whose limits its jobs count for; None while it is away."""
+        """Owner whose limits apply to its jobs; None while it is disconnected."""
         return self.peer.owner if self.peer is not None else None
 
     def keep(self, outcomes: UnacknowledgedOutcomes, max_bytes: int) -> None:
-        """A client that keeps to its window cannot miss more than the last `window` outcomes."""
+        """Keep sent outcomes. A client that respects its window cannot miss more than the last `window` ones."""
         outcomes.connection = self.connection
         kept = self._kept
         kept.append(outcomes)
@@ -110,18 +110,18 @@ class ClientSession(Caller):
             self._kept_bytes -= oldest.size
             oldest.empty()
 
-    def heard(self, ids: Sequence[bytes]) -> None:
-        """It has these outcomes for certain."""
+    def acknowledged(self, ids: Sequence[bytes]) -> None:
+        """Drop outcomes that the client has received."""
         known = dict.fromkeys(ids)
         for outcomes in self._kept:
-            outcomes.take_out(known)
+            outcomes.remove(known)
         self._kept = deque(outcomes for outcomes in self._kept if outcomes.ids)
         self._emptied = sum(outcomes.is_emptied for outcomes in self._kept)
         self._kept_count = sum(len(outcomes.ids) for outcomes in self._kept)
         self._kept_bytes = sum(outcomes.size for outcomes in self._kept)
 
     def kept_messages(self) -> dict[bytes, tuple[list[Frame] | None, int]]:
-        """What can be told again, by the ids of jobs, or none if it was not kept; and which connection brought it."""
+        """Return kept outcomes by job id: the message, None if it was dropped, and the number of its connection."""
         return {id: (frames, each.connection) for each in self._kept for id, frames in each.messages()}
 
     def _drop_oldest(self) -> None:
@@ -132,15 +132,15 @@ class ClientSession(Caller):
 
 
 class ClientSessions:
-    """The clients that are connected, and those that may come back, by their secret."""
+    """Clients that are connected, and those that may come back, by secret."""
 
     __slots__ = ("_away", "_by_secret", "_max_away", "present")
 
     def __init__(self, max_away: int) -> None:
         self._max_away = max_away
-        self.present: dict[ClientSession, None] = {}  # connected now, also those without a secret
+        self.present: dict[ClientSession, None] = {}  # connected clients, including those without a secret
         self._by_secret: dict[str, ClientSession] = {}
-        self._away: dict[str, ClientSession] = {}  # the one that left first comes first
+        self._away: dict[str, ClientSession] = {}  # disconnected clients, longest first
 
     def enter(self, client: ClientSession) -> None:
         self.present[client] = None
@@ -148,7 +148,7 @@ class ClientSessions:
             self._by_secret[client.secret] = client
 
     def take(self, secret: str) -> ClientSession | None:
-        """The client of this secret, if it is known; it is not away any more."""
+        """Return the client of this secret, if known, and mark it as connected."""
         client = self._by_secret.get(secret)
         if client is not None:
             self._away.pop(secret, None)
@@ -156,8 +156,8 @@ class ClientSessions:
             client.away_until = inf
         return client
 
-    def note_away(self, client: ClientSession, until: float) -> Iterator[ClientSession]:
-        """Its connection broke. Yields those that are forgotten because there are too many."""
+    def set_away(self, client: ClientSession, until: float) -> Iterator[ClientSession]:
+        """Mark a client as disconnected. Yields clients to forget because there are too many."""
         self.present.pop(client, None)
         client.away_until = until
         self._away[client.secret] = client
@@ -165,7 +165,7 @@ class ClientSessions:
             yield self._away.pop(next(iter(self._away)))
 
     def overdue(self, now: float) -> Iterator[ClientSession]:
-        """Those that did not come back in time; all are waited for equally long, so the first is the one due first."""
+        """Yield clients that did not come back in time. All have the same time, so the first one is due first."""
         while self._away:
             client = next(iter(self._away.values()))
             if client.away_until > now:

@@ -1,4 +1,4 @@
-"""A client's side of the native dialect: many jobs at once, over as many connections as it takes."""
+"""The client's side of the native dialect: many jobs at once, across any number of connections."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ from dragoman.dialects.sides import ClientIO, Failure, Outcome, SubmitOptions
 
 ACK_AFTER: Final = 256 << 10  # bytes of results
 BATCH_BYTES: Final = 1 << 20  # of payloads in one SUBMIT
-LONGEST: Final = 49 * 86_400.0  # seconds that can be said; for ever is not much longer
-MOST_HEADS_KEPT: Final = 1024  # of SUBMIT, written once for all jobs that ask for the same
+LONGEST: Final = 49 * 86_400.0  # seconds; longer times are sent as no limit would be
+MOST_HEADS_KEPT: Final = 1024  # of SUBMIT, encoded once for all jobs with the same options
 
 
 class PendingCall:
-    """A job under way."""
+    """A job without an outcome."""
 
     __slots__ = ("head", "is_cancelled", "is_sent", "job_ref", "payload")
 
     def __init__(self, job_ref: Hashable, head: bytes, payload: Frame) -> None:
-        self.job_ref = job_ref  # none: nobody waits for it any more, but it still counts until its outcome comes
+        self.job_ref = job_ref  # None: forgotten by its caller, but counted until its outcome comes
         self.head = head
         self.payload = payload
         self.is_sent = False
@@ -83,47 +83,47 @@ class PendingCall:
 
 
 class PendingOperation:
-    """A question under way."""
+    """An operation without a response."""
 
-    __slots__ = ("form", "is_asked", "job_ref", "payload", "text")
+    __slots__ = ("is_sent", "job_ref", "payload", "request", "text")
 
-    def __init__(self, job_ref: Hashable, text: str, form: bytes, payload: Frame) -> None:
-        self.job_ref = job_ref  # none: nobody waits for it any more, but it still counts until its answer comes
+    def __init__(self, job_ref: Hashable, text: str, request: bytes, payload: Frame) -> None:
+        self.job_ref = job_ref  # None: forgotten by its caller, but counted until its response comes
         self.text = text
-        self.form = form
+        self.request = request
         self.payload = payload
-        self.is_asked = False  # on this connection
+        self.is_sent = False  # on this connection
 
 
 class ClientSide(sides.ClientSide):
-    """A client's side: many jobs at once, over as many connections as it takes.
+    """The client's side: many jobs at once, across any number of connections.
 
-    `submit` only notes a job; `flush` sends what the window has room for, many in one message. `session` is random, and
-    so are the ids of jobs: they are passed in.
+    `submit` only stores a job; `flush` sends as many as the window allows, several in one message. `session` and the
+    ids of jobs are random and passed in.
     """
 
     patience = inf
     hint = ""
 
-    def __init__(self, options: ClientOptions, port: ClientIO, session: str, name: str = "") -> None:
-        self._port = port
+    def __init__(self, options: ClientOptions, io: ClientIO, session: str, name: str = "") -> None:
+        self._io = io
         self._hello = Hello(
             Role.CLIENT, name=name, session=session if options.resume else "", window=options.window, edition=EDITION
         )
-        self._welcome: Welcome | None = None  # none: not connected, or not yet welcome
-        self._max_payload = 0  # 0: the broker has never said
+        self._welcome: Welcome | None = None  # None: not connected, or no WELCOME yet
+        self._max_payload = 0  # 0: not known yet
         self._keeps_sessions = False
         self._is_open = False
-        self._calls: dict[bytes, PendingCall] = {}  # all that have no outcome yet
-        self._unsent: deque[bytes] = deque()  # of these, what the broker has not got; some may be over by now
+        self._calls: dict[bytes, PendingCall] = {}  # all without an outcome
+        self._unsent: deque[bytes] = deque()  # those that the broker has not got; some may have ended
         self._in_flight = 0
-        self._questions: dict[bytes, PendingOperation] = {}  # all that have no answer yet, by their numbers
-        self._unasked: deque[bytes] = deque()  # of these, what the broker has not got by this connection
-        self._asked = 0  # and how many it has got
+        self._operations: dict[bytes, PendingOperation] = {}  # all without a response, by number
+        self._unsent_operations: deque[bytes] = deque()  # those that were not sent on this connection
+        self._operations_in_flight = 0  # number of those that were sent
         self._heads: dict[SubmitOptions, bytes] = {}
         self._unacknowledged: list[bytes] = []
         self._unacknowledged_bytes = 0
-        self._signs = HeartbeatTimers(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
+        self._timers = HeartbeatTimers(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
 
     @property
     def outlives_connections(self) -> bool:
@@ -136,28 +136,28 @@ class ClientSide(sides.ClientSide):
     # ---------------------------------------------------------------- calls
 
     def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
-        raise AssertionError("a job of this wire has an id: submit it")
+        raise AssertionError("native jobs have ids: use submit")
 
     def submit(self, job_ref: Hashable, submit_options: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
         if len(payload) > self._max_payload > 0:
             sentence = f"a payload of {len(payload)} bytes is over the broker's max_payload {self._max_payload}"
-            self._port.ended(job_ref, Outcome.REFUSED, sentence, refusal=TOO_LARGE)
+            self._io.ended(job_ref, Outcome.REFUSED, sentence, refusal=TOO_LARGE)
             return
         self._calls[id] = PendingCall(job_ref, self._heads.get(submit_options) or self._head(submit_options), payload)
         self._unsent.append(id)
 
-    def ask(self, job_ref: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
-        """The number of a request is the end of its id, which is random."""
-        size = len(form) + len(payload)
-        if len(form) > MOST_TEXT or size > self._max_payload > 0:
-            sentence = f"a question of {size} bytes is over the broker's max_payload {self._max_payload}"
-            if len(form) > MOST_TEXT:
-                sentence = f"a form of {len(form)} bytes is over {MOST_TEXT}"
-            self._port.operation_failed(job_ref, TOO_LARGE, sentence)
+    def ask(self, job_ref: Hashable, operation: str, request: bytes, payload: Frame, id: bytes, now: float) -> None:
+        """Send an operation. Its number is the end of its id, which is random."""
+        size = len(request) + len(payload)
+        if len(request) > MOST_TEXT or size > self._max_payload > 0:
+            sentence = f"an operation of {size} bytes is over the broker's max_payload {self._max_payload}"
+            if len(request) > MOST_TEXT:
+                sentence = f"a request of {len(request)} bytes of JSON is over the limit of {MOST_TEXT}"
+            self._io.operation_failed(job_ref, TOO_LARGE, sentence)
             return
         number = id[-NUMBER:]
-        self._questions[number] = PendingOperation(job_ref, question, form, payload)
-        self._unasked.append(number)
+        self._operations[number] = PendingOperation(job_ref, operation, request, payload)
+        self._unsent_operations.append(number)
 
     def is_sent(self, id: bytes) -> bool:
         call = self._calls.get(id)
@@ -169,14 +169,14 @@ class ClientSide(sides.ClientSide):
             return
         if not call.is_sent:
             del self._calls[id]
-            self._port.ended(call.job_ref, Outcome.CANCELLED, "it had not been sent yet")
+            self._io.ended(call.job_ref, Outcome.CANCELLED, "the job had not been sent yet")
             return
         call.is_cancelled = True
-        if self._welcome is not None:  # else it is said when we are back
-            self._say(write_list(CANCEL, [id]), now)
+        if self._welcome is not None:  # otherwise it is sent after the next WELCOME
+            self._send(write_list(CANCEL, [id]), now)
 
     def forget(self, job_ref: Hashable, id: bytes, now: float) -> None:
-        """Cancel jobs that were sent; they count for the window until the broker has answered that."""
+        """Cancel jobs that were sent; they count for the window until their outcome comes."""
         call = self._calls.get(id)
         if call is not None and call.is_sent:
             call.job_ref = None
@@ -185,10 +185,10 @@ class ClientSide(sides.ClientSide):
         elif call is not None:
             del self._calls[id]
         else:
-            self._forget_question(id[-NUMBER:])
+            self._forget_operation(id[-NUMBER:])
 
     def flush(self, now: float) -> None:
-        """Send what the window has room for."""
+        """Send as many jobs and operations as the window allows."""
         welcome = self._welcome
         if welcome is None:
             return
@@ -196,15 +196,15 @@ class ClientSide(sides.ClientSide):
         while unsent and self._in_flight < welcome.window:
             room = min(welcome.window - self._in_flight, MOST_NAMES)
             self._send_batch(room, now)
-        if self._unasked:
-            self._send_questions(welcome.window, now)
+        if self._unsent_operations:
+            self._send_operations(welcome.window, now)
 
     def bye(self) -> None:
-        """We leave for good: what is under way is withdrawn."""
+        """Leave for good: jobs in progress are cancelled."""
         if self._is_open:
             if self._welcome is not None:
-                self._say_list(CANCEL, [id for id, call in self._calls.items() if call.is_sent], 0.0)
-            self._port.send(write_bye("the client is closed", is_final=True))
+                self._send_list(CANCEL, [id for id, call in self._calls.items() if call.is_sent], 0.0)
+            self._io.send(write_bye("the client is closed", is_final=True))
 
     def _head(self, submit_options: SubmitOptions) -> bytes:
         if len(self._heads) >= MOST_HEADS_KEPT:
@@ -222,41 +222,41 @@ class ClientSide(sides.ClientSide):
         head = self._heads[submit_options] = write_order(order)
         return head
 
-    def _send_questions(self, window: int, now: float) -> None:
-        unasked = self._unasked
-        while unasked and self._asked < window:
-            number = unasked.popleft()
-            question = self._questions.get(number)
-            if question is not None:  # else nobody waits for it any more
-                question.is_asked = True
-                self._asked += 1
-                self._say(write_ask(number, question.text, question.form, question.payload), now)
+    def _send_operations(self, window: int, now: float) -> None:
+        unsent = self._unsent_operations
+        while unsent and self._operations_in_flight < window:
+            number = unsent.popleft()
+            operation = self._operations.get(number)
+            if operation is not None:  # None if its caller has forgotten it
+                operation.is_sent = True
+                self._operations_in_flight += 1
+                self._send(write_ask(number, operation.text, operation.request, operation.payload), now)
 
-    def _forget_question(self, number: bytes) -> None:
-        question = self._questions.get(number)
-        if question is not None and question.is_asked:
-            question.job_ref = None
-        elif question is not None:
-            del self._questions[number]
+    def _forget_operation(self, number: bytes) -> None:
+        operation = self._operations.get(number)
+        if operation is not None and operation.is_sent:
+            operation.job_ref = None
+        elif operation is not None:
+            del self._operations[number]
 
-    def _ask_again(self) -> None:
-        """With the connection the broker has forgotten what was asked."""
-        self._questions = {number: each for number, each in self._questions.items() if each.job_ref is not None}
-        for question in self._questions.values():
-            question.is_asked = False
-        self._unasked = deque(self._questions)
-        self._asked = 0
+    def _resend_operations(self) -> None:
+        """Mark all operations as unsent: the broker has forgotten them with the connection."""
+        self._operations = {number: each for number, each in self._operations.items() if each.job_ref is not None}
+        for operation in self._operations.values():
+            operation.is_sent = False
+        self._unsent_operations = deque(self._operations)
+        self._operations_in_flight = 0
 
-    def _end_question(self, number: bytes) -> Hashable:
-        """The caller that waits for its answer, or None."""
-        question = self._questions.pop(number, None)
-        if question is None:
+    def _end_operation(self, number: bytes) -> Hashable:
+        """Remove an operation. Returns its `job_ref`, or None if its caller has forgotten it."""
+        operation = self._operations.pop(number, None)
+        if operation is None:
             return None
-        self._asked -= question.is_asked
-        return question.job_ref
+        self._operations_in_flight -= operation.is_sent
+        return operation.job_ref
 
     def _send_batch(self, room: int, now: float) -> None:
-        """The first of those unsent, and those behind it that ask for the same."""
+        """Send the first unsent job, and those after it with the same options."""
         unsent, calls = self._unsent, self._calls
         most_bytes = min(BATCH_BYTES, self._max_payload)
         ids: list[bytes] = []
@@ -278,102 +278,102 @@ class ClientSide(sides.ClientSide):
             payloads.append(call.payload)
         if ids:
             self._in_flight += len(ids)
-            self._say([head, b"".join(ids), *payloads], now)
+            self._send([head, b"".join(ids), *payloads], now)
 
-    # ---------------------------------------------------------------- the conversation
+    # ---------------------------------------------------------------- messages
 
     def opened(self, now: float) -> None:
         self._is_open = True
-        self._signs.agree(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
-        self._signs.begin(now)
-        self._say(write_hello(self._hello), now)
+        self._timers.set_times(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
+        self._timers.restart(now)
+        self._send(write_hello(self._hello), now)
 
     def lost(self) -> None:
         self._is_open = False
         self._welcome = None
-        self._ask_again()
+        self._resend_operations()
         if not self._keeps_sessions:
-            self._give_up("the connection to the broker ended; it may have run")
+            self._abandon_sent("the connection to the broker ended; the job may have run")
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
-        """Raises Malformed if it cannot be understood. Whoever calls this says `flush` when it has heard all."""
-        self._signs.heard = now
+        """Handle a message. Raises Malformed if it cannot be parsed. Call `flush` after the last available message."""
+        self._timers.received_at = now
         if isinstance(message, TooLarge):
-            raise sides.answer_too_large(message)
-        word = message[0][0] if message[0] else 0
-        if word == RESULT:
+            raise sides.response_too_large(message)
+        kind = message[0][0] if message[0] else 0
+        if kind == RESULT:
             for index, id in enumerate(read_result(message), 1):
                 job_ref = self._end(id, len(message[index]))
                 if job_ref is not None:
-                    self._port.answered(job_ref, message[index])
+                    self._io.answered(job_ref, message[index])
             if self._unacknowledged_bytes >= ACK_AFTER:
                 self._acknowledge(now)
-        elif word == FAILED:
+        elif kind == FAILED:
             self._receive_failed(read_failed(message))
-        elif word in (PROGRESS, PART):
+        elif kind in (PROGRESS, PART):
             id, payload = read_report(message)
             call = self._calls.get(id)
             if call is not None and call.job_ref is not None:
-                self._port.reported(call.job_ref, payload, word == PART, read_report_number(message[0]))
-        elif word == WELCOME:
+                self._io.reported(call.job_ref, payload, kind == PART, read_report_number(message[0]))
+        elif kind == WELCOME:
             self._receive_welcome(read_welcome(message), now)
-        elif word == TELL:
+        elif kind == TELL:
             number, view, payload = read_tell(message)
-            responder = self._end_question(number)
+            responder = self._end_operation(number)
             if responder is not None:
-                self._port.told(responder, view, payload)
-        elif word == OBJECT:
-            number, kind, detail = read_object(message)
-            responder = self._end_question(number)
+                self._io.told(responder, view, payload)
+        elif kind == OBJECT:
+            number, error, detail = read_object(message)
+            responder = self._end_operation(number)
             if responder is not None:
-                self._port.operation_failed(responder, kind, detail)
-        elif word == MISSING:
+                self._io.operation_failed(responder, error, detail)
+        elif kind == MISSING:
             self._send_again(read_list(message))
-        elif word == BYE:
-            self._port.reconnect(f"the broker said goodbye: {read_bye(message)[1]}")
-        elif word == ERROR:
+        elif kind == BYE:
+            self._io.reconnect(f"the broker sent BYE: {read_bye(message)[1]}")
+        elif kind == ERROR:
             _, code, sentence = read_error(message)
-            raise Malformed(code, f"the broker says: {sentence}")
-        elif word not in (HEARTBEAT, ACCEPTED) and self._welcome is None:
-            raise Malformed("unknown word", f"{word:02x} came before WELCOME")
+            raise Malformed(code, f"the broker sent an error: {sentence}")
+        elif kind not in (HEARTBEAT, ACCEPTED) and self._welcome is None:
+            raise Malformed("unknown word", f"{kind:02x} came before WELCOME")
 
     def tick(self, now: float) -> float:
         if not self._is_open:
             return inf
-        signs = self._signs
-        if signs.is_silent(now):
-            self._port.reconnect(NO_WELCOME if self._welcome is None else signs.silence)
+        timers = self._timers
+        if timers.is_silent(now):
+            self._io.reconnect(NO_WELCOME if self._welcome is None else timers.silence)
             return inf
-        if signs.is_due(now):
-            self._say([bytes((HEARTBEAT,))], now)
-        return signs.next_due()
+        if timers.is_due(now):
+            self._send([bytes((HEARTBEAT,))], now)
+        return timers.next_due()
 
     def _receive_welcome(self, welcome: Welcome, now: float) -> None:
         self._welcome = welcome
-        self._signs.agree(welcome.heartbeat, welcome.lease)
+        self._timers.set_times(welcome.heartbeat, welcome.lease)
         self._hello = replace(self._hello, epoch=welcome.epoch)
         self._max_payload = welcome.max_payload
         self._keeps_sessions = bool(self._hello.session) and welcome.resume > 0
         if not welcome.resumed:
-            self._give_up("the broker that had it is gone; it may have run")
+            self._abandon_sent("the broker lost the client's session; the job may have run")
         sent = [id for id, call in self._calls.items() if call.is_sent]
         self._in_flight = len(sent)
-        self._say_list(RESUME, sent, now)
-        self._say_list(CANCEL, [id for id in sent if self._calls[id].is_cancelled], now)
+        self._send_list(RESUME, sent, now)
+        self._send_list(CANCEL, [id for id in sent if self._calls[id].is_cancelled], now)
 
-    def _say_list(self, word: int, ids: Sequence[bytes], now: float) -> None:
+    def _send_list(self, kind: int, ids: Sequence[bytes], now: float) -> None:
         for start in range(0, len(ids), MOST_NAMES):
-            self._say(write_list(word, ids[start : start + MOST_NAMES]), now)
+            self._send(write_list(kind, ids[start : start + MOST_NAMES]), now)
 
-    def _give_up(self, sentence: str) -> None:
-        """Give up the jobs that were sent: they are gone with the conversation."""
+    def _abandon_sent(self, sentence: str) -> None:
+        """End the jobs that were sent: they are lost with the session."""
         for id in [id for id, call in self._calls.items() if call.is_sent]:
             job_ref = self._end(id)
             if job_ref is not None:
-                self._port.abandoned(job_ref, sentence)
+                self._io.abandoned(job_ref, sentence)
 
     def _send_again(self, ids: Sequence[bytes]) -> None:
-        """They never came to the broker."""
+        """Send jobs again that the broker never received."""
         for id in reversed(ids):
             call = self._calls.get(id)
             if call is None or not call.is_sent:
@@ -381,7 +381,7 @@ class ClientSide(sides.ClientSide):
             if call.is_cancelled:
                 job_ref = self._end(id)
                 if job_ref is not None:
-                    self._port.ended(job_ref, Outcome.CANCELLED, "it never came to the broker")
+                    self._io.ended(job_ref, Outcome.CANCELLED, "the job never reached the broker")
             else:
                 self._in_flight -= 1
                 call.is_sent = False
@@ -392,13 +392,13 @@ class ClientSide(sides.ClientSide):
         if job_ref is None:
             return
         if failed.outcome is Outcome.REFUSED:
-            self._port.ended(job_ref, failed.outcome, failed.message, refusal=failed.type)
+            self._io.ended(job_ref, failed.outcome, failed.message, refusal=failed.type)
         else:
             failure = Failure(failed.type, failed.message, failed.detail) if failed.type or failed.detail else None
-            self._port.ended(job_ref, failed.outcome, failed.message, failure)
+            self._io.ended(job_ref, failed.outcome, failed.message, failure)
 
     def _end(self, id: bytes, size: int = 0) -> Hashable | None:
-        """Remove a call that has ended, with a result of `size` bytes. Returns its ticket, or None if nobody waits."""
+        """Remove an ended call with a result of `size` bytes. Returns its `job_ref`, None if it was forgotten."""
         call = self._calls.pop(id, None)
         if call is None:
             return None
@@ -412,12 +412,12 @@ class ClientSide(sides.ClientSide):
     def _acknowledge(self, now: float) -> None:
         ids, self._unacknowledged, self._unacknowledged_bytes = self._unacknowledged, [], 0
         if ids and self._hello.session:
-            self._say(write_list(ACK, ids), now)
+            self._send(write_list(ACK, ids), now)
 
-    def _say(self, frames: Sequence[Frame], now: float) -> None:
-        self._signs.said = now
-        self._port.send(frames)
+    def _send(self, frames: Sequence[Frame], now: float) -> None:
+        self._timers.sent_at = now
+        self._io.send(frames)
 
 
-def _seconds(said: float | None) -> float:
-    return 0.0 if said is None else said if said == inf else min(said, LONGEST)
+def _seconds(seconds: float | None) -> float:
+    return 0.0 if seconds is None else seconds if seconds == inf else min(seconds, LONGEST)

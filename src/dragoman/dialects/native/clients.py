@@ -1,6 +1,6 @@
 """Clients of one listener: their jobs, from SUBMIT to RESULT or FAILED.
 
-A job is named by its client, and a client session outlives its connection for a while (`sessions.py`).
+The client chooses the id of a job. A client session outlives its connection for a while (`client_sessions.py`).
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from dragoman.dialects.native.messages import (
 from dragoman.dialects.native.operations import Operations, PendingOperations
 from dragoman.dialects.native.options import ListenerOptions
 
-MOST_PLANS: Final = 1024  # different heads of SUBMIT that are remembered
-LONGEST_PLAN: Final = 256  # bytes of a head that is
-BACKGROUND: Final = "a background job is handed in with ASK and the question 'enqueue', not with SUBMIT"
-NOT_KEPT: Final = "its outcome was not kept: more came than max_kept_bytes"
-GRACE: Final = 10.0  # seconds after a pause of our own, in which those who are away can come back (D13)
+MOST_PARSED: Final = 1024  # different heads of SUBMIT that are cached
+LONGEST_PARSED: Final = 256  # bytes; longer heads are not cached
+BACKGROUND: Final = "a background job is submitted with ASK and the operation 'enqueue', not with SUBMIT"
+NOT_KEPT: Final = "its outcome was dropped: too many bytes of outcomes (max_kept_bytes)"
+GRACE: Final = 10.0  # seconds after a pause of the broker in which disconnected clients can come back (D13)
 
 
 class ParsedSubmit:
-    """The meaning of a head of SUBMIT, read once."""
+    """A parsed head of SUBMIT."""
 
     __slots__ = ("deadline", "is_background", "options", "service", "wants_accept")
 
@@ -72,7 +72,17 @@ class ParsedSubmit:
 class Clients:
     """The clients of one listener."""
 
-    __slots__ = ("_broker", "_io", "_options", "_plans", "_recipient", "_told", "asks", "sessions", "words")
+    __slots__ = (
+        "_broker",
+        "_io",
+        "_options",
+        "_parsed",
+        "_recipient",
+        "_with_results",
+        "handlers",
+        "operations",
+        "sessions",
+    )
 
     def __init__(
         self,
@@ -87,34 +97,34 @@ class Clients:
         self._broker = broker
         self._io = io
         self._options = options
-        self._plans: dict[bytes, ParsedSubmit] = {}
-        self._told: list[ClientSession] = []  # clients with results to send at the end of this turn
+        self._parsed: dict[bytes, ParsedSubmit] = {}
+        self._with_results: list[ClientSession] = []  # clients with results to send at the end of this iteration
         self.sessions = ClientSessions(options.max_sessions)
-        self.asks = PendingOperations(operations, io)
-        self.words: Mapping[int, Callable[[ClientSession, Message, float], None]] = {
+        self.operations = PendingOperations(operations, io)
+        self.handlers: Mapping[int, Callable[[ClientSession, Message, float], None]] = {
             SUBMIT: self._submit,
             CANCEL: self._cancel,
             ACK: self._ack,
             RESUME: self._resume,
-            ASK: self.asks.receive,
+            ASK: self.operations.receive,
         }
 
     # ---------------------------------------------------------------- connections
 
     def enter(self, peer: Connection, hello: Hello, now: float) -> tuple[ClientSession, bool]:
-        """The client that has said HELLO, and whether it resumes an earlier session."""
+        """Return the session of a client that sent HELLO, and whether it resumes an earlier one."""
         options = self._options
         session = hello.session if options.client_resume_timeout > 0 else ""
         client = self.sessions.take(session + hello.epoch) if session else None
         resumed = client is not None
-        if client is None:  # also if it is known, and our WELCOME never arrived: then it means an earlier one
+        if client is None:  # also if it is known, but its WELCOME never arrived: then it means an earlier one
             epoch = self._broker.entropy.token().hex() if session else ""
             window = min(hello.window or options.window, options.window)
             client = ClientSession(self._recipient, session + epoch, epoch, window)
             self.sessions.enter(client)
-        elif client.peer is not None:  # the former connection is dead, and we had not noticed
+        elif client.peer is not None:  # the former connection is dead, but its end was not noticed
             self._broker.counters.takeovers += 1
-            self.asks.leave(client, now)
+            self.operations.leave(client, now)
             former, client.peer = client.peer, None
             former.remote = None
             self._io.close(former, "its client came back on a new connection")
@@ -126,23 +136,23 @@ class Clients:
         return client, resumed
 
     def lost(self, client: ClientSession, now: float) -> None:
-        """Its connection has ended: it may come back for a while."""
-        self.asks.leave(client, now)
+        """Keep the session of a client whose connection ended: it may come back for a while."""
+        self.operations.leave(client, now)
         client.peer = None
         if not client.secret or self._options.client_resume_timeout <= 0:
             self._abandon(client, now)
             return
         self._broker.caller_away(client, now)
-        for forgotten in self.sessions.note_away(client, now + self._options.client_resume_timeout):
+        for forgotten in self.sessions.set_away(client, now + self._options.client_resume_timeout):
             self._abandon(forgotten, now)
 
     def leave(self, client: ClientSession) -> None:
-        """It said BYE: it will not come back."""
+        """Forget the session of a client that sent BYE: it does not come back."""
         self.sessions.forget(client)
         client.secret = ""
 
     def tick(self, now: float) -> float:
-        """Abandon those that did not come back in time. Returns when the next one is due."""
+        """Abandon clients that did not come back in time. Returns the time of the next one."""
         due = self.sessions.next_due()
         if due > now:
             return due
@@ -154,51 +164,53 @@ class Clients:
         return self.sessions.next_due()
 
     def say_goodbye(self, reason: str) -> None:
-        """The broker stops: tell the clients."""
+        """Tell the clients that the broker stops."""
         for client in self.sessions.present:
             if client.peer is not None:
                 self._io.send(client.peer, write_bye(reason, is_final=False))
                 self._io.close(client.peer, reason)
 
-    # ---------------------------------------------------------------- words
+    # ---------------------------------------------------------------- messages
 
-    def receive_large(self, client: ClientSession, word: int, message: TooLarge, sentence: str) -> None:
-        """Refuse a message that was skipped as it came; its leading frames tell which jobs it is about."""
+    def receive_large(self, client: ClientSession, kind: int, message: TooLarge, sentence: str) -> None:
+        """Refuse a message over the limit, which the carrier has dropped except for its leading frames."""
         peer = client.peer
         assert peer is not None
-        if word == SUBMIT and len(message.frames) > 1:
+        if kind == SUBMIT and len(message.frames) > 1:
             ids = read_names(message.frames[1])
             self._io.bad_message(peer, TOO_LARGE, sentence)
             for id in ids:
                 self._refuse(client, id, TOO_LARGE, sentence)
-        elif word == ASK:
-            self.asks.receive_large(client, message, sentence)
+        elif kind == ASK:
+            self.operations.receive_large(client, message, sentence)
             self._io.bad_message(peer, TOO_LARGE, sentence)
         else:
             raise Malformed(TOO_LARGE, sentence)
 
     def _submit(self, client: ClientSession, message: Message, now: float) -> None:
         head = message[0]
-        plan = self._plans.get(head) or self._plan(head)  # type: ignore[arg-type]
+        parsed = self._parsed.get(head) or self._parse(head)  # type: ignore[arg-type]
         ids = message[1] if len(message) > 2 else b""
         count = len(message) - 2
         if len(ids) != count * NAME:
-            raise Malformed("malformed", f"a SUBMIT of {len(message)} frames with {len(ids)} bytes of ids")
-        if plan.is_background:
+            raise Malformed(
+                "malformed", f"a SUBMIT has {len(ids)} bytes of ids for {count} payloads; {NAME} each are required"
+            )
+        if parsed.is_background:
             for id in read_names(ids):
                 self._refuse(client, id, RefusalReason.INVALID, BACKGROUND)
             return
-        under_way = client.count_open()
-        if under_way + count > client.window:
-            sentence = f"its client has {under_way} of {client.window} jobs under way"
+        open_jobs = client.count_open()
+        if open_jobs + count > client.window:
+            sentence = f"the client has {open_jobs} of {client.window} jobs in progress (window)"
             for id in read_names(ids):
                 self._refuse(client, id, RefusalReason.BUSY, sentence)
                 self._broker.counters.drop(
-                    self._broker.worker_registry.counted_as(plan.service), RefusalReason.BUSY, sentence
+                    self._broker.worker_registry.counted_as(parsed.service), RefusalReason.BUSY, sentence
                 )
             return
         broker, owner = self._broker, client.owner
-        service, job_options, deadline = plan.service, plan.options, now + plan.deadline
+        service, job_options, deadline = parsed.service, parsed.options, now + parsed.deadline
         names: list[Any] = read_names(ids)
         for index, id in enumerate(names, 2):
             job = broker.submit(
@@ -207,12 +219,12 @@ class Clients:
             if job is None:
                 client.refused.append(id)
                 names[index - 2] = b""
-        if plan.wants_accept:
+        if parsed.wants_accept:
             taken = [id for id in names if id]
             if taken:
                 self._io.send(client.peer, write_list(ACCEPTED, taken))  # type: ignore[arg-type]
 
-    def _plan(self, head: Frame) -> ParsedSubmit:
+    def _parse(self, head: Frame) -> ParsedSubmit:
         order = read_order(head)
         options = self._options
         timeout = order.job_timeout or (inf if order.deadline else options.job_timeout or inf)
@@ -225,12 +237,12 @@ class Clients:
             orphan_grace=options.client_resume_timeout,
             streams=not order.flags & Flag.WHOLE,
         )
-        plan = ParsedSubmit(order, job_options)
-        if len(head) <= LONGEST_PLAN:
-            if len(self._plans) >= MOST_PLANS:
-                self._plans.clear()
-            self._plans[bytes(head)] = plan
-        return plan
+        parsed = ParsedSubmit(order, job_options)
+        if len(head) <= LONGEST_PARSED:
+            if len(self._parsed) >= MOST_PARSED:
+                self._parsed.clear()
+            self._parsed[bytes(head)] = parsed
+        return parsed
 
     def _cancel(self, client: ClientSession, message: Message, now: float) -> None:
         for id in read_list(message):
@@ -239,10 +251,10 @@ class Clients:
                 self._broker.withdraw(job, now, "cancelled by its caller")
 
     def _ack(self, client: ClientSession, message: Message, now: float) -> None:
-        client.heard(read_list(message))
+        client.acknowledged(read_list(message))
 
     def _resume(self, client: ClientSession, message: Message, now: float) -> None:
-        """Tell it again what it misses, and what never came."""
+        """Send outcomes again that the client has not received, and the ids of jobs that never arrived."""
         peer = client.peer
         assert peer is not None
         again: dict[bytes, list[Frame]] = {}
@@ -257,14 +269,14 @@ class Clients:
                     again[id] = frames or write_failed(Outcome.LOST, id, "", NOT_KEPT)
             else:
                 missing.append(id)
-        client.heard(list(again))
-        for id, frames in again.items():  # from now on these are the last ones that were told
-            self._tell(client, id, frames)
+        client.acknowledged(list(again))
+        for id, frames in again.items():  # from now on these are the last ones that were sent
+            self._send_outcome(client, id, frames)
         if missing:
             self._io.send(peer, write_list(MISSING, missing))
 
     def _abandon(self, client: ClientSession, now: float) -> None:
-        """It will not come back: what waits is withdrawn at once, what runs may end (R18, R19)."""
+        """Drop a client that does not come back: waiting jobs are cancelled, running ones may end (R18, R19)."""
         self.sessions.forget(client)
         client.secret = ""
         self._broker.caller_gone(client, now)
@@ -280,20 +292,20 @@ class Clients:
             id = job.id
             client.remove_job(job)
         if answer.outcome is not DONE:
-            self._tell(client, id, _failed(id, answer))
+            self._send_outcome(client, id, _failed(id, answer))
             return
         if not client.done:
-            if not self._told:
+            if not self._with_results:
                 self._io.call_before_write(self._send_results)
-            self._told.append(client)
+            self._with_results.append(client)
         client.done.append(id)
         client.results.append(answer.result)
 
     def _send_results(self, now: float) -> None:
-        """Send each client the results of this turn, in one message."""
-        told, self._told = self._told, []
+        """Send each client the results of this iteration, in one message."""
+        clients, self._with_results = self._with_results, []
         max_bytes = self._options.max_kept_bytes
-        for client in told:
+        for client in clients:
             ids, results = client.done, client.results
             client.done, client.results = [], []
             size = size_of(results)
@@ -307,16 +319,16 @@ class Clients:
 
     def _refuse(self, client: ClientSession, id: bytes, type: str, sentence: str) -> None:
         self._broker.counters.refused += 1
-        self._tell(client, id, write_failed(Outcome.REFUSED, id, type, sentence))
+        self._send_outcome(client, id, write_failed(Outcome.REFUSED, id, type, sentence))
 
-    def _tell(self, client: ClientSession, id: bytes, frames: list[Frame]) -> None:
-        if client.secret and client.open_job(JobId(id)) is None:  # else it is refused a second job of that id
+    def _send_outcome(self, client: ClientSession, id: bytes, frames: list[Frame]) -> None:
+        if client.secret and client.open_job(JobId(id)) is None:  # otherwise a second job of that id was refused
             size = size_of(frames) - len(frames[0])
             client.keep(UnacknowledgedOutcomes([id], [], size, frames), self._options.max_kept_bytes)
         if client.peer is not None:
             self._io.send(client.peer, frames)
 
-    def pass_on(self, effect: DeliverProgress) -> None:
+    def send_report(self, effect: DeliverProgress) -> None:
         client: ClientSession = effect.caller  # type: ignore[assignment]
         attempt = effect.attempt
         if client.peer is not None:
@@ -325,7 +337,7 @@ class Clients:
 
 
 def _failed(id: bytes, answer: DeliverOutcome) -> list[Frame]:
-    """FAILED for a client, with its worker's failure if there is one."""
+    """Return FAILED for a client, with its worker's failure if there is one."""
     failure = answer.failure
     if failure is None or answer.refusal is not None:
         return write_failed(answer.outcome, id, answer.refusal or "", answer.reason)

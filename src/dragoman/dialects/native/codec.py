@@ -1,4 +1,4 @@
-"""Frames to words and back, without any memory. What cannot be read raises Malformed."""
+"""Codec of the native dialect: frames to messages and back, without state. Readers raise Malformed."""
 
 from __future__ import annotations
 
@@ -64,37 +64,37 @@ TELL_BYTE: Final = bytes((TELL,))
 
 
 def read_names(frame: Frame, start: int = 0) -> list[bytes]:
-    """The names in a frame, from `start` on."""
+    """Return the names in a frame, from `start` on."""
     data = bytes(frame)
     count, rest = divmod(len(data) - start, NAME)
     if rest or not 0 < count <= MOST_NAMES:
-        raise Malformed("malformed", f"{len(data) - start} bytes where 1 to {MOST_NAMES} names of {NAME} are due")
+        raise Malformed("malformed", f"{len(data) - start} bytes; 1 to {MOST_NAMES} names of {NAME} bytes are required")
     return [data[at : at + NAME] for at in range(start, len(data), NAME)]
 
 
 def read_list(message: Message) -> list[bytes]:
-    """The names of ACK, CANCEL, RESUME, RETURN, ACCEPTED, MISSING."""
+    """Return the names of ACK, CANCEL, RESUME, RETURN, ACCEPTED, MISSING."""
     if len(message) != 2:
-        raise Malformed("malformed", f"{len(message)} frames where a head and names are due")
+        raise Malformed("malformed", f"{len(message)} frames; a head and names are required")
     return read_names(message[1])
 
 
-def write_list(word: int, names: Sequence[bytes]) -> list[Frame]:
-    assert word in (ACK, CANCEL, RESUME, RETURN, ACCEPTED, MISSING)
-    return [bytes((word,)), b"".join(names)]
+def write_list(kind: int, names: Sequence[bytes]) -> list[Frame]:
+    assert kind in (ACK, CANCEL, RESUME, RETURN, ACCEPTED, MISSING)
+    return [bytes((kind,)), b"".join(names)]
 
 
-# -------------------------------------------------------------------- how a conversation begins
+# -------------------------------------------------------------------- start and end of a connection
 
 
 def read_hello(message: Message) -> Hello:
     head, about = message[0], _read_json(message)
     if len(head) < 3:
-        raise Malformed("malformed", f"a HELLO of {len(head)} bytes where 3 are due")
+        raise Malformed("malformed", f"a HELLO of {len(head)} bytes; 3 are required")
     if head[1] < 1:
-        raise Malformed("version", f"version {head[1]}: this broker speaks 1 to {VERSION}")
+        raise Malformed("version", f"version {head[1]} is not supported; 1 to {VERSION} are")
     if head[2] not in tuple(Role):
-        raise Malformed("malformed", f"role {head[2]}: 1 is a client, 2 a worker")
+        raise Malformed("malformed", f"role {head[2]} is unknown; 1 is a client, 2 a worker")
     role = Role(head[2])
     is_worker = role is Role.WORKER
     return Hello(
@@ -131,7 +131,7 @@ def write_hello(hello: Hello) -> list[Frame]:
 def read_welcome(message: Message) -> Welcome:
     head, about = message[0], _read_json(message)
     if len(head) < 2 or head[1] != VERSION:
-        raise Malformed("version", f"the broker wants to speak version {head[1] if len(head) > 1 else 'none'}")
+        raise Malformed("version", f"the broker chose version {head[1] if len(head) > 1 else 'none'}, not {VERSION}")
     return Welcome(
         heartbeat=_seconds(about, "heartbeat", 2.5),
         lease=_seconds(about, "lease", 10.0),
@@ -159,18 +159,18 @@ def write_welcome(welcome: Welcome, role: Role) -> list[Frame]:
 
 
 def read_error(message: Message) -> tuple[int, str, str]:
-    """The word that was wrong, the code, the sentence."""
+    """Return the message type that was wrong, the code and the sentence."""
     if len(message) < 3 or len(message[0]) < 2:
-        raise Malformed("malformed", "an ERROR without its code and sentence")
+        raise Malformed("malformed", "an ERROR needs a code and a sentence")
     return message[0][1], _decode(message[1]), _decode(message[2])
 
 
-def write_error(word: int, code: str, sentence: str) -> list[Frame]:
-    return [bytes((ERROR, word)), code.encode(), _encode(sentence)]
+def write_error(kind: int, code: str, sentence: str) -> list[Frame]:
+    return [bytes((ERROR, kind)), code.encode(), _encode(sentence)]
 
 
 def read_bye(message: Message) -> tuple[bool, str]:
-    """Whether it is for good, and why."""
+    """Return whether it is for good, and the reason."""
     return len(message[0]) > 1 and message[0][1] == 1, _decode(message[1]) if len(message) > 1 else ""
 
 
@@ -180,39 +180,39 @@ def write_bye(sentence: str, *, is_final: bool) -> list[Frame]:
 
 def expect_frames(message: Message, most: int) -> None:
     if len(message) > most:
-        raise Malformed("malformed", f"{len(message)} frames where {most} are due at most")
+        raise Malformed("malformed", f"{len(message)} frames; at most {most} are allowed")
 
 
 def _read_json(message: Message) -> dict[str, Any]:
     if len(message) != 2 or len(message[1]) > MOST_TEXT:
-        raise Malformed("malformed", f"a head and at most {MOST_TEXT} bytes of JSON are due")
+        raise Malformed("malformed", f"a head and at most {MOST_TEXT} bytes of JSON are required")
     try:
-        about = json.loads(bytes(message[1]).decode())  # a text, or it would guess at UTF-16
+        about = json.loads(bytes(message[1]).decode())  # a text: bytes would be tried as UTF-16, too
     except (ValueError, RecursionError):
-        raise Malformed("malformed", "what should be JSON is not") from None
+        raise Malformed("malformed", "the second frame is not JSON") from None
     if not isinstance(about, dict):
-        raise Malformed("malformed", "the JSON is no object")
+        raise Malformed("malformed", "the JSON is not an object")
     return about
 
 
-def _text(about: dict[str, Any], key: str, unsaid: str) -> str:
-    value = about.get(key, unsaid)
+def _text(about: dict[str, Any], key: str, default: str) -> str:
+    value = about.get(key, default)
     if not isinstance(value, str) or len(value.encode("utf-8", "replace")) > 128:
-        raise Malformed("malformed", f"{key} is a text of at most 128 bytes")
+        raise Malformed("malformed", f"{key} must be a text of at most 128 bytes")
     return value
 
 
 def _services(about: dict[str, Any]) -> tuple[str, ...]:
     services = about.get("services")
     if not isinstance(services, list) or not services or not all(isinstance(each, str) for each in services):
-        raise Malformed("malformed", "services is a list of one name or more")
+        raise Malformed("malformed", "services must be a list of at least one name")
     return tuple(services)
 
 
 def _session(about: dict[str, Any]) -> str:
     session = about.get("session", "")
     if not isinstance(session, str) or (session and not _is_hex(session)):
-        raise Malformed("malformed", "session is 32 hex digits")
+        raise Malformed("malformed", "session must be 32 hex digits")
     return session.lower()
 
 
@@ -220,17 +220,17 @@ def _is_hex(text: str) -> bool:
     return len(text) == 32 and all(char in "0123456789abcdefABCDEF" for char in text)
 
 
-def _count(about: dict[str, Any], key: str, unsaid: int, most: int) -> int:
-    value = about.get(key, unsaid)
-    if type(value) is not int or not min(unsaid, 1) <= value <= most:
-        raise Malformed("malformed", f"{key} is a number from 1 to {most}")
+def _count(about: dict[str, Any], key: str, default: int, most: int) -> int:
+    value = about.get(key, default)
+    if type(value) is not int or not min(default, 1) <= value <= most:
+        raise Malformed("malformed", f"{key} must be a number from 1 to {most}")
     return value
 
 
-def _seconds(about: dict[str, Any], key: str, unsaid: float) -> float:
-    value = about.get(key, unsaid)
+def _seconds(about: dict[str, Any], key: str, default: float) -> float:
+    value = about.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise Malformed("malformed", f"{key} is a number of seconds")
+        raise Malformed("malformed", f"{key} must be a number of seconds")
     return float(value)
 
 
@@ -238,14 +238,14 @@ def _seconds(about: dict[str, Any], key: str, unsaid: float) -> float:
 
 
 def read_order(head: Frame) -> SubmitHeader:
-    """The head of SUBMIT."""
+    """Parse the head of SUBMIT."""
     if len(head) < _SUBMIT.size:
-        raise Malformed("malformed", f"a SUBMIT of {len(head)} bytes where {_SUBMIT.size} and a service are due")
+        raise Malformed("malformed", f"a SUBMIT of {len(head)} bytes; {_SUBMIT.size} and a service are required")
     _, flags, priority, attempts, deadline, job_timeout, queue_timeout = _SUBMIT.unpack_from(head)
     if priority > 9 and priority != 255:
-        raise Malformed("malformed", f"priority {priority}: 0 to 9, or 255 if it is not said")
+        raise Malformed("malformed", f"priority {priority}: 0 to 9 are allowed, or 255 for the default")
     if attempts > 100:
-        raise Malformed("malformed", f"attempts {attempts}: 1 to 100, or 0 if it is not said")
+        raise Malformed("malformed", f"attempts {attempts}: 1 to 100 are allowed, or 0 for the default")
     try:
         service = bytes(head[_SUBMIT.size :]).decode()
     except UnicodeDecodeError:
@@ -271,7 +271,7 @@ def write_order(order: SubmitHeader) -> bytes:
 
 
 def write_record(token: bytes, id: bytes, attempt: int, timeout: float) -> bytes:
-    """What JOB says of each of its jobs. A timeout that is over is still one; inf: none."""
+    """Encode the record of one job in a JOB. An expired timeout is encoded as 1 ms; inf: no limit."""
     return _RECORD.pack(token, id, attempt, 0 if timeout == inf else min(max(int(timeout * 1000), 1), LONGEST))
 
 
@@ -280,11 +280,11 @@ def write_jobs(service: str, records: Sequence[bytes], payloads: Sequence[Frame]
 
 
 def read_jobs(message: Message) -> list[Job]:
-    """The jobs of a JOB, in the order of the payloads behind the records."""
+    """Return the jobs of a JOB, in the order of its payloads."""
     records = message[1] if len(message) > 1 else b""
     count, rest = divmod(len(records), _RECORD.size)
     if rest or not 0 < count <= MOST_NAMES or count != len(message) - 2:
-        raise Malformed("malformed", f"a JOB of {len(message)} frames with {len(records)} bytes of records")
+        raise Malformed("malformed", f"a JOB has {len(records)} bytes of records for {len(message) - 2} payloads")
     service = _decode(message[0][1:])
     return [
         Job(token, id, attempt, timeout / 1000, service) for token, id, attempt, timeout in _RECORD.iter_unpack(records)
@@ -300,7 +300,7 @@ def read_recall(message: Message) -> tuple[bytes, str]:
 
 
 def _milliseconds(seconds: float) -> int:
-    """Never 0 for a time that was said; inf is one, too."""
+    """Convert a time: 0 only for 0, which means not set; inf has a value, too."""
     if seconds == inf:
         return LONGEST
     return min(max(round(seconds * 1000), 1), LONGEST) if seconds > 0 else 0
@@ -310,14 +310,14 @@ def _time(milliseconds: int) -> float:
     return inf if milliseconds == LONGEST else milliseconds / 1000
 
 
-# -------------------------------------------------------------------- what becomes of them
+# -------------------------------------------------------------------- results
 
 
 def read_result(message: Message) -> list[bytes]:
-    """The names of a RESULT, in the order of the payloads behind the head."""
+    """Return the names of a RESULT, in the order of its payloads."""
     names = read_names(message[0], 1)
     if len(names) != len(message) - 1:
-        raise Malformed("malformed", f"{len(names)} names and {len(message) - 1} payloads")
+        raise Malformed("malformed", f"{len(names)} names for {len(message) - 1} payloads")
     return names
 
 
@@ -328,9 +328,9 @@ def write_result(names: Sequence[bytes], payloads: Sequence[Frame]) -> list[Fram
 def read_failed(message: Message) -> Failed:
     head = message[0]
     if len(head) < 2 + NAME or len(message) != 4:
-        raise Malformed("malformed", f"FAILED with {len(message)} frames; outcome and name, type, message, detail")
+        raise Malformed("malformed", f"FAILED of {len(message)} frames; head, type, message and detail are required")
     if head[1] not in OUTCOMES:
-        raise Malformed("malformed", f"outcome {head[1]}: 1 to {max(OUTCOMES)}")
+        raise Malformed("malformed", f"outcome {head[1]}: 1 to {max(OUTCOMES)} are allowed")
     texts = [_decode(frame[:MOST_TEXT]) for frame in message[1:]]
     return Failed(OUTCOMES[head[1]], read_name(head, 2), *texts)
 
@@ -340,82 +340,82 @@ def write_failed(outcome: Outcome, name: bytes, type: str, message: str, detail:
 
 
 def read_name(head: Frame, start: int = 1) -> bytes:
-    """The one name of PROGRESS, PART, RECALL and, from 2 on, of FAILED."""
+    """Return the name in PROGRESS, PART, RECALL and, at position 2, in FAILED."""
     if len(head) < start + NAME:
-        raise Malformed("malformed", f"a head of {len(head)} bytes where a name is due")
+        raise Malformed("malformed", f"a head of {len(head)} bytes has no name")
     return bytes(head[start : start + NAME])
 
 
 def read_report(message: Message) -> tuple[bytes, Frame]:
-    """PROGRESS or PART: of whom, and the payload."""
+    """Return name and payload of PROGRESS or PART."""
     if len(message) != 2:
-        raise Malformed("malformed", f"{len(message)} frames where a head and a payload are due")
+        raise Malformed("malformed", f"{len(message)} frames; a head and a payload are required")
     return read_name(message[0]), message[1]
 
 
 def read_report_number(head: Frame) -> int:
-    """Which attempt a PROGRESS or PART to a client is of."""
+    """Return the attempt number of a PROGRESS or PART to a client."""
     if len(head) < _REPORT.size:
-        raise Malformed("malformed", f"a head of {len(head)} bytes where {_REPORT.size} are due")
+        raise Malformed("malformed", f"a head of {len(head)} bytes; {_REPORT.size} are required")
     number: int = _REPORT.unpack_from(head)[2]
     return number
 
 
 def write_report(name: bytes, payload: Frame, *, is_part: bool, attempt: int | None = None) -> list[Frame]:
-    word = PART if is_part else PROGRESS
+    kind = PART if is_part else PROGRESS
     if attempt is None:
-        return [bytes((word,)) + name, payload]
-    return [_REPORT.pack(word, name, attempt), payload]
+        return [bytes((kind,)) + name, payload]
+    return [_REPORT.pack(kind, name, attempt), payload]
 
 
-# -------------------------------------------------------------------- questions and answers
+# -------------------------------------------------------------------- operations
 
 
 def read_ask_number(head: Frame) -> bytes:
-    """Which request ASK, TELL or OBJECT is about."""
+    """Return the request number of ASK, TELL or OBJECT."""
     if len(head) < 1 + NUMBER:
-        raise Malformed("malformed", f"a head of {len(head)} bytes where a request's number is due")
+        raise Malformed("malformed", f"a head of {len(head)} bytes has no request number")
     return _as_bytes(head[1 : 1 + NUMBER])
 
 
 def _as_bytes(frame: Frame) -> bytes:
-    """Without a copy if it is what it shall be."""
+    """Return the frame as bytes, without a copy if it is."""
     return frame if type(frame) is bytes else bytes(frame)
 
 
 def read_ask(message: Message) -> tuple[bytes, str, bytes, Frame]:
-    """The request's number, the question, its form (JSON, which others read) and the payload."""
+    """Return the request number, the operation, its request (JSON, not parsed here) and the payload."""
     number = read_ask_number(message[0])
     if not 2 <= len(message) <= 3 or len(message[1]) > MOST_TEXT:
-        raise Malformed("malformed", f"a head, at most {MOST_TEXT} bytes of JSON and perhaps a payload are due")
+        raise Malformed("malformed", f"a head, at most {MOST_TEXT} bytes of JSON and an optional payload are required")
     try:
-        question = _as_bytes(message[0][1 + NUMBER :]).decode()
+        operation = _as_bytes(message[0][1 + NUMBER :]).decode()
     except UnicodeDecodeError:
-        raise Malformed("malformed", "the question is not UTF-8") from None
-    return number, question, _as_bytes(message[1]), message[2] if len(message) > 2 else b""
+        raise Malformed("malformed", "the operation is not UTF-8") from None
+    return number, operation, _as_bytes(message[1]), message[2] if len(message) > 2 else b""
 
 
-def write_ask(number: bytes, question: str, form: bytes, payload: Frame) -> list[Frame]:
-    head = bytes((ASK,)) + number + question.encode()
-    return [head, form, payload] if payload else [head, form]
+def write_ask(number: bytes, operation: str, request: bytes, payload: Frame) -> list[Frame]:
+    head = bytes((ASK,)) + number + operation.encode()
+    return [head, request, payload] if payload else [head, request]
 
 
 def read_tell(message: Message) -> tuple[bytes, bytes, Frame]:
-    """The request's number, the view (JSON) and the payload."""
+    """Return the request number, the view (JSON) and the payload."""
     if len(message) != 3:
-        raise Malformed("malformed", f"a TELL of {len(message)} frames where a head, JSON and a payload are due")
+        raise Malformed("malformed", f"a TELL of {len(message)} frames; a head, JSON and a payload are required")
     return read_ask_number(message[0]), _as_bytes(message[1]), message[2]
 
 
 def write_tell(number: bytes, view: bytes, payload: Frame, failure: Failure | None = None) -> list[Frame]:
-    """A failure takes the place of the payload."""
+    """Encode a response. A failure replaces the payload."""
     return [TELL_BYTE + number, view, payload if failure is None else pack_failure(failure)]
 
 
 def read_object(message: Message) -> tuple[bytes, str, str]:
-    """The request's number, what kind of objection it is, and the sentence."""
+    """Return the request number, the kind of the error, and the sentence."""
     if len(message) != 3:
-        raise Malformed("malformed", f"an OBJECT of {len(message)} frames where a head, a kind and a sentence are due")
+        raise Malformed("malformed", f"an OBJECT of {len(message)} frames; a head, a kind and a sentence are required")
     return read_ask_number(message[0]), _decode(message[1]), _decode(message[2])
 
 

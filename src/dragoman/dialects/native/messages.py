@@ -1,4 +1,4 @@
-"""The words of the native dialect: a message's first frame is its head, and the head's first byte is the word."""
+"""Message types of the native dialect: a message's first frame is its head, whose first byte is the type."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ EDITION: Final = 2  # of operations and their views, as our clients use them
 NAME: Final = 16  # bytes of a job's id, and of an attempt's token
 NUMBER: Final = 8  # bytes of a request's number
 MOST_NAMES: Final = 1024  # in one message
-MOST_TEXT: Final = 65_536  # bytes of JSON, of a failure's message, of its detail
-MOST_HEADS: Final = 65_536  # bytes of head and names that a message may have besides its payloads
+MOST_TEXT: Final = 65_536  # bytes of JSON, of a failure's message, of its traceback
+MOST_HEADS: Final = 65_536  # bytes of head and names in a message besides its payloads
 UNSAID_PRIORITY: Final = 255
-BATCH_BYTES: Final = 1 << 20  # of payloads or results that one peer gets at once; more of them go out one by one
+BATCH_BYTES: Final = 1 << 20  # bytes of payloads or results sent in one message; larger ones are sent one by one
 
 HELLO: Final = 0x01
 WELCOME: Final = 0x02
@@ -67,28 +67,30 @@ MESSAGE_NAMES: Final = {
 }
 
 
-def name_of(word: int) -> str:
-    """The name of a word, for texts."""
-    return MESSAGE_NAMES.get(word, f"{word:02x}")
+def name_of(kind: int) -> str:
+    """Return the name of a message type, for texts."""
+    return MESSAGE_NAMES.get(kind, f"{kind:02x}")
 
 
 class Role(IntEnum):
+    """Role of a connection, as in HELLO."""
+
     CLIENT = 1
     WORKER = 2
 
 
 class Flag(IntFlag):
-    """Of SUBMIT."""
+    """Flags of SUBMIT."""
 
-    WAIT = 1  # for a worker, even if none offers the service
+    WAIT = 1  # wait for a worker even if none offers the service
     BACKGROUND = 2
-    ACCEPT = 4  # answer ACCEPTED
-    WHOLE = 8  # no PART: RESULT brings the result whole
+    ACCEPT = 4  # send ACCEPTED
+    WHOLE = 8  # no PART: RESULT has the whole result
 
 
 NO_FLAGS: Final = Flag(0)
 
-# The outcomes that FAILED tells, in our words and by their numbers.
+# The outcomes of FAILED, by their numbers.
 OUTCOMES: Final = {
     1: Outcome.FAILED,
     2: Outcome.TIMED_OUT,
@@ -97,28 +99,28 @@ OUTCOMES: Final = {
     5: Outcome.REFUSED,
 }
 OUTCOME_NUMBERS: Final = {outcome: number for number, outcome in OUTCOMES.items()}
-TOO_LARGE: Final = "too large"  # the type of a refusal that only the carrier knows of
+TOO_LARGE: Final = "too large"  # type of a refusal that only the carrier detects
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """peer: who I am, and what I offer or want."""
+    """From client or worker: its role, and what it offers or requests."""
 
     role: Role
     version: int = VERSION
     name: str = ""
     services: tuple[str, ...] = ()
     capacity: int = 1
-    returns: bool = False  # a worker: it can deliver to a broker that was started anew (R107)
+    returns: bool = False  # a worker that can deliver results to a restarted broker (R107)
     session: str = ""
-    epoch: str = ""  # what the last WELCOME said of the session
-    window: int = 0  # 0: not said
+    epoch: str = ""  # from the last WELCOME of this session
+    window: int = 0  # 0: not set
     edition: int = 1  # a client: of operations and their views
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """broker: what holds between us. Seconds and bytes."""
+    """From the broker: the parameters of the connection, in seconds and bytes."""
 
     heartbeat: float
     lease: float
@@ -132,7 +134,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class SubmitHeader:
-    """What the jobs of one SUBMIT ask for. Seconds; 0 = not said."""
+    """Options of the jobs of one SUBMIT. Seconds; 0 = not set."""
 
     service: str
     flags: Flag = NO_FLAGS
@@ -145,7 +147,7 @@ class SubmitHeader:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """broker to worker: what JOB says of one of its jobs. `timeout` 0: no limit."""
+    """From the broker to a worker: one job of a JOB. `timeout` 0: no limit."""
 
     token: bytes
     id: bytes
@@ -156,7 +158,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The end of a job, or an attempt, without a result. `type` of a refusal is its kind."""
+    """The end of a job or attempt without a result. `type` of a refusal is its kind."""
 
     outcome: Outcome
     name: bytes

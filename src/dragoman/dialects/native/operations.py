@@ -1,7 +1,7 @@
-"""What clients ask the broker besides their jobs' outcomes: ASK, and TELL or OBJECT for an answer.
+"""Operations of native clients: ASK, with TELL or OBJECT as response.
 
-A question is a text and its form is JSON; both are the desk's business, which is passed in. What is under way belongs
-to the connection: if that breaks, the client asks again on the next.
+An operation has a name, and its request is JSON; `Operations`, which is passed in, handles both. Operations in progress
+belong to the connection: if it breaks, the client sends them again on the next.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ INVALID: Final = "invalid"
 
 
 class Operations(Protocol):
-    """Who knows the answers."""
+    """Executes operations."""
 
-    def ask(self, question: str, form: bytes, payload: Frame, responder: Any, now: float) -> object | None:
-        """`asker` is told or objected to, once, at once or later; who may have to wait gets a ticket to leave by."""
+    def ask(self, operation: str, request: bytes, payload: Frame, responder: Any, now: float) -> object | None:
+        """Execute an operation. `responder` receives the response or error once, now or later; if later, the returned
+        object identifies the request for `leave`."""
 
     def leave(self, pending: Any, now: float) -> None:
-        """Whoever waited has gone."""
+        """Drop a request whose client has disconnected."""
 
 
 class PendingOperation:
-    """A question under way."""
+    """An operation without a response."""
 
     __slots__ = ("_client", "_io", "_number", "pending")
 
@@ -51,25 +52,25 @@ class PendingOperation:
         return self._client.edition
 
     def tell(self, view: bytes, payload: Frame, failure: Failure | None = None) -> None:
-        if self._is_waited_for():
+        if self._finish():
             frames = write_tell(self._number, view, payload, failure)
             self._io.send(self._client.peer, frames)  # type: ignore[arg-type]
 
     def object(self, kind: str, detail: str) -> None:
-        if self._is_waited_for():
+        if self._finish():
             self._io.send(self._client.peer, write_object(self._number, kind, detail))  # type: ignore[arg-type]
 
-    def _is_waited_for(self) -> bool:
-        """Whether its connection is still there; it is not under way any more."""
-        asks = self._client.asks
-        if asks.get(self._number) is not self:
+    def _finish(self) -> bool:
+        """Remove it from the operations in progress. Returns False if its connection has ended."""
+        operations = self._client.operations
+        if operations.get(self._number) is not self:
             return False
-        del asks[self._number]
+        del operations[self._number]
         return True
 
 
 class PendingOperations:
-    """The questions of all clients of one listener."""
+    """The operations of all clients of one listener."""
 
     __slots__ = ("_io", "_operations")
 
@@ -78,33 +79,33 @@ class PendingOperations:
         self._io = io
 
     def receive(self, client: ClientSession, message: Message, now: float) -> None:
-        number, question, form, payload = read_ask(message)
-        asks = client.asks
-        if number in asks:
-            raise Malformed("twice", f"ASK {number.hex()} is under way already")
+        number, operation, request, payload = read_ask(message)
+        operations = client.operations
+        if number in operations:
+            raise Malformed("twice", f"ASK {number.hex()} is in progress already; use another number")
         ask = PendingOperation(client, self._io, number)
-        if len(asks) >= client.window:
-            asks[number] = ask
-            ask.object(BUSY, f"its client has {len(asks) - 1} of {client.window} questions under way")
+        if len(operations) >= client.window:
+            operations[number] = ask
+            ask.object(BUSY, f"the client has {len(operations) - 1} of {client.window} operations in progress (window)")
             return
-        asks[number] = ask
+        operations[number] = ask
         if self._operations is None:
-            ask.object(INVALID, "this broker answers no questions")
+            ask.object(INVALID, "this broker has no operations")
             return
-        pending = self._operations.ask(question, form, payload, ask, now)
-        if asks.get(number) is ask:
+        pending = self._operations.ask(operation, request, payload, ask, now)
+        if operations.get(number) is ask:
             ask.pending = pending
 
     def receive_large(self, client: ClientSession, message: TooLarge, sentence: str) -> None:
-        """It was skipped as it came."""
+        """Send an error for a message over the limit, which the carrier has dropped."""
         number = read_ask_number(message.frames[0])
-        if number in client.asks:
-            raise Malformed("twice", f"ASK {number.hex()} is under way already")
+        if number in client.operations:
+            raise Malformed("twice", f"ASK {number.hex()} is in progress already; use another number")
         self._io.send(client.peer, write_object(number, TOO_LARGE, sentence))  # type: ignore[arg-type]
 
     def leave(self, client: ClientSession, now: float) -> None:
-        """Its connection is gone: nobody waits for these answers any more."""
-        asks, client.asks = client.asks, {}
-        for ask in asks.values():
+        """Drop the operations of a client whose connection has ended."""
+        operations, client.operations = client.operations, {}
+        for ask in operations.values():
             if ask.pending is not None and self._operations is not None:
                 self._operations.leave(ask.pending, now)

@@ -1,4 +1,4 @@
-"""What a native URL may say, with the defaults of the dialect's page. Seconds everywhere."""
+"""Options of native URLs, with the defaults of the dialect's page. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ListenerOptions:
         if self.heartbeat >= self.lease:
             raise ValueError(
                 f"heartbeat {self.heartbeat:g} must be less than lease {self.lease:g}, "
-                "or every worker is taken for dead between two of its signs"
+                "or every worker would count as dead between two heartbeats"
             )
 
 

@@ -1,4 +1,4 @@
-"""The other sides of the native dialect: `client_side.py` and `worker_side.py`, and what they have in common."""
+"""Worker side and client side of the native dialect, and what they share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOCKET: Final = "DEALER"
 
 
 def check_services(services: Sequence[str]) -> str | None:
-    """Why these names cannot be asked for or offered."""
+    """Return an error message if these services cannot be called or offered, else None."""
     for service in services:
         if not 0 < len(service.encode()) <= 128 or not service.isprintable():
             return f"{service!r} is not a service name: 1 to 128 bytes of printable text"

@@ -1,6 +1,6 @@
 """Workers of one listener: their jobs, from JOB to RESULT, FAILED or RETURN.
 
-A worker names attempts by their tokens, which the core's worker keeps: nothing is remembered twice.
+A worker names attempts by their tokens, which the core's worker keeps: nothing is stored twice.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ from dragoman.dialects.native.options import ListenerOptions
 class RemoteWorker(recipients.RemoteWorker):
     """A worker at the other end of a connection."""
 
-    __slots__ = ("farewell", "given", "name", "peer", "worker")
+    __slots__ = ("farewell", "name", "peer", "unsent", "worker")
 
     def __init__(self, peer: Connection, name: str) -> None:
         self.peer = peer
         self.name = name
-        self.given: list[Attempt] = []  # in this turn: they leave at its end, in one message
+        self.unsent: list[Attempt] = []  # attempts of this iteration, sent at its end in one message
         self.worker: Worker | None = None
-        self.farewell = ""  # why we hang up on it
+        self.farewell = ""  # reason for closing its connection
 
     def attempt(self, token: bytes) -> Attempt | None:
-        """The attempt that it was given under this token and has not answered, current or not."""
+        """The attempt with this token that was sent and has no result yet, current or not."""
         return self.worker.find(Token(token)) if self.worker is not None else None
 
 
 class RemoteWorkers:
     """The workers of one listener."""
 
-    __slots__ = ("_broker", "_gave", "_io", "_max_payload", "_options", "_profile", "_recipient", "words")
+    __slots__ = ("_broker", "_io", "_max_payload", "_options", "_profile", "_recipient", "_with_jobs", "handlers")
 
     def __init__(
         self, recipient: Recipient, broker: Broker, io: BrokerIO, options: ListenerOptions, max_payload: int
@@ -79,9 +79,9 @@ class RemoteWorkers:
         self._io = io
         self._options = options
         self._max_payload = max_payload
-        self._profile: dict[tuple[int, bool], WorkerProfile] = {}  # by what workers say of themselves
-        self._gave: list[RemoteWorker] = []  # workers with jobs to send at the end of this turn
-        self.words: Mapping[int, Callable[[RemoteWorker, Message, float], None]] = {
+        self._profile: dict[tuple[int, bool], WorkerProfile] = {}  # by capacity and `returns`
+        self._with_jobs: list[RemoteWorker] = []  # workers with jobs to send at the end of this iteration
+        self.handlers: Mapping[int, Callable[[RemoteWorker, Message, float], None]] = {
             RESULT: self._result,
             FAILED: self._failed,
             PROGRESS: self._report,
@@ -93,14 +93,14 @@ class RemoteWorkers:
     # ---------------------------------------------------------------- connections
 
     def enter(self, peer: Connection, hello: Hello, now: float) -> None:
-        """Let in a worker that has said HELLO. It is idle once its connection has settled."""
+        """Add a worker that sent HELLO. It becomes idle when its connection has settled."""
         remote = RemoteWorker(peer, hello.name or peer.label)
         profile = self._profile.get((hello.capacity, hello.returns)) or self._new_profile(hello)
         worker = self._broker.join(
             self._recipient, remote, remote.name, hello.services, profile, now, origin=peer.label
         )
         if worker is None:
-            raise Malformed("malformed", "services that cannot be offered: too many, or not names")
+            raise Malformed("malformed", "services cannot be offered: too many, or not valid names")
         remote.worker = worker
         peer.remote = remote
         self._io.when_settled(peer, partial(self._broker.idle, worker))
@@ -120,10 +120,10 @@ class RemoteWorkers:
         return profile
 
     def lost(self, remote: RemoteWorker, unsent: Sequence[object], now: float) -> None:
-        """Its connection has ended. `unsent` are the batches of attempts that never left us whole."""
+        """Handle the end of a connection. `unsent` are batches of attempts that were not sent completely."""
         unseen = [attempt for tag in unsent if type(tag) is list for attempt in tag]
-        unseen += remote.given
-        remote.given = []
+        unseen += remote.unsent
+        remote.unsent = []
         self.leave(remote, remote.farewell or "its worker's connection ended", now, unseen)
 
     def leave(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
@@ -131,40 +131,40 @@ class RemoteWorkers:
         if worker is not None:
             self._broker.leave(worker, now, reason, unseen)
 
-    def dismiss(self, effect: RemoveWorker) -> None:
+    def remove(self, effect: RemoveWorker) -> None:
         remote = cast(RemoteWorker, effect.worker.remote)
         if effect.worker.state is GONE:
             remote.worker = None
-            remote.given = []
-        remote.farewell = effect.reason  # if it is not gone yet, it is when `lost` tells what never left us (R8)
+            remote.unsent = []
+        remote.farewell = effect.reason  # otherwise `lost` removes it and knows what was not sent (R8)
         self._io.send(remote.peer, write_bye(effect.reason, is_final=effect.farewell.is_final))
         self._io.close(remote.peer, effect.reason)
 
     # ---------------------------------------------------------------- jobs
 
-    def give(self, attempt: Attempt) -> None:
+    def send_job(self, attempt: Attempt) -> None:
         remote = cast(RemoteWorker, attempt.worker.remote)
-        if not remote.given:
-            if not self._gave:
+        if not remote.unsent:
+            if not self._with_jobs:
                 self._io.call_before_write(self._send_all_jobs)
-            self._gave.append(remote)
-        remote.given.append(attempt)
+            self._with_jobs.append(remote)
+        remote.unsent.append(attempt)
 
     def _send_all_jobs(self, now: float) -> None:
-        gave, self._gave = self._gave, []
-        for remote in gave:
+        workers, self._with_jobs = self._with_jobs, []
+        for remote in workers:
             self._send_jobs(remote, now)
 
     def _send_jobs(self, remote: RemoteWorker, now: float) -> None:
-        """Send a worker the jobs of this turn: one message for each service, unless they are large."""
-        given, remote.given = remote.given, []
-        while given:
-            service = given[0].job.service
-            batch = [attempt for attempt in given if attempt.job.service is service]
-            if len(batch) < len(given):
-                given = [attempt for attempt in given if attempt.job.service is not service]
+        """Send a worker the jobs of this iteration: one message per service, unless they are large."""
+        unsent, remote.unsent = remote.unsent, []
+        while unsent:
+            service = unsent[0].job.service
+            batch = [attempt for attempt in unsent if attempt.job.service is service]
+            if len(batch) < len(unsent):
+                unsent = [attempt for attempt in unsent if attempt.job.service is not service]
             else:
-                given = []
+                unsent = []
             payloads = [attempt.job.payload for attempt in batch]
             if size_of(payloads) > BATCH_BYTES and len(batch) > 1:
                 for attempt in batch:
@@ -172,22 +172,22 @@ class RemoteWorkers:
             else:
                 self._io.send(remote.peer, _jobs(batch, payloads, now), batch)
 
-    def recall(self, attempt: Attempt, reason: str, now: float) -> None:
+    def cancel(self, attempt: Attempt, reason: str, now: float) -> None:
         remote = cast(RemoteWorker, attempt.worker.remote)
-        if attempt in remote.given:  # it has not left us: nobody need be told
-            remote.given.remove(attempt)
+        if attempt in remote.unsent:  # it was not sent
+            remote.unsent.remove(attempt)
             self._broker.undelivered(attempt, now)
         else:
             self._io.send(remote.peer, write_recall(attempt.token, reason))
 
-    # ---------------------------------------------------------------- words
+    # ---------------------------------------------------------------- messages
 
-    def receive_large(self, remote: RemoteWorker, word: int, message: TooLarge, now: float, sentence: str) -> None:
-        """Fail the jobs of a message that was skipped as it came; its leading frame names their attempts."""
-        if word != RESULT and word != FAILED:
+    def receive_large(self, remote: RemoteWorker, kind: int, message: TooLarge, now: float, sentence: str) -> None:
+        """Fail the jobs of a message over the limit, which the carrier has dropped except for its leading frame."""
+        if kind != RESULT and kind != FAILED:
             raise Malformed(TOO_LARGE, sentence)
         frames = message.frames
-        tokens = read_names(frames[0], 1) if word == RESULT else [read_name(frames[0], 2)]
+        tokens = read_names(frames[0], 1) if kind == RESULT else [read_name(frames[0], 2)]
         self._io.bad_message(remote.peer, TOO_LARGE, sentence)
         reason = over_max_payload("its answer", message.size, self._max_payload)
         for token in tokens:
@@ -219,7 +219,7 @@ class RemoteWorkers:
         self._broker.fail(attempt, reason, now, failure, outcome)
 
     def _resumable(self, token: bytes) -> Attempt | None:
-        """R107: given out by an earlier run of the broker, to a worker that has gone on with it."""
+        """Find an attempt of an earlier run of the broker whose worker still runs it (R107)."""
         return self._broker.attempts.claim_resumable(Token(token))
 
     def _report(self, remote: RemoteWorker, message: Message, now: float) -> None:

@@ -1,1 +1,1 @@
-"""PingPong: workers that ping, over ZeroMQ. docs/dialects/pingpong.md is its page."""
+"""PingPong: a dialect over ZeroMQ whose workers send PING as heartbeat. Described in docs/dialects/pingpong.md."""

@@ -1,8 +1,7 @@
-"""The broker's side of PingPong: workers on the backend, callers on the frontend.
+"""The broker's side of PingPong: workers on the backend, callers on the frontend. Rules R30 to R50.
 
-The documents tie a result to its job by nothing but the order of messages on one connection (edition `plain`), so this
-file's care is to ask, for every worker, which attempt it holds: `RemoteWorker.attempt`. Jobs and results are here;
-`remote_workers.py` has the rest of the conversation with workers. The rules are R30 to R50.
+In edition `plain` only the order of messages on a connection ties a result to its job, so the attempt that a worker
+holds decides (`RemoteWorker.attempt`). Other messages of workers are in `remote_workers.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import RESERVED, Disconnect, Result, WorkerMessage
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.remote_workers import PONG_FRAMES, RemoteWorker, RemoteWorkers
-from dragoman.dialects.routing_ids import CAME_BACK, RoutingIds
+from dragoman.dialects.routing_ids import RECONNECTED, RoutingIds
 
 BACKEND: Final = "backend"
 
@@ -43,14 +42,12 @@ class PingPongBrokerSide(BrokerSide):
         self._io = io
         self._max_payload = max_payload
         self._edition = options.edition
-        job_options = replace(
-            default_job_options(options), queue_timeout=options.queue_timeout
-        )  # 0 = a job never waits
+        job_options = replace(default_job_options(options), queue_timeout=options.queue_timeout)  # 0: no queueing
         self._frontend = Frontend(broker, io, options.service, job_options, max_payload)
         self.remote_workers = RemoteWorkers(self, broker, io, options, started)
         self.routing_ids = RoutingIds(broker, io, self._supersede)
 
-    # ---------------------------------------------------------------- the seam
+    # ---------------------------------------------------------------- calls from the runner
 
     def opened(self, peer: Connection, now: float) -> None:
         self.routing_ids.take(peer, now)
@@ -76,8 +73,8 @@ class PingPongBrokerSide(BrokerSide):
         elif type(effect) is DeliverOutcome:
             self._frontend.answer(effect)
         elif type(effect) is RemoveWorker:
-            self.remote_workers.dismiss(effect, now)
-        # Recall: this wire has no word for it. Accept: nobody here asks for background jobs.
+            self.remote_workers.remove(effect, now)
+        # CancelAttempt: PingPong has no message for it. Acknowledge: its callers cannot submit background jobs.
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         self.routing_ids.release(peer)
@@ -92,7 +89,7 @@ class PingPongBrokerSide(BrokerSide):
     def tick(self, now: float) -> float:
         return inf
 
-    # ---------------------------------------------------------------- what workers say
+    # ---------------------------------------------------------------- messages of workers
 
     def _receive_worker(self, remote: RemoteWorker, parsed: WorkerMessage, now: float) -> None:
         if type(parsed) is Result:
@@ -104,24 +101,24 @@ class PingPongBrokerSide(BrokerSide):
 
     def _result(self, remote: RemoteWorker, result: Result, now: float) -> None:
         attempt = remote.attempt
-        is_ours = attempt is not None and (result.token is None or result.token == attempt.token)
-        if attempt is None or not is_ours:  # R37: nothing is due, or it is for an earlier attempt
+        is_current = attempt is not None and (result.token is None or result.token == attempt.token)
+        if attempt is None or not is_current:  # R37: no result is due, or it is of an earlier attempt
             self._broker.counters.late_results += 1
-            self._remark_late(remote)
+            self._log_late(remote)
             if remote.worker is not None:
                 self._broker.seen(remote.worker, now)
         else:
             if not self._broker.succeed(attempt, result.payload, now):
-                self._remark_late(remote, job=attempt.job.id.hex())
+                self._log_late(remote, job=attempt.job.id.hex())
             if attempt.worker.running:
-                return  # its next job, on the way this very turn, says as much as a PONG would
+                return  # its next job is sent in this iteration and replaces PONG
         self._io.send(remote.peer, PONG_FRAMES)
 
-    def _remark_late(self, remote: RemoteWorker, job: str = "") -> None:
+    def _log_late(self, remote: RemoteWorker, job: str = "") -> None:
         self._io.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
 
     def _receive_large(self, remote: RemoteWorker, message: TooLarge, now: float) -> None:
-        """A result over the limit was skipped as it came: the job has failed, the worker is free."""
+        """Fail the job of a result over the limit, which the carrier has dropped. The worker is free."""
         attempt = remote.attempt
         problem = message.malformed()
         self._io.bad_message(remote.peer, problem.reason, problem.detail)
@@ -134,16 +131,16 @@ class PingPongBrokerSide(BrokerSide):
 
     def _supersede(self, former: Connection, now: float) -> None:
         if isinstance(former.remote, RemoteWorker):
-            self.remote_workers.leave(former.remote, CAME_BACK, now)
+            self.remote_workers.leave(former.remote, RECONNECTED, now)
 
-    # ---------------------------------------------------------------- jobs go out, answers come back
+    # ---------------------------------------------------------------- jobs
 
     def _give(self, attempt: Attempt, now: float) -> None:
         remote = cast(RemoteWorker, attempt.worker.remote)
         payload = attempt.job.payload
         if self._edition is Edition.PLAIN:
             if len(payload) <= LONGEST_RESERVED and payload in RESERVED:  # R45
-                self._broker.reject(attempt, f"reserved word: this wire cannot carry {bytes(payload).decode()}", now)
+                self._broker.reject(attempt, f"reserved word: PingPong cannot carry {bytes(payload).decode()}", now)
                 return
             frames: list[Frame] = [b"", payload]
         else:

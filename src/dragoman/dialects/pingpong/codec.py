@@ -1,4 +1,4 @@
-"""Frames to words and back, without any memory."""
+"""Codec of PingPong: frames to messages and back, without state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dragoman.dialects.single_frame_calls import no_envelope
 MAX_FRAMES: Final = 8
 MAX_COUNTS: Final = 2
 MAX_COUNT_BYTES: Final = 32
-LONGEST_WORD: Final = len(JOB_COMPLETE)
+LONGEST_CONTROL: Final = len(JOB_COMPLETE)
 
 _READY: Final = Ready()
 _PING: Final = Ping()
@@ -47,19 +47,19 @@ _WORKER_MESSAGES: Final[dict[bytes, WorkerMessage]] = {
 
 
 def read_worker(message: Message, edition: Edition) -> WorkerMessage:
-    """What a worker says to a broker. Raises Malformed."""
+    """Parse a worker's message. Raises Malformed."""
     count = len(message)
     if count < 2 or message[0]:
         raise no_envelope(message)
     parsed = message[1]
-    known = _WORKER_MESSAGES.get(bytes(parsed)) if len(parsed) <= LONGEST_WORD else None
+    known = _WORKER_MESSAGES.get(bytes(parsed)) if len(parsed) <= LONGEST_CONTROL else None
     if count == 2:
         if known is not None:
             return known
         if edition is Edition.PLAIN:
             return Result(parsed)
     elif count > MAX_FRAMES:
-        raise Malformed("too many frames", f"{count} frames where at most {MAX_FRAMES} are spoken")
+        raise Malformed("too many frames", f"{count} frames; at most {MAX_FRAMES} are allowed")
     elif known is _PING:
         return Ping(tuple(frame for frame in message[2:][:MAX_COUNTS] if len(frame) <= MAX_COUNT_BYTES))
     elif edition is Edition.PACKAGE and parsed == JOB_COMPLETE and count == 5 and not message[3]:
@@ -68,7 +68,7 @@ def read_worker(message: Message, edition: Edition) -> WorkerMessage:
 
 
 def read_broker(message: Message, edition: Edition) -> BrokerMessage:
-    """What a broker says to a worker."""
+    """Parse a broker's message to a worker. Raises Malformed."""
     if len(message) < 2 or message[0]:
         raise no_envelope(message)
     parsed = message[1]
@@ -96,8 +96,8 @@ def write_result(payload: Frame, token: Frame | None) -> list[Frame]:
 
 
 def _shown(parsed: Frame) -> str:
-    """A control word may be shown; a payload never is."""
-    said = bytes(parsed[: LONGEST_WORD + 1])
-    if said in _WORKER_MESSAGES or said == JOB_COMPLETE:
-        return said.decode()
+    """Describe a frame for an error: control words are shown, payloads are not."""
+    start = bytes(parsed[: LONGEST_CONTROL + 1])
+    if start in _WORKER_MESSAGES or start == JOB_COMPLETE:
+        return start.decode()
     return f"{len(parsed)} bytes"

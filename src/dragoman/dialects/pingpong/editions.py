@@ -1,4 +1,4 @@
-"""The variants of PingPong, as data."""
+"""Editions of PingPong."""
 
 from __future__ import annotations
 
@@ -6,5 +6,7 @@ from enum import Enum
 
 
 class Edition(Enum):
-    PLAIN = "plain"  # ["", job] and ["", result], as the documents have it
-    PACKAGE = "package"  # the job travels with an envelope that the worker sends back: our attempt token
+    """Format of jobs and results."""
+
+    PLAIN = "plain"  # ["", job] and ["", result], as in the documents
+    PACKAGE = "package"  # the job has an envelope with the attempt token, which the worker returns

@@ -1,4 +1,4 @@
-"""The words of PingPong. Frames are written here without the routing id, which the carrier keeps."""
+"""Message types of PingPong. Frames are shown without the routing id, which the carrier keeps."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ EXIT: Final = b"EXIT"
 DISCONNECT: Final = b"DISCONNECT"
 JOB_COMPLETE: Final = b"JOB COMPLETE"
 
-# From a worker these are control words whatever it meant (R44).
+# From a worker these are always control messages, never results (R44).
 NEVER_A_RESULT: Final = (READY, PING, PONG, EXIT)
 
-# A job of these words would be taken for something else by a worker of edition plain: it is never sent (R45).
+# A worker of edition plain would not take these for a job, so such a job is never sent (R45).
 RESERVED: Final = (PONG, EXIT)
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """worker: I am here and free."""
+    """From a worker: connected and free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """worker: I live. It may bring a count along, which goes back behind PONG (second text)."""
+    """From a worker: heartbeat. It may carry a count, which PONG returns (second text)."""
 
     counts: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """broker: so do I. From a worker, where the documents write PONG for PING: a life sign."""
+    """From the broker: reply to PING. From a worker: a heartbeat, because the documents write PONG for PING."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """broker: leave."""
+    """From the broker: leave."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """worker: I leave. In edition plain a busy worker's DISCONNECT is its result."""
+    """From a worker: leaving. In edition plain a busy worker's DISCONNECT is its result."""
 
 
 class Result:
-    """worker: what became of the job. `token` is what edition package brings back, and None in edition plain."""
+    """From a worker: the result of its job. `token` is the job's token in edition package, None in edition plain."""
 
     __slots__ = ("payload", "token")
 
@@ -60,7 +60,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """broker to worker: a job. `token` as above."""
+    """From the broker: a job. `token` as in Result."""
 
     payload: Frame
     token: Frame | None = None

@@ -1,4 +1,4 @@
-"""What a PingPong URL may say, with the defaults of the dialect's page. Seconds everywhere."""
+"""Options of PingPong URLs, with the defaults of the dialect's page. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dragoman.dialects.pingpong.editions import Edition
 class ListenerOptions:
     service: str = "default"
     edition: Edition = Edition.PLAIN
-    ping_every: float = seconds(1.0)  # what workers are expected to do
+    ping_every: float = seconds(1.0)  # expected of workers
     worker_expire: float = seconds(3.0)
     job_timeout: float = time_limit(600.0)  # 0 = none
     queue_timeout: float = time_limit(60.0)
@@ -28,7 +28,7 @@ class WorkerOptions:
     ping_every: float = seconds(1.0)
     broker_timeout: float = seconds(1.0)
     n_timeouts: int = count(3)
-    # A broker that takes the document at its word gives a second job to a worker that pings at its first.
+    # A broker that follows the document literally gives a second job to a worker that pings during its first.
     ping_while_busy: bool = False
 
 

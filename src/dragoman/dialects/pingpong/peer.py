@@ -1,4 +1,4 @@
-"""The other side of PingPong: a worker and a client that work with any PingPong broker. Pure, like the session."""
+"""Worker side and client side of PingPong, for any PingPong broker. State machines without I/O."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ WORKER_SOCKET: Final = "DEALER"
 
 
 class WorkerSide:
-    """One worker's side of the conversation, for as many connections as it takes."""
+    """The worker's side, across any number of connections."""
 
-    def __init__(self, options: WorkerOptions, port: WorkerIO) -> None:
+    def __init__(self, options: WorkerOptions, io: WorkerIO) -> None:
         self._options = options
-        self._port = port
+        self._io = io
         self._is_open = False
         self._is_leaving = False
-        self._job: Job | None = None  # what we work at, on this connection
+        self._job: Job | None = None  # the running job, received on this connection
         self._job_ref = 0  # the number of that job
-        self._signs = HeartbeatTimers(options.ping_every, options.broker_timeout * options.n_timeouts)
+        self._timers = HeartbeatTimers(options.ping_every, options.broker_timeout * options.n_timeouts)
 
     @property
     def is_busy(self) -> bool:
@@ -44,48 +44,48 @@ class WorkerSide:
 
     def opened(self, now: float) -> None:
         self._is_open = True
-        self._signs.begin(now)
-        self._port.send([b"", READY])
+        self._timers.restart(now)
+        self._io.send([b"", READY])
 
     def lost(self) -> None:
-        """The connection ended. What we work at belongs to it: its result will never be sent on another (R39)."""
+        """Drop the job of the ended connection: its result must not be sent on another one (R39)."""
         self._is_open = False
         self._job = None
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
-        self._signs.heard = now
+        self._timers.received_at = now
         if isinstance(message, TooLarge):
-            self._port.reconnect(f"a job of {message.size} bytes is over what we take")
+            self._io.reconnect(f"a job of {message.size} bytes is over this worker's limit")
             return
         try:
             parsed = read_broker(message, self._options.edition)
         except Malformed as problem:
             is_frontend = message[2:3] == [single_frame_calls.ERROR]
             hint = "; is this where callers connect? workers use the backend" if is_frontend else ""
-            self._port.reconnect(f"{problem.reason}: {problem.detail}{hint}")
+            self._io.reconnect(f"{problem.reason}: {problem.detail}{hint}")
             return
         if isinstance(parsed, Exit):
-            self._port.leave("the broker said EXIT")
+            self._io.leave("the broker sent EXIT")
         elif isinstance(parsed, Job) and not self._is_leaving:
             if self._job is not None:
-                self._port.reconnect("a second job came while we worked at the first")
+                self._io.reconnect("a second job came during the first")
                 return
             self._job = parsed
             self._job_ref += 1
-            self._port.run(self._job_ref, parsed.payload)
+            self._io.run(self._job_ref, parsed.payload)
 
     def finished(self, job_ref: Hashable, result: Frame, now: float) -> None:
         job = self._job
         if job is None or job_ref != self._job_ref:
-            return  # taken on an earlier connection (R39)
+            return  # from an earlier connection (R39)
         self._job = None
         if self._options.edition is Edition.PLAIN and len(result) <= 5 and bytes(result) in NEVER_A_RESULT:
-            self._port.reconnect(f"the result is the word {bytes(result).decode()}, which this wire cannot carry")
+            self._io.reconnect(f"the result {bytes(result).decode()} is a reserved word, which PingPong cannot carry")
             return
-        self._signs.begin(now)
-        self._port.send(write_result(result, job.token))
+        self._timers.restart(now)
+        self._io.send(write_result(result, job.token))
         if self._is_leaving:
-            self._say_goodbye()
+            self._send_disconnect()
 
     def failed(
         self,
@@ -95,37 +95,37 @@ class WorkerSide:
         failure: Failure | None = None,
         outcome: Outcome = Outcome.FAILED,
     ) -> None:
-        """This wire has no word for failure: close and come back, so that the broker sees the job is not coming."""
+        """Reconnect, so that the broker sees that no result comes: PingPong has no message for a failure."""
         if self._job is not None and job_ref == self._job_ref:
-            self._port.reconnect(reason)
+            self._io.reconnect(reason)
 
     def stop(self) -> None:
-        """Say goodbye, right behind the result if there is a job in hand, so that no new one crosses it."""
+        """Announce the departure, directly after the result of a running job so that no new job crosses it."""
         self._is_leaving = True
         if self._job is None and self._is_open:
-            self._say_goodbye()
+            self._send_disconnect()
 
-    def _say_goodbye(self) -> None:
-        """Edition plain has no word for it: closing says it."""
+    def _send_disconnect(self) -> None:
+        """Send DISCONNECT; edition plain has no such message, and closing the connection suffices."""
         if self._options.edition is Edition.PACKAGE:
-            self._port.send([b"", DISCONNECT])
+            self._io.send([b"", DISCONNECT])
 
     def tick(self, now: float) -> float:
-        """Ping when it is time; give the connection up after too much silence. Returns when to come again."""
+        """Send PING when it is due; reconnect after too long a silence. Returns the time of the next call."""
         if not self._is_open:
             return now + self._options.ping_every
         if self._job is not None and not self._options.ping_while_busy:
             return now + self._options.ping_every
-        signs, is_idle = self._signs, self._job is None
-        if is_idle and signs.is_silent(now):
-            self._port.reconnect(signs.silence)
+        timers, is_idle = self._timers, self._job is None
+        if is_idle and timers.is_silent(now):
+            self._io.reconnect(timers.silence)
             return now + self._options.ping_every
-        if signs.is_due(now):
-            signs.said = now
-            self._port.send([b"", PING])
-        return signs.next_due(expects=is_idle)
+        if timers.is_due(now):
+            timers.sent_at = now
+            self._io.send([b"", PING])
+        return timers.next_due(expects=is_idle)
 
 
 class ClientSide(single_frame_client.ClientSide):
-    def __init__(self, options: ClientOptions, port: ClientIO) -> None:
-        super().__init__(port, worker_word=PONG)
+    def __init__(self, options: ClientOptions, io: ClientIO) -> None:
+        super().__init__(io, worker_reply=PONG)

@@ -1,7 +1,6 @@
-"""Remote workers of PingPong: how they join, ping, say READY again, and leave.
+"""The broker's view of PingPong workers: joining, PING, repeated READY, and leaving.
 
-Jobs and results are in `session.py`; the rest of the conversation with a worker is here. The rules are R30 to R38, R46
-and R49.
+Jobs and results are in `broker_side.py`. Rules R30 to R38, R46 and R49.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from dragoman.dialects.listener_profile import silent_worker
 from dragoman.dialects.pingpong.messages import EXIT, PONG, Disconnect, Ping, Ready, WorkerMessage
 from dragoman.dialects.pingpong.options import ListenerOptions
 
-CROSSING: Final = 1.0  # R34: a READY so soon after the job may have crossed it on the wire
-PONG_EVERY: Final = 0.02  # R49
-EXITS: Final = 3  # R46
-EXIT_EVERY: Final = 0.9  # about as often as it pings
+CROSSING: Final = 1.0  # seconds; R34: a READY this soon after the job may have crossed it
+PONG_EVERY: Final = 0.02  # seconds, R49
+EXITS: Final = 3  # times that EXIT is sent, R46
+EXIT_EVERY: Final = 0.9  # seconds, about the interval of pings
 PONG_FRAMES: Final[list[Frame]] = [b"", PONG]
 EXIT_FRAMES: Final[list[Frame]] = [b"", EXIT]
 
 
 class RemoteWorker(recipients.RemoteWorker):
-    """One worker's connection, and the worker that it is to the core."""
+    """A worker's connection, and the core's worker for it."""
 
     __slots__ = (
         "count",
@@ -50,8 +49,8 @@ class RemoteWorker(recipients.RemoteWorker):
         self.peer = peer
         self.name = name
         self.worker: Worker | None = None
-        self.quiet_since = -inf  # last sign of it since it got the job, or when it got it
-        self.fell_silent = False  # R36: it was silent for a while after it got the job, so it is not threaded
+        self.quiet_since = -inf  # time of its last message since it got the job, or of the job
+        self.fell_silent = False  # R36: it sent nothing for a while after it got the job, so it is not threaded
         self.ponged = -inf
         self.count = -1
         self.is_exiting = False
@@ -60,7 +59,7 @@ class RemoteWorker(recipients.RemoteWorker):
 
     @property
     def attempt(self) -> Attempt | None:
-        """The attempt that it was sent and has not answered, current or not. The core knows."""
+        """The attempt that was sent and has no result yet, current or not."""
         return self.worker.held() if self.worker is not None else None
 
 
@@ -75,19 +74,19 @@ class RemoteWorkers:
         self._io = io
         self._options = options
         self._profile = silent_worker(options, options.worker_expire)
-        # R38: a threaded worker that outlived our last run may still be at an old job when it pings.
+        # R38: a threaded worker from before a restart of the broker may still run an old job when it pings.
         self._trust_after = started + (options.job_timeout or self._profile.stuck_timeout)
 
     def receive(self, remote: RemoteWorker, parsed: WorkerMessage, now: float) -> None:
-        """A word that is no result."""
-        self._note_silence(remote, now)
+        """Handle a message that is not a result."""
+        self._record_silence(remote, now)
         if type(parsed) is Ping:
             self._ping(remote, parsed, now)
         elif type(parsed) is Ready:
             self._ready(remote, now)
         elif type(parsed) is Disconnect:
-            self.leave(remote, "its worker said DISCONNECT", now)
-        elif remote.worker is not None:  # PONG, EXIT: never a result, but it lives
+            self.leave(remote, "its worker sent DISCONNECT", now)
+        elif remote.worker is not None:  # PONG, EXIT: never a result, but a heartbeat
             self._broker.seen(remote.worker, now)
 
     def leave(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
@@ -95,17 +94,17 @@ class RemoteWorkers:
         if worker is not None:
             self._broker.leave(worker, now, reason, unseen)
 
-    def dismiss(self, effect: RemoveWorker, now: float) -> None:
+    def remove(self, effect: RemoveWorker, now: float) -> None:
         remote = cast(RemoteWorker, effect.worker.remote)
         if remote.worker is not effect.worker:
-            return  # it has joined anew since
+            return  # it has joined again since
         was_stuck = remote.attempt is not None
         remote.worker = None
         if effect.farewell.is_final:
             remote.is_exiting = True
             self._send_exit(remote, now)
         elif was_stuck:
-            self._io.close(remote.peer, effect.reason)  # a PING must not make it idle: it may still be at the old job
+            self._io.close(remote.peer, effect.reason)  # a PING must not make it idle: it may still run the old job
 
     def _join(self, remote: RemoteWorker, now: float, held_back_until: float) -> bool:
         worker = self._broker.join(
@@ -119,7 +118,7 @@ class RemoteWorkers:
             origin=remote.peer.label,
         )
         if worker is None:
-            self._io.remark("worker refused", level="warning", peer=remote.peer, worker=remote.name)
+            self._io.remark("worker rejected", level="warning", peer=remote.peer, worker=remote.name)
             return False
         remote.worker = worker
         self._io.when_settled(remote.peer, partial(self._broker.idle, worker))
@@ -140,10 +139,12 @@ class RemoteWorkers:
         else:
             self._broker.counters.ready_while_busy += 1
             self._broker.counters.ambiguous_results += 1  # R44: it may even be the result
-            if now - max(attempt.given, self._broker.resumed_at) < CROSSING:  # R34; our pause is not its delay (D13)
+            if (
+                now - max(attempt.given, self._broker.resumed_at) < CROSSING
+            ):  # R34; a pause of the broker does not count (D13)
                 self._broker.seen(worker, now)
             else:
-                self._broker.fail(attempt, "its worker said READY instead of a result", now)
+                self._broker.fail(attempt, "its worker sent READY instead of a result", now)
         self._io.send(remote.peer, PONG_FRAMES)
 
     def _ping(self, remote: RemoteWorker, ping: Ping, now: float) -> None:
@@ -154,42 +155,42 @@ class RemoteWorkers:
         if worker is None:
             held_back = self._trust_after if now < self._trust_after else 0.0
             if not self._options.adopt_on_ping or not self._join(remote, now, held_back_until=held_back):
-                return  # R30: without a PONG it comes again with READY
+                return  # R30: without a PONG it reconnects with READY
         else:
             self._broker.seen(worker, now)
             if remote.fell_silent and _is_stuck(remote):
-                return  # R36: it is back in its loop without our job; unanswered, it will reconnect and say READY
+                return  # R36: it is back in its loop without the job; without a PONG it reconnects with READY
         if now - remote.ponged < PONG_EVERY:
             self._broker.counters.throttled_pings += 1
             return
         remote.ponged = now
         if ping.counts:
-            self._note_count(remote, ping.counts[0])
+            self._record_count(remote, ping.counts[0])
             self._io.send(remote.peer, [b"", PONG, *ping.counts])
         else:
             self._io.send(remote.peer, PONG_FRAMES)
 
-    def _note_silence(self, remote: RemoteWorker, now: float) -> None:
-        """Whether a worker that holds a job goes on talking tells a threaded one from one that is back in its loop."""
+    def _record_silence(self, remote: RemoteWorker, now: float) -> None:
+        """Record if a worker with a job is silent: a threaded worker pings during a job, another one only after it."""
         if remote.attempt is not None:
-            since = max(remote.quiet_since, self._broker.resumed_at)  # our own pause is not its silence (D13)
+            since = max(remote.quiet_since, self._broker.resumed_at)  # a pause of the broker does not count (D13)
             if now - since > 2 * self._options.ping_every:
                 remote.fell_silent = True
             remote.quiet_since = now
 
-    def _note_count(self, remote: RemoteWorker, frame: Frame) -> None:
+    def _record_count(self, remote: RemoteWorker, frame: Frame) -> None:
         if frame.isdigit():
             count = int(frame)
             if count < remote.count:
-                self._io.remark("ping count fell", peer=remote.peer, worker=remote.name)
+                self._io.remark("ping count decreased", peer=remote.peer, worker=remote.name)
             remote.count = count
 
     def _send_exit(self, remote: RemoteWorker, now: float) -> None:
-        """R46: a worker that stays is told again, and shown the door in the end."""
+        """Send EXIT. A worker that stays gets it again, and is disconnected in the end (R46)."""
         if now - remote.exited < EXIT_EVERY:
             return
         if remote.exits >= EXITS:
-            self._io.close(remote.peer, "it did not leave when told to")
+            self._io.close(remote.peer, "it did not leave after EXIT")
             return
         remote.exits += 1
         remote.exited = now
@@ -197,6 +198,6 @@ class RemoteWorkers:
 
 
 def _is_stuck(remote: RemoteWorker) -> bool:
-    """Whether it was given an attempt that has ended without its result (D11)."""
+    """Tell if its attempt has ended without its result (D11)."""
     attempt = remote.attempt
     return attempt is not None and attempt.job.attempt is not attempt

@@ -1,1 +1,1 @@
-"""Powerhose: workers that register and are called back, over ZeroMQ. docs/dialects/powerhose.md is its page."""
+"""Powerhose: a dialect over ZeroMQ whose workers register and are called back. See docs/dialects/powerhose.md."""

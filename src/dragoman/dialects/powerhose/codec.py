@@ -1,4 +1,4 @@
-"""Frames to words and back, without any memory. Raises Malformed."""
+"""Codec of Powerhose: frames to messages and back, without state. Readers raise Malformed."""
 
 from __future__ import annotations
 
@@ -22,27 +22,26 @@ from dragoman.dialects.powerhose.messages import (
 )
 from dragoman.dialects.single_frame_calls import no_envelope
 
-MAX_REGISTRATION: Final = 4096  # bytes: a word and an endpoint
+MAX_REGISTRATION: Final = 4096  # bytes: message type and endpoint
 
 
 def read_registration(message: Message) -> Registration:
-    """What a worker says to the master's own endpoint."""
+    """Parse a worker's message to the master's own endpoint."""
     body = body_of(message)
     if len(body) > MAX_REGISTRATION:
-        raise Malformed("too long", f"{len(body)} bytes, where a word and an endpoint have {MAX_REGISTRATION} at most")
+        raise Malformed("too long", f"{len(body)} bytes; a registration has at most {MAX_REGISTRATION}")
     parsed, separator, rest = bytes(body).partition(SEPARATOR)
     if parsed not in (PING, REMOVE):
-        raise Malformed("unknown word", f"a word of {len(parsed)} bytes that is neither PING nor REMOVE")
+        raise Malformed("unknown word", f"a message type of {len(parsed)} bytes; PING and REMOVE are allowed")
     endpoint = _text(rest) if separator else None
     return Ping(endpoint) if parsed == PING else Remove(endpoint)
 
 
 def read_result(body: Frame, id: bytes, has_ids: bool) -> tuple[Frame, bool]:
-    """The result in a worker's answer to our JOB, and whether it named the job's id.
+    """Return the result in a worker's reply to JOB, and whether it has the job's id.
 
-    Workers of some languages leave the id out, and results may contain the separator. So what stands where an id would
-    is one only if it is the job's; if it is not, and this worker has named ids before, the answer is of another job
-    (R56).
+    Workers in some languages leave the id out, and results may contain the separator. So the first field is an id only
+    if it is the job's. If it is not, and this worker has returned ids before, the reply belongs to another job (R56).
     """
     begin = JOBRES + SEPARATOR
     if not body.startswith(begin):
@@ -53,12 +52,12 @@ def read_result(body: Frame, id: bytes, has_ids: bool) -> tuple[Frame, bool]:
     if rest == id:
         return b"", True
     if has_ids:
-        raise Malformed("foreign job id", "JOBRES for another job than the one it was given")
+        raise Malformed("foreign job id", "JOBRES has the id of another job")
     return rest, False
 
 
 def read_order(message: Message) -> Order:
-    """What a master says to a worker."""
+    """Parse a master's message to a worker."""
     body = body_of(message)
     if body == WAKE:
         return Wake()
@@ -88,7 +87,7 @@ def write_result(id: bytes, result: Frame) -> list[Frame]:
 def body_of(message: Message) -> Frame:
     if len(message) != 2 or message[0]:
         if len(message) > 2:
-            raise Malformed("unexpected frames", f"{len(message)} frames where an empty one and a word are spoken")
+            raise Malformed("unexpected frames", f"{len(message)} frames; an empty one and a body are required")
         raise no_envelope(message)
     return message[1]
 
@@ -97,4 +96,4 @@ def _text(endpoint: bytes) -> str:
     try:
         return endpoint.decode()
     except UnicodeDecodeError:
-        raise Malformed("bad endpoint", "an endpoint that is not UTF-8") from None
+        raise Malformed("bad endpoint", "the endpoint is not UTF-8") from None

@@ -1,4 +1,4 @@
-"""The words of Powerhose. A message is one frame, behind the empty one of REQ and REP; fields are joined by `:::`."""
+"""Message types of Powerhose. A message is one frame after the empty frame of REQ and REP; `:::` joins fields."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ JOBRES: Final = b"JOBRES"
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """worker: I am here, at this endpoint; register me, or note that I live. None: the endpoint I named before."""
+    """From a worker: registers its endpoint, or renews its lease. None: the endpoint of its previous message."""
 
     endpoint: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """worker: forget me."""
+    """From a worker: removes it from the list."""
 
     endpoint: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """master: will you take a job?"""
+    """From a master: asks if the worker accepts a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """master: do this."""
+    """From a master: a job."""
 
     id: bytes
     data: Frame

@@ -1,4 +1,4 @@
-"""What a Powerhose URL may say, with the defaults of the dialect's page. Seconds everywhere."""
+"""Options of Powerhose URLs, with the defaults of the dialect's page. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class ListenerOptions:
     job_timeout: float = time_limit(60.0)  # 0 = none
     queue_timeout: float = seconds(10.0)
     attempts: int | None = attempts()
-    base: str = ""  # folders, with a colon between them, under which ipc endpoints may lie
-    dial_allow: str = ""  # addresses and networks, with a comma between them, that may be dialled besides our own
+    base: str = ""  # folders that ipc endpoints may be in, separated by colons
+    dial_allow: str = ""  # addresses and networks that may be dialled besides the broker's own, separated by commas
     stuck_timeout: float = seconds(3600.0)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     service: str = "default"
-    endpoint: str = ""  # where we listen for work; empty: a place of our own choice
+    endpoint: str = ""  # the worker's listening address; empty: chosen by the worker
     ping_every: float = seconds(5.0)
     ping_attempts: int = count(10)
 

@@ -368,7 +368,7 @@ def test_what_is_not_protobuf_is_unreadable(name: str, head: bytes) -> None:
     with pytest.raises(Malformed) as caught:
         READERS[name](head)
     assert caught.value.reason == "unreadable"
-    assert f"{len(head)} bytes where a {name} should be" in caught.value.detail
+    assert f"{len(head)} bytes instead of a {name}" in caught.value.detail
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_r8_a_socket_that_is_not_there_any_more_is_not_an_attempt(world: World) 
     world.sockets.discard(fellow.id)
     caller = world.submit(attempts=1)
     assert fellow.state == "gone"
-    assert world.said("worker not dialled") == 1
+    assert world.said("dial rejected") == 1
     other.finish(other.take())
     assert caller.outcome is Outcome.DONE
 
@@ -257,7 +257,7 @@ def test_it_is_the_worker_that_closes_an_exchange_and_only_if_it_does_not_do_we(
     assert call.is_open
     world.wait(0.2)
     assert not call.is_open
-    assert world.session._exchanges.visits.armed == 0
+    assert world.session._exchanges.idle_connections.armed == 0
 
 
 def test_bytes_that_come_behind_an_answer_when_it_has_been_heard_change_nothing(world: World) -> None:

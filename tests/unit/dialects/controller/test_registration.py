@@ -74,7 +74,7 @@ def test_r81_a_pulse_that_ends_early_changes_nothing(world: World, end: int) -> 
     visitor.say(pulse("REGISTER")[:end])
     visitor.hang_up()
     assert not world.session._workers.by_id
-    assert world.session._exchanges.visits.armed == 0
+    assert world.session._exchanges.idle_connections.armed == 0
 
 
 @pytest.mark.parametrize("length", [65_537, 1 << 32, (1 << 64) - 1])
@@ -147,7 +147,7 @@ def test_r84_who_is_not_allowed_is_closed_before_a_byte_is_parsed(world: World) 
     assert visitor.is_over
     assert visitor.told() is None
     assert not world.session._workers.by_id
-    assert world.said("peer refused") == 1
+    assert world.said("connection rejected") == 1
 
 
 def test_r84_root_may_come_in_and_others_that_the_url_names(world: World) -> None:

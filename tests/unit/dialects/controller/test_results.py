@@ -113,7 +113,7 @@ def test_r96_an_error_without_a_text_and_one_with_a_very_long_text(world: World)
     fellow = world.worker()
     caller = world.submit(attempts=1)
     fellow.call("SET_TASK").answer("TASK_FAILED")
-    assert caller.told == [(Outcome.FAILED, b"", "its worker said TASK_FAILED")]
+    assert caller.told == [(Outcome.FAILED, b"", "its worker answered TASK_FAILED")]
     caller = world.submit(attempts=1)
     fellow.call("SET_TASK").answer("TASK_FAILED", 0, b"x" * 50_000)
     assert caller.told == [(Outcome.FAILED, b"", "x" * 4_000)]
@@ -283,7 +283,7 @@ def test_r93_three_no_fetches_and_a_status_of_another_task_lose_the_result(
     retry(world)
     other.finish(other.take())
     assert caller.outcome is Outcome.DONE
-    assert world.said("task lost") == 1
+    assert world.said("attempt lost") == 1
 
 
 def test_r93_a_fetch_me_that_comes_while_the_status_is_asked_is_fetched_first(world: World) -> None:

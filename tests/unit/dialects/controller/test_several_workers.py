@@ -76,7 +76,12 @@ def test_what_nobody_knows_of_any_more_leaves_nothing_behind(world: World) -> No
         assert caller.outcome is Outcome.DONE
     session = world.session
     assert not session._workers.by_id
-    assert session._workers.alarms.armed == session._exchanges.deadlines.armed == session._exchanges.visits.armed == 0
+    assert (
+        session._workers.alarms.armed
+        == session._exchanges.deadlines.armed
+        == session._exchanges.idle_connections.armed
+        == 0
+    )
     assert not world.connections.peers
     assert {event for _, event, _ in world.remarks} == {"worker joined", "worker left"}
 

@@ -41,7 +41,7 @@ def test_r87_its_socket_is_tried_every_50_ms_for_5_s(world: World) -> None:
     world.wait(20)
     assert len(world.reached) == tries
     assert fellow.state == "starting"
-    assert world.said("worker not dialled") == 0
+    assert world.said("dial rejected") == 0
     world.sockets.add(fellow.id)
     fellow.ok()
     assert fellow.state == "idle"
@@ -101,7 +101,7 @@ def test_r91_another_user_listens_on_the_workers_socket_and_gets_no_job(world: W
     caller = world.submit()
     assert fellow.calls() == []
     assert fellow.state == "gone"
-    assert world.said("worker not trusted") == 1
+    assert world.said("worker rejected") == 1
     other = world.worker()
     other.finish(other.take())
     assert caller.outcome is Outcome.DONE

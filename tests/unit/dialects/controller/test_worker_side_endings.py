@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.dialects.controller.messages import ControllerError, WorkerError
-from dragoman.dialects.controller.peer import FETCH_WAIT, LAST_WORD
+from dragoman.dialects.controller.peer import FETCH_WAIT, SHUTDOWN_WAIT
 
 from .worker_side import EVERY, FETCH, FETCH_ME, GET_STATUS, OK, PAUSE, REGISTER, SET_TASK, SHUTDOWN, Worker, kinds
 
@@ -102,8 +102,8 @@ def test_the_last_word_needs_no_good_answer(worker: Worker, error: ControllerErr
 def test_the_last_word_is_not_waited_for_for_ever(worker: Worker) -> None:
     worker.registered()
     worker.stop()
-    assert worker.due == worker.now + LAST_WORD
-    worker.tick(LAST_WORD)
+    assert worker.due == worker.now + SHUTDOWN_WAIT
+    worker.tick(SHUTDOWN_WAIT)
     assert worker.side.is_over
 
 
@@ -167,7 +167,7 @@ def test_an_outcome_that_nobody_fetches_is_waited_with_for_a_while(worker: Worke
             assert kinds(worker.said()) == [FETCH_ME]
             worker.answer()
     assert worker.said() == [(SHUTDOWN, 7, 0, 0)]
-    assert "nobody fetched the outcome of task 21" in worker.complaints[-1]
+    assert "the outcome of task 21 was not fetched" in worker.complaints[-1]
 
 
 def test_a_controller_that_does_not_answer_does_not_keep_it(worker: Worker) -> None:
@@ -176,7 +176,7 @@ def test_a_controller_that_does_not_answer_does_not_keep_it(worker: Worker) -> N
     worker.stop()
     assert worker.due == worker.now + FETCH_WAIT
     worker.tick(FETCH_WAIT)
-    worker.tick(LAST_WORD)
+    worker.tick(SHUTDOWN_WAIT)
     assert worker.side.is_over
 
 

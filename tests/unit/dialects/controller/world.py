@@ -429,10 +429,10 @@ class World(DialectWorld):
             assert remote.retry_at < inf, "it is stuck, and nothing will prove it"
         if remote.exchange is not None:
             assert remote.exchange.peer is not None
-            assert not remote.exchange.is_given_up
+            assert not remote.exchange.is_abandoned
         if remote.probe is not None:
             assert remote.probe.peer is not None
-            assert not remote.probe.is_given_up
+            assert not remote.probe.is_abandoned
             assert remote.probe.alarm < inf, "it is asked for ever"
             assert remote.probe.purpose not in (Purpose.TASK, Purpose.FETCH, Purpose.LEAVE)
 

@@ -132,7 +132,7 @@ def test_a_broker_may_be_silent_while_we_work() -> None:
 def test_disconnect_makes_it_connect_anew(speech: Speech) -> None:
     port = Port(speech).open()
     port.receive(speech.disconnect)
-    assert port.reconnects == ["the broker said DISCONNECT"]
+    assert port.reconnects == ["the broker sent DISCONNECT"]
     port.said()
     port.open()
     assert port.said() == [READY]

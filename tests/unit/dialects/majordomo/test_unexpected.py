@@ -104,6 +104,6 @@ def test_a_worker_for_which_there_is_no_room_hears_nothing_and_may_try_again() -
     assert late.heartbeat() == []
     world.wait(3)
     assert late.words() == []
-    assert world.remarked("worker refused")
+    assert world.remarked("worker rejected")
     assert late.ready(b"first") == []
     assert world.state(late) == "idle"

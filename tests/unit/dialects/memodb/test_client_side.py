@@ -166,7 +166,7 @@ def test_on_a_new_connection_whatever_has_no_answer_is_asked_again() -> None:
 def test_it_outlives_connections_and_has_a_hint_for_those_who_hear_nothing() -> None:
     client = Client()
     assert client.side.outlives_connections
-    assert "no word" in client.side.hint
+    assert "MemoDB has no message" in client.side.hint
 
 
 @pytest.mark.parametrize("request_id", [b"", b"\x80\0\0\0", b"\xff\xff\xff\xff"])

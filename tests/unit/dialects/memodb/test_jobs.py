@@ -277,4 +277,4 @@ def test_a_worker_whose_names_do_not_fit_any_more_is_met_with_silence() -> None:
     world.worker(side, 1, "a", "b")
     assert side.ask(2, ready("c")) == []
     assert world.workers == 1
-    assert len(world.remarked("worker refused")) == 1
+    assert len(world.remarked("worker rejected")) == 1

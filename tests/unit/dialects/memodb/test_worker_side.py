@@ -78,7 +78,7 @@ def test_without_an_answer_for_three_heartbeats_it_connects_anew_and_asks_the_sa
     worker.wait(SILENCES * 2.0 - 0.1)
     assert worker.reconnects == []
     worker.wait(0.2)
-    assert worker.reconnects == ["nothing heard from the broker for 6 s"]
+    assert worker.reconnects == ["nothing received from the broker for 6 s"]
     worker.wait(100)
     assert worker.sent == []
     worker.open()

@@ -331,13 +331,13 @@ def test_what_cannot_be_understood_is_said() -> None:
         world.side.receive([b"\x7f"], world.now)
     with pytest.raises(Malformed, match="hello first, please"):
         world.side.receive([ERROR + b"\x10", b"hello first", b"hello first, please"], world.now)
-    with pytest.raises(Malformed, match="more than this client takes"):
+    with pytest.raises(Malformed, match="over this client's limit"):
         world.side.receive(TooLarge([], 1 << 31), world.now)
 
 
 def test_bye_of_the_broker_asks_for_a_new_connection(world: World) -> None:
     world.receive(BYE, b"stopping")
-    assert world.port.reconnects == ["the broker said goodbye: stopping"]
+    assert world.port.reconnects == ["the broker sent BYE: stopping"]
 
 
 def test_our_bye_is_for_good_and_cancels_what_runs(world: World) -> None:
@@ -360,7 +360,7 @@ def test_an_unsent_job_is_cancelled_here() -> None:
     id = world.submit("second")
     assert not world.side.is_sent(id)
     world.side.cancel(id, world.now)
-    assert world.port.answers == [("second", Outcome.CANCELLED, "it had not been sent yet")]
+    assert world.port.answers == [("second", Outcome.CANCELLED, "the job had not been sent yet")]
     world.side.flush(world.now)
     assert world.port.take() == []
 
@@ -473,7 +473,7 @@ def test_a_broker_that_does_not_know_us_any_more_has_lost_what_was_sent(world: W
     world.side.opened(world.now)
     world.port.take()
     world.welcome(resumed=False)
-    assert world.port.answers == [("sent", "abandoned", "the broker that had it is gone; it may have run")]
+    assert world.port.answers == [("sent", "abandoned", "the broker lost the client's session; the job may have run")]
     assert world.port.take() == [[HEAD, unsent, b"p"]]
 
 
@@ -485,7 +485,7 @@ def test_where_nothing_can_be_resumed_what_was_sent_ends_with_the_connection(
     world.connect(**about)
     world.sent_job("sent")
     world.side.lost()
-    assert world.port.answers == [("sent", "abandoned", "the connection to the broker ended; it may have run")]
+    assert world.port.answers == [("sent", "abandoned", "the connection to the broker ended; the job may have run")]
 
 
 def test_a_cancel_while_there_is_no_connection_is_said_when_there_is(world: World) -> None:
@@ -509,7 +509,7 @@ def test_a_cancelled_job_that_never_came_is_not_sent_again(world: World) -> None
     world.port.take()
     world.receive(MISSING, id + forgotten)
     assert world.port.take() == []
-    assert world.port.answers == [("t", Outcome.CANCELLED, "it never came to the broker")]
+    assert world.port.answers == [("t", Outcome.CANCELLED, "the job never reached the broker")]
 
 
 def test_the_window_counts_what_was_resumed() -> None:
@@ -542,7 +542,7 @@ def test_what_was_said_puts_the_heartbeat_off(world: World) -> None:
 
 def test_a_silent_broker_is_left(world: World) -> None:
     assert world.side.tick(world.now + 10) == inf
-    assert world.port.reconnects == ["nothing heard from the broker for 10 s"]
+    assert world.port.reconnects == ["nothing received from the broker for 10 s"]
 
 
 def test_a_peer_that_never_welcomes_us_speaks_another_dialect() -> None:

@@ -251,7 +251,7 @@ def test_bye_of_a_worker_closes_and_what_it_held_is_lost() -> None:
     _, id = world.running(worker, client)
     worker.say(b"\x06\x01", b"enough")
     assert worker.is_over
-    assert client.told() == [("FAILED", "lost", id, "", "its worker said BYE", "")]
+    assert client.told() == [("FAILED", "lost", id, "", "its worker sent BYE", "")]
 
 
 @pytest.mark.parametrize("secret", ["", SECRET])
@@ -304,7 +304,7 @@ def test_an_operator_s_kill_is_a_bye_for_good_and_its_jobs_are_lost() -> None:
     ids=repr,
 )
 def test_a_heartbeat_must_be_shorter_than_the_lease(options: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="every worker is taken for dead"):
+    with pytest.raises(ValueError, match="every worker would count as dead"):
         ListenerOptions(**options)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from dragoman.core.counters import UNNAMED
 from dragoman.core.options import JobOptions
 from dragoman.core.policy import Policy
 from dragoman.core.states import RefusalReason
-from dragoman.dialects.native.clients import LONGEST_PLAN, MOST_PLANS
+from dragoman.dialects.native.clients import LONGEST_PARSED, MOST_PARSED
 
 from .world import (
     MAX_PAYLOAD,
@@ -316,12 +316,12 @@ def test_plans_are_bounded_in_number_and_in_size() -> None:
     """Heads of any length were remembered, a thousand of them: a service's name of a mebibyte each was a gibibyte."""
     world = World()
     client = world.client()
-    for number in range(MOST_PLANS + 10):
+    for number in range(MOST_PARSED + 10):
         client.receive(submit([(new_id(number), b"")], service=f"s{number}"))
     client.receive(submit([(A, b"")], service="n" * 90_000))
     world.run_once()
-    assert all(len(head) <= LONGEST_PLAN for head in world.session._clients._plans)
-    assert len(client.told()) == MOST_PLANS + 11
+    assert all(len(head) <= LONGEST_PARSED for head in world.session._clients._parsed)
+    assert len(client.told()) == MOST_PARSED + 11
 
 
 def test_the_same_head_means_the_same_for_every_client() -> None:
@@ -344,7 +344,7 @@ def test_jobs_beyond_the_window_are_refused_with_all_of_their_message() -> None:
     assert [said[:4] for said in client.say(*submit([(D, b"")], flags=WAIT))] == [refused(D, "busy")]
     dropped = world.broker.counters.dropped["echo"]  # for the warning `jobs dropped`; the first two have left one
     assert dropped.causes == {RefusalReason.BUSY: 1}
-    assert dropped.reason == "its client has 3 of 3 jobs under way"
+    assert dropped.reason == "the client has 3 of 3 jobs in progress (window)"
     client.say(*submit([(D, b"")], "made up", flags=WAIT))  # names that are no services share a warning
     assert world.broker.counters.dropped.keys() == {"echo", UNNAMED}
 

@@ -210,7 +210,7 @@ def test_a_broker_that_is_silent_for_a_lease_is_given_up() -> None:
     side.tick(14.9)
     assert side.port.events == []
     side.tick(15.0)
-    assert side.port.events == [("reconnect", "nothing heard from the broker for 10 s")]
+    assert side.port.events == [("reconnect", "nothing received from the broker for 10 s")]
 
 
 def test_a_peer_that_never_welcomes_us_speaks_another_dialect() -> None:
@@ -250,7 +250,7 @@ def test_a_final_bye_ends_what_runs_and_another_does_not() -> None:
     side = Side()
     side.give(A)
     side.receive(write_bye("come back", is_final=False), 1.0)
-    assert side.port.events == [("reconnect", "the broker said goodbye: come back")]
+    assert side.port.events == [("reconnect", "the broker sent BYE: come back")]
     side.receive(write_bye("killed", is_final=True), 1.0)
     assert side.port.events[1:] == [("recall", A), ("leave", "killed")]
     assert not side.is_busy

@@ -17,7 +17,7 @@ from dragoman.core.policy import Policy
 from dragoman.core.states import ENDED
 from dragoman.dialects.native.broker_side import NativeBrokerSide
 from dragoman.dialects.native.client_sessions import ClientSession
-from dragoman.dialects.native.clients import MOST_PLANS
+from dragoman.dialects.native.clients import MOST_PARSED
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.remote_workers import RemoteWorker
 from dragoman.operations.handlers import OperationHandlers
@@ -315,15 +315,15 @@ class World(DialectWorld):
 
     def check_books(self) -> None:
         session = self.session
-        assert not session._workers._gave
-        assert not session._clients._told
-        assert len(session._clients._plans) <= MOST_PLANS
+        assert not session._workers._with_jobs
+        assert not session._clients._with_results
+        assert len(session._clients._parsed) <= MOST_PARSED
         remotes = [peer.remote for peer in self.connections.peers]
         at_work = {
             remote.worker.id for remote in remotes if isinstance(remote, RemoteWorker) and remote.worker is not None
         }
         assert at_work == set(self.broker.worker_registry.workers), "broker and session know different workers"
-        assert not any(remote.given for remote in remotes if isinstance(remote, RemoteWorker))
+        assert not any(remote.unsent for remote in remotes if isinstance(remote, RemoteWorker))
         sessions = session._clients.sessions
         assert all(client.peer is None for client in sessions._away.values())
         assert len(sessions._away) <= self.options.max_sessions
@@ -351,8 +351,8 @@ class World(DialectWorld):
             assert job.state is not ENDED
             assert client in job.callers
         assert client.count_open() <= client.window
-        assert len(client.asks) <= client.window
-        assert client.peer is not None or not client.asks, "nobody waits for these answers"
+        assert len(client.operations) <= client.window
+        assert client.peer is not None or not client.operations, "nobody waits for these answers"
         sizes = [len(outcomes.ids) for outcomes in client._kept]
         assert client._kept_count == sum(sizes)
         assert client._kept_count - (sizes[0] if sizes else 0) < client.window

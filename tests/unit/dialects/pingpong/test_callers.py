@@ -163,4 +163,4 @@ def test_r29_a_worker_whose_service_finds_no_room_is_not_joined_and_gets_no_pong
     worker = world.worker()
     assert world.tell(worker, READY) == []
     assert world.tell(worker, PING) == []
-    assert world.remarked("worker refused")
+    assert world.remarked("worker rejected")

@@ -80,7 +80,7 @@ def test_r47_a_count_that_falls_is_remarked_and_nothing_more() -> None:
     for count in (b"5", b"6", b"2"):
         world.wait(1)
         assert world.tell(worker, PING, count) == [[PONG, count]]
-    assert len(world.remarked("ping count fell")) == 1
+    assert len(world.remarked("ping count decreased")) == 1
     world.wait(1)
     assert world.tell(worker, PING, b"not a number") == [[PONG, b"not a number"]]
     assert world.state(worker) == "idle"
@@ -160,7 +160,7 @@ def test_r34_ready_later_than_that_fails_the_attempt_and_frees_the_worker(editio
     (((_, word, reason),),) = (caller.told(),)
     assert word == b"ERROR"
     assert reason.startswith(b"failed: ")
-    assert b"said READY" in reason
+    assert b"sent READY" in reason
     assert world.state(worker) == "idle"
     assert world.counters.ready_while_busy == 1
 

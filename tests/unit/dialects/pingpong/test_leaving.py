@@ -44,7 +44,7 @@ def test_in_package_disconnect_from_a_busy_worker_loses_its_job() -> None:
     world = World(edition=PACKAGE)
     worker, caller = world.busy_worker()
     assert world.tell(worker, DISCONNECT) == []
-    assert caller.told() == error("lost: its worker said DISCONNECT")
+    assert caller.told() == error("lost: its worker sent DISCONNECT")
     assert world.state(worker) == "unknown"
 
 

@@ -62,7 +62,7 @@ def test_r51_what_lies_at_an_endpoint_is_judged_anew_before_every_dial() -> None
     world.wait(1)
     assert len(world.dialled) == 1
     assert bench.state == "away"
-    assert world.remarked("worker not dialled") == [{"worker": FIRST, "reason": "it has become somebody else's"}]
+    assert world.remarked("dial rejected") == [{"worker": FIRST, "reason": "it has become somebody else's"}]
 
 
 def test_r51_the_reach_is_told_the_address_of_whoever_registers() -> None:
@@ -96,7 +96,7 @@ def test_r52_two_workers_that_claim_one_endpoint_are_one_worker() -> None:
     assert twin.ping() == [PONG]
     assert world.workers == 1
     assert len(world.dialled) == 1
-    assert world.remarked("endpoint claimed from elsewhere") == []
+    assert world.remarked("endpoint conflict") == []
     assert twin.remove() == [REMOVED]
     assert bench.state == "unknown"
 
@@ -108,7 +108,7 @@ def test_r52_an_endpoint_claimed_from_another_address_is_a_takeover_counted_and_
     for _ in range(3):
         assert thief.ping() == [PONG]
     assert world.counters.takeovers == 1
-    (line,) = world.remarked("endpoint claimed from elsewhere")
+    (line,) = world.remarked("endpoint conflict")
     assert line["endpoint"] == FIRST
     assert world.workers == 1
     assert bench.state == "idle"
@@ -129,7 +129,7 @@ def test_r53_a_refused_dial_is_tried_again_every_50_ms_for_a_second_then_off_the
     assert [b - a for a, b in pairwise(times)] == pytest.approx([0.05] * (len(times) - 1))
     assert times[-1] <= 1.0
     assert bench.state == "away"
-    assert world.remarked("worker not reached") == [{"worker": FIRST}]
+    assert world.remarked("worker unreachable") == [{"worker": FIRST}]
 
 
 def test_r53_the_next_ping_of_one_that_was_not_reached_begins_anew() -> None:
@@ -293,7 +293,7 @@ def test_a_worker_for_whose_service_there_is_no_room_is_not_let_in_and_harms_nob
     world.wait(2)
     assert bench.state == "away"
     assert world.counters.internal_errors == 0
-    assert world.remarked("worker refused")
+    assert world.remarked("worker rejected")
 
 
 def test_the_address_of_a_worker_that_was_away_may_change_without_a_takeover() -> None:

@@ -34,7 +34,7 @@ def test_r56_a_foreign_id_after_ids_were_learned_is_spent_and_drops_the_worker()
     caller.call(b"next")
     bench.accept()
     bench.say(fields(JOBRES, b"of another job", b"result"))
-    assert caller.told() == [b"lost: its worker broke the step: foreign job id"]
+    assert caller.told() == [b"lost: its worker sent a bad message: foreign job id"]
     assert bench.end.is_over
     assert bench.state == "away"
     assert world.bad == {"foreign job id": 1}
