@@ -1,4 +1,4 @@
-"""The command line of the bench: which scenarios run, for how long, and where the figures go."""
+"""Command line of the benchmarks: selects scenarios, durations and the file for the figures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from bench.compare import (
 from bench.core import run as run_core
 from bench.doors import DURABLE_SHAPES, durable_table, find_others, one_sync_us
 from bench.doors import OURS as DURABLE_OURS
-from bench.durability import compare_diaries, diary_table, measure_restart, restart_table
+from bench.durability import compare_stores, measure_restart, restart_table, store_table
 from bench.generator import (
     CALLED_BACK_GENERATOR,
     HTTP_GENERATOR,
@@ -74,7 +74,7 @@ LARGE_TARGETS = {LARGE_SHAPES[0]: 1.5}
 NATIVE_TARGETS = {NATIVE_SHAPES[-1]: 2.0}
 MEMODB_TARGETS = {MEMODB_SHAPES[0]: 3.0}
 MEMODB_LARGE_RATE = 0.5
-EXCHANGES = 2  # a job is a caller's request and a worker's, each with its answer; an echo is one of these
+EXCHANGES = 2  # a job is two exchanges, the caller's and the worker's; an echo is one
 PLAIN_SP = Kind("sp echo", "echo", PLAIN_SP_COMMAND)
 SP_FLOOR = Kind("sp floor", "echo", SP_ECHO_COMMAND)
 PLAIN_ECHO = Kind("asyncio echo", "raw", (*PLAIN_ECHO_COMMAND, str(MEMODB_LARGE_SHAPES[0].size)))
@@ -83,19 +83,19 @@ HTTP = Kind(SUBJECT, "http", HTTP_COMMAND)
 HTTP_ECHO = Kind("Starlette", "httpecho", HTTP_ECHO_COMMAND)
 HTTP_RATE = 0.5
 MEMODB = Kind(SUBJECT, "memodb", MEMODB_COMMAND)
-CALLED_BACK = {  # and what a job costs there, with its caller's two messages: messages and new connections
+CALLED_BACK = {  # messages and new connections of one job there, including the caller's two messages
     Kind("PingPong", "pingpong", DRAGOMAN_COMMAND): (4, 0),
     Kind("Powerhose", "powerhose", POWERHOSE_COMMAND): (6, 0),
     Kind("Controller", "controller", CONTROLLER_COMMAND): (8, 3),
 }
 IDLE_WORKERS = 2000
 PARKED_REQUESTS = 20_000
-QUEUES_SHARE = 2 / 3  # of a run's seconds: there are many systems, and each takes its time to start
+QUEUES_SHARE = 2 / 3  # fraction of a run's seconds: there are many systems, and each takes time to start
 LARGE_ROUNDS = 2  # for each round of small jobs: the kernel's share of large ones varies by half from run to run
 
 
 def main() -> int:
-    """Run the chosen scenarios one after the other; 1 when one of them could not be measured."""
+    """Run the chosen scenarios one after the other. Returns 1 if one of them could not be measured."""
     options = _options()
     _allow_many_files()
     bench = Bench(options)
@@ -116,7 +116,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Dragoman beside bare servers.")
-    parser.add_argument("--quick", action="store_true", help="one short run each: a look, no proof")
+    parser.add_argument("--quick", action="store_true", help="one short run each: a first impression, not a proof")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(SCENARIOS), help=" ".join(SCENARIOS))
     parser.add_argument("--seconds", type=float, help="measured seconds of each run (3; quick: 1)")
     parser.add_argument("--repeats", type=int, help="rounds (3; quick: 1)")
@@ -127,7 +127,7 @@ def _options() -> argparse.Namespace:
         help="measure this PingPong broker instead; {frontend} and {backend} in it become port numbers",
     )
     parser.add_argument(
-        "--interpreted", action="store_true", help="measure the sources as they are, and not the compiled product"
+        "--interpreted", action="store_true", help="measure the interpreted sources instead of the compiled product"
     )
     options = parser.parse_args()
     if options.seconds is None:
@@ -140,13 +140,14 @@ def _options() -> argparse.Namespace:
 
 
 def _allow_many_files() -> None:
-    """Every idle worker is an open file here and in the broker, which inherits the limit."""
+    """Raise the limit of open files: every idle worker is an open file here and in the broker, which inherits the
+    limit."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class Bench:
-    """One run of the bench: what all scenarios share, and the record they leave."""
+    """One run of the benchmarks: state that all scenarios share, and the record of their figures."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.start = time.monotonic()
@@ -160,9 +161,9 @@ class Bench:
         )
         command = tuple(shlex.split(options.broker)) if options.broker else DRAGOMAN_COMMAND
         self.kinds = (Kind(CEILING, "proxy", PROXY_COMMAND), Kind(SUBJECT, "pingpong", command))
-        said = choose(INTERPRETED if options.interpreted else PRODUCT)
+        version = choose(INTERPRETED if options.interpreted else PRODUCT)
         self.heading = (
-            f"{said} beside zmq.proxy (libzmq {zmq.zmq_version()} through pyzmq {zmq.__version__})\n"
+            f"{version} beside zmq.proxy (libzmq {zmq.zmq_version()} through pyzmq {zmq.__version__})\n"
             f"load: {self.generator.title}\n"
             f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}; "
             f"{self.plan.seconds:g} s a run, medians over clean runs"
@@ -192,9 +193,9 @@ def _compare(
 
 
 def native_echo(bench: Bench) -> str:
-    """100-byte jobs over the native dialect, whose workers hold 16 at once, beside zmq.proxy."""
+    """100-byte jobs over the native dialect, whose workers hold 16 jobs at once, beside zmq.proxy."""
     if not bench.generator.speaks_native:
-        raise NotMeasured(f"the load for it is in C only, and could not be built: {bench.generator.title}")
+        raise NotMeasured(f"its load generator exists in C only, and could not be built: {bench.generator.title}")
     kinds = (bench.kinds[0], NATIVE)
     comparisons = compare(NATIVE_SHAPES, NATIVE_TARGETS, kinds, bench.generator, bench.plan, bench.repeats, tell)
     bench.record["native_echo"] = [_record(comparison, CEILING) for comparison in comparisons]
@@ -202,7 +203,7 @@ def native_echo(bench: Bench) -> str:
 
 
 def http(bench: Bench) -> str:
-    """100-byte calls over HTTP to native workers, beside a bare Starlette application that repeats bodies."""
+    """100-byte calls over HTTP to native workers, beside a bare Starlette application that echoes bodies."""
     kinds, generator = (HTTP_ECHO, HTTP), HTTP_GENERATOR
     comparisons = compare(HTTP_SHAPES, {}, kinds, generator, bench.plan, bench.repeats, tell)
     bench.record["http"] = [_record(comparison, HTTP_ECHO.name) for comparison in comparisons]
@@ -211,19 +212,19 @@ def http(bench: Bench) -> str:
 
 
 def memodb_echo(bench: Bench) -> str:
-    """100-byte jobs over MemoDB, beside a bare SP server that repeats messages: a job is two such exchanges."""
+    """100-byte jobs over MemoDB, beside a bare SP server that echoes messages: a job is two such exchanges."""
     title = "MemoDB: echo, jobs of 100 bytes, beside a bare SP echo server"
     return _compare_memodb(bench, "memodb_echo", title, MEMODB_SHAPES[:1], MEMODB_TARGETS, PLAIN_SP)
 
 
 def memodb_floor(bench: Bench) -> str:
-    """The same beside such a server on our own streams and loop."""
+    """100-byte jobs over MemoDB, beside an SP echo server on Dragoman's own streams and loop."""
     title = "MemoDB: echo, jobs of 100 bytes, beside an SP echo server on our own streams and loop"
     return _compare_memodb(bench, "memodb_floor", title, MEMODB_SHAPES, {}, SP_FLOOR)
 
 
 def memodb_large(bench: Bench) -> str:
-    """Jobs of 1 MiB over MemoDB, beside a plain asyncio server that repeats the callers' bytes."""
+    """Jobs of 1 MiB over MemoDB, beside a plain asyncio server that echoes the callers' bytes."""
     title = "MemoDB: echo, jobs of 1 MiB, beside a plain asyncio echo server"
     return _compare_memodb(bench, "memodb_large", title, MEMODB_LARGE_SHAPES, {}, PLAIN_ECHO, MEMODB_LARGE_RATE)
 
@@ -255,7 +256,7 @@ def memodb_memory(bench: Bench) -> str:
 
 
 def called_back(bench: Bench) -> str:
-    """100-byte jobs through workers that the broker has to call, beside PingPong's, who keep a connection."""
+    """100-byte jobs through workers to which the broker connects, beside PingPong's, which keep a connection."""
     kinds, generator = tuple(CALLED_BACK), CALLED_BACK_GENERATOR
     [comparison] = compare([CALLED_BACK_SHAPE], {}, kinds, generator, bench.plan, bench.repeats, tell)
     ratios = {kind.name: comparison.cpu_ratio(kind.name, kinds[0].name) for kind in kinds[1:]}
@@ -266,7 +267,7 @@ def called_back(bench: Bench) -> str:
 
 
 def queues(bench: Bench) -> str:
-    """Jobs from a client program through a broker to workers, beside task queues of others."""
+    """Jobs from a client program through a broker to workers, beside other task queues."""
     effort = Effort(
         warmup=bench.plan.warmup, seconds=bench.plan.seconds * QUEUES_SHARE, call_seconds=0.5 if bench.quick else 1.0
     )
@@ -285,7 +286,7 @@ def queues(bench: Bench) -> str:
 
 
 def durable(bench: Bench) -> str:
-    """Background jobs handed in, each acknowledged: with a diary and without, and beside servers that sync, too."""
+    """Enqueued background jobs, each acknowledged: with a store and without, and beside other servers that sync."""
     generator = find_submit_generator()
     others, missing = find_others()
     kinds = (*DURABLE_OURS, *others)
@@ -323,17 +324,17 @@ def memory(bench: Bench) -> str:
 
 
 def core(bench: Bench) -> str:
-    """CPU per job of the pure core, as idle workers and waiting jobs grow."""
+    """CPU per job of the pure core, with growing numbers of idle workers and waiting jobs."""
     costs = run_core(tell, quick=bench.quick)
     bench.record["core"] = [asdict(cost) for cost in costs]
     return core_table(costs)
 
 
 def diary(bench: Bench) -> str:
-    """Background jobs, from submit to the word that they are safe, beside a bare thread that writes the same rows."""
-    found = compare_diaries(bench.plan.seconds, bench.repeats, tell)
+    """Background jobs, from submit to acknowledgement, beside a bare thread that writes the same rows."""
+    found = compare_stores(bench.plan.seconds, bench.repeats, tell)
     bench.record["diary"] = [{"callers": callers} | runs for callers, runs in found.items()]
-    return diary_table(found)
+    return store_table(found)
 
 
 def restart(bench: Bench) -> str:
@@ -344,7 +345,7 @@ def restart(bench: Bench) -> str:
 
 
 def tell(line: str) -> None:
-    """Say how far we are, where it does not mix with the tables."""
+    """Print progress to standard error, apart from the tables."""
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The brokers under test, each in a process of its own on free loopback ports, alive for one `with`."""
+"""Starts the measured brokers, each as a process on free loopback ports, inside a `with` block."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from bench.measure import NotMeasured
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "bench" / "build"
-PRODUCT = ROOT / ".venv" / "bin" / "dragoman"  # as users get it: compiled, where there is a C compiler
-INTERPRETED = Path(sys.executable).with_name("dragoman")  # the sources as they are
+PRODUCT = ROOT / ".venv" / "bin" / "dragoman"  # as users install it: compiled if there is a C compiler
+INTERPRETED = Path(sys.executable).with_name("dragoman")  # interpreted sources
 READY_LIMIT = 15.0
 STOP_LIMIT = 5.0
 LOG_TAIL = 2000
@@ -66,22 +66,21 @@ HTTP_COMMAND = (
     "memory",
 )
 HTTP_ECHO_COMMAND = (sys.executable, "-m", "bench.httpecho", "{frontend}")
-PLAIN_ECHO_COMMAND = (sys.executable, "-m", "bench.plainecho", "{frontend}")  # and the size of a message
+PLAIN_ECHO_COMMAND = (sys.executable, "-m", "bench.plainecho", "{frontend}")  # with the size of a message
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A broker that can be started: its name in the tables, the load's mode for it, and its command.
 
-    `{frontend}` and `{backend}` in the command become port numbers; without the latter both are one place. `{folder}`
-    becomes a folder, which is then the place of the workers, `{data}` one for what must survive, and `{dragoman}` the
-    program that was chosen.
+    `{frontend}` and `{backend}` in the command become port numbers; without `{backend}` there is one port for both.
+    `{folder}` becomes a folder where workers connect, `{data}` the data folder, and `{dragoman}` the selected program.
     """
 
     name: str
     mode: str
     command: tuple[str, ...]
-    program: str | None = None  # what is run under the command's name
+    program: str | None = None  # program that runs under the command's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +97,24 @@ _chosen = PRODUCT
 
 
 def choose(program: Path) -> str:
-    """Measure this dragoman from now on; returns what it says of itself."""
+    """Select the dragoman program to measure. Returns its version text."""
     global _chosen
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise NotMeasured(f"{program} does not run ({error}); `make bench` makes it") from error
+        raise NotMeasured(f"{program} does not run ({error}); `make bench` builds it") from error
     _chosen = program
-    return said.strip()
+    return version.strip()
 
 
 def chosen() -> Path:
-    """The dragoman that is measured."""
+    """Return the dragoman program to measure."""
     return _chosen
 
 
 @contextmanager
 def running(kind: Kind) -> Iterator[Broker]:
-    """Start a broker, wait until it listens on its ports, and stop it in the end."""
+    """Start a broker, wait until it listens on its ports, and stop it at the end."""
     frontend, backend = free_ports(2)
     if not any("{backend}" in part for part in kind.command):
         backend = frontend
@@ -143,13 +142,13 @@ def running(kind: Kind) -> Iterator[Broker]:
 
 
 def data_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder on the disk that we are on ourselves: that of temporary files may be memory."""
+    """Create a folder on the disk of the working directory: the folder of temporary files may be in memory."""
     BUILD.mkdir(exist_ok=True)
     return tempfile.TemporaryDirectory(dir=BUILD, prefix="data-")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody used a moment ago, all different."""
+    """Return distinct ports that were unused a moment ago."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(each.getsockname()[1]) for each in sockets]
     for each in sockets:
@@ -158,7 +157,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_until_listening(process: subprocess.Popen[bytes], name: str, port: int) -> None:
-    """Until it accepts connections. Raises NotMeasured when it ends instead, or takes too long."""
+    """Wait until the broker accepts connections. Raises NotMeasured if it ends or takes too long."""
     deadline = time.monotonic() + READY_LIMIT
     while True:
         try:
@@ -179,6 +178,6 @@ def _obituary(process: subprocess.Popen[bytes], kind: Kind, log: IO[bytes]) -> s
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End it at once: nothing it holds is wanted, and a drain would only cost time."""
+    """Kill the broker: a drain would only cost time."""
     process.kill()
     process.wait(STOP_LIMIT)

@@ -1,4 +1,5 @@
-"""The load for workers that the broker calls back, and for those of PingPong beside them: the options of load.py.
+"""Load generator for dialects in which the broker connects to the workers, and for PingPong beside them. Options as in
+load.py.
 
 Callers are the same in all modes, one DEALER at a ZeroMQ frontend that keeps its window of jobs in flight. Only the
 workers differ: DEALER sockets for PingPong, REP sockets that REQ ones register for Powerhose, listening Unix sockets
@@ -29,18 +30,18 @@ from dragoman.dialects.controller.codec import (
 from dragoman.dialects.controller.editions import SEED
 from dragoman.dialects.controller.messages import ControlKind, ControllerError, PulseKind, WorkerError
 
-NEXT_PULSE = 600  # seconds: no run lasts so long
+NEXT_PULSE = 600  # seconds, longer than any run
 READ_SIZE = 1 << 16
 
 
 def main() -> None:
-    """Be the load for one of the dialects."""
+    """Run the load for one of the dialects."""
     options = read_options("bench.calledback_load", *TEAMS)
     drive(options, TEAMS[options.mode])
 
 
 class PowerhoseTeam(Team):
-    """Workers with two sockets each: one where they are asked and given jobs, one to register and ping by."""
+    """Workers with two sockets each: one that receives jobs, one that registers and pings."""
 
     def _work(self) -> None:
         poller = zmq.Poller()
@@ -73,7 +74,7 @@ class PowerhoseTeam(Team):
 
 
 class ControllerTeam(Team):
-    """Workers that listen on a socket of their own, and report by pulses."""
+    """Workers that listen on their own sockets, and report by pulses."""
 
     def _work(self) -> None:
         with DefaultSelector() as selector:
@@ -86,7 +87,7 @@ class ControllerTeam(Team):
 
 
 class ControllerWorker:
-    """One of them. Every exchange is a connection of its own, and a callback at the selector until it is over."""
+    """One worker. Every exchange is a connection of its own, with a callback at the selector until it ends."""
 
     def __init__(self, folder: str, selector: DefaultSelector) -> None:
         self.task = 0
@@ -125,7 +126,7 @@ class ControllerWorker:
     def _receive(self, connection: socket, carrier: LengthPrefix) -> None:
         data = connection.recv(READ_SIZE)
         if not data:
-            raise LoadError("the broker broke off an exchange")
+            raise LoadError("the broker aborted an exchange")
         for message in carrier.feed(data):
             assert not isinstance(message, TooLarge)
             head, extra = message
@@ -142,7 +143,7 @@ class ControllerWorker:
         elif control.kind is ControlKind.FETCH:
             result, self._result = self._result, b""
         elif control.kind is not ControlKind.GET_STATUS:
-            raise LoadError(f"control message {control.number} from the broker")
+            raise LoadError(f"unexpected control message {control.number} from the broker")
         response = write_response(WorkerError.OK, SEED, task_id=self.task, extra_size=len(result))
         connection.sendall(_framed(response) + result)
         return control.kind
@@ -157,7 +158,7 @@ def _framed(head: bytes) -> bytes:
 
 
 def _read_pulse_response(connection: socket) -> int:
-    """The id in it, if it has one. It is a few bytes, which come in one piece."""
+    """Return the id in the response, if any. The response is a few bytes, which arrive in one piece."""
     [message] = LengthPrefix(extra_of_pulse).feed(connection.recv(READ_SIZE))
     assert not isinstance(message, TooLarge)
     response = read_pulse_response(message[0], SEED)
@@ -168,7 +169,7 @@ def _read_pulse_response(connection: socket) -> int:
 
 def _expect(word: bytes, expected: bytes) -> None:
     if word != expected:
-        raise LoadError(f"{word[:60]!r} from the broker, where {expected!r} should be")
+        raise LoadError(f"the broker sent {word[:60]!r}; expected {expected!r}")
 
 
 TEAMS: dict[str, Callable[..., Team]] = {"pingpong": Crowd, "powerhose": PowerhoseTeam, "controller": ControllerTeam}

@@ -1,4 +1,4 @@
-"""What our own clients do: no-op jobs a second, their CPU for a job, and how long one call takes.
+"""Benchmark of the Python clients: no-op jobs a second, their CPU per job, and the duration of one call.
 
     python -m bench.client
 
@@ -24,7 +24,7 @@ from dragoman import AsyncClient, Client
 
 NATIVE = Kind("Dragoman", "native", NATIVE_COMMAND)
 PAYLOAD = bytes(100)
-RECORD = 38  # bytes that JOB says of each of its jobs
+RECORD = 38  # bytes of the JOB message for each of its jobs
 CALLS = 2000
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.client")
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--window", type=int, default=256)
-    parser.add_argument("--echo", metavar="ENDPOINT", help="be the worker instead")
+    parser.add_argument("--echo", metavar="ENDPOINT", help="run the worker instead")
     options = parser.parse_args()
     if options.echo:
         echo(options.echo)
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def echo(endpoint: str) -> None:
-    """Be a worker that gives back what it gets, many at once."""
+    """Run a worker that echoes payloads, many at once."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.DEALER)
     socket.set_hwm(0)

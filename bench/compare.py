@@ -1,4 +1,4 @@
-"""The same load through several brokers, interleaved, each run repeated until nothing disturbed it."""
+"""Runs the same load through several brokers, interleaved, and repeats disturbed runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tell = Callable[[str], None]
 
 @dataclass(slots=True)
 class Plan:
-    """How long to measure, and how many seconds may still go into repeating disturbed runs, over all scenarios."""
+    """Duration of the measurement, and the seconds left for repeating disturbed runs, over all scenarios."""
 
     seconds: float
     warmup: float
@@ -34,7 +34,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Comparison:
-    """The runs of one shape by broker name. `runs` are those that count, `attempts` everything that was measured."""
+    """The runs of one shape by broker name. `runs` are those that count, `attempts` all that were measured."""
 
     shape: Shape
     target: float | None
@@ -42,16 +42,16 @@ class Comparison:
     attempts: dict[str, list[Run]] = field(default_factory=dict)
 
     def figures(self, name: str) -> Figures:
-        """The medians of one broker."""
+        """Return the medians of one broker."""
         return figures_of(self.runs[name])
 
     @property
     def is_clean(self) -> bool:
-        """Whether every broker has a clean run behind its medians: only then the ratio proves something."""
+        """Return whether every broker has a clean run behind its medians; only then the ratio is meaningful."""
         return all(self.figures(name).clean for name in self.runs)
 
     def cpu_ratio(self, name: str, ceiling: str) -> float:
-        """CPU per job of one broker, in multiples of another's."""
+        """Return the CPU per job of one broker, in multiples of another's."""
         return self.figures(name).broker_us / max(self.figures(ceiling).broker_us, 1e-9)
 
 
@@ -64,7 +64,8 @@ def compare(
     rounds: int,
     tell: Tell,
 ) -> list[Comparison]:
-    """Measure each shape through each broker, round after round: a slow minute of the machine hits all alike."""
+    """Measure each shape through each broker, round by round, so that a slow minute of the machine affects all
+    alike."""
     comparisons = [Comparison(shape, targets.get(shape)) for shape in shapes]
     for number in range(1, rounds + 1):
         for comparison in comparisons:

@@ -1,7 +1,8 @@
-"""What a job costs the pure core, without sockets, as idle workers and waiting jobs grow: it should not grow with them.
+"""Cost of a job in the pure core, without sockets, with growing numbers of idle workers and waiting jobs. It should not
+grow.
 
-A job here is one `submit`, one `Give`, one `succeed`, one `Answer` and a look at the next deadline, on the terms of
-PingPong. Ids come from a counter: the core is measured, not the source of randomness.
+A job here is one `submit`, one `SendJob`, one `succeed`, one `DeliverOutcome` and one `next_deadline`, with the worker
+profile of PingPong. Ids come from a counter: the core is measured, not the source of randomness.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class CoreCost:
-    """CPU per job with so many workers idle, or so many jobs waiting: the median of the batches."""
+    """CPU per job with this many idle workers or waiting jobs: the median of the batches."""
 
     crowd: str
     number: int
@@ -47,7 +48,7 @@ class CoreCost:
 
 
 def run(tell: Tell, *, quick: bool = False) -> list[CoreCost]:
-    """Measure both rows; a quick run leaves the million out."""
+    """Measure both rows. A quick run leaves out the million."""
     depths = WAITING_JOBS[:-1] if quick else WAITING_JOBS
     return [
         *(_measure("idle workers", number, _with_idle_workers(number), tell) for number in IDLE_WORKERS),
@@ -56,7 +57,7 @@ def run(tell: Tell, *, quick: bool = False) -> list[CoreCost]:
 
 
 def growth(costs: Sequence[CoreCost], crowd: str) -> float:
-    """How much more a job costs in the largest crowd than in the smallest."""
+    """Return the cost of a job in the largest crowd, in multiples of that in the smallest."""
     row = [cost.us_per_job for cost in costs if cost.crowd == crowd]
     return row[-1] / row[0]
 
@@ -81,7 +82,7 @@ def _with_idle_workers(number: int) -> World:
 
 
 def _with_waiting_jobs(number: int) -> World:
-    """Every worker holds a job and so many more wait, so each result lets the next one out."""
+    """Every worker holds a job and this many more wait, so each result dispatches the next one."""
     world = World()
     world.add_workers(BUSY_WORKERS)
     for _ in range(BUSY_WORKERS + number):
@@ -90,7 +91,7 @@ def _with_waiting_jobs(number: int) -> World:
 
 
 class World:
-    """A broker, the jobs its workers hold, and a clock that moves a little with each job."""
+    """A broker, the jobs its workers hold, and a clock that advances a little with each job."""
 
     def __init__(self) -> None:
         collect_rarely()  # as `dragoman serve` does
@@ -100,20 +101,20 @@ class World:
         self._now = 1.0
 
     def add_workers(self, number: int) -> None:
-        """Idle workers that have just been heard of."""
+        """Add idle workers with fresh leases."""
         for index in range(number):
             worker = self._broker.join(Recipient(), None, f"worker {index}", (SERVICE,), TERMS, self._now)
             assert worker is not None
             self._broker.idle(worker, self._now)
 
     def submit(self) -> None:
-        """One more job; if it is given to a worker at once, the worker holds it from now on."""
+        """Submit a job. If it is dispatched at once, its worker holds it from now on."""
         self._now += BETWEEN_JOBS
         self._broker.submit(SERVICE, BODY, self._caller, WISHES, self._now)
         self._take_effects()
 
     def do_jobs(self, number: int) -> None:
-        """So many jobs come and as many end, the longest held first."""
+        """Submit this many jobs and finish as many, the longest held first."""
         broker = self._broker
         for _ in range(number):
             self.submit()
@@ -123,7 +124,7 @@ class World:
                 broker.tick(self._now)
 
     def _take_effects(self) -> int:
-        """Do what the line would do; the number of answers."""
+        """Execute effects as the runner does. Returns the number of outcomes."""
         answers = 0
         for effect in self._broker.effects:
             if type(effect) is SendJob:
@@ -137,7 +138,7 @@ class World:
 
 
 class CountingEntropy(Entropy):
-    """Ids and tokens that are merely different from each other."""
+    """Ids and tokens that are distinct, but not random."""
 
     def __init__(self) -> None:
         self._last = 0

@@ -1,7 +1,7 @@
-"""Background jobs: how many a second are handed in, each acknowledged once it is on disk, or only in memory.
+"""Background jobs: enqueued jobs a second, each acknowledged once it is on disk, or only in memory.
 
-Every caller has a connection of its own and one job under way, and nobody works: what is measured is the door, the core
-and the diary. Beside it stand beanstalkd and Redis, told to sync before they answer.
+Every caller has its own connection and one pending job, and there are no workers: the listener, the core and the store
+are measured. beanstalkd and Redis stand beside them, configured to sync before they acknowledge.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bench.table import block, verdict
 SIZE = 512
 CALLERS = (1, 100)
 DURABLE_SHAPES = tuple(Shape(workers=0, window=callers, size=SIZE) for callers in CALLERS)
-DIARY_TARGET = 0.5  # of the jobs a second without one, where many callers share a sync
+STORE_TARGET = 0.5  # fraction of the jobs a second without a store, where many callers share a sync
 SYNCS = 300
 
 
 def _ours(mode: str, place: str) -> tuple[Kind, Kind]:
-    """The same door with a diary and without."""
+    """Return the same listener with a store and without."""
     command = ("{dragoman}", "serve", place, "--data")
-    return Kind(f"{mode}, diary", mode, (*command, "{data}")), Kind(f"{mode}, memory", mode, (*command, "memory"))
+    return Kind(f"{mode}, store", mode, (*command, "{data}")), Kind(f"{mode}, memory", mode, (*command, "memory"))
 
 
 DOORS = (_ours("native", "tcp://127.0.0.1:{frontend}"), _ours("http", "http://127.0.0.1:{frontend}"))
@@ -41,7 +41,7 @@ REDIS = (
 
 
 def find_others() -> tuple[list[Kind], list[str]]:
-    """The servers that stand beside ours, and why others do not."""
+    """Return the other servers, and the reasons why some are missing."""
     kinds, missing = [], []
     try:
         kinds.append(Kind("beanstalkd -f0", "beanstalkd", BEANSTALKD, find_beanstalkd()))
@@ -55,7 +55,7 @@ def find_others() -> tuple[list[Kind], list[str]]:
 
 
 def one_sync_us() -> float:
-    """How long the disk takes to make one small write safe: the least that a caller who is alone has to wait."""
+    """Measure one small synced write, in microseconds: the minimum wait of a caller that is alone."""
     with data_folder() as folder:
         descriptor = os.open(os.path.join(folder, "sync"), os.O_WRONLY | os.O_CREAT)
         try:
@@ -73,7 +73,8 @@ def _syncs(descriptor: int) -> Iterator[float]:
 
 
 def durable_table(comparisons: Sequence[Comparison], load: str, sync_us: float, missing: Sequence[str]) -> str:
-    """A row for each server and number of callers; then what the diary leaves of the rate, and who is missing."""
+    """Return a row for each server and number of callers, then the store's share of the rate, and the missing
+    servers."""
     header = ("callers", "", "jobs/s", "p50 µs", "p99 µs", "broker CPU µs/job", "load CPU µs/job", "clean runs")
     rows = [header, *(_cells(each, name) for each in comparisons for name in each.runs)]
     title = f"background jobs of {SIZE} bytes, each acknowledged (load: {load}); one sync takes {sync_us:,.0f} µs"
@@ -95,11 +96,11 @@ def _cells(comparison: Comparison, name: str) -> Sequence[str]:
     )
 
 
-def _verdict(comparison: Comparison, diary: Kind, memory: Kind) -> str:
-    """One caller alone waits for a sync each time: no share of the memory's rate is wanted there."""
-    with_diary, without = comparison.figures(diary.name), comparison.figures(memory.name)
-    ratio = with_diary.rate / max(without.rate, 1e-9)
+def _verdict(comparison: Comparison, stored: Kind, memory: Kind) -> str:
+    """Return the verdict. There is no target for one caller alone, which waits for a sync each time."""
+    with_store, without = comparison.figures(stored.name), comparison.figures(memory.name)
+    ratio = with_store.rate / max(without.rate, 1e-9)
     callers = comparison.shape.window
-    is_clean = bool(with_diary.clean and without.clean)
-    goal = verdict(ratio, DIARY_TARGET if callers > 1 else None, is_clean=is_clean, at_least=True)
-    return f"{diary.mode}, {callers} at a time, jobs/s with a diary beside without: {ratio:.2f}  {goal}".rstrip()
+    is_clean = bool(with_store.clean and without.clean)
+    goal = verdict(ratio, STORE_TARGET if callers > 1 else None, is_clean=is_clean, at_least=True)
+    return f"{stored.mode}, {callers} at a time, jobs/s with a store beside without: {ratio:.2f}  {goal}".rstrip()

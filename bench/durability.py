@@ -12,7 +12,7 @@ from bench.measure import NotMeasured
 from bench.table import block, verdict
 
 CALLERS = (1, 100)
-RATE_TARGET = 0.5  # of the bare thread's
+RATE_TARGET = 0.5  # fraction of the bare thread's rate
 JOBS = 1_000_000
 INDEXED_TARGET = 30.0  # seconds
 MEMORY_TARGET = 1024.0  # MiB
@@ -22,15 +22,15 @@ LONGEST = 600.0
 Figures = dict[str, float]
 
 
-def compare_diaries(seconds: float, rounds: int, tell: Callable[[str], None]) -> dict[int, dict[str, list[Figures]]]:
-    """For so many callers: what each of the two did, round by round, in turns."""
+def compare_stores(seconds: float, rounds: int, tell: Callable[[str], None]) -> dict[int, dict[str, list[Figures]]]:
+    """Measure the store and the bare thread for this number of callers, alternating."""
     found: dict[int, dict[str, list[Figures]]] = {}
     for callers in CALLERS:
         runs = found[callers] = {"bare": [], "submits": []}
         for _ in range(rounds):
             for kind, figures in runs.items():
                 figures.append(_run(kind, str(callers), str(seconds)))
-                tell(f"diary  {callers:>3} callers  {kind:<8} {figures[-1]['rate']:>9,.0f} jobs/s")
+                tell(f"store  {callers:>3} callers  {kind:<8} {figures[-1]['rate']:>9,.0f} jobs/s")
     return found
 
 
@@ -51,7 +51,7 @@ def _run(*words: str) -> Figures:
     return figures
 
 
-def diary_table(found: dict[int, dict[str, list[Figures]]]) -> str:
+def store_table(found: dict[int, dict[str, list[Figures]]]) -> str:
     rows: list[Sequence[str]] = [("callers", "bare", "dragoman", "ratio", "", "bare", "dragoman", "jobs a commit")]
     for callers, runs in found.items():
         rate, cpu = ([median(each[name] for each in runs[kind]) for kind in runs] for name in ("rate", "us_per_job"))

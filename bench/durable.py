@@ -1,8 +1,8 @@
-"""Background jobs inside one process, without sockets: how many a second become durable, and how a broker starts with
-a million of them. Run as a program, by the Python of the product that is measured; it prints one line of JSON.
+"""Background jobs inside one process, without sockets: stored jobs a second, and the start of a broker with a million
+jobs. Run as a program by the Python of the measured product; prints one line of JSON.
 
-    python -m bench.durable submits CALLERS SECONDS     through broker, line and diary
-    python -m bench.durable jobs CALLERS SECONDS SLOTS  to the end: done by a worker of so many slots
+    python -m bench.durable submits CALLERS SECONDS     through broker, runner and store
+    python -m bench.durable jobs CALLERS SECONDS SLOTS  to the end: run by a worker with SLOTS slots
     python -m bench.durable bare CALLERS SECONDS        through nothing but a thread with the same statements
     python -m bench.durable restart JOBS                time to index them, memory, and what a call takes meanwhile
 """
@@ -40,12 +40,12 @@ BODY = b"x" * 512
 WISHES = JobOptions(durable=True, waits=True, attempts=3)
 CALL = JobOptions(waits=True)
 WARMUP = 0.3
-EVERY = 0.02  # a call so often while jobs come back
+EVERY = 0.02  # seconds between two calls while jobs are restored
 INSERT = f"INSERT INTO job VALUES ({', '.join('?' * len(ALL_JOB_COLUMNS))})"
 
 
 class Quiet:
-    """A log that nobody reads."""
+    """A log that discards everything."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *words, **fields: None
@@ -57,7 +57,7 @@ def make_server(folder: Path) -> Server:
 
 
 class Callers(Recipient):
-    """Callers of which each submits a job when the one before is stored."""
+    """Callers that each submit a job when the one before is stored."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -88,7 +88,7 @@ async def submits(callers: int, seconds: float, folder: Path) -> dict[str, float
 
 
 class Finishers(Callers):
-    """Callers that wait for the outcome, and the worker that does their jobs at once."""
+    """Callers that wait for the outcome, and the worker that finishes their jobs at once."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(server)
@@ -104,7 +104,7 @@ class Finishers(Callers):
             self.hand_in(now)
 
     def finish(self) -> None:
-        """Results arrive with a later turn, as from a socket."""
+        """Deliver results in a later iteration, as from a socket."""
         attempts, self.given = self.given, []
         for attempt in attempts:
             self.server.broker.succeed(attempt, b"", clock.now())
@@ -185,7 +185,7 @@ async def bare(callers: int, seconds: float, folder: Path) -> dict[str, float]:
 
 
 async def measure(seconds: float, accepted: Callable[[], int], commits: Callable[[], int]) -> dict[str, float]:
-    """Jobs a second, CPU of this whole process per job, and jobs a commit."""
+    """Return jobs a second, CPU of this process per job, and jobs per commit."""
     jobs, groups, start, used = accepted(), commits(), time.perf_counter(), time.process_time()
     await asyncio.sleep(seconds)
     jobs, groups = accepted() - jobs, commits() - groups
@@ -194,7 +194,7 @@ async def measure(seconds: float, accepted: Callable[[], int], commits: Callable
 
 
 class Watch(Recipient):
-    """One who calls a service again and again, the worker of it, and one who takes the first job of the diary."""
+    """A caller that calls a service repeatedly, its worker, and a worker that takes the first restored job."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -265,7 +265,7 @@ async def restart(jobs: int, folder: Path) -> dict[str, float]:
 
 
 def fill(folder: Path, jobs: int) -> None:
-    """A diary as a broker would leave it that was killed with so many jobs waiting."""
+    """Write a store as left by a broker that was killed with this many waiting jobs."""
     connection = schema.open_file(folder / NAME)
     schema.bring_up_to_date(connection)
     scribe, service, entropy, now = RowEncoder(), Service("s", 60.0), clock.SystemEntropy(), clock.now()

@@ -1,6 +1,6 @@
-"""Which load is used, how it is built, and how it is run: for PingPong load.c, or else load.py, for native load.c, for
-MemoDB spload.c, for workers that one has to call back calledback_load.py, for HTTP http_load.py, for background
-jobs submitload.c."""
+"""Selects, builds and runs the load generators: load.c, or else load.py, for PingPong; load.c for native; spload.c for
+MemoDB; calledback_load.py for dialects in which the broker connects to workers; http_load.py for HTTP; submitload.c for
+background jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUN_LIMIT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """A load generator: what the table says about it, and the command it is run by."""
+    """A load generator: its description in the table, and its command."""
 
     title: str
     command: tuple[str, ...]
@@ -29,16 +29,16 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is asked of the broker: so many workers, so many jobs in flight, bodies of this size."""
+    """The load on a broker: number of workers, jobs in flight and size of bodies."""
 
     workers: int
     window: int
     size: int
-    is_shared: bool = False  # MemoDB: all workers on one connection and all callers on another, else on one each
+    is_shared: bool = False  # MemoDB: one connection for all workers and one for all callers; else one each
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The options that tell the load."""
+        """Return the command line options of the load."""
         arguments = ("--workers", str(self.workers), "--window", str(self.window), "--size", str(self.size))
         if not self.is_shared:
             return arguments
@@ -54,7 +54,7 @@ HTTP_GENERATOR = Generator("plain sockets in Python", (sys.executable, "-m", "be
 
 
 def find_generator() -> Generator:
-    """Build load.c if need be; fall back to pyzmq where gcc or libzmq's headers are missing."""
+    """Build load.c if necessary; fall back to pyzmq if gcc or libzmq's headers are missing."""
     try:
         load = str(_build("load", "zmq.h", "-lzmq", "-lpthread"))
     except NotMeasured as hindrance:
@@ -64,17 +64,17 @@ def find_generator() -> Generator:
 
 
 def find_sp_generator() -> Generator:
-    """Build spload.c if need be. There is no other: a load in Python would cost more than the broker."""
+    """Build spload.c if necessary. There is no fallback: a load in Python would cost more than the broker."""
     return Generator("C on plain sockets", (str(_build("spload", "sys/epoll.h")),))
 
 
 def find_submit_generator() -> Generator:
-    """Build submitload.c if need be. There is no other, for the same reason."""
+    """Build submitload.c if necessary. There is no fallback, for the same reason."""
     return Generator("C on plain sockets", (str(_build("submitload", "sys/epoll.h")),))
 
 
 def run_load(generator: Generator, broker: Broker, shape: Shape, warmup: float, seconds: float) -> Run:
-    """Drive a broker for some seconds. A run with a wrong or missing reply is no run."""
+    """Run the load for some seconds. A run with a wrong or missing reply raises NotMeasured."""
     command = [
         *generator.command,
         *("--mode", broker.kind.mode),
@@ -101,7 +101,7 @@ def run_load(generator: Generator, broker: Broker, shape: Shape, warmup: float, 
 
 
 def _build(name: str, header: str, *libraries: str) -> Path:
-    """Build one of the loads unless that was done. Raises NotMeasured with what hindered it."""
+    """Build a load generator unless it is up to date. Raises NotMeasured with the reason if that fails."""
     source, binary = BENCH / f"{name}.c", BUILD / name
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None or not _has_header(compiler, header):
@@ -111,7 +111,7 @@ def _build(name: str, header: str, *libraries: str) -> Path:
         binary.parent.mkdir(exist_ok=True)
         flags = ("-O2", "-std=gnu11", "-Wall", "-Wextra")
         if subprocess.run([compiler, *flags, "-o", binary, source, *libraries], check=False).returncode:
-            raise NotMeasured(f"bench/{name}.c could not be built, the compiler says why")
+            raise NotMeasured(f"bench/{name}.c could not be built; see the compiler's output")
     return binary
 
 

@@ -1,7 +1,7 @@
-"""The load for HTTP: callers with a connection each, and for a broker, native workers beside them. Options of load.py.
+"""Load generator for HTTP: callers with a connection each and, for a broker, native workers. Options as in load.py.
 
-All of it is Python in one thread, and where there are workers it does their work, too: it may be the limit itself, so
-compare the server's CPU per job before jobs/s.
+Everything is Python in one thread, including the workers, so the load itself may be the limit: compare the server's CPU
+per job before jobs/s.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CAPACITY = 16
 
 
 def main() -> None:
-    """Be the load on a bare server, or on a broker."""
+    """Run the load on a bare server or on a broker."""
     options = read_options("bench.http_load", "httpecho", "http")
     try:
         with DefaultSelector() as selector:
@@ -69,7 +69,7 @@ def _until(fact: Callable[[], bool], selector: DefaultSelector) -> None:
 def _turn(selector: DefaultSelector) -> None:
     ready = selector.select(REPLY_LIMIT_MS / 1000)
     if not ready:
-        raise LoadError(f"nothing for {REPLY_LIMIT_MS} ms")
+        raise LoadError(f"no data received for {REPLY_LIMIT_MS} ms")
     for key, _events in ready:
         key.data()
 
@@ -82,7 +82,7 @@ def _dial(endpoint: str) -> socket:
 
 
 class Caller:
-    """One connection, one request at a time."""
+    """One connection with one request at a time."""
 
     def __init__(self, options: argparse.Namespace, selector: DefaultSelector) -> None:
         self.latencies_ns: list[int] = []
@@ -107,12 +107,12 @@ class Caller:
     def _receive(self) -> None:
         data = self._connection.recv(READ_SIZE)
         if not data:
-            raise LoadError("the server hung up")
+            raise LoadError("the server closed the connection")
         self._heard += data
         head, found, body = self._heard.partition(b"\r\n\r\n")
         if not found or len(body) < len(self._body):
             if found and not head.startswith(b"HTTP/1.1 200 "):
-                raise LoadError(f"an answer that is none: {self._heard[:300]!r}")
+                raise LoadError(f"invalid response: {self._heard[:300]!r}")
             return
         self._heard = b""
         self.is_waiting = False
@@ -124,7 +124,7 @@ class Caller:
 
 
 class Worker:
-    """A native worker that repeats."""
+    """A native worker that echoes."""
 
     def __init__(self, endpoint: str, selector: DefaultSelector) -> None:
         self.is_welcome = False
@@ -142,7 +142,7 @@ class Worker:
     def _receive(self) -> None:
         data = self._connection.recv(READ_SIZE)
         if not data:
-            raise LoadError("the broker hung up on a worker")
+            raise LoadError("the broker closed a worker's connection")
         for message in self._carrier.feed(data):
             assert not isinstance(message, TooLarge)
             self.is_welcome = True

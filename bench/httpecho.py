@@ -1,4 +1,4 @@
-"""The yardstick of HTTP calls: a body repeated as anybody would write it with Starlette, and nothing of ours.
+"""Baseline of HTTP calls: a plain Starlette application that echoes bodies, without any code of Dragoman.
 
 python -m bench.httpecho PORT
 """

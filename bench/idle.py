@@ -1,4 +1,4 @@
-"""What an idle worker's connection costs the broker in memory: the growth of its RSS while real libzmq workers join."""
+"""Memory of an idle worker's connection: the growth of the broker's RSS while real libzmq workers join."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ PING_EVERY = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """RSS with the first of a crowd and with all of it. The first ones pay for code and pools that are loaded once."""
+    """RSS with the first connections and with all of them. The first ones pay for code and pools that are loaded
+    once."""
 
     name: str
     first: int
@@ -30,12 +31,12 @@ class Growth:
 
     @property
     def kib_each(self) -> float:
-        """Memory that one more of them takes."""
+        """Return the memory of one more connection, in KiB."""
         return (self.rss_kib - self.first_rss_kib) / (self.number - self.first)
 
 
 def measure_idle(kind: Kind, workers: int) -> Growth:
-    """Start a broker, let idle workers join, and look at how it grew."""
+    """Start a broker, let idle workers join, and measure its growth."""
     with running(kind) as broker, zmq.Context() as context:
         context.set(zmq.MAX_SOCKETS, workers + 16)
         crowd = IdleCrowd(context, broker)
@@ -50,7 +51,7 @@ def measure_idle(kind: Kind, workers: int) -> Growth:
 
 
 class IdleCrowd:
-    """Workers that say READY, then only PING, as long as the crowd is given a chance to."""
+    """Workers that send READY, then only PING, while `_live` is called."""
 
     def __init__(self, context: Context, broker: Broker) -> None:
         self._context = context
@@ -71,7 +72,7 @@ class IdleCrowd:
             self._live()
 
     def close(self) -> None:
-        """Leave without a word, as these workers do."""
+        """Close the sockets without a message, as these workers do."""
         for socket in self._sockets:
             socket.close()
 
@@ -92,11 +93,12 @@ class IdleCrowd:
             self._live()
 
     def _joined(self) -> int:
-        """A PingPong broker answers each worker's PING; of a proxy only the open connections can be counted."""
+        """Return the number of joined workers. A PingPong broker answers each PING; for a proxy, open connections are
+        counted."""
         return len(self._heard) if self._speaks else count_open_files(self._broker.pid)
 
     def _live(self) -> None:
-        """Spend a moment as idle workers do: ping when it is time, and read what came."""
+        """Behave as idle workers for a moment: ping when due, and read replies."""
         if self._speaks and time.monotonic() >= self._next_ping:
             self._next_ping = time.monotonic() + PING_EVERY
             for socket in self._sockets:

@@ -1,4 +1,5 @@
-"""The load on pyzmq, for where a C compiler or zmq.h is missing: the options, the wire and the JSON line of load.c.
+"""Load generator on pyzmq, for systems without a C compiler or zmq.h: the options, the protocol and the JSON line of
+load.c.
 
 It is slow enough to be the limit itself, so jobs/s then says little; the broker's CPU per job still counts.
 """
@@ -26,27 +27,27 @@ JOIN_LIMIT = 20.0
 REPLY_LIMIT_MS = 5000
 WORKER_NAP = 0.1
 
-_HEAD = struct.Struct("=qi")  # when the job was sent, and the slot it is in
-_TAIL = struct.Struct("=q")  # when it was sent, again: a torn body is noticed
+_HEAD = struct.Struct("=qi")  # time of sending, and slot of the job
+_TAIL = struct.Struct("=q")  # time of sending, repeated to detect torn bodies
 
 Context = zmq.Context[zmq.Socket[bytes]]
 Socket = zmq.Socket[bytes]
 
 
 class LoadError(Exception):
-    """The run cannot be measured; the text says why."""
+    """The run cannot be measured; the message gives the reason."""
 
 
 def main() -> None:
-    """Be the load for zmq.proxy and for PingPong."""
+    """Run the load for zmq.proxy and for PingPong."""
     drive(read_options("bench.load", "proxy", "pingpong"), Crowd)
 
 
 def drive(options: argparse.Namespace, crowd_of: Callable[[Context, argparse.Namespace, int], Team]) -> None:
-    """Run the load once, with workers of this kind, and print its JSON line."""
+    """Run the load once with workers of this kind, and print its JSON line."""
     context: Context = zmq.Context()
     context.set(zmq.MAX_SOCKETS, 2 * options.workers + 16)
-    context.setsockopt(zmq.LINGER, 0)  # of every socket: a broker that has gone must not keep us
+    context.setsockopt(zmq.LINGER, 0)  # linger of every socket: a dead broker must not block the exit
     crowds = [crowd_of(context, options, share) for share in _shares(options.workers, options.threads)]
     for crowd in crowds:
         crowd.start()
@@ -62,7 +63,7 @@ def drive(options: argparse.Namespace, crowd_of: Callable[[Context, argparse.Nam
 
 
 def read_options(program: str, *modes: str) -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--mode", choices=modes, required=True)
     parser.add_argument("--frontend", required=True)
@@ -104,11 +105,11 @@ def _warm_up(client: Client, crowds: list[Team], options: argparse.Namespace) ->
         client.turn()
         if time.monotonic() > start + JOIN_LIMIT:
             heard = sum(len(crowd.heard) for crowd in crowds)
-            raise LoadError(f"warm-up failed: {heard} of {options.workers} workers heard the broker")
+            raise LoadError(f"warm-up failed: {heard} of {options.workers} workers received a message from the broker")
 
 
 def dial(context: Context, endpoint: str) -> Socket:
-    """A DEALER without high-water marks that forgets what it has not sent when it closes."""
+    """Return a DEALER without high-water marks that drops unsent messages when it closes."""
     socket = context.socket(zmq.DEALER)
     socket.set_hwm(0)
     socket.setsockopt(zmq.LINGER, 0)
@@ -117,7 +118,7 @@ def dial(context: Context, endpoint: str) -> Socket:
 
 
 class Team(ABC):
-    """The workers of one thread. `heard` are those that the broker has spoken to."""
+    """The workers of one thread. `heard` are those that have received a message from the broker."""
 
     def __init__(self, context: Context, options: argparse.Namespace, count: int) -> None:
         self.heard: set[object] = set()
@@ -138,11 +139,11 @@ class Team(ABC):
 
     @abstractmethod
     def _work(self) -> None:
-        """Join, and answer every job with itself until `_stopping` is set."""
+        """Join, and echo every job until `_stopping` is set."""
 
 
 class Rota:
-    """Whose turn it is to ping: spread evenly over the second, as the pings of unrelated workers are."""
+    """Due times of pings, spread evenly over the second, as the pings of unrelated workers are."""
 
     def __init__(self, sockets: Sequence[Socket]) -> None:
         self._turns = cycle(sockets)
@@ -150,11 +151,11 @@ class Rota:
         self._next = time.monotonic()
 
     def nap_ms(self) -> int:
-        """How long one may sleep."""
+        """Return the milliseconds until the next ping is due."""
         return math.ceil(1000 * min(max(self._next - time.monotonic(), 0.0), WORKER_NAP))
 
     def due(self) -> Iterator[Socket]:
-        """Those whose time has come."""
+        """Return the workers whose ping is due."""
         now = time.monotonic()
         while now >= self._next:
             self._next += self._step
@@ -197,7 +198,7 @@ class Crowd(Team):
 
 
 class Client:
-    """One socket that keeps its window of jobs in flight and knows which ones those are."""
+    """One socket that keeps its window of jobs in flight and tracks them."""
 
     def __init__(self, context: Context, options: argparse.Namespace) -> None:
         self.socket = dial(context, options.frontend)
@@ -206,12 +207,12 @@ class Client:
         self.wrong = 0
         self._size: int = options.size
         self._filler = b"x" * (options.size - _HEAD.size - _TAIL.size)
-        self._sent: dict[int, int] = {}  # slot -> when its job was sent
+        self._sent: dict[int, int] = {}  # slot -> time at which its job was sent
         self._free = list(range(options.window))
         self._last_sent = 0
 
     def turn(self) -> None:
-        """Fill the window, wait for a reply, then take all that are there."""
+        """Fill the window, wait for a reply, then take all available replies."""
         while self._free:
             self._submit()
         try:
@@ -226,7 +227,7 @@ class Client:
             pass
 
     def collect_the_rest(self) -> int:
-        """Take the replies still on their way; the number that never came."""
+        """Take the outstanding replies. Returns the number of missing ones."""
         try:
             while self._sent:
                 self._take_reply(self.socket.recv_multipart())
@@ -236,7 +237,7 @@ class Client:
 
     def _submit(self) -> None:
         slot = self._free.pop()
-        # No two jobs carry the same time, so it names the job.
+        # No two jobs carry the same time, so it identifies the job.
         sent = self._last_sent = max(time.monotonic_ns(), self._last_sent + 1)
         self._sent[slot] = sent
         self.socket.send_multipart([b"", b"".join((_HEAD.pack(sent, slot), self._filler, _TAIL.pack(sent)))])
@@ -245,14 +246,14 @@ class Client:
         slot = self._slot_answered(frames)
         if slot is None:
             if not self.wrong:
-                print(f"load: a wrong reply: {[frame[:60] for frame in frames]}", file=sys.stderr)
+                print(f"load: wrong reply: {[frame[:60] for frame in frames]}", file=sys.stderr)
             self.wrong += 1
             return
         self.latencies_ns.append(time.monotonic_ns() - self._sent.pop(slot))
         self._free.append(slot)
 
     def _slot_answered(self, frames: list[bytes]) -> int | None:
-        """The slot of the job that this message answers, or None when it is no right answer to any we wait for."""
+        """Return the slot of the job that this message answers, or None if it is not a valid answer."""
         if len(frames) != 2 or frames[0] or len(frames[1]) != self._size:
             return None
         sent, slot = _HEAD.unpack_from(frames[1])

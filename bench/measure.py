@@ -1,4 +1,4 @@
-"""What /proc says about a process and the machine, which runs count, and their medians."""
+"""Figures of a process and the machine from /proc, the selection of runs that count, and their medians."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PAGE_KIB = os.sysconf("SC_PAGESIZE") // 1024
 
 
 class NotMeasured(Exception):
-    """There is no figure, or none that counts; the text says what went wrong."""
+    """There is no valid figure; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measured run, as the load printed it. `wrong` replies and `missing` ones make it worthless."""
+    """One measured run, as printed by the load. `wrong` or `missing` replies make it invalid."""
 
     jobs: int
     seconds: float
@@ -43,18 +43,18 @@ class Run:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the machine was ours: other processes and the hypervisor took next to nothing."""
+        """Return whether other processes and the hypervisor used almost no CPU."""
         return self.foreign_cores < MOST_FOREIGN_CORES and self.steal_cores < MOST_STEAL_CORES
 
     @property
     def dirt(self) -> float:
-        """How disturbed the run was; at most 1 when it is clean."""
+        """Return the degree of disturbance; at most 1 if the run is clean."""
         return max(self.foreign_cores / MOST_FOREIGN_CORES, self.steal_cores / MOST_STEAL_CORES)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The medians of the runs of one configuration. If none was clean they are over all, and `clean` is 0."""
+    """The medians of the runs of one configuration. If none was clean, they are over all runs, and `clean` is 0."""
 
     rate: float
     p50_us: float
@@ -67,7 +67,7 @@ class Figures:
 
 
 def figures_of(runs: Iterable[Run]) -> Figures:
-    """Medians over the clean runs, or over all of them where there is no clean one."""
+    """Return medians over the clean runs, or over all runs if none is clean."""
     everything = list(runs)
     clean = [run for run in everything if run.is_clean]
     counted = clean or everything
@@ -100,16 +100,16 @@ def read_process(pid: int) -> Process:
 
 
 def count_open_files(pid: int) -> int:
-    """How many file descriptors, and so at most how many connections, a process has open."""
+    """Return the number of open file descriptors, an upper limit of the connections of a process."""
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The clocks at one moment: CPU seconds that were idle, stolen, used by us and used by the broker so far.
+    """The clocks at one moment: CPU seconds so far that were idle, stolen, used by this process and used by the broker.
 
-    Idle and not busy time is read: the kernel counts the first exactly, the second only where a tick finds it, and a
-    process that sleeps at every tick would go unseen.
+    Idle time is read instead of busy time: the kernel counts idle time exactly, but busy time only at ticks, and a
+    process that sleeps at every tick would not be counted.
     """
 
     at: float
@@ -120,7 +120,7 @@ class Reading:
 
 
 def take_reading(broker_pid: int) -> Reading:
-    """Read all clocks at once. Process 0 is nobody and uses nothing."""
+    """Read all clocks at once. Process 0 stands for no process and uses nothing."""
     with open("/proc/stat") as file:
         _user, _nice, _system, idle, iowait, _irq, _softirq, steal = map(int, file.readline().split()[1:9])
     own = resource.getrusage(resource.RUSAGE_SELF)
@@ -134,7 +134,7 @@ def take_reading(broker_pid: int) -> Reading:
 
 
 def run_between(before: Reading, after: Reading, latencies_ns: list[int], wrong: int, missing: int) -> Run:
-    """What happened between two readings, in which each latency belongs to one finished job."""
+    """Return the run between two readings; each latency belongs to one finished job."""
     latencies_ns.sort()
     jobs = len(latencies_ns)
     seconds = after.at - before.at

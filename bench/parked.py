@@ -1,4 +1,4 @@
-"""What a parked MemoDB request costs the broker in memory: the growth of its RSS while more and more of them come."""
+"""Memory of a parked MemoDB request: the growth of the broker's RSS while requests arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONNECTIONS = 10
 FIRST_REQUESTS = 1_000
 ANSWER_LIMIT = 30.0
 SETTLE = 1.0
-NOBODY = b"0123456789abcdef"  # no worker's id
+NOBODY = b"0123456789abcdef"  # an id that no worker has
 
 PARKED: dict[str, Callable[[], bytes]] = {
     "workers (READY)": lambda: write_ready(["echo"]),
@@ -27,7 +27,7 @@ PARKED: dict[str, Callable[[], bytes]] = {
 
 
 def measure_parked(kind: Kind, name: str, requests: int) -> Growth:
-    """Start a broker, let requests come that nothing answers, and look at how it grew."""
+    """Start a broker, send requests that stay unanswered, and measure its growth."""
     with running(kind) as broker, ExitStack() as stack:
         host, port = broker.frontend.removeprefix("tcp://").split(":")
         crowds = [stack.enter_context(Crowd(host, int(port))) for _ in range(CONNECTIONS)]
@@ -41,7 +41,7 @@ def measure_parked(kind: Kind, name: str, requests: int) -> Growth:
 
 
 class Crowd:
-    """Many who share one connection, each with a request of its own."""
+    """Many requests on one connection."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=ANSWER_LIMIT)
@@ -57,7 +57,8 @@ class Crowd:
         self._socket.close()
 
     def grow_to(self, number: int, body: bytes) -> None:
-        """Ask until so many wait. A HEARTBEAT of nobody comes last: once it is answered, all else has been heard."""
+        """Send requests until this many wait. A HEARTBEAT of an unknown worker comes last: its answer shows that all
+        were read."""
         bodies = [body] * (number - self._parked) + [write_heartbeat(NOBODY)]
         route = b""
         for each in bodies:

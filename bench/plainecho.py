@@ -1,4 +1,4 @@
-"""The yardstick of large jobs: bytes repeated as anybody would write it with asyncio, and nothing of ours.
+"""Baseline of large jobs: a plain asyncio server that echoes bytes, without any code of Dragoman.
 
 python -m bench.plainecho PORT SIZE
 """
@@ -10,7 +10,7 @@ import sys
 
 
 async def serve(port: int, size: int) -> None:
-    """Repeat so many bytes at a time, until killed."""
+    """Echo this many bytes at a time, until killed."""
 
     async def repeat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -1,9 +1,9 @@
-"""The yardstick of MemoDB: a bare SP server that repeats every message, as anybody would write it with asyncio.
+"""Baseline of MemoDB: a bare SP server on plain asyncio that echoes every message.
 
 python -m bench.plainsp PORT
 
-The broker's own carrier on an asyncio protocol, the event loop that Python brings, and nothing else of ours. specho.py
-is the same on the broker's own streams and loop: what no Python program could be much below.
+It uses the broker's carrier on an asyncio protocol and Python's own event loop, and nothing else of Dragoman. specho.py
+is the same on the broker's own streams and loop, the lower limit for a Python program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Echo(asyncio.Protocol):
 
 
 async def serve(port: int) -> None:
-    """Repeat until killed."""
+    """Echo until killed."""
     server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", port)
     await server.serve_forever()
 

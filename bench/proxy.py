@@ -11,7 +11,7 @@ import zmq
 
 
 def main() -> None:
-    """Forward until killed. There are no high-water marks: nothing is dropped and nobody is held back."""
+    """Forward until killed. There are no high-water marks: nothing is dropped and no sender is blocked."""
     frontend_port, backend_port = sys.argv[1:]
     context = zmq.Context()
     context.set(zmq.MAX_SOCKETS, 64)

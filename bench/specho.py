@@ -1,9 +1,9 @@
-"""The floor under MemoDB: a bare SP server that repeats every message, on the broker's own carrier and streams.
+"""Lower limit of MemoDB: a bare SP server that echoes every message, on the broker's own carrier and streams.
 
 python -m bench.specho PORT
 
-No broker, no dialect and no limits: whatever Dragoman needs more than this is what its logic costs. As the line does,
-it gathers what one turn of the loop produced for a peer and writes that once.
+It has no broker, no dialect and no limits; the difference to Dragoman is the cost of Dragoman's logic. As the runner
+does, it gathers the output of one iteration of the loop for each connection and writes it once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dragoman.streams.stream import Stream
 
 
 class Caller:
-    """One connection, and what this turn has for it."""
+    """One connection, and its output of this iteration."""
 
     __slots__ = ("carrier", "out", "stream")
 
@@ -33,14 +33,14 @@ class Caller:
 
 
 class Echo:
-    """Everybody who is connected."""
+    """All connections."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._dirty: list[Caller] = []
 
     def accept(self, listening: socket.socket) -> None:
-        """Let the next one in and greet it."""
+        """Accept the next connection and send the greeting."""
         try:
             accepted, _ = listening.accept()
         except BlockingIOError:
@@ -74,7 +74,7 @@ class Echo:
 
 
 async def serve(port: int) -> None:
-    """Repeat until killed."""
+    """Echo until killed."""
     loop = asyncio.get_running_loop()
     listening = listen_tcp("127.0.0.1", port)
     loop.add_reader(listening, Echo(loop).accept, listening)

@@ -1,4 +1,4 @@
-"""The tables that are printed: plain text, aligned, with ratios and whether each target was reached."""
+"""Formats the tables: plain text, aligned, with ratios and targets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CEILING = "zmq.proxy"
 SUBJECT = "dragoman"
 MEMORY_TARGET_KIB = 8.0
 PARKED_TARGET_KIB = 2.0
-FLAT_TARGET = 1.5  # a large crowd misses the processor's caches more often; it must not cost more than that
+FLAT_TARGET = 1.5  # a large crowd causes more cache misses; more than this factor is too much
 
 Row = Sequence[str]
 
@@ -25,10 +25,10 @@ def comparison_table(
     rate_target: float | None = None,
     exchanges: int = 1,
 ) -> str:
-    """Jobs per second, latencies and CPU per job of both side by side; ratios are Dragoman / the ceiling.
+    """Return jobs per second, latencies and CPU per job of both systems; ratios are Dragoman / the ceiling.
 
-    `exchanges`: how many requests a job is on the wire, where the ceiling answers them one by one. The target is for
-    the ratio to a single one; the ratio to so many stands beside it.
+    `exchanges`: number of requests of a job on the wire, where the ceiling answers single requests. The target applies
+    to the ratio to one request; the ratio to `exchanges` requests stands beside it.
     """
     pairs = [(each.figures(ceiling), each.figures(SUBJECT)) for each in comparisons]
     names = (ceiling.removeprefix("zmq."), SUBJECT)
@@ -51,7 +51,8 @@ def comparison_table(
 
 
 def called_back_table(title: str, comparison: Comparison, exchanges: Mapping[str, tuple[int, int]]) -> str:
-    """A row for each of several dialects; ratios are to the first. `exchanges`: messages and connections of a job."""
+    """Return a row for each of several dialects; ratios are to the first. `exchanges`: messages and connections of a
+    job."""
     first = next(iter(exchanges))
     header = ("workers", "messages/job", "connections/job", "jobs/s", "p50 µs", "p99 µs", "broker CPU µs/job", "ratio")
     rows = [(*header, "load CPU µs/job", "clean runs")]
@@ -97,18 +98,18 @@ def _cpu_cells(comparison: Comparison, ceiling: str, exchanges: int) -> Row:
 
 
 def _clean_cell(figures: Figures) -> str:
-    """How many of the runs count; with none of them clean the figures are over all, and this says it loudly."""
+    """Return the number of runs that count; if none is clean, the figures are over all runs, with a clear mark."""
     return f"{figures.clean}/{figures.runs}" if figures.clean else "NONE"
 
 
 def memory_table(costs: Sequence[Growth]) -> str:
-    """Memory per idle worker connection; the target is Dragoman's."""
+    """Return memory per idle worker connection; the target is Dragoman's."""
     goals = [MEMORY_TARGET_KIB if cost.name == SUBJECT else None for cost in costs]
     return _growth_table("memory per idle worker connection", "broker", costs, goals)
 
 
 def parked_table(costs: Sequence[Growth]) -> str:
-    """Memory per parked request of MemoDB."""
+    """Return memory per parked request of MemoDB."""
     return _growth_table("MemoDB: memory per parked request", "whose", costs, [PARKED_TARGET_KIB] * len(costs))
 
 
@@ -128,7 +129,7 @@ def _growth_table(title: str, what: str, costs: Sequence[Growth], goals: Sequenc
 
 
 def core_table(costs: Sequence[CoreCost]) -> str:
-    """CPU per job of the pure core in crowds of growing size; the last of a row is compared with its first."""
+    """Return CPU per job of the pure core in crowds of growing size; the last of a row is compared with the first."""
     lines = ["CPU per job of the pure core, interpreted, without sockets"]
     for crowd in dict.fromkeys(cost.crowd for cost in costs):
         row = [cost for cost in costs if cost.crowd == crowd]
@@ -140,7 +141,7 @@ def core_table(costs: Sequence[CoreCost]) -> str:
 
 
 def verdict(value: float, target: float | None, *, is_clean: bool = True, at_least: bool = False) -> str:
-    """Whether a figure is within its target; nothing where there is none. Disturbed runs decide nothing."""
+    """Return whether a figure meets its target; empty without a target. Disturbed runs decide nothing."""
     if target is None:
         return ""
     is_reached = value >= target if at_least else value <= target
@@ -149,12 +150,12 @@ def verdict(value: float, target: float | None, *, is_clean: bool = True, at_lea
 
 
 def block(title: str, rows: Sequence[Row]) -> list[str]:
-    """A title over aligned rows."""
+    """Return a title over aligned rows."""
     return [title, *_aligned(rows)]
 
 
 def beside(*blocks: list[str]) -> list[str]:
-    """Blocks of equally many lines next to each other, with a rule between them."""
+    """Return blocks with equal numbers of lines side by side, with a rule between them."""
     widths = [max(map(len, lines)) for lines in blocks]
     return [
         " | ".join(line.ljust(width) for line, width in zip(lines, widths, strict=True)).rstrip()
@@ -163,6 +164,6 @@ def beside(*blocks: list[str]) -> list[str]:
 
 
 def _aligned(rows: Sequence[Row]) -> list[str]:
-    """Columns as wide as they need be, all to the right."""
+    """Return right-aligned columns of minimal width."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""Two builds of Dragoman side by side: the same load through one and the other, in interleaved pairs.
+"""Compares two builds of Dragoman: the same load through both, in interleaved pairs.
 
     python -m bench.versus OTHER [--pairs 10] [--seconds 2] [--only native pingpong ...]
 
@@ -46,7 +46,7 @@ CROWD = Shape(workers=64, window=100, size=100)
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """One load, and the figure that is compared: broker CPU per job, or jobs a second."""
+    """One load, and the compared figure: broker CPU per job, or jobs a second."""
 
     kind: Kind
     shape: Shape
@@ -97,7 +97,7 @@ def _options() -> argparse.Namespace:
 
 
 def _pair(contest: Contest, options: argparse.Namespace, number: int) -> tuple[float, float]:
-    """The figures of the other build and of this one. Which runs first alternates."""
+    """Return the figures of the other build and of this one. The order of the two alternates."""
     programs = (options.other.resolve(), PRODUCT)
     order = (0, 1) if number % 2 == 0 else (1, 0)
     figures = [0.0, 0.0]

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# Left out: the other side of each conversation, and what both sides use.
+# Left out: the client and worker sides, and code that both sides use.
 NOT_THE_BROKER = ("carriers.", "sdk.", "testing.", "streams.")
 
 
 @contextmanager
 def counting() -> Iterator[Counter[tuple[str, str]]]:
-    """Calls meanwhile, by module and function. Comprehensions are left out: newer Pythons make no call of them.
+    """Count calls inside the block, by module and function. Comprehensions are left out: newer Pythons make no call of
+    them.
 
     Compiled functions are not seen.
     """

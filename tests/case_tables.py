@@ -11,8 +11,8 @@ import pytest
 def check_every_row(check: Callable[..., None], rows: Iterable[tuple[object, ...]]) -> None:
     """Call `check` with the cells of each row, and fail with the name and the error of every row that failed.
 
-    `check` makes all that it looks at, so that no row sees what another one left. The first error is the cause of the
-    failure, with its traceback.
+    `check` creates all objects that it checks, so that rows do not depend on each other. The first error is the cause
+    of the failure, with its traceback.
     """
     failures: list[str] = []
     errors: list[BaseException] = []
@@ -35,7 +35,7 @@ def name_of(row: tuple[object, ...]) -> str:
 
 
 def _shown(cell: object) -> str:
-    """The text of a cell on one line, cut where it is very long."""
+    """Return the text of a cell on one line, shortened if it is long."""
     text = ascii(cell) if isinstance(cell, bytes) else str(cell)
     text = text if text.isprintable() else ascii(text)
     return text if len(text) <= 100 else text[:100] + "..."

@@ -1,4 +1,4 @@
-"""What tests with processes of their own share; the parts are in programs.py."""
+"""Fixtures of tests that start processes; the classes are in programs.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from programs import Programs
 
-# Who is started in the background of a shell script ignores Ctrl-C, and so would all that the tests start.
+# A process in the background of a shell script ignores Ctrl-C, and so would all processes that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

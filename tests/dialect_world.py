@@ -1,7 +1,7 @@
-"""The test world of all dialects: a session on the real runner, streams without sockets, and time as a number.
+"""Test world of all dialects: a broker side on the real runner, streams without sockets, and time as a number.
 
-A dialect's `world.py` adds its vocabulary: how its peers say hello, how they read an answer, and what must hold in its
-session's books. Everything that must hold is checked after every turn.
+The `world.py` of a dialect adds its messages: how its clients and workers connect, how they read answers, and the
+invariants of its broker side. All invariants are checked after every iteration.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HOME = "192.0.2.1"
 
 
 class DialectWorld:
-    """One broker, its runner, and one session. `now` is the time, and only `wait` and `late` move it."""
+    """One broker, its runner, and one broker side. `now` is the time; only `wait` and `late` advance it."""
 
     session: BrokerSide
 
@@ -42,7 +42,7 @@ class DialectWorld:
         strict: bool = True,
         now: float = 10_000.0,
     ) -> None:
-        """`strict`: the runner checks the broker after every step, which takes long with a thousand jobs."""
+        """`strict`: the runner checks the broker after every step, which is slow with a thousand jobs."""
         self.now = now
         self.entropy = SeededEntropy(entropy) if isinstance(entropy, str) else entropy
         self.policy = policy or Policy()
@@ -53,9 +53,9 @@ class DialectWorld:
         self.begin()
 
     def begin(self) -> None:
-        """A broker that knows nobody. What was connected to the one before is cut off."""
-        self.ends: list[Any] = []  # connections that are open, as their other ends have them
-        self.dials: list[tuple[StreamConnection, Any]] = []  # what the session has dialled, and nobody has answered
+        """Start a new broker without connections. Connections of the earlier one are cut."""
+        self.ends: list[Any] = []  # remote ends of the open connections
+        self.dials: list[tuple[StreamConnection, Any]] = []  # dialled connections that are still pending
         self._connected = 0
         self.broker = Broker(self.policy, self.entropy)
         self.counters = self.broker.counters
@@ -77,7 +77,7 @@ class DialectWorld:
         self.run_once()
 
     def accept(self, end: EndT, endpoint: str, carrier: Carrier, address: str = HOME, process: int = 0) -> EndT:
-        """A connection comes in, and its carrier greets."""
+        """Accept a connection; its carrier sends the greeting."""
         self._connected += 1
         end.peer = self.connections.connected(
             self.session,
@@ -93,19 +93,19 @@ class DialectWorld:
         return end
 
     def dial(self, peer: StreamConnection, place: object) -> None:
-        """The session dials. `move` decides what comes of it."""
+        """Record a dial of the broker side. `move` decides its result."""
         self.dials.append((peer, place))
 
     # ---------------------------------------------------------------- what to look at
 
     def job(self) -> Job:
-        """The only job that is present."""
+        """Return the only job."""
         (job,) = self.broker.jobs.values()
         return job
 
     @property
     def present(self) -> int:
-        """How many jobs are present."""
+        """Return the number of jobs."""
         return len(self.broker.jobs)
 
     @property
@@ -114,24 +114,24 @@ class DialectWorld:
 
     @property
     def bad(self) -> dict[str, int]:
-        """Bad messages by their reasons."""
+        """Return the numbers of bad messages by reason."""
         dialect = self.session.dialect  # type: ignore[attr-defined]
         assert all(each == dialect for each, _ in self.counters.bad_messages)
         return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
 
     @property
     def ended(self) -> dict[str, int]:
-        """Jobs by their outcomes."""
+        """Return the numbers of ended jobs by outcome."""
         return {str(outcome): count for outcome, count in self.counters.ended.items() if count}
 
     def remarked(self, event: str) -> list[dict[str, Any]]:
-        """The fields of each log line about this event."""
+        """Return the fields of each log line about this event."""
         return [said for _, each, said in self.remarks if each == event]
 
     # ---------------------------------------------------------------- time and turns
 
     def run_once(self) -> float:
-        """Turns of the loop until nothing moves any more. Returns when the next is due."""
+        """Run iterations of the loop until nothing changes. Returns the time of the next one."""
         while True:
             due = self.runner.run_once()
             self.judge()
@@ -142,12 +142,12 @@ class DialectWorld:
         return due
 
     def move(self) -> bool:
-        """What the peers' libraries do by themselves. Tells whether anything moved."""
+        """Do what the libraries of clients and workers do by themselves. Returns whether anything changed."""
         moved = [end.pump() for end in list(self.ends)]
         return any(moved)
 
     def wait(self, seconds: float) -> None:
-        """Time passes, and the loop turns whenever it should."""
+        """Advance the time, and run every iteration that is due."""
         until = self.now + seconds
         while (due := self.run_once()) <= until:
             self.now = max(self.now, due)
@@ -156,31 +156,31 @@ class DialectWorld:
         self.run_once()
 
     def pass_time(self) -> None:
-        """For those who do something of their own while time passes."""
+        """Hook for subclasses that act while time passes."""
 
     def late(self, seconds: float) -> None:
-        """Time passes, and the loop turns only at its end."""
+        """Advance the time, and run one iteration at the end only."""
         self.now += seconds
         self.run_once()
 
     # ---------------------------------------------------------------- what must hold
 
     def judge(self) -> None:
-        """Raises what went wrong inside, which the runner only logs. A strict runner checks the broker's invariants
-        itself, after every message and every turn."""
+        """Raise internal errors that the runner only logs. A strict runner checks the broker's invariants itself, after
+        every message and every iteration."""
         if self.errors:
             raise self.errors[0]
         if not self._strict:
             check(self.broker)
 
     def check(self) -> None:
-        """The broker's invariants and the session's own books, when nothing moves any more."""
+        """Check the invariants of the broker and of the broker side, when nothing changes any more."""
         self.judge()
         assert not self.broker.effects
         self.check_books()
 
     def check_books(self) -> None:
-        """What must hold between the session's records and the broker's."""
+        """Check that the records of the broker side agree with the broker."""
         raise NotImplementedError
 
     def _log(self, level: str, event: str, **fields: Any) -> None:
@@ -190,7 +190,7 @@ class DialectWorld:
 
 
 class End:
-    """One connection, as its other end has it: bytes go in and come out."""
+    """The remote end of one connection: bytes go in and come out."""
 
     peer: StreamConnection
 
@@ -206,17 +206,17 @@ class End:
         return False
 
     def feed(self, data: bytes) -> None:
-        """Bytes come from it, and the turn of the loop is not over yet."""
+        """Send bytes from the remote end; the iteration of the loop has not ended."""
         self.world.connections.arrived(self.peer, self.peer.carrier.feed(data))
         self.world.judge()
 
     def cut(self) -> None:
-        """The connection is gone. What its stream had no room for never left."""
+        """Cut the connection. Bytes that its stream did not accept never left."""
         self.world.connections.ended(self.peer, "reset")
         self.world.run_once()
 
     def stop_reading(self) -> None:
-        """The kernel takes nothing more from us."""
+        """Stop reading: the kernel accepts no more bytes from the broker."""
         self.stream.room = 0
 
 
@@ -224,17 +224,17 @@ EndT = TypeVar("EndT", bound=End)
 
 
 class ZmtpEnd(End):
-    """The same for a socket of some ZeroMQ library."""
+    """The remote end of a connection to a ZeroMQ socket."""
 
     def __init__(self, world: Any, carrier: Zmtp) -> None:
         super().__init__(world)
         self.carrier = carrier
-        self.is_frozen = False  # it does not even greet
-        self.inbox: list[list[bytes]] = []  # messages that nobody has looked at
-        self._ahead = 0  # bytes of what its carrier has to say that were said already
+        self.is_frozen = False  # it sends no greeting
+        self.inbox: list[list[bytes]] = []  # unread messages
+        self._ahead = 0  # number of the carrier's bytes that were already sent
 
     def pump(self) -> bool:
-        """What a library does by itself: read, greet, answer life signs. Tells whether anything moved."""
+        """Do what a library does by itself: read, send the greeting, answer PINGs. Returns whether anything changed."""
         if self.is_frozen or not (self.stream.taken or self.carrier.outgoing):
             return False
         taken, self.stream.taken = self.stream.taken, bytearray()
@@ -249,8 +249,7 @@ class ZmtpEnd(End):
         return bool(taken or outgoing)
 
     def greet_ahead(self, rehearsal: Zmtp, other: Zmtp) -> None:
-        """All that it says in a handshake comes in one read. `rehearsal` and `other`, of the kinds that will meet here,
-        show what that is."""
+        """Send the whole handshake in one piece. `rehearsal` and `other`, ends of the same kinds, provide its bytes."""
         said = b""
         while not other.ready:
             spoken, rehearsal.outgoing = b"".join(rehearsal.outgoing), []
@@ -262,11 +261,11 @@ class ZmtpEnd(End):
         self.feed(said)
 
     def send(self, frames: Sequence[bytes]) -> None:
-        """It says a message of these frames, and the turn of the loop is not over yet."""
+        """Send a message of these frames; the iteration of the loop has not ended."""
         assert not self.is_over, "nobody is there to say it to"
         self.feed(b"".join(self.carrier.encode(frames)))
 
     def messages(self) -> list[list[bytes]]:
-        """What it was told since it last looked."""
+        """Return the messages received since the last call."""
         told, self.inbox = self.inbox, []
         return told

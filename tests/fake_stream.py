@@ -1,4 +1,4 @@
-"""A stream of bytes without a socket, for the line to write on."""
+"""A stream of bytes without a socket, for the runner."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.streams.byte_stream import ByteStream
 
 
 class FakeStream(ByteStream):
-    """Takes as many bytes as there is room for, and keeps what it took until somebody looks."""
+    """Accepts as many bytes as there is room for, and keeps them for the test."""
 
     def __init__(self) -> None:
         self.sent = 0

@@ -1,6 +1,6 @@
-"""What workers under test do with their jobs: a copy of this file is put beside them.
+"""Handlers of workers under test; a copy of this file is put beside them.
 
-Where one sleeps, that is how long its job takes; nobody waits for something else by it.
+A sleep is the duration of a job; no test waits for another event by it.
 """
 
 import os
@@ -12,14 +12,14 @@ def upper(payload):
 
 
 def slow(payload):
-    """As many seconds as its payload says."""
+    """Sleep for as many seconds as the payload says."""
     print("working", payload.decode(), flush=True)
     time.sleep(float(payload.split()[0]))
     return b"slept " + payload
 
 
 def waits(payload):
-    """Until there is a file of its payload's name."""
+    """Wait until a file with the payload's name exists."""
     print("working", payload.decode(), flush=True)
     while not os.path.exists(payload):
         time.sleep(0.005)
@@ -27,7 +27,7 @@ def waits(payload):
 
 
 def meets(payload):
-    """Until as many as its payload says are here at once."""
+    """Wait until as many jobs as the payload says run at once."""
     open(f"here-{os.getpid()}", "w").close()
     deadline = time.monotonic() + 15
     while time.monotonic() < deadline:
@@ -70,7 +70,7 @@ def says(payload):
 
 
 def large(payload):
-    """So many bytes, after a moment in which it can be told to stop."""
+    """Return this many bytes, after a moment in which the worker can be stopped."""
     print("working", flush=True)
     time.sleep(0.5)
     return b"x" * int(payload)

@@ -1,4 +1,4 @@
-"""Requests that must be refused, each with the status and the reason it is refused for; and odd ones that are right."""
+"""HTTP requests that must be rejected, each with its status and reason; and odd requests that are valid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def post(*fields: bytes) -> bytes:
     return get(*fields, line=b"POST / HTTP/1.1")
 
 
-# name -> what is sent, status, reason
+# name -> request, status, reason
 HOSTILE: dict[str, tuple[bytes, int, str]] = {
     # line ends
     "LF alone everywhere": (b"GET / HTTP/1.1\nHost: localhost\n\n", 400, "bare-line-end"),
@@ -80,7 +80,7 @@ HOSTILE: dict[str, tuple[bytes, int, str]] = {
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "malformed-request-line"),
     "ZMTP": (b"\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL", 400, "malformed-request-line"),
     "three empty lines": (b"\r\n\r\n\r\n" + get(), 400, "malformed-request-line"),
-    # who is asked, and by whom
+    # Host and Origin
     "no Host": (b"GET / HTTP/1.1\r\n\r\n", 400, "no-host"),
     "two Hosts": (get(b"Host: localhost"), 400, "repeated-field"),
     "two Hosts, one foreign": (get(b"Host: evil.example"), 400, "repeated-field"),
@@ -155,7 +155,7 @@ HOSTILE: dict[str, tuple[bytes, int, str]] = {
     "fields after the body": (CHUNKED + b"5\r\nhallo\r\n0\r\nHost: evil.example\r\n\r\n", 400, "trailers"),
     "a chunk over the limit": (CHUNKED + b"3e9\r\n", 413, "too-large"),
     "chunks over the limit": (CHUNKED + b"1f4\r\n" + b"a" * 500 + b"\r\n1f5\r\n", 413, "too-large"),
-    # bodies in forms that are not taken
+    # unsupported encodings of bodies
     "gzip": (post(b"Content-Encoding: gzip", b"Content-Length: 5") + b"hallo", 415, "content-encoding"),
     "gzip in capitals": (post(b"content-encoding: GZIP", b"Content-Length: 5") + b"hallo", 415, "content-encoding"),
     "identity, gzip": (post(b"Content-Encoding: identity, gzip"), 415, "content-encoding"),
@@ -166,7 +166,7 @@ HOSTILE: dict[str, tuple[bytes, int, str]] = {
     "two types": (post(b"Content-Type: text/plain", b"Content-Type: multipart/form-data"), 400, "repeated-field"),
 }
 
-# name -> what is sent, what the echo says: method, target as the app sees it, body
+# name -> request, response of the echo app: method, target as the app sees it, body
 RIGHT: dict[str, tuple[bytes, bytes]] = {
     "GET": (get(), b"GET / "),
     "a query": (get(line=b"GET /a/b?c=d&e HTTP/1.1"), b"GET /a/b?c=d&e "),
@@ -205,7 +205,7 @@ RIGHT: dict[str, tuple[bytes, bytes]] = {
 
 
 async def echo(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
-    """Says what it was asked: method, target, body."""
+    """Return the request: method, target, body."""
     body = b""
     while True:
         message = await receive()

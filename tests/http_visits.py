@@ -1,4 +1,4 @@
-"""HTTP connections without sockets: a server, and visitors who come to it with bytes."""
+"""HTTP connections without sockets: a server, and clients that send bytes to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hostile_http import LIMITS, echo
 
 
 class FakeTransport(asyncio.Transport):
-    """Keeps what is written. What is left unread by the other side is `unread` bytes."""
+    """Keeps the written bytes. `unread` is the number of bytes that the remote side has not read."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> None:
         super().__init__({"peername": address, "sockname": ("127.0.0.1", 7480)})
@@ -59,7 +59,7 @@ class FakeTransport(asyncio.Transport):
 
 
 class Visit:
-    """A connection, and who is at its two ends."""
+    """A connection with its two ends."""
 
     def __init__(self, world: World, address: tuple[str, int]) -> None:
         self.world = world
@@ -70,7 +70,7 @@ class Visit:
         self.came = world.loop.time()
 
     def say(self, data: bytes, size: int = 0) -> None:
-        """Whole, or in pieces of a size."""
+        """Send bytes, whole or in pieces of a size."""
         for at in range(0, len(data), size or len(data) or 1):
             if not self.transport.is_closed and not self.transport.is_finished:
                 self.protocol.data_received(data[at : at + (size or len(data))])
@@ -79,7 +79,7 @@ class Visit:
         self.world.run_once()
 
     def look(self, after: float, passed: float = 0.5) -> None:
-        """What the timer does so long after the connection came."""
+        """Run the timer's check, this many seconds after the connection was opened."""
         self.protocol.look(self.came + after, passed)
         self.world.run_once()
 
@@ -89,7 +89,7 @@ class Visit:
 
     @property
     def body(self) -> bytes:
-        """Of the last response."""
+        """Return the body of the last response."""
         return self.transport.written.rpartition(b"\r\n\r\n")[2]
 
 
@@ -118,12 +118,12 @@ class World:
         return Visit(self, address)
 
     def run_once(self) -> None:
-        """Let everything happen that can."""
+        """Run the loop until nothing changes."""
         for _ in range(8):
             self.loop.run_until_complete(asyncio.sleep(0))
 
     def pass_time(self, seconds: float) -> None:
-        """The loop's clock goes on, and nothing else does."""
+        """Advance the loop's clock only."""
         then = self.loop.time() + seconds
         self.loop.time = lambda: then  # type: ignore[method-assign]
 

@@ -1,4 +1,4 @@
-"""Pages as their readers use them: files are saved, commands are typed, and what they print is compared."""
+"""Runs documentation pages: saves their files, runs their commands, and compares the output."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from programs import PATIENCE, Program, Programs
 ROOT = Path(__file__).parents[1]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# A file is the block behind its name: no other name in code is between the two.
+# A file is the block after its name, with no other name in code between the two.
 FILE = re.compile(r"`(\w+\.(?:csv|js|py|toml))`[^`]*```(?!sh|console)\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-# A broker as `dragoman serve` starts it, but on free ports: each stands for one that pages name.
+# A broker as `dragoman serve` starts it, but on free ports; each replaces a port that pages name.
 LISTENERS = {
     "native+tcp://127.0.0.1:0": {"both": "7400"},
     "pingpong+tcp://127.0.0.1:0?frontend=0": {"workers": "7401", "callers": "7402"},
@@ -42,13 +42,13 @@ class Page:
 
 
 def _script(body: str) -> list[tuple[str, str | None]]:
-    """The commands of a block of shell, without comments. Their output is not shown."""
+    """Return the commands of a shell block, without comments. Their output is not shown."""
     lines = (re.sub(r"(^|\s+)#.*", "", line) for line in body.replace("\\\n", " ").splitlines())
     return [(line, None) for line in lines if line]
 
 
 def _session(body: str) -> list[tuple[str, str | None]]:
-    """The commands of a session at a terminal, behind `$`, each with what it printed."""
+    """Return the commands of a terminal session, after `$`, each with its output."""
     steps = re.split(r"^\$ ", body.replace("\\\n", " "), flags=re.MULTILINE)
     assert steps[0] == "", "a session begins with a command"
     return [(command, output) for command, _, output in (step.partition("\n") for step in steps[1:])]
@@ -58,7 +58,7 @@ SHELL = {"sh": _script, "console": _session}
 
 
 class Reader(Programs):
-    """Types the commands of a page in a folder that has the page's files, beside a broker."""
+    """Runs the commands of a page in a folder that has the page's files, beside a broker."""
 
     is_preloaded = False
 
@@ -94,7 +94,7 @@ class Reader(Programs):
                 self.save(path.relative_to(ROOT / folder).as_posix(), path.read_text())
 
     def type(self, command: str, more: str = "") -> Program:
-        """Start a command of the page. `more` is added to it: a free port, or a shorter time."""
+        """Start a command of the page. `more` is appended to it: a free port, or a shorter time."""
         assert command in self.page.shown, f"{command!r} is not on the page"
         self.typed.add(command)
         line = self.at_home(f"{command} {more}".rstrip())
@@ -102,13 +102,13 @@ class Reader(Programs):
         return self.start("sh", "-c", f"exec {line}" if is_simple else line)
 
     def works(self, command: str, times: int = 1) -> Program:
-        """Start a worker of the page, and wait until the broker has it."""
+        """Start a worker of the page, and wait until it has joined."""
         worker = self.type(command)
         self.broker.prints("worker joined", times)
         return worker
 
     def prints_as_shown(self, command: str, patience: float = 4 * PATIENCE) -> None:
-        """Run a command of a session; it must print what the page shows, and succeed unless that is an error."""
+        """Run a command of a session. It must print the output on the page, and succeed unless that is an error."""
         program = self.type(command)
         code = program.ends(patience)
         shown = self.at_home(self.page.shown[command] or "")
@@ -116,19 +116,19 @@ class Reader(Programs):
         assert (code == 0) != shown.startswith("dragoman: "), (command, code, program.out, program.err)
 
     def session(self) -> None:
-        """Run all commands that the page shows with their output and that have not been typed yet, in order."""
+        """Run all commands that the page shows with output and that were not run yet, in order."""
         for command, output in self.page.shown.items():
             if output is not None and command not in self.typed:
                 self.prints_as_shown(command)
 
     def starts(self, command: str, address: str) -> Program:
-        """Start a command that sends something to the page's own web server, which has this address."""
+        """Start a command that sends a request to the page's own web server, which has this address."""
         assert command in self.page.shown, f"{command!r} is not on the page"
         self.typed.add(command)
         return self.start("sh", "-c", "exec " + command.replace("http://127.0.0.1:8000", address))
 
     def sends(self, command: str, address: str) -> str:
-        """The same, for one that ends by itself and prints what is shown."""
+        """Run such a command to its end, and compare its output."""
         program = self.starts(command, address)
         program.ends()
         assert_fits(program.out + program.err, self.page.shown[command] or "")
@@ -144,7 +144,7 @@ class Reader(Programs):
 
 
 def assert_fits(printed: str, shown: str) -> None:
-    """`…` stands for any text within a line, and as the last line for all that follows."""
+    """Compare output. `…` stands for any text within a line, and as the last line for all further lines."""
     shown = shown.strip()
     pattern = re.escape(shown.removesuffix("\n…")).replace("…", "[^\n]*") + ("(?s:\n.*)" if shown[-2:] == "\n…" else "")
     assert re.fullmatch(pattern, printed.strip()), f"printed:\n{printed}\nshown:\n{shown}"

@@ -1,9 +1,9 @@
-"""The command `dragoman` in processes that begin with its modules loaded.
+"""Runs the command `dragoman` in processes that start with its modules loaded.
 
 A new interpreter takes a quarter of a second of CPU time to load a broker, and the tests start more than a thousand
 commands. Run as a program, this module loads the package once and then forks: each process is a command with the
-folder, environment, files, session and command line that a shell would have given to it. `Starter` is the side of the
-tests. It starts a new interpreter for a command whose environment has variables that Python reads at its start.
+folder, environment, files, session and command line that a shell would pass to it. `Starter` is the tests' side. It
+starts a new interpreter for a command whose environment has variables that Python reads at its start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 DRAGOMAN = str(Path(sys.executable).with_name("dragoman"))
-MOST_BYTES = 1 << 18  # of a request: more than a socket takes at once
+MOST_BYTES = 1 << 18  # size of a request: more than a socket accepts at once
 
 Files = tuple[Path, Path, Path]  # standard input, output and error
 
@@ -36,7 +36,7 @@ class Process:
     def __init__(self, pid: int, status: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._status = status  # a pipe with the exit code, once there is one
+        self._status = status  # pipe that carries the exit code
 
     def poll(self) -> int | None:
         return self._look(0.0)
@@ -67,12 +67,12 @@ def start_anew(words: list[str], folder: Path, files: Files, environment: dict[s
 
 @cache
 def starter() -> Starter:
-    """That of all tests in this process."""
+    """Return the starter of all tests in this process."""
     return Starter()
 
 
 class Starter:
-    """Starts commands by a fork server, which ends with this process."""
+    """Starts commands through a fork server, which ends with this process."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -111,8 +111,8 @@ def _read_at_start(environment: Any) -> dict[str, str]:
 
 
 def serve(requests: socket.socket) -> None:
-    """Fork a command for each request, until there will be no more. Returns in a child only, as that command."""
-    ends: dict[int, tuple[int, int]] = {}  # process and status pipe, by the descriptor that tells of its end
+    """Fork a command for each request, until the connection ends. Returns in a child only, as that command."""
+    ends: dict[int, tuple[int, int]] = {}  # process and status pipe, by the descriptor that signals its exit
     ended: dict[int, int] = {}  # process by status pipe
     poller = select.poll()
     poller.register(requests, select.POLLIN)
@@ -124,7 +124,7 @@ def serve(requests: socket.socket) -> None:
                 os.close(ready)
                 ended[status] = pid
                 _report(pid, status)
-                poller.register(status, 0)  # tells when it is closed at the other end
+                poller.register(status, 0)  # reports that the other end is closed
             elif ready in ended:
                 poller.unregister(ready)
                 os.close(ready)
@@ -146,7 +146,7 @@ def serve(requests: socket.socket) -> None:
 
 
 def _report(pid: int, status: int) -> None:
-    """Tell how a process ended. It stays a zombie until somebody has read that, as a child of the test's would."""
+    """Send the exit code of a process. It stays a zombie until the code is read, as a child of the test would."""
     how = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert how is not None
     try:
@@ -156,7 +156,7 @@ def _report(pid: int, status: int) -> None:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Be as a new process would be."""
+    """Set up this process as a new process would be."""
     os.setsid()
     os.chdir(request["folder"])
     for number, path in enumerate(request["files"]):
@@ -188,7 +188,7 @@ def _load_all() -> None:
 
     sys.modules["rich"] = None  # type: ignore[assignment]  # as `dragoman serve` has it
     for each in pkgutil.walk_packages(dragoman.__path__, "dragoman."):
-        # What a worker's own fork server loads changes its handlers of signals.
+        # The modules of a worker's own fork server change signal handlers.
         if each.name not in ("dragoman.__main__", *PRELOADED_MODULE) and not each.name.startswith("dragoman.testing."):
             import_module(each.name)
 
@@ -199,6 +199,6 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _load_all()
     gc.collect()
-    gc.freeze()  # children share this memory, as long as no collection writes to it
+    gc.freeze()  # child processes share this memory until a garbage collection writes to it
     serve(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_path(DRAGOMAN, run_name="__main__")

@@ -1,4 +1,4 @@
-"""Programs as processes: started, watched through what they print, and ended with the test."""
+"""Programs as processes: started, watched through their output, and ended with the test."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from preloaded import DRAGOMAN, Files, Process, start_anew, starter
 T = TypeVar("T")
 Start = Callable[[list[str], Path, Files], Process | subprocess.Popen[bytes]]
 
-PATIENCE = 15.0  # for what should take a moment: only a failing test waits so long
-HANDLERS = Path(__file__).with_name("handlers.py")  # for workers of ours: a copy goes beside them
+PATIENCE = 15.0  # seconds; only a failing test waits this long
+HANDLERS = Path(__file__).with_name("handlers.py")  # handlers of workers: a copy is put beside them
 STRANGERS = Path(__file__).parent / "interop" / "third_party"
 
 
 def until(fact: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
-    """Wait for something to become true; returns what it became."""
+    """Wait until a condition is true. Returns its value."""
     deadline = time.monotonic() + patience
     while True:
         found = fact()
@@ -35,7 +35,7 @@ def until(fact: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
 
 
 class Program:
-    """One process. What it prints goes to files, so that nobody must read for it to go on."""
+    """One process. Its output goes to files, so that it never blocks on a reader."""
 
     def __init__(self, words: list[str], folder: Path, number: int, given: bytes, start: Start) -> None:
         self.words = words
@@ -59,7 +59,7 @@ class Program:
         return self._err.read_text("utf-8", "replace")
 
     def prints(self, pattern: str, times: int = 1) -> str:
-        """Wait until it has printed what fits the pattern so often; returns the last one, or its group."""
+        """Wait until the output matches the pattern this many times. Returns the last match, or its group."""
 
         def look() -> str | None:
             found = list(re.finditer(pattern, self.out + self.err))
@@ -71,7 +71,7 @@ class Program:
             raise AssertionError(f"{error}\n{self.out}\n{self.err}") from None
 
     def ends(self, patience: float = PATIENCE) -> int:
-        """Wait for its end; returns its exit code."""
+        """Wait for the exit. Returns the exit code."""
         try:
             return self.process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -84,12 +84,12 @@ class Program:
         self.signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """kill -9, and wait until it is over."""
+        """Send SIGKILL, and wait for the exit."""
         self.signal(signal.SIGKILL)
         self.process.wait(PATIENCE)
 
     def stop(self) -> None:
-        """Freeze it, and wait until it is frozen."""
+        """Freeze the process, and wait until it is frozen."""
         self.signal(signal.SIGSTOP)
         until(lambda: state(self.pid) == "T", f"{self.words} is stopped")
 
@@ -97,7 +97,7 @@ class Program:
         self.signal(signal.SIGCONT)
 
     def children(self) -> list[int]:
-        """Processes it has started and that live."""
+        """Return the running processes that it has started."""
         found = []
         for each in Path(f"/proc/{self.pid}/task").glob("*/children"):
             found += [int(word) for word in each.read_text().split()]
@@ -109,9 +109,9 @@ class Program:
 
 
 class Broker(Program):
-    """A `dragoman serve`, once it listens."""
+    """A `dragoman serve` that listens."""
 
-    workers: str  # where workers connect, as ZeroMQ writes it
+    workers: str  # ZeroMQ endpoint of workers
     callers: str
 
     def listens(self) -> Broker:
@@ -121,7 +121,7 @@ class Broker(Program):
 
 
 class Programs:
-    is_preloaded = True  # commands of ours are processes that begin with the package loaded
+    is_preloaded = True  # `dragoman` commands start with the package loaded
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -141,24 +141,24 @@ class Programs:
         return self.start(DRAGOMAN, *words, given=given, **environment)
 
     def run(self, *words: object, given: bytes = b"", **environment: str) -> Program:
-        """A dragoman command that ends by itself."""
+        """Run a dragoman command that ends by itself."""
         program = self.dragoman(*words, given=given, **environment)
         program.ends()
         return program
 
     def broker(self, options: str = "", *flags: object, url: str = "") -> Broker:
-        """A broker on free ports. `options` go behind those in its URL."""
+        """Start a broker on free ports. `options` are appended to those in its URL."""
         url = url or f"pingpong+tcp://127.0.0.1:0?frontend=0{'&' if options else ''}{options}"
         broker = self.start(DRAGOMAN, "serve", url, "--data", "memory", "--strict", *flags, kind=Broker)
         assert isinstance(broker, Broker)
         return broker.listens()
 
     def stranger(self, name: str, *words: object) -> Program:
-        """A peer that was written from the documents alone."""
+        """Start a program that was written from the documents alone."""
         return self.start(sys.executable, STRANGERS / f"{name}.py", *words)
 
     def end_all(self) -> None:
-        """Nothing outlives its test: each process and what it started in its session."""
+        """End every process, with all processes of its session."""
         for each in self.started:
             try:
                 os.killpg(each.pid, signal.SIGKILL)
@@ -168,5 +168,5 @@ class Programs:
 
 
 def state(pid: int) -> str:
-    """The letter by which the kernel calls a process's state."""
+    """Return the letter of a process's state, as the kernel names it."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

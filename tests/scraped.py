@@ -1,4 +1,4 @@
-"""A broker to be scraped, without sockets, and its numbers as a scraper understands them."""
+"""A broker without sockets whose metrics are scraped, and its samples as a scraper parses them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Scraped:
         )
 
     def worker(self, *services: str, dialect: str = "memodb", capacity: int = 1) -> Worker:
-        """One that is free."""
+        """Add an idle worker."""
         profile = WorkerProfile(capacity=capacity)
         worker = self.broker.join(Dialect(dialect), object(), "worker", services, profile, self.now)
         assert worker is not None
@@ -97,7 +97,7 @@ class Scraped:
         return await metrics(self.door, Request({"type": "http", "headers": headers}))
 
     def numbers(self) -> dict[str, float]:
-        """Every sample's value, by its name and labels as in `dragoman_connections{dialect=native}`."""
+        """Return the value of every sample, by name and labels, as in `dragoman_connections{dialect=native}`."""
         return numbers(self.get())
 
 

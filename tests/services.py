@@ -1,6 +1,6 @@
-"""A worker's module, for workers under test: a copy of this file is put beside them.
+"""Module of a worker under test; a copy of this file is put beside it.
 
-Where one sleeps or spins, that is how long its job takes; nobody waits for something else by it.
+A sleep or a busy loop is the duration of a job; no test waits for another event by it.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def a_set(_):
 
 @worker.service("waits")
 def waits(payload):
-    """Until there is a file of its payload's name."""
+    """Wait until a file with the payload's name exists."""
     print("working", payload.decode(), os.getpid(), flush=True)
     while not os.path.exists(payload):
         time.sleep(0.005)
@@ -59,7 +59,7 @@ def waits(payload):
 
 @worker.service("stubborn")
 def stubborn(payload):
-    """Never ends by itself, and tells who it is."""
+    """Print the process id, and never end by itself."""
     print("stubborn", os.getpid(), flush=True)
     while True:
         time.sleep(60)
@@ -76,7 +76,7 @@ def notices(payload, ctx: Context):
 
 @worker.service("spins")
 def spins(payload):
-    """Holds the interpreter for so many seconds, but for what it must let go."""
+    """Hold the interpreter lock for this many seconds, except where Python releases it."""
     end = time.monotonic() + float(payload)
     while time.monotonic() < end:
         sum(range(100_000))
@@ -85,7 +85,7 @@ def spins(payload):
 
 @worker.service("grows")
 def grows(payload):
-    """Keeps so many MiB."""
+    """Keep this many MiB."""
     kept.append(b"x" * (int(payload) << 20))
     return str(os.getpid())
 
@@ -107,7 +107,7 @@ all_are_here = asyncio.Event()
 
 @naps.service("meet", codec="json")
 async def meet(count, ctx: Context):
-    """Ends when so many are here at once."""
+    """End when this many jobs run at once."""
     waiting.append(ctx)
     if len(waiting) == count:
         all_are_here.set()

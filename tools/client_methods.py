@@ -1,8 +1,8 @@
 """Writes the methods of both clients from the table of operations: `python tools/client_methods.py`.
 
 The result is checked in as `sdk/operations.py` and `sdk/async_operations.py`; a test compares it with the table.
-Required fields of a request are positional parameters. Optional fields are keywords, but for a single one that is no
-flag.
+Required fields of a request become positional parameters. Optional fields become keyword parameters, except a single
+one that is not a flag.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dragoman.operations.table import OPERATIONS
 
 SDK = Path(__file__).parents[1] / "src" / "dragoman" / "sdk"
 WIDTH = 112  # columns of a docstring within its indentation
-IN_PAYLOAD = ("payload", "payload_base64")  # fields in place of which a method has a payload of any kind
+IN_PAYLOAD = ("payload", "payload_base64")  # request fields that the method's `payload` replaces
 
 HEAD = '''"""{about}
 
@@ -63,7 +63,7 @@ RESULT = '''
     {async_}def result(self, job: str, timeout: float | None = None, *, codec: str | None = None) -> Any:
         """Wait for the result of a background job, over lost connections and restarts of the broker.
 
-        Raises JobError by its outcome, JobTimeout if it has not ended after `timeout` seconds (it goes on), NoSuchJob,
+        Raises JobError by its outcome, JobTimeout after `timeout` seconds (the job continues), NoSuchJob and
         BrokerUnavailable.
         """
         return {await_}self._follow(operation_steps.result(job, timeout, self._codec_of(codec)))
@@ -71,7 +71,7 @@ RESULT = '''
 
 
 class Client(NamedTuple):
-    """One kind of client."""
+    """One client class."""
 
     file: str
     name: str
@@ -93,25 +93,25 @@ CLIENTS = (
     ),
 )
 
-# What is returned, and how it is got, where that is not the view or a field of it. `{request}`: the request.
+# Return type and expression of methods that do not return the view or a field of it. `{request}`: the request.
 PLANS = {
     "enqueue": ("str", "operation_steps.enqueue({request}, self._encoded(payload, codec))"),
     "cancel": ("bool", "operation_steps.cancel(id)"),
 }
-# Sentences about what a method does besides the operation.
+# Sentences that are appended to an operation's summary.
 MORE = {
-    "enqueue": "Returns the id of the job. It survives the broker, its workers and this program, and waits for a "
-    "worker as long as it takes. Without a `key` it gets a random one, so that it can be sent again without becoming "
-    "two jobs.",
+    "enqueue": "Returns the id of the job. It survives restarts of broker, workers and this program, and waits for a "
+    "worker without a time limit. Without a `key` it gets a random one, so that a repeated request does not create "
+    "a second job.",
     "jobs": "A `limit` over 1000 is fetched in several pages.",
-    "cancel": "Returns whether it is cancelled now; if not, it had ended otherwise before.",
+    "cancel": "Returns True if the job is cancelled now, False if it had already ended in another way.",
     "retry": "Returns the id of the new job. Raises JobRefused if the job is not in quarantine.",
-    "purge": "Returns how many jobs these were.",
+    "purge": "Returns the number of deleted jobs.",
 }
 
 
 def source(client: Client, rows: Iterable[Operation[Any, Any]]) -> str:
-    """The module of one client, formatted."""
+    """Return the formatted module of one client."""
     rows = list(rows)
     views = {_view_type(row)[1] for row in rows} - {""}
     head = HEAD.format(about=client.about, base=client.base, name=client.name, views=", ".join(sorted(views)))
@@ -131,8 +131,8 @@ def _method(client: Client, row: Operation[Any, Any]) -> str:
     if row.returns_payload:
         return RESULT.format(async_=client.async_, await_=client.await_)
     request = row.request.__name__
-    said = [f"{each.name}={_parameter(row, each)}" for each in shown_fields(row)]
-    made = f"{request}({', '.join(said)})"
+    arguments = [f"{each.name}={_parameter(row, each)}" for each in shown_fields(row)]
+    made = f"{request}({', '.join(arguments)})"
     kind, plan = PLANS.get(row.name, ("", ""))
     imports = []
     if "{request}" in plan or not plan:
@@ -163,12 +163,12 @@ def _call(client: Client, row: Operation[Any, Any], made: str) -> str:
 
 
 def _view_type(row: Operation[Any, Any]) -> tuple[str, str]:
-    """The type that the method returns, and the view that must be imported for it."""
+    """Return the return type of the method, and the view class that must be imported for it."""
     if row.name in PLANS or row.returns_payload:
         return "", ""
     if not row.returned:
         return row.view.__name__, row.view.__name__
-    kind = row.view.__annotations__[row.returned]  # as it is written: `list[JobView]`, `int`, `JobIdText`
+    kind = row.view.__annotations__[row.returned]  # annotation text: `list[JobView]`, `int`, `JobIdText`
     if kind.startswith("list["):
         return kind, kind[5:-1]
     return (kind if kind in ("int", "str") else "str"), ""
@@ -179,19 +179,19 @@ def _constant(row: Operation[Any, Any]) -> str:
 
 
 def shown_fields(row: Operation[Any, Any]) -> list[RequestField]:
-    """Fields that are parameters of the method."""
+    """Return the fields that are parameters of the method."""
     left_out = IN_PAYLOAD if row.takes_payload else ()
     return [each for each in request_fields(row.request) if each.name not in left_out]
 
 
 def _parameter(row: Operation[Any, Any], field: RequestField) -> str:
-    """A field as the request wants it."""
+    """Return the expression of a field in the request."""
     name = field_name(row, field)
     return f"tuple({name})" if field.is_list else name
 
 
 def field_name(row: Operation[Any, Any], field: RequestField) -> str:
-    """The parameter of a field."""
+    """Return the parameter name of a field."""
     return row.subject if row.subject and field.name == row.request.__struct_fields__[0] else field.name
 
 
@@ -223,8 +223,8 @@ def _docstring(row: Operation[Any, Any]) -> str:
     if row.takes_payload:
         described.append("`codec`: Encoding of the payload. [default: the client's]")
     items = [textwrap.fill(f"- {each}", WIDTH, subsequent_indent="  ") for each in described]
-    told = "\n\n".join(filter(None, (f"{first.removesuffix('.')}.", textwrap.fill(more, WIDTH), "\n".join(items))))
-    return f'"""{told}\n"""' if "\n" in told else f'"""{told}"""'
+    text = "\n\n".join(filter(None, (f"{first.removesuffix('.')}.", textwrap.fill(more, WIDTH), "\n".join(items))))
+    return f'"""{text}\n"""' if "\n" in text else f'"""{text}"""'
 
 
 def _described(field: RequestField) -> str:

@@ -1,7 +1,7 @@
-"""Hook of MkDocs: files of the repository that pages of docs/ link to become part of the site, and links lead to them.
+"""MkDocs hook: adds the repository files that pages of docs/ link to, and adjusts the links.
 
 Pages are written for readers of the repository: `../examples/README.md` and `docs/python.md` are links that work there.
-In the site, files outside of docs/ stand under repository/: Markdown as pages, everything else as text.
+In the site, files outside of docs/ are placed under repository/: Markdown as pages, everything else as text.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LINK = re.compile(r"(?P<before>\]\(|(?:src|srcset|href)=\")(?P<target>[^()\s\"#:
 
 
 def site_path(path: str) -> str:
-    """The place of a file in the site, by its path in the repository."""
+    """Return the path of a file in the site, from its path in the repository."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     return OUTSIDE + (path if path.endswith(".md") else f"{path}.txt")
 
 
 def repository_path(place: str) -> str:
-    """The path of a page in the repository, by its place in the site."""
+    """Return the path of a page in the repository, from its path in the site."""
     return place.removeprefix(OUTSIDE) if place.startswith(OUTSIDE) else f"docs/{place}"
 
 
@@ -46,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let the page's links lead to places in the site."""
+    """Rewrite the page's links to paths in the site."""
     path = repository_path(page.file.src_uri)
     here = PurePosixPath(page.file.src_uri).parent
 
@@ -59,7 +59,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def linked_files(path: str) -> Iterator[str]:
-    """Files of the repository that a page links to, by their paths there."""
+    """Return the repository paths of the files that a page links to."""
     for is_code, text in parts((ROOT / path).read_text()):
         for found in () if is_code else LINK.finditer(text):
             target = normpath(PurePosixPath(path).parent / found["target"])
@@ -68,7 +68,7 @@ def linked_files(path: str) -> Iterator[str]:
 
 
 def parts(markdown: str) -> Iterator[tuple[bool, str]]:
-    """The text in pieces, in order, and whether each is a fenced block of code."""
+    """Split the text into pieces, in order; the flag says whether a piece is a fenced code block."""
     end = 0
     for fence in FENCE.finditer(markdown):
         yield False, markdown[end : fence.start()]

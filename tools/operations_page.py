@@ -63,7 +63,7 @@ def _overview(rows: list[Operation[Any, Any]]) -> str:
 
 
 def _call(row: Operation[Any, Any]) -> str:
-    """`pause(service, …)`: required parameters, and whether there are others."""
+    """Return the call, such as `pause(service, …)`: required parameters, and an ellipsis if there are others."""
     fields = shown_fields(row)
     words = [field_name(row, each) for each in fields if each.is_required]
     words += ["payload"] if row.takes_payload else []

@@ -1,4 +1,5 @@
-"""Records conversations of the native dialect: a TCP proxy between a broker and its peers writes down every message.
+"""Records messages of the native dialect: a TCP proxy between a broker and its clients and workers writes every
+message.
 
 It imports nothing of Dragoman, so the interpreter of any build can run it. A recording is made with the broker, the
 clients and the workers of one build; `tests/unit/dialects/native/test_recorded.py` replays it against later builds. The
@@ -30,14 +31,14 @@ from pathlib import Path
 from typing import Any
 
 DRAGOMAN = Path(sys.executable).with_name("dragoman")  # the command of the build that is recorded
-PATIENCE = 20.0  # seconds for anything to happen
-GREETING = 64  # bytes with which each side of ZMTP 3 begins
+PATIENCE = 20.0  # seconds to wait for an expected event
+GREETING = 64  # size of the greeting of ZMTP 3
 MORE, LONG, COMMAND = 1, 2, 4  # flags of a ZMTP frame
-REPEATED = 64  # a frame of one byte that is at least this long is written as that byte and a count
+REPEATED = 64  # a frame that repeats one byte this often is written as that byte and a count
 
 
 class ZmtpReader:
-    """Cuts one direction of a ZMTP connection into messages. Greeting and commands have no frames."""
+    """Splits one direction of a ZMTP connection into messages. Greeting and commands have no frames."""
 
     def __init__(self) -> None:
         self._held = b""
@@ -46,7 +47,7 @@ class ZmtpReader:
         self._is_greeted = False
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Takes bytes, and yields each complete message as it came and as frames."""
+        """Take bytes, and yield each complete message as raw bytes and as frames."""
         self._held += data
         if not self._is_greeted:
             if len(self._held) < GREETING:
@@ -68,7 +69,7 @@ class ZmtpReader:
                 self._raw, self._frames = b"", []
 
     def _start(self) -> int | None:
-        """The offset of the next frame's content; None if its header is not complete."""
+        """Return the offset of the next frame's content, or None if its header is incomplete."""
         if not self._held:
             return None
         start = 9 if self._held[0] & LONG else 2
@@ -80,10 +81,10 @@ class ZmtpReader:
 
 
 class Recording:
-    """The lines of one file, in order. Any thread may add one."""
+    """The lines of one file, in order. Any thread may add a line."""
 
     def __init__(self, hidden: Mapping[bytes, bytes], **about: Any) -> None:
-        """`hidden`: bytes that are not written as they are, such as paths of this machine, and what replaces them."""
+        """`hidden`: bytes that must not be written, such as paths of this machine, with their replacements."""
         self._hidden = hidden
         self._lock = threading.Lock()
         self._began = time.monotonic()
@@ -102,7 +103,7 @@ class Recording:
         self.add(connection, **{"from": name}, word=word, frames=written)
 
     def count(self, **fields: Any) -> int:
-        """The number of lines with these fields. `sender` is the field `from`."""
+        """Return the number of lines with these fields. `sender` is the field `from`."""
         wanted = {("from" if name == "sender" else name): value for name, value in fields.items()}.items()
         with self._lock:
             return sum(wanted <= {**line, "frames": None}.items() for line in self.lines)
@@ -118,7 +119,7 @@ class Recording:
 
 
 def written_frame(frame: bytes) -> dict[str, Any]:
-    """A frame as the recording has it."""
+    """Return a frame as the recording stores it."""
     shown, times = frame, 1
     if len(frame) >= REPEATED and len(set(frame)) == 1:
         shown, times = frame[:1], len(frame)
@@ -132,11 +133,11 @@ def written_frame(frame: bytes) -> dict[str, Any]:
 
 
 class Proxy:
-    """Listens on a free port, passes each connection on to a broker, and records its messages."""
+    """Listens on a free port, forwards each connection to a broker, and records its messages."""
 
     def __init__(self, broker: tuple[str, int], recording: Recording) -> None:
         self.is_open = True  # false: new connections are closed at once, and not recorded
-        self.swallow: int | None = None  # the word of a peer's message that is dropped, with its connection
+        self.swallow: int | None = None  # type of a peer's message that is dropped, together with its connection
         self._broker = broker
         self._recording = recording
         self._lock = threading.Lock()
@@ -147,11 +148,11 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, connection: int) -> None:
-        """End a connection, as a broken network does. It counts as closed by the peer."""
+        """Close a connection abruptly, as a broken network does. It counts as closed by the peer."""
         self._end(connection, "peer")
 
     def connections(self) -> list[int]:
-        """The connections that are open."""
+        """Return the open connections."""
         with self._lock:
             return list(self._pairs)
 
@@ -189,7 +190,7 @@ class Proxy:
                         self.swallow = None
                         self.cut(number)
                         return
-                    if frames:  # noted before it is passed on: an answer to it comes later
+                    if frames:  # recorded before it is forwarded, so that its answer comes later
                         self._recording.add_message(number, name, frames)
                     target.sendall(raw)
         except OSError:
@@ -211,10 +212,10 @@ class Proxy:
 
 
 class Stage:
-    """A broker and a proxy before it, for one scenario. The recording is written when the scenario has ended."""
+    """A broker and a proxy in front of it, for one scenario. The recording is written when the scenario has ended."""
 
     def __init__(self, path: Path, build: str, about: str, options: str) -> None:
-        """`options`: of the broker's listener, as in its URL."""
+        """`options`: options of the broker's listener, as in its URL."""
         self._path = path
         self._processes: list[subprocess.Popen[bytes]] = []
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -245,10 +246,10 @@ class Stage:
                 process.wait(PATIENCE)
 
     def worker(self, *arguments: str, options: str = "") -> subprocess.Popen[bytes]:
-        """Start the command `dragoman worker`, and return when it has joined. `options`: of its URL."""
+        """Start `dragoman worker`, and return when it has joined. `options`: options of its URL."""
         with self.passes("02"):
             process = self._start("worker", *arguments, "--connect", self.url + options)
-        time.sleep(0.2)  # a later broker gives it no job before its connection has been open for 50 ms
+        time.sleep(0.2)  # later brokers send it no job before its connection has been open for 50 ms
         return process
 
     def leave(self, process: subprocess.Popen[bytes]) -> None:
@@ -259,7 +260,7 @@ class Stage:
 
     @contextmanager
     def passes(self, word: str, sender: str = "broker", count: int = 1) -> Iterator[None]:
-        """Wait at the end until `count` messages of this kind have passed since the beginning."""
+        """Wait until `count` messages of this kind have passed since the start."""
         before = self.recording.count(word=word, sender=sender)
         yield
         self.until(lambda: self.recording.count(word=word, sender=sender) >= before + count)

@@ -1,5 +1,5 @@
-"""Jobs from a client program through a broker to workers and back: Dragoman beside task queues that others use.
+"""Jobs from a client program through a broker to workers and back: Dragoman beside other task queues.
 
-`systems.py` says who they are and how they are set up; `ours.py`, `our_workers.py`, `pool.py` and `foreign` hold what
-their clients and workers run; `drive.py` is the client program that measures.
+`systems.py` lists the systems and their configuration; `ours.py`, `our_workers.py`, `pool.py` and `foreign` hold the
+code of their clients and workers; `drive.py` is the client program that measures.
 """

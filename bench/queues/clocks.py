@@ -1,4 +1,4 @@
-"""CPU time by role, where a broker or its workers may be many processes: each role is a session of its own."""
+"""CPU time by role. A broker or its workers may be many processes, so each role is a session of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Reading:
 
 
 def take_reading(brokers: Iterable[int], workers: Iterable[int]) -> Reading:
-    """`brokers` and `workers` are sessions. We are the client; our own children are workers, too."""
+    """Read the clocks. `brokers` and `workers` are sessions. This process is the client; its child processes count as
+    workers, too."""
     with open("/proc/stat") as file:
         _user, _nice, _system, idle, iowait, _irq, _softirq, steal = map(int, file.readline().split()[1:9])
     at = time.monotonic()
@@ -42,21 +43,21 @@ def take_reading(brokers: Iterable[int], workers: Iterable[int]) -> Reading:
 
 
 def foreign_cores(before: Reading, after: Reading) -> float:
-    """What processes of others used between the two."""
+    """Return the CPU cores that other processes used between two readings."""
     seconds = after.at - before.at
     ours = after.client - before.client + after.broker - before.broker + after.workers - before.workers
     return (_CORES * seconds - (after.unused - before.unused) - ours) / seconds
 
 
 def _used_by_session() -> dict[int, float]:
-    """All sessions' CPU seconds, with those of children that have ended, without this process."""
+    """Return the CPU seconds of all sessions, with those of ended child processes, without this process."""
     used: dict[int, float] = {}
     for entry in os.listdir("/proc"):
         if not entry.isdecimal() or int(entry) == os.getpid():
             continue
         try:
             fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         session = int(fields[3])
         used[session] = used.get(session, 0.0) + sum(map(int, fields[11:15])) * _TICK

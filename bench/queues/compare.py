@@ -1,4 +1,4 @@
-"""All systems, interleaved, each run repeated until nothing disturbed it."""
+"""Measures all systems, interleaved, and repeats disturbed runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """Medians over the clean runs, or over all of them where there is no clean one: then `clean` is 0."""
+    """Medians over the clean runs, or over all runs if none is clean; then `clean` is 0."""
 
     rate: float
     p50_us: float
@@ -33,7 +33,7 @@ class QueueFigures:
 
 @dataclass(slots=True)
 class Standing:
-    """What was measured of one system, or why it was not."""
+    """The figures of one system, or the reason why it was not measured."""
 
     system: System
     runs: list[QueueRun] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Standing:
 
     @property
     def figures(self) -> QueueFigures:
-        """Only of a system that was measured."""
+        """Return the figures of a measured system."""
         clean = [run for run in self.runs if run.is_clean]
         counted = clean or self.runs
         return QueueFigures(
@@ -58,7 +58,7 @@ class Standing:
 
 
 def compare_queues(systems: Sequence[System], effort: Effort, plan: Plan, rounds: int, tell: Tell) -> list[Standing]:
-    """Measure each system, round after round. What cannot be had, or fails, is left out from then on."""
+    """Measure each system, round by round. A system that is missing or fails is left out from then on."""
     standings = [Standing(system) for system in systems]
     for standing in standings:
         try:

@@ -1,4 +1,4 @@
-"""The client program: drives one system, and prints one JSON line. Runs where that system's packages are installed."""
+"""Client program: drives one system, and prints one JSON line. Runs with the Python that has that system's packages."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from bench.queues.echo import WHO, Calls
 
 SIZE = 100
 JOIN_LIMIT = 20.0
-MOST_CALL_SECONDS = 3.0  # of calls one after another
+MOST_CALL_SECONDS = 3.0  # of consecutive calls
 
 
 class Wrong(Exception):
-    """A result that is not what it should be."""
+    """A wrong result."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRun:
-    """One measured run: many jobs in a window, then calls one after another."""
+    """One measured run: many jobs in a window, then consecutive calls."""
 
     jobs: int
     seconds: float
@@ -41,17 +41,17 @@ class QueueRun:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the machine was ours, in both halves."""
+        """Return whether other processes used almost no CPU, in both halves."""
         return self.dirt < 1
 
     @property
     def dirt(self) -> float:
-        """How disturbed it was; under 1 when it is clean."""
+        """Return the degree of disturbance; under 1 if the run is clean."""
         return max(self.foreign_cores / MOST_FOREIGN_CORES, self.steal_cores / MOST_STEAL_CORES)
 
 
 def main() -> None:
-    """Meet the workers, warm up, measure both."""
+    """Wait for the workers, warm up, measure both."""
     options = _options()
     with importlib.import_module(options.program).calls(options.place) as calls:
         _meet(calls, options)
@@ -61,16 +61,16 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.queues.drive")
-    parser.add_argument("program", help="the module that has the calls")
+    parser.add_argument("program", help="module with the calls")
     parser.add_argument("place")
     parser.add_argument("--window", type=int, default=256)
-    parser.add_argument("--processes", type=int, default=2, help="worker processes that must be there")
+    parser.add_argument("--processes", type=int, default=2, help="number of worker processes to wait for")
     parser.add_argument("--warmup", type=float, default=0.5)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--calls", type=int, default=200)
-    parser.add_argument("--call-seconds", type=float, default=1.0, help="call on for at least so long")
+    parser.add_argument("--call-seconds", type=float, default=1.0, help="minimum seconds of consecutive calls")
     parser.add_argument("--brokers", type=int, nargs="*", default=(), help="sessions of the broker's processes")
-    parser.add_argument("--workers", type=int, nargs="*", default=(), help="and of the workers'")
+    parser.add_argument("--workers", type=int, nargs="*", default=(), help="sessions of the workers' processes")
     return parser.parse_args()
 
 
@@ -107,7 +107,7 @@ def _measure(calls: Calls, options: argparse.Namespace) -> QueueRun:
 
 
 def _jobs_in_a_window(calls: Calls, options: argparse.Namespace) -> tuple[Reading, Reading, int]:
-    """Keep the window full; what comes after the warm-up counts, and everything is checked."""
+    """Keep the window full. Only jobs after the warm-up count; every result is checked."""
     before: Reading | None = None
     after: Reading | None = None
     sent, expected = _payloads(), _payloads()
@@ -120,7 +120,7 @@ def _jobs_in_a_window(calls: Calls, options: argparse.Namespace) -> tuple[Readin
 
     for result in calls.many(payloads(), options.window):
         if result != next(expected):
-            raise Wrong(f"a job came back as {result!r}")
+            raise Wrong(f"wrong result of a job: {result!r}")
         now = time.monotonic()
         if before is None:
             if now > start + options.warmup:
@@ -135,7 +135,7 @@ def _jobs_in_a_window(calls: Calls, options: argparse.Namespace) -> tuple[Readin
 
 
 def _one_after_another(calls: Calls, options: argparse.Namespace) -> list[float]:
-    """Seconds that each took, the shortest first."""
+    """Return the seconds that each call took, sorted."""
     latencies: list[float] = []
     start = time.monotonic()
     for payload in _payloads():
@@ -146,7 +146,7 @@ def _one_after_another(calls: Calls, options: argparse.Namespace) -> list[float]
         result = calls.one(payload)
         latencies.append(time.perf_counter() - begin)
         if result != payload:
-            raise Wrong(f"a call came back as {result!r}")
+            raise Wrong(f"wrong result of a call: {result!r}")
     return sorted(latencies)
 
 

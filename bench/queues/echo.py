@@ -1,4 +1,4 @@
-"""The job that every system does, and two ways to keep a window of jobs under way. Nothing here imports a system."""
+"""The job that every system runs, and two ways to keep a window of running jobs. Imports no system."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from itertools import islice
 from typing import Any, Protocol
 
 WHO = "who"
-PLACE = "BENCH_PLACE"  # the environment tells workers where their broker is
+PLACE = "BENCH_PLACE"  # environment variable with the broker's address
 
 
 class Calls(Protocol):
     """A system as its client program uses it."""
 
     def one(self, payload: str) -> str:
-        """One job, waited for."""
+        """Run one job and wait for it."""
 
     def many(self, payloads: Iterator[str], window: int) -> Iterator[str]:
-        """The results of many, in the order of their payloads, with at most `window` jobs under way."""
+        """Yield the results of many jobs, in the order of their payloads, with at most `window` running jobs."""
 
 
 def echo(payload: str) -> str:
-    """The payload; who asks for it learns which process did it."""
+    """Return the payload, or the process id if the payload asks for it."""
     return payload if payload != WHO else str(os.getpid())
 
 
 def sliding(
     submit: Callable[[str], Any], result: Callable[[Any], str], payloads: Iterator[str], window: int
 ) -> Iterator[str]:
-    """As soon as the oldest job has ended, the next is submitted."""
+    """Submit the next job as soon as the oldest one has ended."""
     under_way: deque[Any] = deque()
     for payload in payloads:
         under_way.append(submit(payload))
@@ -43,7 +43,7 @@ def sliding(
 def in_halves(
     submit: Callable[[list[str]], Any], results: Callable[[Any], Iterable[str]], payloads: Iterator[str], window: int
 ) -> Iterator[str]:
-    """Half a window is submitted at once while the other half is under way: where batches are faster."""
+    """Submit half a window at once while the other half runs, for systems in which batches are faster."""
     under_way: deque[Any] = deque()
     while batch := list(islice(payloads, window // 2)):
         under_way.append(submit(batch))

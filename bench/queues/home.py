@@ -1,4 +1,4 @@
-"""Where the other systems come from: an environment of the bench's own, a redis-server, and a beanstalkd."""
+"""Installs the other systems: an environment of the benchmarks, a redis-server, and a beanstalkd."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bench.measure import NotMeasured
 
 VENV = BUILD / "queues-venv"
 PYTHON = VENV / "bin" / "python"
-REDIS_PACKAGE = "redis-tools"  # Debian's: it has the server's program under another name, and starts no service
+REDIS_PACKAGE = "redis-tools"  # Debian's package: it has the server under another name, and starts no service
 REDIS_OTHER_NAME = "redis-check-rdb"
 BEANSTALKD = BUILD / "beanstalkd" / "usr" / "bin" / "beanstalkd"
 INSTALL_LIMIT = 300.0
 
 
 def install(name: str, requirements: Sequence[str]) -> None:
-    """Install a system's packages unless that was done. Raises NotMeasured with what pip says."""
+    """Install a system's packages unless they are installed. Raises NotMeasured with pip's message."""
     stamp = VENV / f".installed-{name}"
     wanted = "\n".join(requirements)
     if stamp.exists() and stamp.read_text() == wanted:
@@ -34,7 +34,7 @@ def install(name: str, requirements: Sequence[str]) -> None:
 
 
 def find_redis() -> str:
-    """The program of redis-server, which must be called by that name. Raises NotMeasured."""
+    """Return the redis-server program, which must be called by that name. Raises NotMeasured."""
     found = _redis_here()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         try:
@@ -44,7 +44,7 @@ def find_redis() -> str:
             _run(["apt-get", "install", "-y", "-qq", REDIS_PACKAGE], f"no redis-server, and no {REDIS_PACKAGE}")
         found = _redis_here()
     if found is None:
-        raise NotMeasured("there is no redis-server: apt-get install redis-server")
+        raise NotMeasured("redis-server not found: apt-get install redis-server")
     return found
 
 
@@ -53,7 +53,8 @@ def _redis_here() -> str | None:
 
 
 def find_beanstalkd() -> str:
-    """Its program. Debian's package would start a service: it is unpacked and not installed. Raises NotMeasured."""
+    """Return the beanstalkd program. Debian's package would start a service, so it is unpacked and not installed.
+    Raises NotMeasured."""
     found = shutil.which("beanstalkd")
     if found is not None:
         return found
@@ -80,5 +81,5 @@ def _run(command: Sequence[str], problem: str, folder: Path | None = None) -> No
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotMeasured(f"{problem}: {error}") from None
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
-        raise NotMeasured(f"{problem}: {said[-1] if said else f'exit code {done.returncode}'}")
+        errors = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+        raise NotMeasured(f"{problem}: {errors[-1] if errors else f'exit code {done.returncode}'}")

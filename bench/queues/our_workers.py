@@ -1,4 +1,4 @@
-"""What Dragoman's workers run: `dragoman worker bench.queues.our_workers:on_a_loop` or `:elsewhere`."""
+"""Handlers of Dragoman's workers: `dragoman worker bench.queues.our_workers:on_a_loop` or `:elsewhere`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from bench.queues.echo import WHO
 
 
 async def on_a_loop(payload: bytes) -> bytes:
-    """The payload, or who we are."""
+    """Return the payload, or the process id, from a coroutine."""
     return elsewhere(payload)
 
 
 def elsewhere(payload: bytes) -> bytes:
-    """The same in a thread, or in a process of its own."""
+    """Return the same from a thread or a child process."""
     return payload if payload != WHO.encode() else str(os.getpid()).encode()

@@ -1,4 +1,4 @@
-"""Dragoman: our client."""
+"""Dragoman's client."""
 
 from __future__ import annotations
 

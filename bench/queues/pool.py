@@ -1,4 +1,4 @@
-"""Python's own ProcessPoolExecutor: no broker, its workers are the client's children."""
+"""Python's own ProcessPoolExecutor: no broker, the workers are child processes of the client."""
 
 from __future__ import annotations
 

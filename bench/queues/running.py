@@ -1,4 +1,4 @@
-"""One system alive: its broker, its workers, and the client program that measures it. All of them end with the run."""
+"""Runs one system: its broker, its workers, and the client program that measures it. All end with the run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bench.queues.systems import PROCESSES, WINDOW, System
 
 LOG_TAIL = 1000
 DRIVE_LIMIT = 45.0
-REDIS_COMMAND = ("redis-server", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")  # nothing goes to disk
+REDIS_COMMAND = ("redis-server", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")  # no disk writes
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long each part of a run may take."""
+    """Durations of the parts of a run."""
 
     warmup: float
     seconds: float
@@ -34,7 +34,7 @@ class Effort:
 
 
 def measure(system: System, effort: Effort) -> QueueRun:
-    """Start a system, drive it and end it. Raises NotMeasured."""
+    """Start a system, measure it and stop it. Raises NotMeasured."""
     [port] = free_ports(1)
     place = system.place.format(port=port)
     words = {"port": port, "place": place, "dragoman": chosen()}
@@ -63,7 +63,7 @@ def measure(system: System, effort: Effort) -> QueueRun:
 
 
 class Sessions:
-    """Processes, each with all its children in a session of its own."""
+    """Processes, each with all its child processes in its own session."""
 
     def __init__(self, name: str, environment: dict[str, str], folder: str, log: IO[bytes]) -> None:
         self._name = name
@@ -74,7 +74,7 @@ class Sessions:
 
     @contextmanager
     def ended(self) -> Iterator[None]:
-        """In the end, end all of them at once: nothing they hold is wanted."""
+        """Kill all processes at the end."""
         try:
             yield
         except NotMeasured as error:
@@ -82,7 +82,7 @@ class Sessions:
         finally:
             for process in reversed(self._started):
                 try:
-                    os.killpg(process.pid, signal.SIGKILL)  # also its children, if it has ended itself
+                    os.killpg(process.pid, signal.SIGKILL)  # also its child processes, if it has ended
                 except ProcessLookupError:
                     pass
             for process in self._started:
@@ -91,7 +91,7 @@ class Sessions:
     def start(
         self, command: Sequence[str], program: str | None = None, output: int | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start one. `program`: what is run under the command's name."""
+        """Start a process. `program`: the executable that runs under the command's name."""
         try:
             process = subprocess.Popen(
                 command,
@@ -109,7 +109,7 @@ class Sessions:
         return process
 
     def output_of(self, command: Sequence[str]) -> bytes:
-        """Run a command to its end."""
+        """Run a command to its end and return its output."""
         process = self.start(command, output=subprocess.PIPE)
         try:
             output, _ = process.communicate(timeout=DRIVE_LIMIT)

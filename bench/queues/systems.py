@@ -1,4 +1,4 @@
-"""Who is compared, and how each is set up: as its own documentation recommends where speed is wanted."""
+"""The compared systems and their configuration, as their own documentation recommends it for speed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _REDIS = ("redis[hiredis]",)
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """`{place}` in a command is where the broker is, `{port}` its port, `{dragoman}` the program that was chosen. The
-    client's `python` has its packages; none means the one beside that program."""
+    """A system. In a command, `{place}` is the broker's address, `{port}` its port, `{dragoman}` the selected program.
+    The client's `python` has its packages; None means the Python beside that program."""
 
     name: str
     settings: str
@@ -33,7 +33,7 @@ class System:
 
     @property
     def short_name(self) -> str:
-        """For files."""
+        """Return the name for files."""
         return self.name.partition(" ")[0].lower()
 
 

@@ -1,4 +1,4 @@
-"""The table of task queues, and what was wanted."""
+"""Table of the task queues, with targets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ CALL_TARGET = 1.0
 
 
 def queues_table(standings: Sequence[Standing]) -> str:
-    """Jobs a second, single calls and CPU of each; then the targets, and who is missing."""
+    """Return jobs a second, single calls and CPU of each system; then the targets and the missing systems."""
     measured = [each for each in standings if each.runs]
     header = ("", "jobs/s", "p50 µs", "p99 µs", "client", "broker", "workers", "clean runs")
     rows = [header, *map(_cells, measured)]
     title = (
-        f"task queues: echo, jobs of 100 bytes, {PROCESSES} worker processes; jobs/s with {WINDOW} under way, "
+        f"task queues: echo, jobs of 100 bytes, {PROCESSES} worker processes; jobs/s with {WINDOW} in flight, "
         "p50 and p99 of calls one after another, CPU µs a job of client, broker and workers"
     )
     skipped = [f"{each.system.name}: NOT MEASURED: {each.skipped}" for each in standings if not each.runs]

@@ -1,6 +1,6 @@
-"""Judges what chaos has left, by every table there is: jobs, quarantine, services, counters, executions, results.
+"""Checks the state after chaos, by every table there is: jobs, quarantine, services, counters, executions, results.
 
-An oracle that only counts what is done stays content while another table fills with what should not be there.
+An oracle that only counts done jobs would not notice wrong rows in another table.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Executions = dict[tuple[str, int], list[float]]
 
 
 def executions(file: Path) -> Executions:
-    """When each attempt of each job was begun by a worker, by job and number."""
+    """Return the start times of each attempt by a worker, by job and number."""
     found: Executions = {}
     for line in file.read_text().splitlines():
         job, attempt, moment = line.split()
@@ -43,8 +43,8 @@ def executions(file: Path) -> Executions:
 
 
 def judge_jobs(house: Survivor, jobs: dict[str, bytes], poison: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
-    """I3, I22: each of these (payloads by id) is there once and done, and nothing is there besides but what is poison,
-    and that in quarantine. Returns the views of those that are done."""
+    """I3, I22: each of these jobs (payloads by id) exists once and is done; the only others are poison, in quarantine.
+    Returns the views of the done jobs."""
     listed = list(house.jobs())
     views = {view["id"]: view for view in listed}
     assert len(views) == len(listed), "a job is listed once"
@@ -63,7 +63,7 @@ def judge_jobs(house: Survivor, jobs: dict[str, bytes], poison: tuple[str, ...] 
 
 
 def judge_counters(house: Survivor, kept: int) -> dict[str, float]:
-    """I17: of this run of the broker alone, for counts end with their process."""
+    """I17: counters of this run of the broker only, because they end with the process."""
     told = house.numbers()
     came = told["dragoman_jobs_accepted_total"] + told["dragoman_jobs_restored_total"]
     assert came == told["dragoman_jobs_total"] + told["dragoman_jobs_present"], told
@@ -74,8 +74,8 @@ def judge_counters(house: Survivor, kept: int) -> dict[str, float]:
 
 
 def judge_executions(views: dict[str, dict[str, Any]], seen: Executions, kills: list[float]) -> None:
-    """I8: nothing was executed that was not handed out. An attempt is written down just after it was handed out; if the
-    broker dies in between it is handed out again under the same number. So for each repetition a broker has died."""
+    """I8: only dispatched attempts were executed. An attempt is stored just after it was dispatched; if the broker dies
+    in between, it is dispatched again under the same number. So a broker's death explains each repetition."""
     given = {id: len(view["attempts"]) + 1 for id, view in views.items()}  # the last one was done
     assert {job for job, _ in seen} == views.keys(), "what is done was executed, and nothing else"
     beyond = [(job, attempt) for job, attempt in seen if attempt > given[job]]
@@ -86,12 +86,12 @@ def judge_executions(views: dict[str, dict[str, Any]], seen: Executions, kills: 
 
 
 def _explains(kill: float, first: float, again: float) -> bool:
-    """Whether a broker's death can be why an attempt was begun again: it was new then, or on its way to its worker."""
+    """Return whether a broker's death explains a repeated attempt: it was new then, or on its way to its worker."""
     return kill < again and abs(kill - first) < UNWRITTEN
 
 
 def judge_attempts(views: dict[str, dict[str, Any]], most: int) -> None:
-    """Only deaths cost attempts, and each no more than was held by whoever died: `most` in all."""
+    """Only deaths cost attempts, and each at most those held by the dead process: `most` in all."""
     attempts = [each for view in views.values() for each in view["attempts"] if each["outcome"] != "done"]
     others = [each for each in attempts if each["outcome"] != "lost"]
     assert not others, f"{len(others)} attempts were not lost, such as {others[:3]}"

@@ -1,7 +1,7 @@
-"""A worker's module for tests that kill: a copy of this file is put beside them.
+"""Module of a worker for tests that kill; a copy of this file is put beside them.
 
-Every execution is a line of the file that EXECUTIONS names: job, attempt, and when. Results are such that only
-whoever was given this very job can have computed them.
+Every execution is a line of the file that EXECUTIONS names: job, attempt, and time. Only a process that received this
+very job can compute its result.
 """
 
 import os
@@ -21,7 +21,7 @@ def result_of(job: str, payload: bytes) -> bytes:
 
 
 def write_down(job: str, attempt: int, file: str) -> None:
-    """In one write: lines of many processes do not mix."""
+    """Append a line in one write, so that lines of many processes do not mix."""
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, b"%s %d %.6f\n" % (job.encode(), attempt, time.monotonic()))
     os.close(descriptor)
@@ -29,7 +29,7 @@ def write_down(job: str, attempt: int, file: str) -> None:
 
 @worker.service("work")
 def work(payload, ctx: Context):
-    """`poison` takes the whole worker with it; what begins with `until` ends when there is a file of that name;
+    """Run a job. `poison` kills the whole worker; a payload that starts with `until` waits for a file of that name;
     `slay` kills the process whose id is in the file of that name, and then its own worker."""
     write_down(ctx.job_id, ctx.attempt, os.environ["EXECUTIONS"])
     word, _, file = payload.partition(b" ")

@@ -11,7 +11,7 @@ from programs import HANDLERS
 
 @pytest.fixture
 def handlers(tmp_path: Path) -> Path:
-    """A module beside which workers are started."""
+    """A folder with the handlers module, in which workers are started."""
     module = tmp_path / "handlers.py"
     module.write_text(HANDLERS.read_text())
     return module

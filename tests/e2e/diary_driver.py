@@ -1,7 +1,7 @@
-"""A broker with a diary that hands in background jobs to itself and says what it was promised, until it is killed.
+"""A broker with a store that enqueues background jobs itself and prints their acknowledgements, until it is killed.
 
-Run as `diary_driver.py FOLDER NUMBER`: reads what is there, says so, and then enqueues NUMBER jobs, a few at a time.
-Its own worker does some of them, fails at some, and never comes to an end with others.
+Run as `diary_driver.py FOLDER NUMBER`: restores the jobs, prints that, and then enqueues NUMBER jobs, a few at a time.
+Its own worker finishes some of them, fails some, and never ends others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AT_ONCE = 20
 
 
 class Driver(Caller):
-    """A session of one caller and one worker."""
+    """A broker side of one caller and one worker."""
 
     def __init__(self, server: Server, number: int) -> None:
         super().__init__(self)
@@ -51,7 +51,7 @@ class Driver(Caller):
             self.server.broker.fail(attempt, "no", clock.now())
         elif kind < 3:
             self.server.broker.succeed(attempt, attempt.job.payload, clock.now())
-        self.server.runner.turn()
+        self.server.runner.run_once()
 
     def hand_in(self) -> None:
         while self.under_way < AT_ONCE and self.left:

@@ -1,4 +1,4 @@
-"""A worker by HTTP and by hand, in a thread: what it could not deliver to a broker that died, it brings to the next."""
+"""A hand-written HTTP worker in a thread: results that a dead broker did not take are sent to the next broker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class HttpWorker(threading.Thread):
         self._door.close()
 
     def _serve(self, self_path: str, token: str) -> None:
-        """Until the broker does not know us any more."""
+        """Serve until the broker does not know this worker any more."""
         while not self._stopping.is_set():
             status, headers, payload = self._ask(f"{self_path}/next?wait=0.5", Dragoman_Worker_Token=token)
             if status == 410:
@@ -70,7 +70,7 @@ class HttpWorker(threading.Thread):
             self.troubles.append((status, {}, said))
 
     def _ask(self, path: str, body: bytes = b"", method: str = "POST", **headers: str) -> Answer:
-        """Status 0: the door was shut, or it was shut in our face."""
+        """Send a request. Status 0: the connection was refused or lost."""
         try:
             answer = self._door.ask(method, path, body, Content_Type=_type(body), **headers)
         except (OSError, HTTPException):

@@ -1,4 +1,4 @@
-"""A native worker by hand, in a thread, that does with a job what its payload says; and a way to cut connections."""
+"""A hand-written native worker in a thread whose payloads choose its behaviour; and a relay that cuts connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ RECALL, RETURN, JOB = 0x31, b"\x32", 0x30
 
 
 class HandWorker(threading.Thread):
-    """`hold` is answered when it is released; `fail why`, `parts N`, `report N` do what they say; the rest is echo."""
+    """A worker. `hold` ends when it is released; `fail why`, `parts N` and `report N` do as named; others are
+    echoed."""
 
     def __init__(self, endpoint: str, *services: str, capacity: int = 512, returns: bool = False) -> None:
         super().__init__(daemon=True)
@@ -100,7 +101,7 @@ class HandWorker(threading.Thread):
 
 
 class Cutter(threading.Thread):
-    """Stands between a client and its broker, and hangs up on both when it is told to."""
+    """A relay between a client and its broker that closes both connections on request."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)

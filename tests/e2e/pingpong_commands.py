@@ -1,4 +1,4 @@
-"""Workers and calls by the commands, at a broker that speaks PingPong."""
+"""Workers and calls by the commands, at a PingPong broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def caller_url(broker: Broker, options: str = "") -> str:
 
 
 def start_worker(programs: Programs, broker: Broker, *words: object, options: str = "ping_every=0.2") -> Program:
-    """Our worker, known to the broker by now."""
+    """Start a worker, and wait until it has joined."""
     known = broker.err.count("worker joined")
     worker = programs.dragoman("worker", "--concurrency", 1, *words, "--connect", worker_url(broker, options))
     until(lambda: broker.err.count("worker joined") > known or worker.process.poll() is not None, "it has joined")
@@ -27,12 +27,12 @@ def start_worker(programs: Programs, broker: Broker, *words: object, options: st
 
 
 def call(programs: Programs, broker: Broker, *words: object, given: bytes = b"") -> Program:
-    """One call that has ended."""
+    """Run a call to its end."""
     return programs.run("call", "default", *words, "--connect", caller_url(broker), given=given)
 
 
 def assert_rested_between_connections(worker: Program, rests: int) -> None:
-    """As its log has it: every connection but the first comes after a rest, and the rest is one."""
+    """Assert from the log that every connection but the first follows a delay."""
     lines = re.findall(r"\d\d:(\d\d):(\d\d),(\d{3}) .*(connected to|trying again in)", worker.err)
     assert [what for *_, what in lines][: 2 * rests + 1] == ["connected to", "trying again in"] * rests + [
         "connected to"

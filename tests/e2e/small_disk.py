@@ -1,4 +1,4 @@
-"""A small disk of the test's own: a tmpfs in a mount namespace that ends with the process that holds it."""
+"""A small disk for one test: a tmpfs in a mount namespace that ends with the process that holds it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOLD = 'mount -t tmpfs -o size="$1",mode=700 none "$2" && echo mounted && exec s
 
 
 class SmallDisk:
-    """`place` is where those inside find it, `seen` where we do."""
+    """A disk. `place` is its path inside the namespace, `seen` its path outside."""
 
     def __init__(self, programs: Programs, size: str) -> None:
         self.place = programs.folder / "disk"
@@ -27,12 +27,12 @@ class SmallDisk:
         self.seen = Path(f"/proc/{self._holder.pid}/root{self.place}")
 
     def inside(self, *words: object) -> Program:
-        """A program to which the disk is there."""
+        """Run a program inside the namespace."""
         users = () if IS_ROOT else ("-U", "--preserve-credentials")
         return self._programs.start("nsenter", "-t", self._holder.pid, "-m", *users, "--", *words)
 
     def fill(self) -> None:
-        """To the last byte."""
+        """Fill the disk to the last byte."""
         filler = os.open(self.seen / "filler", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         size = len(CHUNK)
         while size:
@@ -46,13 +46,13 @@ class SmallDisk:
         (self.seen / "filler").unlink()
 
     def remount(self, how: str) -> None:
-        """`ro` or `rw`: possible while nobody has a file open there."""
+        """Remount with `ro` or `rw`, while no file is open there."""
         done = self.inside("mount", "-o", f"remount,{how}", self.place)
         assert done.ends() == 0, done.err
 
 
 class OnSmallDisk(Survivor):
-    """A broker whose data folder is on it."""
+    """A broker whose data folder is on the small disk."""
 
     def __init__(self, programs: Programs, disk: SmallDisk, *flags: object) -> None:
         self._disk = disk

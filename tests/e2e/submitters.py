@@ -1,4 +1,5 @@
-"""Whoever hands in background jobs while brokers die: each job until it is acknowledged, and never as another."""
+"""Clients that enqueue background jobs while brokers die: each job is repeated until it is acknowledged, with one
+key."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ ORDER = {"attempts": 50, "retry_first": 0.05, "retry_cap": 0.2}  # nobody shall 
 
 
 class Submitters:
-    """So many jobs for `work`, every other by HTTP, by several threads each. What was acknowledged is in `ids`."""
+    """Enqueue this many jobs for `work`, every other one over HTTP, from several threads. `ids` has the acknowledged
+    jobs."""
 
     def __init__(self, house: Survivor, count: int, threads: int = 12) -> None:
         self.ids: dict[int, str] = {}  # by the job's number, which is its payload
@@ -48,7 +50,7 @@ class Submitters:
             self._troubles.append(repr(error))
 
     def _by_client(self, numbers: range) -> None:
-        """The client says again what was not answered, by itself."""
+        """Enqueue through the client, which repeats unanswered requests by itself."""
         for number in numbers:
             try:
                 self.ids[number] = self._client.enqueue("work", b"%d" % number, **ORDER)  # type: ignore[arg-type]

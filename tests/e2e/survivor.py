@@ -1,4 +1,4 @@
-"""A broker that is killed and started again on the same data folder, behind the same two doors."""
+"""A broker that is killed and restarted on the same data folder, with the same two listeners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 
 class Door(HTTPConnection):
-    """The HTTP door, by its socket file: no other run of this test has that."""
+    """The HTTP listener, by its socket file, which belongs to this test run only."""
 
     def __init__(self, place: str, timeout: float = 30.0) -> None:
         super().__init__("localhost", timeout=timeout)
@@ -30,7 +30,7 @@ class Door(HTTPConnection):
         self.sock.connect(self._place)
 
     def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
-        """Status, headers by their small names, body. Raises OSError and HTTPException."""
+        """Send a request. Returns status, headers by lower-case names, and body. Raises OSError and HTTPException."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.request(method, path, body, named)
         response = self.getresponse()
@@ -38,7 +38,7 @@ class Door(HTTPConnection):
 
 
 class Survivor:
-    """Its doors are files in the test's folder, so that they are the same after every start."""
+    """A broker whose listeners are socket files in the test's folder, the same after every start."""
 
     def __init__(self, programs: Programs, *flags: object, data: Path | None = None) -> None:
         self.data = data or programs.folder / "data"
@@ -51,7 +51,7 @@ class Survivor:
         self.start()
 
     def start(self, until: str = "jobs restored") -> Program:
-        """Start it, and wait until it has printed this."""
+        """Start the broker, and wait until it has printed this."""
         self.broker = self.try_to_start()
         self.broker.prints(until)
         return self.broker
@@ -60,11 +60,11 @@ class Survivor:
         return self.launch("serve", self.native, self.url, "--data", self.data, *self._flags)
 
     def launch(self, *words: object) -> Program:
-        """How a command of ours is started."""
+        """Start a dragoman command."""
         return self._programs.dragoman(*words)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         self.kills.append(time.monotonic())
         self.broker.kill()
 
@@ -78,7 +78,7 @@ class Survivor:
         return Door(self.place)
 
     def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
-        """On a connection of its own."""
+        """Send a request on its own connection."""
         door = self.door()
         try:
             return door.ask(method, path, body, **headers)
@@ -86,7 +86,7 @@ class Survivor:
             door.close()
 
     def say(self, method: str, path: str, **said: Any) -> tuple[int, Any]:
-        """In JSON, and what comes back: a view, or a problem."""
+        """Send JSON. Returns the view, or the problem document."""
         body = json.dumps(said).encode() if method in ("POST", "PUT") else b""
         status, _, told = self.ask(method, path, body, Content_Type="application/json")
         return status, json.loads(told) if told else None
@@ -97,7 +97,7 @@ class Survivor:
         return view
 
     def enqueue(self, service: str, payload: str = "", **order: Any) -> str:
-        """The id of a job that is on disk."""
+        """Enqueue a job. Returns its id once it is on disk."""
         status, view = self.say("POST", "/v1/jobs", service=service, payload=payload, **order)
         assert status == (200 if view.get("state") == "ended" else 202), (status, view)  # by its key, it may have ended
         return str(view["id"])
@@ -107,7 +107,7 @@ class Survivor:
         return view
 
     def jobs(self, **filter: object) -> Iterator[dict[str, Any]]:
-        """All of them, page by page."""
+        """Return all jobs, page by page."""
         door = self.door()
         path: str | None = "/v1/jobs?limit=1000" + "".join(f"&{name}={value}" for name, value in filter.items())
         while path is not None:
@@ -119,7 +119,7 @@ class Survivor:
         door.close()
 
     def becomes(self, id: str, state: str, patience: float = PATIENCE) -> dict[str, Any]:
-        """Wait until this job is in that state; `state` may be an outcome as well."""
+        """Wait until this job has the state; `state` may be an outcome as well."""
 
         def look() -> dict[str, Any] | None:
             view = self.job(id)
@@ -128,18 +128,18 @@ class Survivor:
         return until(look, f"job {id} is {state}", patience) or {}
 
     def why(self, id: str) -> str:
-        """As the command says it."""
+        """Return the output of `dragoman why`."""
         return self.whys({"": id})[""]
 
     def whys(self, ids: dict[str, str]) -> dict[str, str]:
-        """The same of many, by the names they have for the test."""
+        """Return the same for many jobs, by their names in the test."""
         asked = {name: self._programs.dragoman("why", id, "--connect", self.url) for name, id in ids.items()}
         for each in asked.values():
             assert each.ends() == 0, each.err
         return {name: each.out.strip() for name, each in asked.items()}
 
     def numbers(self) -> dict[str, float]:
-        """Everything that is counted, labels summed up: `dragoman_jobs_total` is that of all services and outcomes."""
+        """Return all counters, summed over labels: `dragoman_jobs_total` is that of all services and outcomes."""
         status, _, body = self.ask("GET", "/metrics", Accept="application/openmetrics-text")
         assert status == 200, body
         found: dict[str, float] = {}
@@ -149,6 +149,6 @@ class Survivor:
         return found
 
     def has_ended_all(self) -> bool:
-        """Whether it knows all jobs, and none that has not ended."""
+        """Return whether the broker knows all jobs, and all have ended."""
         view = self.get("/v1/health")
         return not view["loading"] and view["jobs"] == 0

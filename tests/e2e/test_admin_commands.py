@@ -1,4 +1,4 @@
-"""The commands that ask a running broker: what they print, for people and for programs, and how they end."""
+"""The administration commands: output as text and as JSON, and exit codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNKNOWN = "0" * 32
 
 
 class House:
-    """A broker, and commands that ask it."""
+    """A broker, and commands that use it."""
 
     def __init__(self, programs: Programs, folder: Path, *more: str) -> None:
         self.programs = programs
@@ -332,7 +332,7 @@ COMMANDS = [
 
 
 def run(*words: str) -> Result:
-    """Within this process, which is quicker."""
+    """Run a command within this process, which is faster."""
     return CliRunner().invoke(dragoman, words)
 
 
@@ -342,7 +342,7 @@ def test_without_a_broker_a_command_ends_with_3_and_says_what_to_do(words: list[
     asked = run(*words, "--connect", f"{scheme}://127.0.0.1:1")
     assert (asked.exit_code, asked.stdout) == (3, "")
     assert asked.stderr == (
-        "dragoman: no broker answers at 127.0.0.1:1: nobody listens there. "
+        "dragoman: no broker answers at 127.0.0.1:1: connection refused. "
         "Start a broker with `dragoman serve`, or name its address with --connect\n"
     )
 
@@ -359,11 +359,11 @@ def test_the_address_in_the_environment_is_the_default(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("nonsense", "it has no '://'"),
+        ("nonsense", "'://' is missing"),
         ("https://127.0.0.1:1", "unknown dialect 'https'"),
-        ("http://", "it has no place"),
+        ("http://", "host and port are missing"),
         ("http://h:port", "the port 'port' is no number"),
-        ("pingpong+tcp://127.0.0.1:7402", "pingpong has no word for background jobs: call by a native address"),
+        ("pingpong+tcp://127.0.0.1:7402", "pingpong does not support background jobs; use a native URL"),
     ],
 )
 def test_an_address_that_cannot_be_used_ends_with_2(url: str, complaint: str) -> None:

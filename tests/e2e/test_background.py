@@ -1,4 +1,4 @@
-"""Background jobs with real processes: they outlive their client, their workers, and kill -9 of the broker."""
+"""Background jobs with real processes: they survive their client, their workers, and SIGKILL of the broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ os._exit(9)
 
 
 class House:
-    """A broker that keeps its diary in a folder, at a place that stays the same when it is started anew."""
+    """A broker with a data folder, at an address that stays the same after a restart."""
 
     def __init__(self, programs: Programs, folder: Path) -> None:
         self._programs = programs

@@ -92,11 +92,11 @@ def test_call_ends_with_3_when_the_broker_dies_before_it_answers(programs: Progr
     waits_for(broker)
     broker.kill()
     assert caller.ends() == 3
-    assert "went away" in caller.err
+    assert "ended before the response" in caller.err
 
 
 def waits_for(broker: Broker) -> None:
-    """Wait until somebody is connected to the callers' door."""
+    """Wait until a client is connected to the callers' port."""
     port = int(broker.callers.rpartition(":")[2])
 
     def is_there() -> bool:

@@ -1,4 +1,4 @@
-"""Chaos: brokers and workers die by kill -9 while jobs come, run and end; then every table is read (N1, N4, N19)."""
+"""Chaos: SIGKILL of brokers and workers while jobs arrive, run and end; then every table is checked (N1, N4, N19)."""
 
 from __future__ import annotations
 
@@ -90,18 +90,18 @@ def test_poison_takes_three_workers_and_nobody_else_with_it(programs: Programs) 
 
 
 def never_read(house: Survivor, submit: Callable[[], None]) -> None:
-    """It lies in the kernel when the broker dies."""
+    """Submit while the broker is frozen, so that the request stays in the kernel until the broker is killed."""
     house.broker.stop()
     submit()
 
 
 def at_once(house: Survivor, submit: Callable[[], None]) -> None:
-    """It has been read or not."""
+    """Submit. When the broker is killed, the request may have been read or not."""
     submit()
 
 
 def written(house: Survivor, submit: Callable[[], None]) -> None:
-    """It is in the diary's log, or about to be."""
+    """Submit, and wait until the store's log changes."""
     log = house.data / "store.db-wal"
     before = log.stat().st_mtime_ns
     submit()

@@ -1,4 +1,4 @@
-"""Real disks that are full or may not be written to, under real brokers (R101, R104, R110)."""
+"""Real disks that are full or read-only, under real brokers (R101, R104, R110)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LARGE = "x" * 100_000
 
 @pytest.fixture
 def disk(programs: Programs) -> SmallDisk:
-    """Room for ballast, twice (it is made only where as much is left beside it), and a little more."""
+    """A disk with room for the ballast file, twice (it is created only if as much remains free), and a little more."""
     if programs.start("unshare", *NAMESPACES, "true").ends() != 0:
         pytest.skip("nobody may mount anything here, not even in a namespace of their own")
     return SmallDisk(programs, "40m")
 
 
 def submit_until_full(house: Survivor) -> tuple[list[str], dict[str, Any]]:
-    """What was acknowledged until then, and how the first that was not is refused."""
+    """Enqueue until the disk is full. Returns the acknowledged jobs, and the first error."""
     accepted: list[str] = []
 
     def is_refused() -> dict[str, Any] | None:

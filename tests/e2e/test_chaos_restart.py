@@ -1,4 +1,4 @@
-"""A broker that is killed, or told to stop, with jobs in every state: what each is afterwards (R105, R107, R111)."""
+"""A broker that is killed or stopped with jobs in every state: their states afterwards (R105, R107, R111)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = r"\d+(\.\d)? s"
 
 
 class Guest:
-    """A worker by HTTP that does nothing but what it is told to."""
+    """An HTTP worker that does nothing by itself."""
 
     def __init__(self, house: Survivor) -> None:
         self._house = house
@@ -29,7 +29,7 @@ class Guest:
         self._path, self._token = f"/v1/workers/{about['id']}", about["token"]
 
     def take(self) -> str:
-        """The next job: the token of its attempt."""
+        """Take the next job. Returns the token of its attempt."""
         path = f"{self._path}/next?wait=10"
         status, headers, _ = self._house.ask("POST", path, Dragoman_Worker_Token=self._token)
         assert status == 200
@@ -46,7 +46,7 @@ def begun(workforce: Workforce, job: str) -> None:
 
 
 def short(view: dict[str, Any]) -> tuple[Any, ...]:
-    """A job's state, outcome, and how its attempts ended."""
+    """Return a job's state, outcome, and the ends of its attempts."""
     return view["state"], view["outcome"], [each["outcome"] for each in view["attempts"]]
 
 
@@ -111,8 +111,8 @@ def test_jobs_of_every_state_survive_a_kill(programs: Programs) -> None:
 def one_of_each(
     house: Survivor, remote: Guest, workforce: Workforce, gate: Path
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Jobs by what they are, and the attempts of those that the guest holds. The last is acknowledged after all else
-    was decided, so all of it is on disk."""
+    """Create a job of each kind. Returns their ids by name, and the tokens of the attempts that the HTTP worker holds.
+    The last job is acknowledged after everything else was decided, so all of it is on disk."""
     native = house.enqueue("work", f"until {gate}")
     begun(workforce, native)
     jobs, attempts = {"at a native worker": native}, {}

@@ -1,4 +1,4 @@
-"""Ends of commands that ask a broker: output that cannot be written, interrupts, and answers that cannot be read."""
+"""Exits of commands: output that cannot be written, interrupts, and invalid responses."""
 
 from __future__ import annotations
 
@@ -98,4 +98,4 @@ def test_an_answer_that_cannot_be_read_ends_with_one_line() -> None:
         )
         answering.join()
     assert (asked.returncode, asked.stdout, asked.stderr.count("\n")) == (1, "", 1)
-    assert asked.stderr.startswith("dragoman: failed: the broker's answer was not understood: ")
+    assert asked.stderr.startswith("dragoman: failed: invalid response from the broker: ")

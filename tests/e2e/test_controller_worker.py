@@ -1,4 +1,4 @@
-"""`dragoman worker` for Worker-Controller, as people run it, with a controller that takes the document at its word."""
+"""`dragoman worker` for Worker-Controller, with a controller that follows the document to the letter."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MIB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def handlers(tmp_path: Path) -> None:
-    """A module beside which workers are started."""
+    """A folder with the handlers module, in which workers are started."""
     (tmp_path / "handlers.py").write_text(HANDLERS.read_text())
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the controller and its workers meet."""
+    """The folder of the sockets of the controller and its workers."""
     made = tmp_path / "c"
     made.mkdir()
     return made
@@ -50,7 +50,7 @@ def start_worker(
 
 
 def answers(controller: Program, steps: int) -> list[str]:
-    """What it was answered to control messages, once it has done so many steps."""
+    """Return the answers to control messages, once the controller has done this many steps."""
     controller.prints("(?m)^did .*$", times=steps)
     return [line for line in controller.out.splitlines() if "->" in line and not line.startswith("pulse")]
 
@@ -64,7 +64,7 @@ def message(head: bytes, extra: bytes = b"") -> bytes:
 
 
 def ask(folder: Path, data: bytes, name: str = "1.sock") -> bytes:
-    """All that a worker answers, until it hangs up."""
+    """Send bytes to a worker. Returns its answer, until it closes the connection."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE)
         connection.connect(str(folder / name))
@@ -223,7 +223,7 @@ def test_a_controller_that_was_started_again_is_found(programs: Programs, folder
     worker = start_worker(programs, folder, "handlers:upper")
     assert answers(first, 2)[-1] == "fetch -> OK 1 b'ONE'"
     first.kill()
-    worker.prints("no controller answers at .*main.sock: nobody listens there")
+    worker.prints("no controller answers at .*main.sock: connection refused")
     second = start_controller(programs, folder, "register", "do two")
     assert answers(second, 2)[-1] == "fetch -> OK 1 b'TWO'"
     assert sockets(folder) == {"main.sock", "1.sock"}
@@ -285,7 +285,7 @@ def test_a_task_in_hand_on_sigterm_is_done_and_fetched(programs: Programs, folde
     worker = start_worker(programs, folder, "handlers:waits", edition=edition)
     worker.prints("working")
     worker.terminate()
-    worker.prints("stopping once the work in hand is done")
+    worker.prints("stopping when the running jobs have ended")
     (programs.folder / "stopping").touch()
     assert answers(controller, 9) == ["set 1 -> OK 1 b''", "set 2 -> BUSY 1 b''", "fetch -> OK 1 b'GO'"]
     assert worker.ends() == 0
@@ -357,7 +357,7 @@ def test_an_outcome_can_be_fetched_again_if_the_connection_broke(programs: Progr
         connection.connect(str(folder / "1.sock"))
         connection.sendall(FETCH)
         assert connection.recv(1024)
-    worker.prints("was cut short")
+    worker.prints("exchange with the controller aborted")
     (programs.folder / "broke").touch()
     assert answers(controller, 5)[-1] == f"fetch -> OK 1 {32 * MIB} bytes of {{120}}"
 
@@ -391,14 +391,14 @@ def test_the_controller_hangs_up_first(programs: Programs, folder: Path) -> None
         accepted, _ = listening.accept()
         with accepted:
             assert accepted.recv(100) == message(b"\x08\x01\x10\x01\x20\x01")
-        worker.prints("no controller answers .*: it hung up")
+        worker.prints("no controller answers .*: it closed the connection")
 
 
 # -------------------------------------------------------------------- addresses
 
 
 REFUSED = [
-    ("controller+tcp://127.0.0.1:1", "meet in a folder"),
+    ("controller+tcp://127.0.0.1:1", "share a folder"),
     (f"controller+unix:///{'f' * 90}", "107"),
     ("controller+unix:///tmp/x?edition=third", "seed, shifted"),
     ("controller+unix:///tmp/x?next_pulse=0", "next_pulse"),
@@ -425,4 +425,4 @@ def test_a_service_that_the_url_does_not_name_is_a_usage_error(programs: Program
 def test_nobody_calls_in_this_dialect(programs: Programs) -> None:
     refused = programs.run("call", "default", "x", "--connect", "controller+unix:///tmp/x")
     assert refused.ends() == 2
-    assert "call through another dialect" in refused.err
+    assert "call through another listener" in refused.err

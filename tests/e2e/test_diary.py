@@ -1,4 +1,4 @@
-"""Brokers with a diary, as processes: killed, started again, on a folder that is taken, damaged, or too new."""
+"""Brokers with a store, as processes: killed and restarted, on a folder that is locked, damaged, or too new."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_second_broker_on_a_folder_ends_and_names_the_first(programs: Programs, 
 
 
 def made(programs: Programs, folder: Path) -> None:
-    """A diary with something in it."""
+    """Create a store with some jobs."""
     assert programs.start(sys.executable, DRIVER, str(folder), "200").ends() == 0
 
 

@@ -1,4 +1,4 @@
-"""The programs in examples/, as people run them: a broker, workers and callers, each a process of its own."""
+"""The programs in examples/: a broker, workers and callers, each a process of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADDRESS = "tcp://127.0.0.1:7400"  # of the broker, in all examples
 
 
 class House(Programs):
-    """A broker, and examples that are run in a folder of their own, beside it."""
+    """A broker, and examples that run in a folder of their own."""
 
     is_preloaded = False
     url: str
@@ -40,14 +40,14 @@ class House(Programs):
         self.url = self.broker.prints(r"native +(tcp://\S+)")
 
     def fetch(self, example: str) -> None:
-        """Put a copy of an example here, that knows where our broker is."""
+        """Copy an example here, with the address of this broker."""
         shutil.copytree(EXAMPLES / example, self.folder, dirs_exist_ok=True)
         for path in self.folder.iterdir():
             if path.suffix in (".py", ".md", ".sh"):
                 path.write_text(path.read_text().replace(ADDRESS, self.url))
 
     def type(self, command: str, file: str, more: str = "", given: bytes = b"") -> Program:
-        """Run a command that a file says to type."""
+        """Run a command from a file."""
         assert re.search(rf"^[# ]*{re.escape(command)}( +#.*)?$", (self.folder / file).read_text(), re.MULTILINE), (
             command
         )
@@ -56,7 +56,7 @@ class House(Programs):
         return self.start(found, *words, given=given)
 
     def work(self, command: str, file: str, more: str = "") -> Program:
-        """The same, for a worker."""
+        """Run a command that starts a worker."""
         worker = self.type(command, file, more)
         worker.prints("connected")
         return worker
@@ -118,7 +118,7 @@ def test_a_file_that_is_no_picture_ends_it_with_the_workers_reason(house: House)
 
 
 class Web:
-    """The application, on a real server."""
+    """The application on a real server."""
 
     def __init__(self, house: House) -> None:
         self.server = house.type("uvicorn web_app:app", "web_app.py", "--port 0")

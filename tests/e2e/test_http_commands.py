@@ -16,7 +16,7 @@ SERVICES = Path(__file__).parents[1] / "services.py"
 
 
 class House:
-    """A broker with a data folder and two listeners, whose ports stay the same when it is started anew."""
+    """A broker with a data folder and two listeners, whose ports stay the same after a restart."""
 
     def __init__(self, programs: Programs, folder: Path) -> None:
         self._programs = programs
@@ -112,7 +112,7 @@ def test_a_second_signal_stops_at_once(programs: Programs, house: House) -> None
         job = client.submit("waits", b"never")
         worker.prints("working never")
         worker.terminate()
-        worker.prints("stopping once the work in hand is done")
+        worker.prints("stopping when the running jobs have ended")
         worker.terminate()
         assert worker.ends() == 0
         with pytest.raises(Exception, match="lost"):

@@ -1,4 +1,4 @@
-"""The commands as people run them for Majordomo: with our broker, with one from RFC 7, and with majortomo's."""
+"""The commands for Majordomo: with Dragoman's broker, with one from RFC 7, and with majortomo's."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ EDITIONS = ("0.1", "0.2", "0.2-delimited", "0.2-field")
 
 @pytest.fixture
 def handlers(tmp_path: Path) -> Path:
-    """A module beside which workers are started."""
+    """A folder with the handlers module, in which workers are started."""
     module = tmp_path / "handlers.py"
     module.write_text(HANDLERS.read_text())
     return module
 
 
 def start_broker(programs: Programs, options: str = "", place: str = "tcp://127.0.0.1:0") -> tuple[Program, str]:
-    """A broker that listens, and its address for workers and callers."""
+    """Start a broker. Returns it and its address for workers and callers."""
     broker = programs.start(DRAGOMAN, "serve", f"majordomo+{place}{options}", "--data", "memory", "--strict")
     return broker, f"majordomo+{broker.prints(r'majordomo +((?:tcp|ipc)://[^ ]+) +both')}"
 
 
 def start_worker(programs: Programs, broker: Program, url: str, *words: object, count: int = 1) -> Program:
-    """Our worker, known to the broker by now."""
+    """Start a worker, and wait until it has joined."""
     known = broker.err.count("worker joined")
     worker = programs.dragoman("worker", "--concurrency", 1, *words, "--connect", url)
     until(

@@ -1,4 +1,4 @@
-"""Decisions of the Makefile, as `make -n` prints them: which kind of install, and when."""
+"""Decisions of the Makefile, as `make -n` prints them: the kind of install, and its conditions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make(*words: str, path: str = "", **variables: str) -> subprocess.CompletedP
 
 
 def installs(venv: Path, target: str, **variables: str) -> list[str]:
-    """The installs that this target begins with."""
+    """Return the installs with which this target starts."""
     done = make("-n", target, f"VENV={venv}", f"DEV={venv}-dev", **variables)
     assert done.returncode == 0, done.stderr
     return [each for each in INSTALLS if each in done.stdout]
@@ -107,7 +107,7 @@ def test_install_compiles_what_was_interpreted(venv: Path, up_to_date: bool) -> 
 
 
 def programs_missing(folder: Path, user: int, apt_get: str) -> subprocess.CompletedProcess[str]:
-    """`make test-programs` of a user on a machine that has none of them, with this apt-get."""
+    """Run `make test-programs` as a user without any of the programs, with this apt-get."""
     for name, script in {"id": f"echo {user}", "apt-get": apt_get, "gcc": "exit 1", "python3": "echo /nowhere"}.items():
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)

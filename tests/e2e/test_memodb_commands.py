@@ -1,4 +1,4 @@
-"""The commands as people run them for MemoDB: one listener for workers and callers, several jobs at once, silence."""
+"""The commands for MemoDB: one listener for workers and callers, several jobs at once, and missing replies."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ READY, JOB, RESULT, HEARTBEAT, DISCONNECT = range(1, 6)
 
 @pytest.fixture
 def handlers(tmp_path: Path) -> Path:
-    """A module beside which workers are started."""
+    """A folder with the handlers module, in which workers are started."""
     module = tmp_path / "handlers.py"
     module.write_text(HANDLERS.read_text())
     return module
 
 
 def start_broker(programs: Programs, url: str = "memodb+tcp://127.0.0.1:0", *flags: object) -> tuple[Program, str]:
-    """A broker that listens, and its address for workers and callers."""
+    """Start a broker. Returns it and its address for workers and callers."""
     broker = programs.start(DRAGOMAN, "serve", url, "--data", "memory", "--strict", *flags)
     return broker, f"memodb+{broker.prints(r'memodb +((?:tcp|ipc)://[^ ]+) +both')}"
 
 
 def start_worker(programs: Programs, broker: Program, url: str, *words: object, count: int = 1) -> Program:
-    """Our worker, known to the broker by now."""
+    """Start a worker, and wait until it has joined."""
     known = broker.err.count("worker joined")
     worker = programs.dragoman("worker", "--concurrency", 1, *words, "--connect", url)
     until(
@@ -51,7 +51,7 @@ def start_call(programs: Programs, url: str, data: str, *words: object, service:
 
 
 def call(programs: Programs, url: str, data: str, *words: object, service: str = "default") -> Program:
-    """One call that has ended."""
+    """Run a call to its end."""
     made = start_call(programs, url, data, *words, service=service)
     made.ends()
     return made
@@ -62,7 +62,7 @@ def done(program: Program) -> tuple[int, str]:
 
 
 def restart(programs: Programs, broker: Program, url: str) -> Program:
-    """kill -9, and another one in its place."""
+    """Send SIGKILL, and start another broker at the same address."""
     broker.kill()
     return start_broker(programs, url)[0]
 
@@ -258,7 +258,7 @@ def memo(*items: object, payload: bytes = b"") -> bytes:
 
 
 def greet_and_hear(accepted: socket.socket) -> bytes:
-    """As a REP that takes one message: its request id and what follows."""
+    """Act as a REP that takes one message. Returns its request id and the rest."""
     accepted.sendall(b"\0SP\0\0\x31\0\0")
     reading = accepted.makefile("rb")
     assert reading.read(8) == b"\0SP\0\0\x30\0\0"

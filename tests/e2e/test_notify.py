@@ -1,4 +1,4 @@
-"""What `dragoman serve` tells its supervisor, over the socket that systemd gives."""
+"""Messages of `dragoman serve` to its supervisor, over systemd's socket."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Supervisor:
         self._socket.settimeout(PATIENCE)
 
     def hears(self) -> dict[str, str]:
-        """The next message."""
+        """Return the next message."""
         return dict(line.split("=", 1) for line in self._socket.recv(4096).decode().splitlines())
 
     def hears_until(self, word: str) -> list[dict[str, str]]:
-        """All that is said until this is."""
+        """Return all messages up to this one."""
         heard = [self.hears()]
         while word not in heard[-1]:
             heard.append(self.hears())

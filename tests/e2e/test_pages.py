@@ -1,4 +1,4 @@
-"""Pages of the documentation, as they are printed: each file, each command, one after the other."""
+"""Documentation pages as they are: each file, each command, one after the other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHER_PORTS = {"7501": "workers", "7502": "callers"}  # of the second broker on 
 
 @pytest.fixture
 def reads(tmp_path: Path) -> Iterator[Reads]:
-    """Makes the reader of a page."""
+    """Creates the reader of a page."""
     readers: list[Reader] = []
 
     def read(path: str) -> Reader:

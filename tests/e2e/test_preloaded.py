@@ -1,4 +1,4 @@
-"""Commands that the tests start by a fork server are as those that a shell starts."""
+"""Commands started by the tests' fork server behave as those started by a shell."""
 
 from __future__ import annotations
 

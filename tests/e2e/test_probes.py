@@ -1,4 +1,4 @@
-"""Health and metrics of a broker that really runs, as a probe and a scraper get them."""
+"""Health and metrics of a running broker, as a probe and a scraper read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from programs import DRAGOMAN, PATIENCE, Program, Programs, until
 
 
 def serve(programs: Programs) -> tuple[Program, str, str]:
-    """A broker, and where it speaks HTTP and native."""
+    """Start a broker. Returns its HTTP and native addresses."""
     broker = programs.start(DRAGOMAN, "serve", "http://127.0.0.1:0", "tcp://127.0.0.1:0", "--data", "memory")
     return broker, broker.prints(r"(http://\S+) +both"), broker.prints(r" (tcp://\S+) +both")
 
@@ -33,7 +33,7 @@ def get(url: str) -> tuple[int, str]:
 
 
 def numbers(url: str) -> dict[tuple[str, str], float]:
-    """By the sample's name and its service, if it has one."""
+    """Return the samples by name and, if any, service."""
     status, text = get(f"{url}/metrics")
     assert status == 200
     return {

@@ -317,7 +317,7 @@ def test_a_native_peer_at_a_port_of_another_dialect_is_told_so(programs: Program
     called = programs.dragoman("call", "default", "x", "--connect", broker.callers)
     early = programs.dragoman("call", "default", "x", "--timeout", 0.5, "--connect", broker.callers)
     assert early.ends() == 4
-    assert "it was not sent: " in early.err
+    assert "the job was not sent: " in early.err
     assert called.ends() == 3
     assert f"{broker.callers} speaks PingPong or Powerhose over ZMTP (a ROUTER socket, for callers)" in called.err
     worker.prints(rf"{broker.workers} speaks PingPong over ZMTP .*, not the native dialect; use pingpong\+tcp://")

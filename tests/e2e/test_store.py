@@ -1,4 +1,4 @@
-"""Stores that were damaged after a kill, or removed under a running broker, as people meet them."""
+"""Stores that were damaged after a kill, or removed under a running broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands `call` and `worker` at brokers that are not ours."""
+"""The commands `call` and `worker` at brokers that are not Dragoman's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from programs import PATIENCE, Program, Programs
 
 
 class StrangerBroker:
-    """A ROUTER in this process, to see exactly what our worker says."""
+    """A ROUTER in this process, which records every message of a worker."""
 
     def __init__(self) -> None:
         self._context = zmq.Context()
@@ -121,7 +121,7 @@ def test_r39_a_result_of_a_job_from_an_earlier_connection_is_not_sent(
 
 
 class Doorkeeper:
-    """A listening socket that greets by hand, as a broker's would, and then does what the test says."""
+    """A listening socket that sends a broker's greeting, and then does what the test chooses."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -140,7 +140,7 @@ class Doorkeeper:
         return accepted
 
     def greet(self, accepted: socket.socket) -> list[Message | TooLarge]:
-        """Shake hands until the visitor says something or hangs up; returns what it said."""
+        """Complete the handshake until the client sends a message or closes. Returns the message."""
         carrier = Zmtp("ROUTER")
         heard: list[Message | TooLarge] = []
         try:

@@ -43,7 +43,7 @@ def test_a_module_that_ends_its_process_at_import_ends_with_2_and_a_sentence(
     (tmp_path / "leaves.py").write_text("import sys\nsys.exit(3)\n")
     program = programs.run("worker", "leaves:f", "--connect", "pingpong+tcp://127.0.0.1:1")
     assert program.ends() == 2
-    assert "cannot run leaves:f: importing leaves ended the process: it called sys.exit(3)" in program.err
+    assert "cannot run leaves:f: importing leaves failed: it called sys.exit(3)" in program.err
     assert "Traceback" not in program.err
 
 
@@ -175,7 +175,7 @@ def test_what_a_handler_may_return(programs: Programs, handlers: Path) -> None:
     assert call(programs, broker, "none").out_bytes == b""
     assert call(programs, broker, "text").out == "grüß"
     assert call(programs, broker, "number").ends() == 1
-    worker.prints("a int, cannot be written as bytes")
+    worker.prints("a int, cannot be encoded as bytes")
 
 
 def test_r44_a_handler_that_returns_a_control_word_loses_the_job_instead_of_hanging_it(

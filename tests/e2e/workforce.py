@@ -1,4 +1,4 @@
-"""Native workers of several processes each, that are killed in every way, and replaced."""
+"""Native workers of several processes each, which are killed in every way, and replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SERVICES = Path(__file__).with_name("chaos_services.py")
 
 
 class Workforce:
-    """`executions` is the file to which they add a line for each job that they begin."""
+    """A set of workers. Each appends a line to the file `executions` for every job that it starts."""
 
     def __init__(
         self, programs: Programs, house: Survivor, workers: int = 1, processes: int = 1, concurrency: int = 1
@@ -32,15 +32,15 @@ class Workforce:
 
     @property
     def slots(self) -> int:
-        """How many jobs they can hold."""
+        """Return the number of jobs that they can hold."""
         return len(self.workers) * self.concurrency
 
     def executed(self) -> int:
-        """About how many executions there were: lines differ in length by a digit."""
+        """Return the approximate number of executions: lines differ in length by a digit."""
         return self.executions.stat().st_size // 47
 
     def kill_one(self, chance: random.Random) -> None:
-        """All of it, its parent alone, or any process below that: such a one its worker replaces itself."""
+        """Kill a whole worker, its parent process only, or a process below it, which the worker replaces itself."""
         index = chance.randrange(len(self.workers))
         worker = self.workers[index]
         manner = chance.choice(("all", "parent", "below"))
@@ -54,7 +54,7 @@ class Workforce:
         self.deaths += 1
 
     def replace_the_dead(self) -> None:
-        """Start a worker for each that is known to have been killed by its own job."""
+        """Start a worker for each one that was killed by its own job."""
         for index, worker in enumerate(self.workers):
             worker.process.wait(PATIENCE)
             self.workers[index] = self._hire()
@@ -64,7 +64,7 @@ class Workforce:
 
 
 def _below(pid: int) -> list[int]:
-    """The processes that it has started, and those that these have: children come from a fork server."""
+    """Return the processes that it has started, and their children: child processes come from a fork server."""
     found: list[int] = []
     for each in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, each.read_text().split()):

@@ -1,4 +1,4 @@
-"""What the tests against real sockets share; the parts are in house.py."""
+"""Fixtures of the tests with real sockets; the classes are in house.py."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def visitors() -> Iterator[Visitors]:
 
 @pytest.fixture(params=["tcp", "ipc"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> SocketAddress:
-    """Somewhere to listen: any free port, or a path of one's own."""
+    """An address to listen on: a free port, or a path in the test's folder."""
     return TcpAddress("127.0.0.1", 0) if request.param == "tcp" else UnixAddress(str(short(tmp_path) / "s"))
 
 
@@ -42,7 +42,7 @@ def free_path(tmp_path: Path) -> Path:
 
 
 def short(folder: Path) -> Path:
-    """A socket's path has at most 107 bytes."""
+    """Check that the folder's path is short enough: a socket's path has at most 107 bytes."""
     assert len(str(folder)) < 100, f"{folder} is too long for sockets: set --basetemp"
     return folder
 

@@ -1,4 +1,4 @@
-"""A house to visit: a line with real sockets, on a loop of its own in a thread of its own; and what visitors need."""
+"""A runner with real sockets, on an event loop in a thread of its own; and tools for tests that connect to it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def open_descriptors() -> int:
 
 
 class Journal:
-    """Takes log lines in either form, the line's and structlog's."""
+    """Collects log lines of the runner and of structlog."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, dict[str, object]]] = []
@@ -68,7 +68,7 @@ class Journal:
 
 
 class LoopThread:
-    """An event loop that runs until `close`, and does there what it is told from here."""
+    """An event loop in a thread, until `close`. Runs calls from other threads."""
 
     def __init__(self, loop_name: str) -> None:
         self.loop: asyncio.AbstractEventLoop
@@ -79,7 +79,7 @@ class LoopThread:
         assert self._begun.wait(PATIENCE)
 
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Call it on the loop's thread; returns what it returns, raises what it raises."""
+        """Call a function on the loop's thread. Returns its value or raises its exception."""
         done: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
         def step() -> None:
@@ -110,7 +110,7 @@ class LoopThread:
 
 
 class House(LoopThread):
-    """A line and its host, with whatever sessions a test brings."""
+    """A runner and its host, with the broker sides of a test."""
 
     def __init__(self, loop_name: str = "auto", limits: AdmissionLimits | None = None) -> None:
         super().__init__(loop_name)
@@ -131,7 +131,7 @@ class House(LoopThread):
         limits: ConnectionLimits | None = None,
         carrier: Callable[[], Any] | None = None,
     ) -> SocketAddress:
-        """Listen. Returns where."""
+        """Listen. Returns the addresses."""
         carrier = carrier or (lambda: Zmtp(socket_type, b"house", limits=ZmtpLimits(max_payload=8 * MIB)))
         door = ListenerSocket(session, "door", place, carrier, limits or ConnectionLimits())
         if session not in self.runner.sessions:
@@ -154,7 +154,7 @@ class House(LoopThread):
 
 
 class BrokerHouse(LoopThread):
-    """A whole broker, as `dragoman serve` would run it, with the invariants checked after every verb."""
+    """A whole broker, as `dragoman serve` runs it, with the invariants checked after every verb."""
 
     def __init__(self, *urls: str, loop: str = "auto", **config: Any) -> None:
         super().__init__(loop)
@@ -186,7 +186,7 @@ class BrokerHouse(LoopThread):
 
 
 class Echo:
-    """A session that says everything back."""
+    """A broker side that echoes everything."""
 
     dialect = "echo"
 
@@ -218,7 +218,7 @@ class Echo:
 
 
 class Asker(Echo):
-    """A session that keeps what it hears."""
+    """A broker side that records received messages."""
 
     dialect = "asker"
 
@@ -236,7 +236,7 @@ class Asker(Echo):
 
 
 def endpoint(place: SocketAddress) -> str:
-    """A place as libzmq writes it."""
+    """Return an address as a libzmq endpoint."""
     return f"tcp://{place}" if isinstance(place, TcpAddress) else f"ipc://{place}"
 
 
@@ -248,7 +248,7 @@ def place_of(written: str) -> SocketAddress:
 
 
 class Visitors:
-    """A libzmq context whose sockets never wait for ever and end with the test."""
+    """A libzmq context whose sockets have time-outs and end with the test."""
 
     def __init__(self) -> None:
         self._context = zmq.Context()
@@ -294,7 +294,7 @@ def ready_command(socket_type: bytes, identity: bytes = b"") -> bytes:
 
 
 class Raw:
-    """A peer on a plain socket that does only what it is told, and nothing by itself: it never answers a PING."""
+    """A plain socket that does nothing by itself: it never answers a PING."""
 
     def __init__(self, where: SocketAddress | str, receive_buffer: int = 0, source: str = "") -> None:
         place = place_of(where) if isinstance(where, str) else where
@@ -321,7 +321,7 @@ class Raw:
         self.socket.close()
 
     def greet(self, socket_type: bytes = b"DEALER", identity: bytes = b"", version: bytes = b"\x03\x01") -> Raw:
-        """Shake hands as a good peer does."""
+        """Complete a correct handshake."""
         greeting = OUR_GREETING[:10] + version + OUR_GREETING[12:]
         self.say(greeting + ready_command(socket_type, identity))
         self.take(len(OUR_GREETING))
@@ -344,13 +344,13 @@ class Raw:
         return taken
 
     def next(self) -> tuple[int, bytes]:
-        """The next frame's flags and body."""
+        """Return the flags and body of the next frame."""
         flags = self.take(1)[0]
         size = int.from_bytes(self.take(8 if flags & 2 else 1), "big")
         return flags, self.take(size)
 
     def receive(self) -> list[bytes]:
-        """The next message, with commands left out."""
+        """Return the next message, without commands."""
         frames: list[bytes] = []
         while True:
             flags, body = self.next()
@@ -360,7 +360,7 @@ class Raw:
                     return frames
 
     def rest(self) -> bytes:
-        """All that still comes, until the other side has hung up."""
+        """Return all further bytes, until the other side closes."""
         came = b""
         with suppress(ConnectionResetError):
             while piece := self.socket.recv(1 << 16):
@@ -368,13 +368,13 @@ class Raw:
         return came
 
     def reset(self) -> None:
-        """Die without a word, so that the other side's next write fails."""
+        """Reset the connection, so that the other side's next write fails."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         self.socket.close()
 
 
 class Workers:
-    """PingPong workers of libzmq, in one thread: they say READY, ping, and do jobs by `do`."""
+    """PingPong workers on libzmq, in one thread: they send READY, ping, and run jobs with `do`."""
 
     def __init__(
         self,

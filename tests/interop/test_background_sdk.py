@@ -1,4 +1,4 @@
-"""Background jobs, and looking after a broker, as people who write Python do it: in a broker of the test's own."""
+"""Background jobs and operations in Python, with a broker for each test."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_payloads_and_results_go_through_the_codec(broker: LocalBroker, worker: 
         job = client.enqueue("echo", {"a": [1, 2]})
         assert client.result(job, timeout=PATIENCE) == {"a": [1, 2]}
         assert client.result(job, codec="bytes") == b'{"a":[1,2]}'
-        with pytest.raises(JobFailed, match="cannot be read as json"):
+        with pytest.raises(JobFailed, match="is not valid json"):
             client.result(client.enqueue("echo", b"{", codec="bytes"), timeout=PATIENCE)
 
 
@@ -299,7 +299,7 @@ def test_a_broker_that_reads_its_diary_is_asked_again(broker: LocalBroker, clien
 def test_a_broker_that_reads_for_ever_is_unavailable(
     broker: LocalBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.sdk.operation_steps.READING", 0.1)
+    monkeypatch.setattr("dragoman.sdk.operation_steps.LOADING_TIMEOUT", 0.1)
     broker._thread.run(lambda: setattr(broker._thread.server.broker.job_registry, "is_loading", True))
     with pytest.raises(BrokerUnavailable, match="still being read"):
         client.job(UNKNOWN)

@@ -1,4 +1,5 @@
-"""Bad input at a whole broker: strangers, floods, the silent, the frozen, the greedy. Nobody else is harmed."""
+"""Bad input at a whole broker: foreign protocols, floods, silent, frozen and greedy connections. Other connections are
+not affected."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ URL = "pingpong+tcp://127.0.0.1:0?frontend=0"
 
 @pytest.fixture
 def crowd() -> Iterator[ExitStack]:
-    """Raw peers that stay until the test is over."""
+    """Raw connections that stay open until the test ends."""
     with ExitStack() as crowd:
         yield crowd
 
@@ -234,7 +235,7 @@ def test_a_job_that_never_left_goes_to_another_worker(broker_house: Start, visit
 
 
 def ready_worker(crowd: ExitStack, house: BrokerHouse) -> Raw:
-    """Idle from now on, and the broker knows it."""
+    """Return a worker that the broker knows to be idle."""
     worker = crowd.enter_context(Raw(house.workers)).greet()
     worker.message(b"", b"READY")
     assert worker.receive() == [b"", b"PONG"]
@@ -514,7 +515,7 @@ def answer(worker: zmq.Socket, edition: str, result: bytes) -> None:
 
 
 def push(raw: Raw, piece: bytes, count: int) -> int:
-    """Send a piece again and again, as often as the connection bears it; says how often that was."""
+    """Send bytes repeatedly until the connection accepts no more. Returns the number of times."""
     for times in range(count):
         try:
             raw.say(piece)
@@ -524,7 +525,7 @@ def push(raw: Raw, piece: bytes, count: int) -> int:
 
 
 def assert_pings(raws: list[Raw]) -> None:
-    """All of these are still connected: the carrier answers them."""
+    """Assert that all of these are still connected: the carrier answers their PINGs."""
     for raw in raws:
         raw.say(b"\x04\x0b\x04PING\0\0here")
     for raw in raws:
@@ -535,7 +536,7 @@ def assert_pings(raws: list[Raw]) -> None:
 
 
 class traced:
-    """Measures the most memory that was held at once since it began."""
+    """Measures the peak of memory since its start."""
 
     def __enter__(self) -> Callable[[], int]:
         tracemalloc.start()

@@ -1,4 +1,5 @@
-"""Every command prints the same, and ends the same, by a native address and by HTTP; with `--json` it prints views."""
+"""Every command has the same output and exit code over a native address and over HTTP; with `--json` it prints
+views."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ OFFLINE = {"serve", "worker", "config", "store"}  # those that perform no operat
 
 
 class World:
-    """A broker with a worker by hand, some jobs, and commands that ask it by one of its addresses."""
+    """A broker with a hand-written worker, some jobs, and commands that use one of its addresses."""
 
     def __init__(self, dialect: str) -> None:
         self.broker = LocalBroker(*LISTEN)
@@ -108,7 +109,7 @@ COMMANDS: dict[str, Words] = {
 
 
 def seen(text: str) -> str:
-    """Output without what differs between two runs: ids, moments, places, spans and numbers of workers and peers."""
+    """Return the output without values that differ between two runs: ids, times, addresses, durations and numbers."""
     text = re.sub(r"\b[0-9a-f]{32}\b", "<id>", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "<moment>", text)
     text = re.sub(r"127\.0\.0\.1:\d+", "<place>", text)

@@ -1,4 +1,4 @@
-"""A whole broker among strangers that speak Worker-Controller: in C, in Python, and on plain sockets."""
+"""A whole broker with third-party programs that speak Worker-Controller: in C, in Python, and on plain sockets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PINGPONG = "pingpong+tcp://127.0.0.1:0?frontend=0"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where they meet; the broker makes it."""
+    """The folder of the sockets; the broker creates it."""
     return tmp_path / "c"
 
 
@@ -84,7 +84,7 @@ def answers(client: Program) -> list[str]:
 
 
 class Callers:
-    """A DEALER at a PingPong frontend: many calls at once, each answered by what it was."""
+    """A DEALER at a PingPong frontend: many calls at once; results identify their calls."""
 
     def __init__(self, visitors: Visitors, house: BrokerHouse, index: int = 0) -> None:
         self._socket = visitors.visit(zmq.DEALER, house.places[index]["callers"])
@@ -404,7 +404,7 @@ def test_what_a_url_may_not_say(broker_house: Start, url: str, options: str, pro
 
 
 class PlainWorker:
-    """Listens on a socket that somebody else could have, and does only what it is told."""
+    """Listens on a socket that another program could have, and does nothing by itself."""
 
     def __init__(self, folder: Path, backlog: int = 16) -> None:
         self.ends = ExitStack()
@@ -428,7 +428,7 @@ class PlainWorker:
             return _rest(connection)[8:]
 
     def accept(self) -> tuple[socket.socket, bytes]:
-        """The next connection, and the head of what was said on it."""
+        """Return the next connection, and the head of its message."""
         connection, _ = self.listening.accept()
         self.ends.enter_context(connection)
         connection.settimeout(PATIENCE)

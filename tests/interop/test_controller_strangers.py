@@ -1,4 +1,4 @@
-"""Strangers that speak Worker-Controller, among themselves and with our worker: what others' programs prove of ours."""
+"""Third-party programs that speak Worker-Controller, with each other and with Dragoman's worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ StartWorker = Callable[..., Program]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where they meet."""
+    """The folder of the sockets."""
     made = tmp_path / "c"
     made.mkdir()
     return made
@@ -69,7 +69,7 @@ def start_controller(programs: Programs, folder: Path, edition: str, *steps: str
 
 
 def answers(controller: Program, last_step: str) -> list[str]:
-    """What it was answered to control messages, once it has done its last step."""
+    """Return the answers to control messages, once the controller has done its last step."""
     controller.prints(f"(?m)^did {re.escape(last_step)}$")
     return [line for line in controller.out.splitlines() if "->" in line and not line.startswith("pulse")]
 

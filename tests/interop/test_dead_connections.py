@@ -1,4 +1,4 @@
-"""A connection that ends is noticed on every listener and both event loops, whatever came before its end."""
+"""The end of a connection is detected on every listener and both event loops, whatever came before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The listeners of a broker that was not told where to listen: which of them it needs, and which it starts without."""
+"""The default listeners of a broker: those it needs, and those it can start without."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Start = Callable[..., BrokerHouse]
 
 @pytest.fixture(autouse=True)
 def defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """The run-time folder and the well-known one, both of the test's own; and a free port instead of the usual ones."""
+    """The run-time folder and the well-known folder, both for this test only; and free ports instead of the usual
+    ones."""
     well_known = tmp_path / "run"
     well_known.mkdir()
     monkeypatch.setattr(wiring, "WELL_KNOWN_FOLDER", str(well_known))

@@ -1,4 +1,4 @@
-"""Dialling out: our REQ and DEALER against libzmq's REP and ROUTER, and every way a dial can come to nothing."""
+"""Outgoing connections: REQ and DEALER against libzmq's REP and ROUTER, and every way in which a dial can fail."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_libzmq_that_comes_late_and_comes_back_is_found_again_by_dialling_on(
     where = UnixAddress(str(free_path))
     faithful = Faithful(house.runner, where)
     house.run(house.runner.sessions.append, faithful)
-    house.run(house.runner.turn)
+    house.run(house.runner.run_once)
     until(lambda: len(faithful.losses) >= 3, "it has tried in vain")
     for life in range(2):
         replier = visitors.receive(zmq.REP, where)
@@ -248,7 +248,7 @@ def test_libzmq_that_comes_late_and_comes_back_is_found_again_by_dialling_on(
 
 
 class Faithful(Asker):
-    """Dials its place again whenever it has lost it, after the back-off of streams/dial.py."""
+    """Dials its address again whenever the connection is lost, after the back-off of streams/dial.py."""
 
     def __init__(self, line: Any, where: SocketAddress) -> None:
         super().__init__(line)
@@ -292,7 +292,7 @@ def test_back_off_spreads_a_crowd_and_begins_anew_after_success() -> None:
 
 
 def received(visitors: Visitors, kind: int, place: SocketAddress) -> tuple[zmq.Socket, SocketAddress]:
-    """A libzmq socket that listens, and where."""
+    """Return a listening libzmq socket, and its address."""
     receiver = visitors.receive(kind, place)
     return receiver, TcpAddress(place.host, port_of(receiver)) if isinstance(place, TcpAddress) else place
 

@@ -1,4 +1,4 @@
-"""Faults of sessions, and pauses of the broker itself."""
+"""Errors of broker sides, and pauses of the broker itself."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LOOPBACK = TcpAddress("127.0.0.1", 0)
 
 
 class Clumsy(Echo):
-    """Fails where it is told to, once."""
+    """A broker side that fails once, at the chosen call."""
 
-    def __init__(self, line: Runner, fault: str) -> None:
-        super().__init__(line)
+    def __init__(self, runner: Runner, fault: str) -> None:
+        super().__init__(runner)
         self.fault = fault
 
     def stumble(self, where: str) -> None:
@@ -46,7 +46,7 @@ class Clumsy(Echo):
         self.stumble("opened")
 
     def receive(self, peer: Any, message: Message | TooLarge, now: float) -> None:
-        self.stumble("hear")
+        self.stumble("receive")
         super().receive(peer, message, now)
 
     def lost(self, peer: Any, unsent: Any, now: float) -> None:
@@ -58,7 +58,7 @@ class Clumsy(Echo):
         return super().tick(now)
 
 
-@pytest.mark.parametrize("fault", ["opened", "hear", "lost", "tick"])
+@pytest.mark.parametrize("fault", ["opened", "receive", "lost", "tick"])
 def test_a_fault_in_a_session_is_counted_and_the_line_goes_on(loop_name: str, visitors: Visitors, fault: str) -> None:
     """R27: every call of a session is fenced. An exception that leaves a turn would leave it without its next turn."""
     house = House(loop_name)
@@ -104,7 +104,7 @@ def test_our_own_pause_times_no_handshake_out(house: House) -> None:
 
 
 class Pipe:
-    """A stream that goes nowhere; `read` is what reading it does."""
+    """A stream without a remote side; `read` is called for each read."""
 
     def __init__(self, read: Callable[[], None] = lambda: None) -> None:
         self.sent = 0
@@ -128,22 +128,24 @@ def test_the_time_it_takes_to_read_all_sockets_after_a_pause_is_excused_as_well(
         now += 0.3
 
     broker = Broker(Policy(), SeededEntropy())
-    line = Runner(broker, NullStore(), lambda: now, lambda *_, **__: None, AdmissionLimits())
-    session = PingPongBrokerSide(broker, line.connections, ListenerOptions(worker_expire=1.0), MIB, now)
-    line.sessions.append(session)
+    runner = Runner(broker, NullStore(), lambda: now, lambda *_, **__: None, AdmissionLimits())
+    session = PingPongBrokerSide(broker, runner.connections, ListenerOptions(worker_expire=1.0), MIB, now)
+    runner.sessions.append(session)
     for number in range(10):
         carrier = Zmtp("ROUTER")
-        peer = line.connections.connected(session, "backend", carrier, Pipe(read), f"peer {number}", "address")
-        line.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER") + b"\x01\x00\x00\x05READY"))
-    line.turn()
+        peer = runner.connections.connected(session, "backend", carrier, Pipe(read), f"peer {number}", "address")
+        runner.connections.arrived(
+            peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER") + b"\x01\x00\x00\x05READY")
+        )
+    runner.run_once()
     assert len(broker.worker_registry.workers) == 10
     now += 10.0
-    line.turn()
+    runner.run_once()
     assert broker.counters.expired_workers == 0
 
 
 class Unending:
-    """Limits that notice when somebody asks for them without end."""
+    """Limits that fail when `carrier_ping` is read a thousand times, as by an iteration that never ends."""
 
     handshake_timeout = 10.0
     carrier_timeout = 0.4
@@ -167,15 +169,15 @@ def test_a_turn_at_the_very_instant_a_life_sign_is_due_comes_to_an_end(began: fl
     """
     now = began
     broker = Broker(Policy(), SeededEntropy())
-    line = Runner(broker, NullStore(), lambda: now, lambda *_, **__: None, AdmissionLimits())
-    responder = Asker(line)
+    runner = Runner(broker, NullStore(), lambda: now, lambda *_, **__: None, AdmissionLimits())
+    responder = Asker(runner)
     limits: Any = Unending()
     carrier = Zmtp("ROUTER")
-    peer: StreamConnection = line.connections.connected(responder, "door", carrier, Pipe(), "peer", "address", limits)
-    line.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER")))
+    peer: StreamConnection = runner.connections.connected(responder, "door", carrier, Pipe(), "peer", "address", limits)
+    runner.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER")))
     for _ in range(100):
         limits.asked = 0
-        now = line.turn()
+        now = runner.run_once()
         if responder.losses:
             break
     assert responder.losses, "a peer that never answers is lost in the end"

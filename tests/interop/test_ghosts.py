@@ -1,4 +1,4 @@
-"""Workers that say they are there and are gone: sockets that libzmq leaves behind when the broker was away."""
+"""Workers that have joined and are already gone: sockets that libzmq leaves behind while the broker is down."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def url_of(dialect: str, transport: str, folder: Path) -> str:
 
 
 def haunt(house: BrokerHouse, dialect: str) -> None:
-    """Join and close, both before the broker can read a byte of it."""
+    """Join and close, both before the broker can read a byte."""
     ghost = Raw(house.workers).greet()
 
     def join_and_close() -> None:

@@ -1,4 +1,4 @@
-"""What peers hear when the broker is told to stop, in each dialect that has a word for it."""
+"""Messages to clients and workers when the broker stops, in each dialect that has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our clients by HTTP: every method gives what it gives by the native dialect, errors and their texts included."""
+"""Dragoman's clients over HTTP: every method behaves as over the native dialect, including errors and their texts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VARYING = {"created", "idle", "kept_until", "key", "silent", "oldest", "next", "
 
 
 class World:
-    """A broker with listeners for both, a worker by hand, and a client by one of them."""
+    """A broker with listeners for both, a hand-written worker, and a client of one of them."""
 
     def __init__(self, dialect: str) -> None:
         self.broker = LocalBroker(*LISTEN)
@@ -54,7 +54,7 @@ class World:
         self.broker.close()
 
     def hold(self) -> tuple[str, bytes]:
-        """A background job that runs until it is released by its token."""
+        """Start a background job that runs until its token is released."""
         job = self.client.enqueue("echo", b"hold")
         _, token = self.worker.held.get(timeout=PATIENCE)
         return job, token
@@ -72,7 +72,7 @@ Act = Callable[[World], Any]
 
 
 def outcome(act: Act, dialect: str) -> Any:
-    """What it returned, or the type and the text of what it raised, without what differs between two runs."""
+    """Return the result, or type and text of the exception, without values that differ between two runs."""
     world = World(dialect)
     try:
         return seen(act(world))
@@ -314,11 +314,11 @@ def test_what_http_cannot_carry_is_refused_with_the_name_of_a_native_address(
     broker: LocalBroker, worker: HandWorker
 ) -> None:
     with Client(broker.urls["http"]) as client:
-        with pytest.raises(Unsupported, match=r"http has no word for queue_timeout: .* tcp://127\.0\.0\.1:7400"):
+        with pytest.raises(Unsupported, match=r"http does not support queue_timeout; .* tcp://127\.0\.0\.1:7400"):
             client.call("echo", queue_timeout=3)
         job = client.submit("echo", b"x")
         for act in (lambda: job.id, lambda: job.progress, lambda: job.on_progress(print), lambda: job.parts()):
-            with pytest.raises(Unsupported, match="native address"):
+            with pytest.raises(Unsupported, match="native URL"):
                 act()
         assert job.result(PATIENCE) == b"x"
 
@@ -371,7 +371,7 @@ def test_an_operation_outlives_its_connection_and_a_call_does_not(broker: LocalB
         call = client.submit("echo", b"hold")
         worker.held.get(timeout=PATIENCE)
         cutter.cut()
-        with pytest.raises(BrokerUnavailable, match="went away before it answered"):
+        with pytest.raises(BrokerUnavailable, match="ended before the response"):
             call.result(PATIENCE)
         worker.release(token, b"done")
         assert client.result(job, timeout=PATIENCE) == b"done"

@@ -1,4 +1,4 @@
-"""The HTTP server on real sockets: hostile and slow visitors, hang-ups, readers that stop, ways to shut down."""
+"""The HTTP server on real sockets: hostile and slow clients, disconnects, clients that stop reading, shutdowns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DRAINING = "urn:dragoman:draining"
 
 
 class HttpHouse:
-    """A server on a loop of its own in a thread of its own, with an app for every occasion."""
+    """A server on an event loop in a thread of its own, with an app for every test."""
 
     def __init__(self, loop_name: str, limits: HttpLimits) -> None:
         self.loop = loop_factory(loop_name)()
@@ -128,7 +128,7 @@ class HttpHouse:
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
 
     def ask(self, request: bytes) -> bytes:
-        """Everything that is said until the connection ends."""
+        """Send a request and return all bytes until the connection ends."""
         with self.visit() as visitor:
             visitor.sendall(request)
             return read_all(visitor)
@@ -166,7 +166,7 @@ def read_all(visitor: socket.socket) -> bytes:
 
 
 def read_answer(visitor: socket.socket) -> bytes:
-    """One response that has a length."""
+    """Read one response that has a length."""
     said = b""
     while b"\r\n\r\n" not in said:
         part = visitor.recv(65536)

@@ -18,7 +18,7 @@ LEASE = 1.0
 
 
 class Broker:
-    """A `dragoman serve` that can be started again where it was."""
+    """A `dragoman serve` that can be restarted at the same address."""
 
     def __init__(self, programs: Programs, client: httpx2.Client) -> None:
         self._programs = programs
@@ -34,7 +34,7 @@ class Broker:
         return self._client.request(method, self.url + path, **facts)
 
     def worker(self) -> dict[str, Any]:
-        """The only one, once it is there."""
+        """Return the only worker, once it has joined."""
         (found,) = until(lambda: self.ask("GET", "/v1/workers").json()["workers"], "a worker")
         return dict(found)
 
@@ -75,8 +75,8 @@ def start(programs: Programs, broker: Broker) -> Start:
     return start
 
 
-def pending_commits(folder: Path) -> tuple[str, ...]:
-    """A command that begins, and ends when it is let."""
+def gated_command(folder: Path) -> tuple[str, ...]:
+    """Return a command that starts, and ends when the file `go` exists."""
     script = f"touch {folder}/begun; while [ ! -e {folder}/go ]; do sleep 0.05; done; tr a-z A-Z"
     return ("sh", "-c", script)
 
@@ -100,7 +100,7 @@ def test_shell_worker_s_failure_is_told_in_its_words(broker: Broker, start: Star
 
 
 def test_shell_worker_gives_signs_of_life_while_it_works(broker: Broker, start: Start, tmp_path: Path) -> None:
-    start(*pending_commits(tmp_path))
+    start(*gated_command(tmp_path))
     name = broker.enqueue(b"slow")
     until((tmp_path / "begun").exists, "the job is under way")
     since = time.monotonic()
@@ -111,7 +111,7 @@ def test_shell_worker_gives_signs_of_life_while_it_works(broker: Broker, start: 
 
 
 def test_shell_worker_stops_a_job_that_nobody_waits_for(broker: Broker, start: Start, tmp_path: Path) -> None:
-    worker = start(*pending_commits(tmp_path))
+    worker = start(*gated_command(tmp_path))
     name = broker.enqueue(b"slow")
     until((tmp_path / "begun").exists, "the job is under way")
     assert broker.ask("DELETE", f"/v1/jobs/{name}").status_code == 200
@@ -124,7 +124,7 @@ def test_shell_worker_brings_its_result_to_a_broker_that_was_killed_meanwhile(
     broker: Broker, start: Start, tmp_path: Path
 ) -> None:
     """R107: the attempt goes on, and is the only one."""
-    worker = start(*pending_commits(tmp_path))
+    worker = start(*gated_command(tmp_path))
     name = broker.enqueue(b"slow")
     until((tmp_path / "begun").exists, "the job is under way")
     broker.restart()
@@ -138,7 +138,7 @@ def test_shell_worker_brings_its_result_to_a_broker_that_was_killed_meanwhile(
 
 
 def raw(broker: Broker, target: str, body: bytes = b"", headers: str = "") -> socket.socket:
-    """A request whose answer nobody has read yet."""
+    """Send a request without reading its response."""
     host, _, port = broker.url.removeprefix("http://").partition(":")
     connection = socket.create_connection((host, int(port)))
     head = f"POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n{headers}\r\n"

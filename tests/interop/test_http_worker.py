@@ -1,4 +1,4 @@
-"""Our workers by HTTP: a `Worker` in a thread, against a broker of the test's own."""
+"""Dragoman's workers over HTTP: a `Worker` in a thread, with a broker for each test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LISTEN = ("tcp://127.0.0.1:0?max_payload=1MiB", "http://127.0.0.1:0?max_payload=
 
 
 class House:
-    """A broker, a worker by HTTP that does `echo`, and a client in the native dialect."""
+    """A broker, an HTTP worker that offers `echo`, and a native client."""
 
     def __init__(self, broker: LocalBroker, concurrency: int) -> None:
         self.broker = broker
@@ -100,7 +100,7 @@ def test_progress_reaches_the_caller_and_parts_are_refused(house: House) -> None
     job = house.client.submit("echo", b"report 5")
     assert job.result(PATIENCE) == b"report 5"
     assert job.progress is not None
-    with pytest.raises(JobFailed, match="http has no word for parts of a result; return it whole"):
+    with pytest.raises(JobFailed, match="http does not support parts of a result; return the whole result"):
         house.client.call("echo", b"emit")
 
 

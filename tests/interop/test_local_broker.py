@@ -1,4 +1,4 @@
-"""The broker that users put into their own tests."""
+"""LocalBroker, the broker for users' own tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORD = 38
 
 @contextmanager
 def a_worker(url: str, *, is_deaf: bool = False) -> Iterator[None]:
-    """Somebody who offers `shout`, by hand; a deaf one takes jobs and never answers."""
+    """Start a hand-written worker that offers `shout`; a deaf one takes jobs and never answers."""
     over = threading.Event()
 
     def live() -> None:

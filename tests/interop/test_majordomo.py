@@ -1,5 +1,5 @@
-"""A whole broker among strangers that speak Majordomo: written from RFC 7, from RFC 18 for Node, and majortomo, a
-package of others who took RFC 18 a little differently."""
+"""A whole broker with third-party programs that speak Majordomo: written from RFC 7, from RFC 18 for Node, and the
+package majortomo, which interprets RFC 18 a little differently."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def node_modules(request: pytest.FixtureRequest) -> Path:
-    """Where Node finds its package `zeromq`: fetched once, into pytest's cache."""
+    """The folder of Node's package `zeromq`: downloaded once, into pytest's cache."""
     for program in ("node", "npm"):
         assert shutil.which(program), f"these tests need {program}: on Debian and Ubuntu, apt-get install nodejs npm"
     folder = Path(request.config.cache.mkdir("majordomo-node"))
@@ -60,7 +60,7 @@ def workers(house: BrokerHouse, state: WorkerState | None = None) -> int:
 
 
 def known(house: BrokerHouse, start: Callable[[], Program]) -> Program:
-    """A worker that the broker knows by now."""
+    """Start a worker, and wait until it has joined."""
 
     def joins() -> int:
         return sum(event == "worker joined" for _, event, _ in list(house.journal.lines))

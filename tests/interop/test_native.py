@@ -1,4 +1,5 @@
-"""A whole broker among strangers that speak native: written from its page alone, on libzmq, over TCP and ipc."""
+"""A whole broker with third-party programs that speak native: written from its page alone, on libzmq, over TCP and
+ipc."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def worker(programs: Programs, house: BrokerHouse, *words: object, kind: str = "native", where: str = "") -> Program:
-    """A stranger that the broker knows by now."""
+    """Start a third-party worker, and wait until it has joined."""
 
     def idle() -> int:
         return int(house.run(lambda: sum(each.state is IDLE for each in house.broker.worker_registry.workers.values())))

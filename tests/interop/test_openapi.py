@@ -1,4 +1,4 @@
-"""The OpenAPI document: it is one, and the HTTP door does as it says."""
+"""The OpenAPI document is valid, and the HTTP listener conforms to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A real `dragoman serve` among strangers: PingPong workers and clients on libzmq, written from the document alone."""
+"""A real `dragoman serve` with third-party programs: PingPong workers and clients on libzmq, written from the document
+alone."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def callers() -> Iterator[Callers]:
 
 
 class Callers:
-    """Callers in this process, on sockets that never wait for ever."""
+    """Callers in this process, on sockets with time-outs."""
 
     def __init__(self) -> None:
         self._context = zmq.Context()
@@ -51,7 +52,7 @@ def ask(caller: zmq.Socket, job: bytes) -> None:
 
 
 def answer(caller: zmq.Socket) -> bytes:
-    """The result, or `ERROR reason`."""
+    """Return the result, or `ERROR reason`."""
     frames = caller.recv_multipart()
     assert frames[0] == b""
     if len(frames) == 2:
@@ -61,7 +62,7 @@ def answer(caller: zmq.Socket) -> bytes:
 
 
 def worker(programs: Programs, broker: Broker, *words: object, kind: str = "worker") -> Program:
-    """A stranger that the broker knows by now."""
+    """Start a third-party worker, and wait until it has joined."""
     known = broker.err.count("worker joined")
     started = programs.stranger(f"pingpong_{kind}", broker.workers, *words)
     until(lambda: broker.err.count("worker joined") > known, "the worker has joined")
@@ -362,7 +363,7 @@ def test_sigterm_lets_the_running_job_end_and_refuses_new_ones(programs: Program
 
 
 def waits_in_the_kernel_no_more(broker: Broker) -> bool:
-    """Nothing that was sent to the broker's ports lies unread: what a test asked has been heard."""
+    """Return whether the broker has read everything that was sent to its ports."""
     ports = {int(place.rpartition(":")[2]) for place in (broker.workers, broker.callers)}
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, remote, _, queues, *_ = line.split()

@@ -1,4 +1,4 @@
-"""A whole broker among strangers that speak Powerhose: workers on libzmq, which it calls back, over TCP and ipc."""
+"""A whole broker with third-party programs that speak Powerhose: workers on libzmq, over TCP and ipc."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["tcp", "ipc", "relative ipc"])
 def at(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a worker listens. Strangers run in the test's folder, which is the base that the listeners here have."""
+    """Return a worker's endpoint. Third-party programs run in the test's folder, the base of the listeners here."""
     return {"tcp": "tcp://127.0.0.1:*", "ipc": f"ipc://{tmp_path}/w", "relative ipc": "ipc://w"}[request.param]
 
 
 class Callers:
-    """A caller that waits for one answer after the other."""
+    """A caller that waits for one answer at a time."""
 
     def __init__(self, visitors: Visitors, where: str) -> None:
         self._socket = visitors.visit(zmq.DEALER, where)
@@ -48,7 +48,7 @@ class Callers:
             self._socket.send_multipart([b"", job])
 
     def answer(self) -> bytes:
-        """The result, or `ERROR reason`."""
+        """Return the result, or `ERROR reason`."""
         frames = self._socket.recv_multipart()
         assert frames[0] == b""
         return frames[1] if len(frames) == 2 else b"ERROR " + frames[3]
@@ -75,7 +75,7 @@ def joined(house: BrokerHouse, count: int = 1) -> None:
 
 
 def worker(programs: Programs, house: BrokerHouse, name: str = "W", *words: object) -> Program:
-    """A stranger that the broker knows by now."""
+    """Start a third-party worker, and wait until it has joined."""
     before = joins(house)
     started = programs.stranger("powerhose_worker", house.workers, "--name", name, *words)
     until(lambda: joins(house) > before, f"{name} has registered")
@@ -365,7 +365,7 @@ def test_garbage_on_every_socket_harms_nobody_else(
 
 
 class Liar:
-    """A worker's socket on libzmq that answers what it is told to, and registers itself."""
+    """A worker's socket on libzmq that registers itself, and sends the answers that the test chooses."""
 
     def __init__(self, visitors: Visitors, house: BrokerHouse) -> None:
         self.work = visitors.receive(zmq.REP, TcpAddress("127.0.0.1", 0))
@@ -427,7 +427,7 @@ def test_places_that_are_no_workers_are_given_up_and_leave_nothing_behind(
 
 
 class Crew:
-    """Workers on libzmq in one thread: each has a socket of its own, and one socket pings for them all."""
+    """Workers on libzmq in one thread: each has its own socket, and one socket pings for all."""
 
     def __init__(self, visitors: Visitors, where: str, count: int) -> None:
         self.done: Counter[bytes] = Counter()

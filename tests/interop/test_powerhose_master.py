@@ -1,4 +1,4 @@
-"""The master inside a program, with workers as the Powerhose document draws them, on libzmq, and with our own."""
+"""The master inside a program, with workers from the Powerhose document, on libzmq, and with Dragoman's own."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def raises(payload):
 
 
 class Worker:
-    """A REP that is bound, a REQ that pings with its endpoint, and one job at a time. `do`: the whole answer to a JOB,
-    or None to hang up."""
+    """A bound REP, a REQ that pings with its endpoint, and one job at a time. `do` returns the whole answer to a JOB,
+    or None to close the connection."""
 
     def __init__(self, master: str, endpoint: str, do: Callable[[bytes, bytes], bytes | None]) -> None:
         self.orders: list[bytes] = []
@@ -83,7 +83,7 @@ def echo(id: bytes, data: bytes) -> bytes:
 
 @pytest.fixture
 def ends() -> Iterator[list[Any]]:
-    """What is put in here is closed with the test, last first."""
+    """Closes objects at the end of the test, last first."""
     made: list[Any] = []
     yield made
     for each in reversed(made):
@@ -290,7 +290,7 @@ def test_a_laggy_worker_is_left_and_another_is_asked(make: Make, hire: Hire) -> 
 
 
 def _is_known(master: Master, count: int) -> bool:
-    return len(master._thread.server.broker.roster.workers) == count
+    return len(master._thread.server.broker.worker_registry.workers) == count
 
 
 @pytest.mark.parametrize("job_id", ["", ":", ":::", "a:::b", "a:", "a::", "\ud800"])
@@ -347,8 +347,8 @@ def test_a_place_that_is_taken_is_an_error_that_says_so(make: Make, transport: s
         ("ipc:///tmp/x.ipc", {"worker_expire": 0}, "must be 0.001 or more"),
         ("ipc:///tmp/x.ipc", {"attempts": "many"}, "must be a whole number"),
         ("inproc://x", {}, "unknown transport 'inproc'"),
-        ("tcp://127.0.0.1", {}, "it has no port"),
-        ("nonsense", {}, "it has no '://'"),
+        ("tcp://127.0.0.1", {}, "the port is missing"),
+        ("nonsense", {}, "'://' is missing"),
         ("tcp://*:0", {}, "insecure=true"),
     ],
 )
@@ -469,9 +469,9 @@ def test_an_interrupted_program_ends_and_leaves_no_socket(programs: Programs, tm
 
 
 def is_interrupted(program: Program) -> bool:
-    """Interrupt it, as people do: once more if nothing happens.
+    """Interrupt the program, a second time if nothing happens.
 
-    Python does not notice a signal that comes after its last look for one and before it waits for a lock.
+    Python misses a signal that arrives between its last check and a wait for a lock.
     """
     os.kill(program.pid, signal.SIGINT)
     with suppress(AssertionError):

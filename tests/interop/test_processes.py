@@ -1,4 +1,4 @@
-"""Watching processes for their end: real ones, on both event loops."""
+"""Watching the end of real processes, on both event loops."""
 
 from __future__ import annotations
 

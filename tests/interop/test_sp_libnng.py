@@ -1,8 +1,8 @@
-"""SP, proved against libnng, through pynng and as nngcat: our REP and their REQ, our REQ and their REP, on TCP and ipc.
+"""SP, tested against libnng, through pynng and nngcat: each side's REP with the other's REQ, on TCP and ipc.
 
-Traps of pynng: contexts must be closed before their socket, and take its timeouts over when they are made; `recv` of a
-socket raises when an empty message came, and `recv_msg` does not. What libnng sends again it sends by two options:
-`resend_time`, looked at every `resend_tick`, which is a second if nobody says so.
+Traps of pynng: contexts must be closed before their socket, and take over its time-outs when they are created; `recv`
+of a socket raises after an empty message, and `recv_msg` does not. libnng repeats requests by two options:
+`resend_time`, checked every `resend_tick`, one second by default.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Req(pynng.Req0):
 
 
 class Nngs:
-    """Sockets and contexts of libnng that never wait for ever and end with the test, in the order that libnng needs."""
+    """Sockets and contexts of libnng with time-outs. They end with the test, in the order that libnng needs."""
 
     def __init__(self) -> None:
         self._ends = ExitStack()
@@ -63,7 +63,7 @@ class Nngs:
         return [self._ends.enter_context(made.new_context()) for _ in range(count)]
 
     def device(self, front: SocketAddress, back: SocketAddress) -> SocketAddress:
-        """A device of libnng: takes questions at the front, and asks them at the back with a hop in front."""
+        """Start a device of libnng: it forwards requests from the front to the back, with a hop in front."""
         asking = self._make(pynng.Socket, {"opener": pynng.lib.nng_req0_open_raw}, dial=endpoint(back))
         taking, where = self.receive(pynng.Socket, front, opener=pynng.lib.nng_rep0_open_raw)
         running = threading.Thread(target=pynng.lib.nng_device, args=(taking.socket, asking.socket), name="device")
@@ -92,7 +92,7 @@ class Nngs:
 
 
 class Shuffler(Echo):
-    """Answers when so many questions are there, and in another order."""
+    """Answers when this many requests have arrived, in another order."""
 
     def __init__(self, line: Runner, count: int) -> None:
         super().__init__(line)
@@ -468,7 +468,7 @@ LISTENING_UNIX = "00010000"  # a flag in /proc/net/unix
 
 
 def listens(program: Program, place: SocketAddress) -> SocketAddress:
-    """Wait until it listens; returns where, which nngcat does not tell."""
+    """Wait until it listens. Returns the address, which nngcat does not print."""
 
     def port() -> int:
         inodes = set()

@@ -1,4 +1,4 @@
-"""Streams on real sockets: places, writes, and peers that do not read."""
+"""Streams on real sockets: addresses, writes, and remote sides that do not read."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def leave_stale_socket(path: Path) -> None:
 
 
 def flood(raw: Raw, payload: bytes, count: int) -> None:
-    """Send and send, from a thread that ends when the connection does."""
+    """Send repeatedly, from a thread that ends with the connection."""
 
     def send() -> None:
         try:

@@ -1,4 +1,4 @@
-"""Adding an operation: one row, one function. Everything else comes from the row, as this toy operation shows."""
+"""Adding an operation: one row, one function. This toy operation shows that everything else follows from the row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that never left when a connection ended, and how it ended."""
+"""Messages that were not sent when a connection ended, by the way it ended."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_message_whose_write_fails_never_left(house: House, place: SocketAddre
     def write_to_the_dead() -> None:
         raw.reset()
         house.runner.connections.send(responder.present[0], [b"a job"], "never left")
-        house.runner.turn()
+        house.runner.run_once()
 
     house.run(write_to_the_dead)
     until(lambda: responder.losses, "it is lost")
@@ -136,7 +136,7 @@ def test_a_peer_is_lost_only_once_however_it_ends(house: House, place: SocketAdd
         house.runner.connections.close(peer, "once")
         house.runner.connections.send(peer, [b"a word"], "mark")
         house.runner.connections.close(peer, "twice")
-        house.runner.turn()
+        house.runner.run_once()
         house.runner.connections.send(peer, [b"too late"], "unheard")
 
     house.run(all_at_once)
@@ -166,15 +166,15 @@ def test_what_is_said_before_closing_still_arrives(house: House, place: SocketAd
 
 
 def write_then(house: House, responder: Asker, marks: list[Any], call: Callable[[], object]) -> None:
-    """Within one step of the loop: nothing is read meanwhile."""
+    """Write within one step of the loop, so that nothing is read meanwhile."""
     for mark in marks:
         house.runner.connections.send(responder.present[0], [b"a word"], mark)
-    house.runner.turn()
+    house.runner.run_once()
     call()
 
 
 def first_byte(first_message: bytes) -> int:
-    """Where the second message begins in what we send: behind greeting, READY and the first."""
+    """Return the offset of the second message in the sent bytes: after greeting, READY and the first message."""
     ready = ready_command(b"ROUTER", b"house")
     return len(OUR_GREETING) + len(ready) + 2 + len(first_message)
 

@@ -1,4 +1,4 @@
-"""A port that speaks something else is recognised and named: every client and every worker against every listener."""
+"""A port with another protocol is identified and named: every client and every worker against every listener."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DIALECTS = ["native", "pingpong", "powerhose", "memodb", "majordomo", "http"]
 # What is said of each listener, and what clients and workers are advised.
 FRONTEND = "callers connect to the frontend, which has a port of its own"
 BACKEND = "workers connect to the backend, which has a port of its own"
-CHECK = "check host and port of the broker"
+CHECK = "check the broker's host and port"
 CALLERS = "speaks PingPong or Powerhose over ZMTP (a ROUTER socket, for callers)"
 SAID = {
     "native": ("speaks the native dialect over ZMTP (a ROUTER socket)", "use tcp://{place}", "use tcp://{place}"),
@@ -48,12 +48,12 @@ SAID = {
     "memodb": ("speaks MemoDB over SP (a REP socket)", *["use memodb+tcp://{place}"] * 2),
     "majordomo": ("speaks Majordomo over ZMTP (a ROUTER socket)", *["use majordomo+tcp://{place}"] * 2),
     "http": ("speaks HTTP", *["use http://{place}"] * 2),
-    "silent": ("accepts connections and says nothing", CHECK, CHECK),
+    "silent": ("accepts connections but sends nothing", CHECK, CHECK),
     "SSH": ("speaks SSH", CHECK, CHECK),
     "SMTP": ("speaks SMTP or FTP", CHECK, CHECK),
     "Redis": ("speaks the protocol of Redis", CHECK, CHECK),
-    "garbage": ("speaks nothing that is known here (it began with de ad be ef 00 01 02 03)", CHECK, CHECK),
-    "web": ("speaks HTTP, but is no broker", CHECK, CHECK),
+    "garbage": ("speaks an unknown protocol (first bytes: de ad be ef 00 01 02 03)", CHECK, CHECK),
+    "web": ("speaks HTTP, but is not a broker", CHECK, CHECK),
 }
 TITLES = {
     "native": "the native dialect",
@@ -93,7 +93,7 @@ ANSWERS = {
 
 
 class Stranger(threading.Thread):
-    """A server that says something when somebody connects, or answers whatever it hears, or does neither."""
+    """A server that sends a banner to new connections, or answers every message, or does neither."""
 
     def __init__(self, name: str) -> None:
         super().__init__(daemon=True)
@@ -127,7 +127,7 @@ class Stranger(threading.Thread):
 
 @contextmanager
 def place_of(listener: str) -> Iterator[str]:
-    """Where such a listener is, as long as it is needed."""
+    """Start such a listener and return its address."""
     if listener in SAID and not any(url.startswith(listener.split()[0]) for url in (*LISTEN, "native")):
         stranger = Stranger(listener)
         yield stranger.place
@@ -171,7 +171,7 @@ def test_every_client_names_what_it_finds(listener: str) -> None:
 
 
 class Lines(logging.Handler):
-    """What workers have logged, by the names of their threads."""
+    """The log lines of workers, by the names of their threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ def test_right_ports_are_not_complained_about(lines: Lines) -> None:
             worker.stop()
             thread.join(PATIENCE)
             assert not lines.has(dialect, "speaks")
-            assert not lines.has(dialect, "says nothing")
+            assert not lines.has(dialect, "sends nothing")
 
 
 @pytest.mark.parametrize("word", [b"ERROR", b"PONG"])

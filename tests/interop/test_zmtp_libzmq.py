@@ -1,4 +1,4 @@
-"""ZMTP, proved against libzmq: every socket type we meet, on TCP and ipc, on both loops."""
+"""ZMTP, tested against libzmq: every socket type in use, on TCP and ipc, on both event loops."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def assert_served(visitors: Visitors, where: SocketAddress) -> None:
 
 
 def sends(router: zmq.Socket, frames: list[bytes]) -> bool:
-    """Whether a ROUTER that insists on knowing the peer could send."""
+    """Return whether a ROUTER with the option ROUTER_MANDATORY could send."""
     try:
         router.send_multipart(frames)
     except zmq.ZMQError as error:

@@ -56,7 +56,7 @@ class World:
             if place in self.places:
                 self.dialled.setdefault(place, []).append(Dialled(self, peer, self.places[place]()))
             else:
-                self.runner.connections.dialled(peer, None, "nobody listens there")
+                self.runner.connections.dialled(peer, None, "connection refused")
         self.runner.run_once()
 
     def wait(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What type checkers see of background jobs, and of all else that is asked of a broker."""
+"""Types of background jobs and of all operations, for type checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What type checkers see of the broker inside a test."""
+"""Types of the broker for tests, for type checkers."""
 
 from __future__ import annotations
 

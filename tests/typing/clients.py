@@ -1,4 +1,4 @@
-"""What type checkers see of clients and of jobs under way. Nobody runs this: checkers read it."""
+"""Types of clients and of jobs, for type checkers. This file is never run."""
 
 from __future__ import annotations
 

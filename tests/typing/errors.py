@@ -1,4 +1,4 @@
-"""What type checkers see of errors."""
+"""Types of errors, for type checkers."""
 
 from __future__ import annotations
 

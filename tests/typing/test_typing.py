@@ -1,7 +1,7 @@
-"""What users' type checkers see of this package: mypy and basedpyright read the other files of this folder.
+"""Types of the package as users' type checkers see them: mypy and basedpyright read the other files of this folder.
 
-Each has types that must be so (`assert_type`) and mistakes that must be found (`type: ignore` and `pyright: ignore`,
-none of them unused), so that a type that is wrong, or lost on the way, is an error here.
+Each file has types that must hold (`assert_type`) and mistakes that must be found (`type: ignore` and `pyright:
+ignore`, none of them unused), so that a wrong or lost type is an error here.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ EXAMPLES = sorted(path for path in HERE.glob("*.py") if path != Path(__file__))
 
 
 def run(*words: object) -> str:
-    """What a checker has to say; nothing, if it is content."""
+    """Run a checker and return its output; empty if it finds no error."""
     done = subprocess.run(
         [sys.executable, "-m", *map(str, words)],
         cwd=ROOT,
-        env=os.environ | {"DRAGOMAN_PURE": "1"},  # a wheel is built sooner
+        env=os.environ | {"DRAGOMAN_PURE": "1"},  # building a wheel takes less time
         capture_output=True,
         text=True,
         timeout=90,
@@ -31,7 +31,7 @@ def run(*words: object) -> str:
 
 
 def test_mypy_sees_the_types_that_are_meant() -> None:
-    # No configuration file: users have theirs, not ours.
+    # No configuration file: users do not have this project's.
     assert run("mypy", "--strict", "--config-file=", "--cache-dir", ROOT / ".mypy_cache" / "typing", *EXAMPLES) == ""
 
 

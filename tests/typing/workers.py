@@ -1,4 +1,4 @@
-"""What type checkers see of workers: a decorated function stays what it was."""
+"""Types of workers, for type checkers: a decorated function keeps its type."""
 
 from __future__ import annotations
 

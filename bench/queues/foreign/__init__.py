@@ -1,1 +1,1 @@
-"""What the clients and workers of other task queues run. Their packages live in an environment of the bench's own."""
+"""Clients and workers of other task queues. Their packages are installed in an environment of the benchmarks."""

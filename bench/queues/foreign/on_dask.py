@@ -1,4 +1,4 @@
-"""Dask distributed: a scheduler and two workers of one thread each, in processes of their own."""
+"""Dask distributed: a scheduler and two workers of one thread each, in separate processes."""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""RQ, whose workers do jobs in their own process (SimpleWorker), without a fork for each."""
+"""RQ with SimpleWorker, whose workers run jobs in their own process, without a fork for each."""
 
 from contextlib import contextmanager
 

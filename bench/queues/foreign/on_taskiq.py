@@ -10,7 +10,7 @@ from taskiq_redis import ListQueueBroker, RedisAsyncResultBackend
 from bench.queues.echo import PLACE, echo, in_halves
 
 LIMIT = 20
-ASK_AGAIN = 0.001  # a single call asks for its result so often; the default of 0.2 s would be its latency
+ASK_AGAIN = 0.001  # polling interval of a single call; the default of 0.2 s would be its latency
 ASK_AGAIN_FOR_MANY = 0.05
 
 place = os.environ.get(PLACE, "redis://127.0.0.1")

@@ -1,1 +1,1 @@
-"""For people who write Python: addresses, clients and workers."""
+"""Python SDK: addresses, clients and workers."""

@@ -1,8 +1,8 @@
-"""Addresses, `dialect+transport://place?options`: the same for listening, for clients and for workers.
+"""Addresses of listeners, clients and workers: `dialect+transport://place?options`.
 
-An address is read in two steps. `parse` knows the shape every address has and leaves the options as text;
-`read_options` turns that text into the options dataclass of whoever listens or dials there. What cannot be read
-raises `AddressError`, whose message shows the URL, what is wrong with it and what would be right.
+An address is parsed in two steps. `parse` checks the general form and leaves the options as text; `read_options`
+converts them to the options dataclass of the listener, client or worker. An invalid address raises `AddressError`,
+whose message shows the URL, the error and a correct form.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ TRANSPORTS = ("tcp", "ipc", "unix", "http")
 MAX_UNIX_PATH_BYTES = 107
 MAX_PORT = 65_535
 
-# What a scheme without a dialect means.
+# Dialects of schemes that name none.
 _DIALECT_OF_PLAIN_TRANSPORT = {scheme: row.name for row in DIALECTS.values() for scheme in row.schemes}
 _UNIX_TRANSPORTS = ("ipc", "unix")
 
 
 class AddressError(ValueError):
-    """An address that cannot be used; the message shows the URL, what is wrong and what would be right."""
+    """An invalid address. The message shows the URL, the error and a correct form."""
 
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """A host and a port; port 0 is any free one."""
+    """A host and a port; port 0 means any free port."""
 
     host: str
     port: int
@@ -51,7 +51,7 @@ class TcpAddress:
 
 @dataclass(frozen=True, slots=True)
 class UnixAddress:
-    """A path in the file system: a socket or, for dialects with several sockets, their folder."""
+    """The path of a Unix socket or, for dialects with several sockets, of their folder."""
 
     path: str
 
@@ -64,7 +64,7 @@ SocketAddress = TcpAddress | UnixAddress
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One address, read; `options` is immutable, percent-decoded and otherwise as it was written."""
+    """A parsed address. `options` is immutable, percent-decoded and otherwise unchanged."""
 
     url: str
     dialect: str
@@ -74,15 +74,15 @@ class Address:
 
 
 def parse(url: str, dialects: Collection[str]) -> Address:
-    """Read `url`; `dialects` are the names that may stand in front of the `+`."""
+    """Parse `url`; `dialects` are the names allowed in front of the `+`."""
     _refuse_strange_characters(url)
     scheme, separator, rest = url.partition("://")
     if not separator:
         raise address_error(
-            url, "it has no '://'; an address looks like tcp://127.0.0.1:7400 or ipc:///tmp/broker.sock"
+            url, "'://' is missing; an address looks like tcp://127.0.0.1:7400 or ipc:///tmp/broker.sock"
         )
     if "#" in rest:
-        raise address_error(url, "an address has no fragment; leave out '#' or write it as %23")
+        raise address_error(url, "an address has no fragment; remove the '#' or write it as %23")
     dialect, transport = _read_scheme(scheme.lower(), dialects, url)
     place, _, query = rest.partition("?")
     return Address(
@@ -96,7 +96,7 @@ def parse(url: str, dialects: Collection[str]) -> Address:
 
 def _refuse_strange_characters(url: str) -> None:
     if " " in url or not url.isprintable():
-        raise address_error(url, "spaces and control characters cannot stand in an address; write a space as %20")
+        raise address_error(url, "spaces and control characters are not allowed in an address; write a space as %20")
 
 
 def _read_scheme(scheme: str, dialects: Collection[str], url: str) -> tuple[str, str]:
@@ -104,7 +104,7 @@ def _read_scheme(scheme: str, dialects: Collection[str], url: str) -> tuple[str,
     if not plus:
         dialect, transport = _read_plain_scheme(scheme, dialects, url)
     elif transport == "http":
-        raise address_error(url, "http:// takes no dialect in front of it; write http://127.0.0.1:7480")
+        raise address_error(url, "http:// has no dialect in front of it; write http://127.0.0.1:7480")
     if dialect not in dialects:
         raise _unknown_dialect(dialect, dialects, url)
     if transport not in TRANSPORTS:
@@ -117,9 +117,9 @@ def _read_plain_scheme(scheme: str, dialects: Collection[str], url: str) -> tupl
     if scheme in _DIALECT_OF_PLAIN_TRANSPORT:
         return _DIALECT_OF_PLAIN_TRANSPORT[scheme], scheme
     if scheme in dialects:
-        raise address_error(url, f"it names no transport; write {scheme}+tcp:// or {scheme}+ipc://")
+        raise address_error(url, f"the transport is missing; write {scheme}+tcp:// or {scheme}+ipc://")
     if scheme in TRANSPORTS:
-        raise address_error(url, f"{scheme}:// needs a dialect in front of it; for the native one write ipc://")
+        raise address_error(url, f"{scheme}:// needs a dialect in front of it; for the native dialect write ipc://")
     raise _unknown_dialect(scheme, dialects, url)
 
 
@@ -129,59 +129,61 @@ def _unknown_dialect(dialect: str, dialects: Collection[str], url: str) -> Addre
 
 
 def _read_place(transport: str, text: str, url: str) -> SocketAddress:
-    """Read a place that is percent-decoded already."""
+    """Parse a socket address that is already percent-decoded."""
     return _read_unix_place(text, url) if transport in _UNIX_TRANSPORTS else _read_tcp_place(text, url)
 
 
 def _read_unix_place(path: str, url: str) -> UnixAddress:
     if not path.strip("/"):
-        raise address_error(url, "it has no path; write one behind three slashes, such as ipc:///tmp/broker.sock")
+        raise address_error(url, "the path is missing; write it after three slashes, such as ipc:///tmp/broker.sock")
     if path.startswith("@"):
         raise address_error(url, "abstract sockets are not supported; write a path such as ipc:///tmp/broker.sock")
     if not path.startswith("/"):
         name = path.rsplit("@", 1)[-1].rsplit("/", 1)[-1] or "broker.sock"
-        raise address_error(url, f"the path is relative; write three slashes and all of it, such as ipc:///tmp/{name}")
+        raise address_error(
+            url, f"the path is relative; write three slashes and the whole path, such as ipc:///tmp/{name}"
+        )
     size = len(path.encode())
     if size > MAX_UNIX_PATH_BYTES:
-        raise address_error(url, f"the path has {size} bytes; a Unix socket's may have {MAX_UNIX_PATH_BYTES}")
+        raise address_error(url, f"the path has {size} bytes; a Unix socket allows {MAX_UNIX_PATH_BYTES}")
     return UnixAddress(path)
 
 
 def _read_tcp_place(text: str, url: str) -> TcpAddress:
     authority, _, path = text.partition("/")
     if "@" in authority:
-        raise address_error(url, "an address has no user or password; leave out what stands before the '@'")
+        raise address_error(url, "an address has no user or password; remove everything before the '@'")
     if path:
-        raise address_error(url, f"nothing stands behind host:port but ?options; leave out {'/' + path!r}")
+        raise address_error(url, f"only ?options may follow host:port; remove {'/' + path!r}")
     if not authority:
-        raise address_error(url, "it has no place; write host:port, such as 127.0.0.1:7400")
+        raise address_error(url, "host and port are missing; write host:port, such as 127.0.0.1:7400")
     host, port = _split_authority(authority, url)
     return TcpAddress(_read_host(host, url), _read_port(port, url))
 
 
 def _split_authority(authority: str, url: str) -> tuple[str, str]:
-    """Host and port; the host of `[::1]:7400` comes with its brackets."""
+    """Split host and port; the host of `[::1]:7400` keeps its brackets."""
     bracket = authority.rfind("]")
     host, colon, port = authority[bracket + 1 :].rpartition(":")
     host = authority[: bracket + 1] + host
     if ":" in host and not host.startswith("["):
         raise address_error(url, "write an IPv6 address in brackets, such as [::1]:7400")
     if not colon:
-        raise address_error(url, f"it has no port; write {authority}:PORT, where port 0 is any free one")
+        raise address_error(url, f"the port is missing; write {authority}:PORT, where port 0 means any free port")
     return host, port
 
 
 def _read_host(host: str, url: str) -> str:
     if not host:
-        raise address_error(url, "it has no host; write 127.0.0.1 for this machine, 0.0.0.0 for all its addresses")
+        raise address_error(url, "the host is missing; write 127.0.0.1 for this machine, 0.0.0.0 for all its addresses")
     if host == "*":
-        raise address_error(url, "'*' is no host; write 0.0.0.0 to listen on all addresses")
+        raise address_error(url, "'*' is not a host; write 0.0.0.0 to listen on all addresses")
     if host.startswith("[") and host.endswith("]"):
         return _read_ip(ipaddress.IPv6Address, host[1:-1], url)
     if re.fullmatch(r"[0-9.]+", host):
         return _read_ip(ipaddress.IPv4Address, host, url)
     if len(host) > 253 or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", host):
-        raise address_error(url, f"{host!r} is no host; write a name, an IPv4 address or an IPv6 address in brackets")
+        raise address_error(url, f"{host!r} is not a host; write a name, an IPv4 address or [an IPv6 address]")
     return host
 
 
@@ -189,13 +191,13 @@ def _read_ip(kind: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address], te
     try:
         kind(text)
     except ValueError as error:
-        raise address_error(url, f"{text!r} is no IP address: {error}") from None
+        raise address_error(url, f"{text!r} is not an IP address: {error}") from None
     return text
 
 
 def _read_port(text: str, url: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > MAX_PORT:
-        raise address_error(url, f"the port {text!r} is no number from 0 to {MAX_PORT}; 0 is any free one")
+        raise address_error(url, f"the port {text!r} is not a number from 0 to {MAX_PORT}; 0 means any free port")
     return int(text)
 
 
@@ -207,56 +209,56 @@ def _split_options(query: str, url: str) -> dict[str, str]:
         if not name or not equals:
             raise address_error(url, f"the option {piece!r} is not of the form name=value")
         if name in options:
-            raise address_error(url, f"the option {name!r} stands there twice; leave one out")
+            raise address_error(url, f"the option {name!r} occurs twice; remove one")
         options[name] = _decode(raw_value, url)
     return options
 
 
 def _decode(text: str, url: str) -> str:
-    """Percent-decode; a `+` stays a `+`, for this is no web form."""
+    """Percent-decode. A `+` stays a `+`, unlike in a web form."""
     if re.search(r"%(?![0-9A-Fa-f]{2})", text):
         raise address_error(url, "a '%' must be followed by two hex digits; write the character itself as %25")
     try:
         decoded = unquote(text, errors="strict")
     except UnicodeDecodeError:
-        raise address_error(url, "what is percent-encoded must be UTF-8") from None
+        raise address_error(url, "percent-encoded bytes must be UTF-8") from None
     _refuse_control_characters(decoded, url)
     return decoded
 
 
 def _refuse_control_characters(decoded: str, url: str) -> None:
     if not decoded.isprintable():
-        raise address_error(url, "control characters cannot stand in an address, not even percent-encoded")
+        raise address_error(url, "control characters are not allowed in an address, not even percent-encoded")
 
 
 def parse_frontend(text: str, beside: SocketAddress, url: str) -> SocketAddress:
-    """Read the value of `frontend=`, percent-decoded: a port on the host of `beside`, or a whole place."""
+    """Parse the percent-decoded value of `frontend=`: a port on the host of `beside`, or a whole socket address."""
     _refuse_control_characters(text, url)
     transport, separator, place = text.partition("://")
     if separator:
         if transport not in ("tcp", *_UNIX_TRANSPORTS):
-            raise address_error(url, f"frontend={text}: a place starts with tcp:// or ipc://, without a dialect")
+            raise address_error(url, f"frontend={text}: must be a port, or start with tcp:// or ipc:// (no dialect)")
         if "?" in place or "#" in place:
-            raise address_error(url, f"frontend={text}: a place has no options; write them behind the address itself")
+            raise address_error(url, f"frontend={text}: has no options of its own; append them to the address itself")
         return _read_place(transport, place, url)
     if isinstance(beside, UnixAddress):
         raise address_error(
             url,
-            f"frontend={text}: beside a path this must be a whole place, percent-encoded: "
+            f"frontend={text}: must be a whole percent-encoded URL, because the address has a path and no port: "
             "frontend=ipc%3A%2F%2F%2Ftmp%2Ff.ipc",
         )
     return TcpAddress(beside.host, _read_port(text, url))
 
 
 def is_loopback(place: SocketAddress) -> bool:
-    """Whether only this machine can reach `place`. Names are not looked up: of them only `localhost` counts."""
+    """Return whether only this machine can reach `place`. Names are not resolved; only `localhost` counts."""
     if isinstance(place, UnixAddress) or place.host.lower() == "localhost":
         return True
     try:
         ip = ipaddress.ip_address(place.host)
     except ValueError:
         return False
-    # Whether ::ffff:127.0.0.1 is_loopback differs between Python versions; the address inside it decides.
+    # Python versions differ on is_loopback of ::ffff:127.0.0.1, so the mapped IPv4 address is checked.
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return (mapped or ip).is_loopback
 
@@ -264,9 +266,9 @@ def is_loopback(place: SocketAddress) -> bool:
 def read_options(kind: type[T], options: Mapping[str, str], url: str, *, also: Collection[str] = ()) -> T:
     """Build the dataclass `kind` from an address's options.
 
-    Fields are of type float, int, bool, str, an Enum with str values, or one of these or None;
-    `field(metadata={"min": 0, "max": 9})` bounds a number. `also` names options that somebody else reads. A ValueError
-    out of `kind` itself (what its fields must be to each other) is told as an AddressError too.
+    Fields have type float, int, bool, str, an Enum with str values, or one of these or None.
+    `field(metadata={"min": 0, "max": 9})` bounds a number. `also` names further options, which are ignored here.
+    A ValueError of `kind` itself, such as for fields that exclude each other, becomes an AddressError.
     """
     maker: Any = kind
     fields = [each for each in dataclasses.fields(maker) if each.init]
@@ -277,7 +279,7 @@ def read_options(kind: type[T], options: Mapping[str, str], url: str, *, also: C
         if each.name in options:
             values[each.name] = _read_option(each, hints[each.name], options[each.name], url)
         elif each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
-            raise address_error(url, f"it needs the option {each.name}=")
+            raise address_error(url, f"the option {each.name}= is missing")
     try:
         made: T = maker(**values)
     except ValueError as error:
@@ -302,7 +304,7 @@ def _read_option(option: dataclasses.Field[Any], kind: Any, text: str, url: str)
 
 
 def read_value(kind: Any, text: str) -> object:
-    """Read `text` as a `kind`: float, int, bool, str or an Enum; a ValueError says `must be …`."""
+    """Convert `text` to `kind`: float, int, bool, str or an Enum. The message of a ValueError starts with `must be`."""
     for inner in get_args(kind):
         if inner is not NoneType:
             kind = inner
@@ -338,7 +340,7 @@ _UNITS: Mapping[str | None, int] = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "Gi
 
 
 def _read_float(text: str) -> float:
-    # float() alone would also take "nan", "1_0", " 1" and digits of other scripts.
+    # float() alone would also accept "nan", "1_0", " 1" and digits of other scripts.
     if not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text) or not math.isfinite(float(text)):
         raise ValueError("must be a finite number such as 30 or 0.5")
     return float(text)
@@ -348,7 +350,7 @@ _READERS: Mapping[type, Callable[[str], object]] = {bool: _read_bool, int: _read
 
 
 def check_range(value: object, low: float | None, high: float | None) -> None:
-    """Raise a ValueError that says `must be …` where a number lies outside its bounds; what is no number has none."""
+    """Raise ValueError (`must be …`) if a number is out of range. Other values are not checked."""
     if not isinstance(value, int | float):
         return
     if low is not None and value < low:
@@ -358,12 +360,12 @@ def check_range(value: object, low: float | None, high: float | None) -> None:
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """A hint to put behind an unknown name: ` (did you mean 'x'?)`, or nothing where none is near."""
+    """Return a hint for an unknown name, ` (did you mean 'x'?)`, or an empty string if no known name is similar."""
     found = difflib.get_close_matches(name, sorted(known), 1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def address_error(url: str, problem: str) -> AddressError:
-    """The error that shows `url`, without a password if somebody wrote one there, and says what is wrong with it."""
+    """Return an error that shows the problem and `url`, with any password replaced by ***."""
     shown = re.sub(r"://[^/?#]+@", "://***@", url)
     return AddressError(f"bad address {shown!r}: {problem}")

@@ -1,4 +1,4 @@
-"""`dragoman.AsyncClient`: the same as `Client`, awaited, on whatever event loop runs."""
+"""`dragoman.AsyncClient`: calls and jobs for asyncio programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.async_operations import AsyncClientOperations
 from dragoman.sdk.calls import Calls, Maps, OptionValues, Submits
-from dragoman.sdk.client_settings import as_sent
+from dragoman.sdk.client_settings import encode_payload
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.engine import Engine
 from dragoman.sdk.futures import AsyncJobFuture
@@ -35,12 +35,12 @@ class AsyncClient(
     Maps[Iterable[Any] | AsyncIterable[Any], AsyncIterator[Result], AsyncIterator[bytes], AsyncIterator[Any]],
     AsyncClientOperations[Result],
 ):
-    """Calls the services of a broker, in any dialect that has callers: the address says which.
+    """Calls services through a broker. The URL selects the dialect; every dialect that has callers works.
 
         async with AsyncClient("tcp://127.0.0.1:7400") as client:
             small = await client.call("resize", big, timeout=30)
 
-    It belongs to the event loop on which it is first used. Its settings and options are those of `Client`.
+    The client belongs to the event loop on which it is first used. Its settings and options are those of `Client`.
     """
 
     @overload
@@ -61,7 +61,7 @@ class AsyncClient(
         """Raises AddressError."""
         self._set_up(url, codec, **options)
         self._options = options
-        self._for_executors: Client[Any] | None = None
+        self._executor_client: Client[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
         self._process = os.getpid()
@@ -70,58 +70,58 @@ class AsyncClient(
     # ---------------------------------------------------------------- jobs
 
     async def _call(self, asked: OptionValues, payload: Any, codec: str | None) -> Any:
-        return await self._enter(self.asking.submit_options(*asked), payload, self._chosen(codec))
+        return await self._enter(self.options_cache.submit_options(*asked), payload, self._chosen(codec))
 
     def _map(
         self, submit_options: SubmitOptions, payloads: Iterable[Any] | AsyncIterable[Any], codec: Codec, window: int
     ) -> AsyncIterator[Any]:
         if isinstance(payloads, AsyncIterable):
-            return self._map_as_they_come(submit_options, aiter(payloads), codec, window)
-        return self._map_at_hand(submit_options, payloads, codec, window)
+            return self._map_async_iterable(submit_options, aiter(payloads), codec, window)
+        return self._map_iterable(submit_options, payloads, codec, window)
 
-    async def _map_at_hand(
+    async def _map_iterable(
         self, submit_options: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int
     ) -> AsyncIterator[Any]:
-        under_way: deque[AsyncJobFuture[Any]] = deque()
+        pending: deque[AsyncJobFuture[Any]] = deque()
         try:
             for payload in payloads:
-                under_way.append(self._enter(submit_options, payload, codec))
-                while under_way and (len(under_way) >= window or under_way[0].done()):
-                    yield await under_way.popleft()
-            while under_way:
-                yield await under_way.popleft()
+                pending.append(self._enter(submit_options, payload, codec))
+                while pending and (len(pending) >= window or pending[0].done()):
+                    yield await pending.popleft()
+            while pending:
+                yield await pending.popleft()
         finally:
-            _cancel(under_way)
+            _cancel(pending)
 
-    async def _map_as_they_come(
+    async def _map_async_iterable(
         self, submit_options: SubmitOptions, payloads: AsyncIterator[Any], codec: Codec, window: int
     ) -> AsyncIterator[Any]:
-        """A payload that lets us wait does not keep back the results that are there."""
-        under_way: deque[AsyncJobFuture[Any]] = deque()
-        coming: asyncio.Future[Any] | None = asyncio.ensure_future(_next(payloads))
+        """Yield available results even while the next payload is awaited."""
+        pending: deque[AsyncJobFuture[Any]] = deque()
+        next_payload: asyncio.Future[Any] | None = asyncio.ensure_future(_next(payloads))
         try:
-            while under_way or coming is not None:
-                ways = [*([coming] if coming is not None else ()), *([under_way[0]] if under_way else ())]
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-                while under_way and under_way[0].done():
-                    yield under_way.popleft().result()
-                if coming is not None and coming.done():
-                    payload, coming = coming.result(), None
+            while pending or next_payload is not None:
+                awaited = [*([next_payload] if next_payload is not None else ()), *([pending[0]] if pending else ())]
+                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+                while pending and pending[0].done():
+                    yield pending.popleft().result()
+                if next_payload is not None and next_payload.done():
+                    payload, next_payload = next_payload.result(), None
                     if payload is not _END:
-                        under_way.append(self._enter(submit_options, payload, codec))
-                        while len(under_way) >= window:
-                            yield await under_way.popleft()
-                        coming = asyncio.ensure_future(_next(payloads))
+                        pending.append(self._enter(submit_options, payload, codec))
+                        while len(pending) >= window:
+                            yield await pending.popleft()
+                        next_payload = asyncio.ensure_future(_next(payloads))
         finally:
-            if coming is not None:
-                coming.cancel()
-            _cancel(under_way)
+            if next_payload is not None:
+                next_payload.cancel()
+            _cancel(pending)
 
     @staticmethod
     async def as_completed(
         jobs: Iterable[AsyncJobFuture[Each]], timeout: float | None = None
     ) -> AsyncIterator[AsyncJobFuture[Each]]:
-        """The jobs, each as soon as it has ended. Raises TimeoutError if they have not all ended after `timeout`."""
+        """Yield each job as soon as it has ended. Raises TimeoutError if not all have ended after `timeout` seconds."""
         ended: asyncio.Queue[AsyncJobFuture[Each]] = asyncio.Queue()
         waited_for = set(jobs)
         for job in waited_for:
@@ -134,30 +134,29 @@ class AsyncClient(
             yield job
 
     def executor(self, service: str, *, codec: str | None = None, **options: Unpack[CallOptions]) -> ServiceExecutor:
-        """A `concurrent.futures.Executor` whose work is done by the workers of `service`, as for
-        `loop.run_in_executor`; see ServiceExecutor. Executors belong to threads, so theirs is a client of their own,
-        which is closed with this one."""
+        """Return a `concurrent.futures.Executor` that runs on the workers of `service`, for `loop.run_in_executor`; see
+        ServiceExecutor. It uses threads, so it has a `Client` of its own, which is closed with this client."""
         from dragoman.sdk.client import Client
         from dragoman.sdk.executor import ServiceExecutor
 
         self._check_open()
-        if self._for_executors is None:
-            self._for_executors = Client(self.url, codec=self._codec.name, **self._options)
-        return ServiceExecutor(self._for_executors, service, codec=codec, **options)
+        if self._executor_client is None:
+            self._executor_client = Client(self.url, codec=self._codec.name, **self._options)
+        return ServiceExecutor(self._executor_client, service, codec=codec, **options)
 
-    # ---------------------------------------------------------------- its life
+    # ---------------------------------------------------------------- start and end
 
     @property
     def engine(self) -> Engine:
         return self._engine if self._engine is not None else self._start()
 
     async def close(self) -> None:
-        """Leave the broker. What is under way is withdrawn, and ends in JobCancelled."""
+        """Disconnect. Jobs that have not ended are cancelled and raise JobCancelled."""
         self._is_closed = True
         if self._engine is not None and self._process == os.getpid():
             await self._engine.close()
-        if self._for_executors is not None:
-            await asyncio.to_thread(self._for_executors.close)
+        if self._executor_client is not None:
+            await asyncio.to_thread(self._executor_client.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -173,32 +172,32 @@ class AsyncClient(
 
     def _enter(self, submit_options: SubmitOptions, payload: Any, codec: Codec) -> AsyncJobFuture[Any]:
         engine = self._engine_here()
-        job: AsyncJobFuture[Any] = AsyncJobFuture(self, submit_options, as_sent(codec, payload), codec)
+        job: AsyncJobFuture[Any] = AsyncJobFuture(self, submit_options, encode_payload(codec, payload), codec)
         engine.enter(job)
         return job
 
-    async def _ask(self, question: OperationCall) -> OperationAnswer:
+    async def _request(self, operation: OperationCall) -> OperationAnswer:
         engine = self._engine_here()
-        asked = AsyncOperationFuture(question)
+        asked = AsyncOperationFuture(operation)
         engine.enter(asked)
         try:
             answer: OperationAnswer = await asked
             return answer
         finally:
             if asked.cancelled():
-                engine.withdraw(asked)
+                engine.drop(asked)
 
     def _engine_here(self) -> Engine:
         engine = self._engine if self._engine is not None else self._start()
         self._check_open()
         if self._loop is not asyncio.get_running_loop():
-            raise RuntimeError("this client belongs to another event loop: make a new AsyncClient for this one")
+            raise RuntimeError("this client belongs to another event loop; create a new AsyncClient for this loop")
         return engine
 
     def _start(self) -> Engine:
         self._check_open()
         self._loop = asyncio.get_running_loop()
-        self._engine = Engine(self.asking.target, self._loop, self._loop.call_soon, **self._settings)
+        self._engine = Engine(self.options_cache.target, self._loop, self._loop.call_soon, **self._settings)
         return self._engine
 
 
@@ -212,4 +211,4 @@ async def _next(payloads: AsyncIterator[Any]) -> Any:
 def _cancel(jobs: Iterable[AsyncJobFuture[Any]]) -> None:
     for job in jobs:
         if not job.cancel() and not job.cancelled():
-            job.exception()  # nobody will ask for it
+            job.exception()  # retrieved, so that asyncio does not log it

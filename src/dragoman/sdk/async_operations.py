@@ -42,9 +42,9 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
     ) -> str:
         """Enqueue a background job.
 
-        It is on disk when the answer comes. Returns the id of the job. It survives the broker, its workers and this
-        program, and waits for a worker as long as it takes. Without a `key` it gets a random one, so that it can be
-        sent again without becoming two jobs.
+        It is on disk when the answer comes. Returns the id of the job. It survives restarts of broker, workers and this
+        program, and waits for a worker without a time limit. Without a `key` it gets a random one, so that a repeated
+        request does not create a second job.
 
         - `delay`: Seconds until the job may start. [0 to 2592000 (30 days); default: 0]
         - `not_before`: Earliest start, with its time zone.
@@ -124,7 +124,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
     async def cancel(self, id: str) -> bool:
         """Cancel a job that has not ended.
 
-        Returns whether it is cancelled now; if not, it had ended otherwise before.
+        Returns True if the job is cancelled now, False if it had already ended in another way.
         """
         return await self._follow(operation_steps.cancel(id))
 
@@ -140,7 +140,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
     async def result(self, job: str, timeout: float | None = None, *, codec: str | None = None) -> Any:
         """Wait for the result of a background job, over lost connections and restarts of the broker.
 
-        Raises JobError by its outcome, JobTimeout if it has not ended after `timeout` seconds (it goes on), NoSuchJob,
+        Raises JobError by its outcome, JobTimeout after `timeout` seconds (the job continues), NoSuchJob and
         BrokerUnavailable.
         """
         return await self._follow(operation_steps.result(job, timeout, self._codec_of(codec)))
@@ -201,8 +201,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
     ) -> int:
         """Cancel the waiting and delayed jobs of a service.
 
-        With the state `ended`, delete the outcomes of its ended jobs. Running jobs go on. Returns how many jobs these
-        were.
+        With the state `ended`, delete the outcomes of its ended jobs. Running jobs go on. Returns the number of deleted
+        jobs.
 
         - `states`: States of the jobs to purge. [waiting, delayed or ended; default: waiting, delayed]
         """

@@ -1,4 +1,4 @@
-"""Async handlers: all on one event loop, in a thread of its own, so that one which blocks keeps no heartbeat."""
+"""Runs async handlers on one event loop in a separate thread, so that a blocking handler does not delay heartbeats."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from dragoman.sdk.job_runner import RunningJob
 from dragoman.sdk.loop_mailbox import LoopMailbox
 from dragoman.sdk.thread_pool import context_here
 
-PARTING = 1.0  # so long those that are cancelled at the end may take to notice
+CLOSE_TIMEOUT = 1.0  # seconds that tasks may take to end after they are cancelled by `close`
 
 
 class AsyncPool:
-    """Implements Hands. Two loops and two postboxes: theirs is where jobs run, ours is where we are told of them."""
+    """Implements Pool. Each of the two event loops has a mailbox: jobs run on `_loop`, the worker on the other one."""
 
-    def __init__(self, services: Mapping[str, Handler], mute: str = "") -> None:
+    def __init__(self, services: Mapping[str, Handler], without_parts: str = "") -> None:
         self._services = services
-        self._mute = mute
+        self._without_parts = without_parts
 
     async def start(self) -> None:
-        self._ours = LoopMailbox(asyncio.get_running_loop())
+        self._worker_mailbox = LoopMailbox(asyncio.get_running_loop())
         self._loop = new_loop()
-        self._theirs = LoopMailbox(self._loop)
-        self._thread = threading.Thread(target=self._live, name="async-jobs", daemon=True)
+        self._job_mailbox = LoopMailbox(self._loop)
+        self._thread = threading.Thread(target=self._run_loop, name="async-jobs", daemon=True)
         self._thread.start()
 
     def begin(self, job: RunningJob) -> None:
-        self._theirs.post(self._begin, job)
+        self._job_mailbox.post(self._begin, job)
 
     def cancel(self, job: RunningJob) -> None:
-        """The handler sees it in `ctx.cancelled`."""
+        """Do nothing: the handler checks `ctx.cancelled`."""
 
     def kill(self, job: RunningJob) -> None:
-        self._theirs.post(self._kill, job)
+        self._job_mailbox.post(self._kill, job)
 
     async def close(self) -> None:
-        self._theirs.post(lambda loop: loop.stop(), self._loop)
-        self._thread.join(PARTING)
+        self._job_mailbox.post(lambda loop: loop.stop(), self._loop)
+        self._thread.join(CLOSE_TIMEOUT)
 
     # ---------------------------------------------------------------- in the other thread
 
-    def _live(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
@@ -54,14 +54,14 @@ class AsyncPool:
                 task.cancel()
             if left:
                 with suppress(TimeoutError):
-                    self._loop.run_until_complete(asyncio.wait_for(_gone(left), PARTING))
+                    self._loop.run_until_complete(asyncio.wait_for(_all_ended(left), CLOSE_TIMEOUT))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
 
     def _begin(self, job: RunningJob) -> None:
         if job.is_cancelled:
-            self._ours.post(job.lost, "it was cancelled before it began")
+            self._worker_mailbox.post(job.lost, "cancelled before it started")
         else:
             job.performer = self._loop.create_task(self._work(job))
 
@@ -71,16 +71,18 @@ class AsyncPool:
 
     async def _work(self, job: RunningJob) -> None:
         service = self._services[job.service]
-        context = context_here(service, job, self._ours, self._mute) if service.wants_context else None
+        context = (
+            context_here(service, job, self._worker_mailbox, self._without_parts) if service.wants_context else None
+        )
         try:
             result = await service.perform_async(job.payload, context)
         except HandlerFailed as problem:
-            self._ours.post(job.fail, problem.failure)
+            self._worker_mailbox.post(job.fail, problem.failure)
         except asyncio.CancelledError:
-            self._ours.post(job.lost, "its task was cancelled by somebody else")
+            self._worker_mailbox.post(job.lost, "the task of the handler was cancelled, but not by the worker")
         else:
-            self._ours.post(job.finish, result)
+            self._worker_mailbox.post(job.finish, result)
 
 
-async def _gone(tasks: set[asyncio.Task[None]]) -> None:
+async def _all_ended(tasks: set[asyncio.Task[None]]) -> None:
     await asyncio.wait(tasks)

@@ -1,6 +1,7 @@
-"""Calls of both kinds of client: their options, checks, overloads and texts. A client adds how it waits.
+"""Methods `call`, `submit` and `map` of both clients: options, checks, overloads and docstrings.
 
-Each class is generic in what its method returns: with the client's codec, with codec="bytes", and with any other.
+`Client` and `AsyncClient` add the waiting. Each class is generic in the return types of its method: with the client's
+codec, with codec="bytes", and with any other codec.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ Payloads = TypeVar("Payloads", contravariant=True)
 
 
 class ClientSettings:
-    """The address, the codec and the settings of a client, checked."""
+    """The validated address, codec and settings of a client."""
 
     url: str
-    asking: SubmitOptionsCache
+    options_cache: SubmitOptionsCache
     _codec: Codec
     _settings: dict[str, Any]
-    _is_closed = True  # nothing to close, should making it fail
+    _is_closed = True  # until __init__ has succeeded, there is nothing to close
 
     def _set_up(
         self,
@@ -44,7 +45,7 @@ class ClientSettings:
     ) -> None:
         """Raises AddressError and ValueError."""
         self.url = url_or_default(url)
-        self.asking = SubmitOptionsCache(self.url)
+        self.options_cache = SubmitOptionsCache(self.url)
         self._codec = codec_of(codec)
         self._settings = settings_of(connect_timeout, connections, wait_for_broker)
 
@@ -58,7 +59,7 @@ class ClientSettings:
 
     @property
     def engine(self) -> Engine:
-        """The engine that does the work; it begins with the first job."""
+        """The client's engine. It is created with the first job."""
         raise NotImplementedError
 
 
@@ -89,17 +90,17 @@ class Calls(ClientSettings, Generic[Own, OfBytes, OfAny]):
     ) -> Any:
         """Submit a job and wait for its result. Raises JobError or BrokerUnavailable.
 
-        `timeout`: how long to wait for all of it; the broker knows it. `job_timeout`: how long one attempt may run; not
-        said, it has no limit if there is a `timeout`, else that of the listener, which is 60 unless it was changed.
-        `queue_timeout`: how long it may wait for a free worker. None means no limit, for all three; the longest that
-        can be said otherwise is 49 days. `priority`: 0 to 9, the higher the sooner; 5 if it is not said. `attempts`:
-        how often it may be handed out. `wait_for_worker`: wait for a worker even if none offers the service.
+        All time-outs are in seconds, up to 49 days; None means no limit. `timeout`: total wait of the caller, including
+        queueing and retries; it is sent to the broker. `job_timeout`: run time of one attempt; the default is no limit
+        if `timeout` is set, else the listener's setting (60). `queue_timeout`: wait for a free worker. `priority`: 0
+        (lowest) to 9 (highest), default 5. `attempts`: maximum number of attempts, 1 to 100. `wait_for_worker`: wait for a worker
+        even if no worker offers the service.
         """
-        asked = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True)
-        return self._call(asked, payload, codec)
+        values = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True)
+        return self._call(values, payload, codec)
 
-    def _call(self, asked: OptionValues, payload: Any, codec: str | None) -> Any:
-        """Wait for the result of a job that asks for this."""
+    def _call(self, values: OptionValues, payload: Any, codec: str | None) -> Any:
+        """Submit a job with these options and wait for its result."""
         raise NotImplementedError
 
 
@@ -130,14 +131,14 @@ class Submits(ClientSettings, Generic[Own, OfBytes, OfAny]):
         queue_timeout: float | None = QUEUE_TIMEOUT,
         wait_for_worker: bool = False,
     ) -> Any:
-        """Submit a job and go on: its future. Options as for `call`."""
-        submit_options = self.asking.submit_options(
+        """Submit a job and return its future at once. The options are those of `call`."""
+        submit_options = self.options_cache.submit_options(
             service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker
         )
         return self._enter(submit_options, payload, self._codec if codec is None else codec_of(codec))
 
     def _enter(self, submit_options: SubmitOptions, payload: Any, codec: Codec) -> Any:
-        """The future of a job that is on its way."""
+        """Start a job and return its future."""
         raise NotImplementedError
 
 
@@ -167,20 +168,20 @@ class Maps(ClientSettings, Generic[Payloads, Own, OfBytes, OfAny]):
         queue_timeout: float | None = QUEUE_TIMEOUT,
         wait_for_worker: bool = False,
     ) -> Any:
-        """The results of many jobs, in the order of their payloads.
+        """Submit one job for each payload and iterate over the results, in the order of the payloads.
 
-        At most `window` jobs are under way at once, and no payload is taken before there is room for it: there may be
-        any number of them, even without end. `timeout` is for each job, and the other options are those of `call`. A
-        job's error is raised in its place, and ends the iteration; whoever ends it, what is under way then is
+        At most `window` jobs run at once. A payload is not taken from `payloads` before there is room for its job, so
+        `payloads` may be infinite. `timeout` applies to each job; the other options are those of `call`. The error of a
+        job is raised in its place and ends the iteration. When the iteration ends, the jobs that still run are
         cancelled.
         """
-        submit_options = self.asking.submit_options(
+        submit_options = self.options_cache.submit_options(
             service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True
         )
-        return self._map(submit_options, payloads, self._chosen(codec), window_of(self.asking.target, window))
+        return self._map(submit_options, payloads, self._chosen(codec), window_of(self.options_cache.target, window))
 
     def _map(self, submit_options: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int) -> Any:
-        """The results as they are iterated over."""
+        """Return the iterator over the results."""
         raise NotImplementedError
 
 

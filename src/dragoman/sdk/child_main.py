@@ -1,4 +1,4 @@
-"""A child process: it loads its handlers, and does one job after the other."""
+"""Main function of a worker's child process: loads the handlers, then runs one job at a time."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dragoman.sdk.context import Context
 from dragoman.sdk.handlers import Handler, HandlerFailed, describe
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference
 from dragoman.sdk.parent_death import exit_with_parent
-from dragoman.sdk.pipes import BROKEN, DONE, FAILED, JOB, ORDER, PART, PROGRESS, READY, ChildPipe
+from dragoman.sdk.pipes import BROKEN, DONE, FAILED, JOB, JOB_HEAD, PART, PROGRESS, READY, ChildPipe
 from dragoman.sdk.printable import log_to_stderr
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerSpec:
-    """A service, and where its handler is: a function, or a Worker that has it."""
+    """A service with a reference to its handler: a function, or a Worker that has it."""
 
     service: str
     codec: str
@@ -35,85 +35,91 @@ class HandlerSpec:
 
 @dataclass(frozen=True, slots=True)
 class ChildSettings:
-    """What a child must know from the start."""
+    """Start-up settings of a child process."""
 
-    offers: tuple[HandlerSpec, ...]
+    handlers: tuple[HandlerSpec, ...]
     max_memory: int = 0  # bytes; 0: no limit
-    mute: str = ""  # the dialect, if it has no words for reports
-    log_level: str = ""  # empty: the handlers' own code sees to that
+    without_parts: str = ""  # name of the dialect if it does not support parts of a result
+    log_level: str = ""  # empty: the handlers' own code configures logging
 
 
 def run_child(connected: socket.socket, child_settings: ChildSettings) -> None:
-    """What a child process does all its life."""
-    _settle_down(child_settings)
+    """Run jobs until the parent closes the pipe."""
+    _set_up(child_settings)
     pipe = ChildPipe(connected)
     try:
-        services = [_load(each) for each in child_settings.offers]
+        services = [_load(each) for each in child_settings.handlers]
     except HandlerLoadError as problem:
-        pipe.say(BROKEN, payload=str(problem).encode("utf-8", "replace"))
+        pipe.send_message(BROKEN, payload=str(problem).encode("utf-8", "replace"))
         return
     memory = MemoryLimit(child_settings.max_memory)
-    pipe.say(READY)
+    pipe.send_message(READY)
     try:
         while True:
             kind, job, message = pipe.receive()
-            if kind == JOB:  # CANCEL: our answer was on its way already
+            if kind == JOB:  # else CANCEL, for a job whose result was already sent
                 pipe.is_cancelled = False
-                said, answer = _work(pipe, job, services, message, child_settings.mute)
-                pipe.say(said, job, answer, memory.is_over())
+                outcome, answer = _work(pipe, job, services, message, child_settings.without_parts)
+                pipe.send_message(outcome, job, answer, memory.is_over())
     except (EOFError, OSError):
-        return  # the parent has gone
+        return  # the parent has ended
 
 
-def _settle_down(child_settings: ChildSettings) -> None:
-    # Handlers may have processes of their own, also those of multiprocessing, which a daemon may not.
+def _set_up(child_settings: ChildSettings) -> None:
+    # Handlers may use multiprocessing, which a daemon process may not.
     multiprocessing.current_process().daemon = False
     exit_with_parent()
-    os.setsid()  # so that we can be killed together with all that a handler has started
-    for each in (signal.SIGINT, signal.SIGTERM):  # they are for the worker: it finishes what we are at
+    os.setsid()  # the process group can then be killed, with all processes that a handler has started
+    for each in (signal.SIGINT, signal.SIGTERM):  # the parent handles these: it finishes the running jobs
         signal.signal(each, lambda *_: None)
     if child_settings.log_level:
         log_to_stderr(child_settings.log_level.upper())
 
 
-def _load(offer: HandlerSpec) -> Handler:
-    found: Any = loading.load(offer.reference)
-    offered = getattr(found, "services", None)
-    if not callable(found) and isinstance(offered, dict):
-        if offer.service not in offered:
+def _load(spec: HandlerSpec) -> Handler:
+    found: Any = loading.load(spec.reference)
+    defined = getattr(found, "services", None)
+    if not callable(found) and isinstance(defined, dict):
+        if spec.service not in defined:
             raise HandlerLoadError(
-                f"{offer.reference} has no service {offer.service!r} here: it must be there once its module is imported"
+                f"{spec.reference} has no service {spec.service!r} in the child process; define the service when its "
+                "module is imported"
             )
-        service: Handler = offered[offer.service]
+        service: Handler = defined[spec.service]
         return service
     try:
-        return describe(offer.service, found, offer.codec)
+        return describe(spec.service, found, spec.codec)
     except TypeError as error:
-        raise HandlerLoadError(f"{offer.reference}: {error}") from error
+        raise HandlerLoadError(f"{spec.reference}: {error}") from error
 
 
-def _work(pipe: ChildPipe, job: int, services: list[Handler], message: Frame, mute: str) -> tuple[int, Frame]:
-    number, attempt, seconds, size = ORDER.unpack_from(message)
+def _work(pipe: ChildPipe, job: int, services: list[Handler], message: Frame, without_parts: str) -> tuple[int, Frame]:
+    number, attempt, seconds, size = JOB_HEAD.unpack_from(message)
     service = services[number]
-    start = ORDER.size + size
-    context = turn = None
+    start = JOB_HEAD.size + size
+    context = reporter = None
     if service.wants_context:
-        job_id = bytes(message[ORDER.size : start]).decode()
+        job_id = bytes(message[JOB_HEAD.size : start]).decode()
         assignment = JobInfo(service.name, job_id, attempt, seconds or inf)
-        turn = JobReporter(pipe, job)
-        context = Context(service.name, assignment, service.codec, turn.report, turn.is_cancelled, mute)
+        reporter = JobReporter(pipe, job)
+        context = Context(
+            service.name, assignment, service.codec, reporter.report, reporter.is_cancelled, without_parts
+        )
     try:
         return DONE, service.perform(message[start:], context)
     except HandlerFailed as problem:
         return FAILED, pack_failure(problem.failure)
     finally:
-        if turn is not None:
-            turn.end()
+        if reporter is not None:
+            reporter.end()
 
 
 class JobReporter:
-    """What a handler says and asks through its context, from any thread: as long as its job runs, and no longer. What a
-    thread says that it left behind would be taken for the next job's, and where it looks, the next job would come."""
+    """Sends the reports of one job and checks for its cancellation, from any thread, until the job ends.
+
+    A thread that outlives its job must not use the pipe: its reports would be taken for those of the next job, and its
+    check for cancellation could read the message of the next job.
+    """
 
     __slots__ = ("_is_over", "_job", "_lock", "_pipe")
 
@@ -127,13 +133,13 @@ class JobReporter:
         self._pipe.exit_if_forked()
         with self._lock:
             if not self._is_over:
-                self._pipe.say(PART if is_part else PROGRESS, self._job, payload)
+                self._pipe.send_message(PART if is_part else PROGRESS, self._job, payload)
 
     def is_cancelled(self) -> bool:
-        """Also once it is over: nobody waits any more."""
+        """Return whether the job is cancelled or has ended."""
         self._pipe.exit_if_forked()
         with self._lock:
-            return self._is_over or self._pipe.look()
+            return self._is_over or self._pipe.check_cancelled()
 
     def end(self) -> None:
         self._pipe.exit_if_forked()
@@ -142,14 +148,14 @@ class JobReporter:
 
 
 def read_failure(payload: Frame) -> Failure:
-    """The failure that a child sends with FAILED."""
+    """Decode the failure that a child process sends with FAILED."""
     failure = unpack_failure(payload)
-    assert failure is not None, "a child packs its failures"
+    assert failure is not None, "FAILED carries a packed failure"
     return failure
 
 
 class MemoryLimit:
-    """How much of it this process has."""
+    """Compares the memory of this process with a limit in bytes; 0 means no limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -164,7 +170,7 @@ class MemoryLimit:
         return bool(self._limit) and self.used() > self._limit
 
     def used(self) -> int:
-        """Bytes that are resident now; where there is no /proc, the most there ever were."""
+        """Return the resident bytes now, or the peak on systems without /proc."""
         if self._pages >= 0:
             return int(os.pread(self._pages, 200, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
         import resource

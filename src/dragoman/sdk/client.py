@@ -1,4 +1,4 @@
-"""`dragoman.Client`: calls and jobs, from any thread."""
+"""`dragoman.Client`: calls and jobs for programs that use threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.calls import Calls, Maps, OptionValues, Submits
-from dragoman.sdk.client_settings import as_sent, client_is_closed
+from dragoman.sdk.client_settings import client_is_closed, encode_payload
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.engine import Engine
 from dragoman.sdk.event_loop import new_loop
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Each = TypeVar("Each")
 
-LAST_WORDS = 5.0  # seconds that `close` waits for its thread
+CLOSE_TIMEOUT = 5.0  # seconds that `close` waits for the I/O thread
 
 
 class Client(
@@ -41,19 +41,19 @@ class Client(
     Maps[Iterable[Any], Iterator[Result], Iterator[bytes], Iterator[Any]],
     ClientOperations[Result],
 ):
-    """Calls the services of a broker, in any dialect that has callers: the address says which.
+    """Calls services through a broker. The URL selects the dialect; every dialect that has callers works.
 
         with Client("tcp://127.0.0.1:7400") as client:
             small = client.call("resize", big, timeout=30)
 
-    It connects when it is first used, and again by itself. All methods may be called from any thread: one thread of its
-    own does all reading and writing. After a fork the child needs a client of its own.
+    The client connects when it is first used, and reconnects by itself. All methods may be called from any thread; one
+    I/O thread does all reading and writing. After a fork, create a new client in the child process.
 
-    Without a URL it is that of the environment (DRAGOMAN_URL), else tcp://127.0.0.1:7400.
+    The default URL is the environment variable DRAGOMAN_URL, else tcp://127.0.0.1:7400.
 
-    `connect_timeout` is how long a job waits for a connection, and how long one that is under way waits for a lost
-    connection to come back, before it ends in BrokerUnavailable. With `wait_for_broker=False`, a first
-    attempt to connect that fails is final. `connections`: how many there may be where each carries one call at a time.
+    `connect_timeout`: seconds that a job waits for a connection before it raises BrokerUnavailable; the same limit
+    applies to a sent job after its connection is lost. `wait_for_broker=False`: do not retry if
+    the first attempt to connect fails. `connections`: maximum number of connections in dialects that carry one call at a time on each.
     """
 
     @overload
@@ -75,46 +75,46 @@ class Client(
     # ---------------------------------------------------------------- jobs
 
     def _call(self, asked: OptionValues, payload: Any, codec: str | None) -> Any:
-        job = self._enter(self.asking.submit_options(*asked), payload, self._chosen(codec))
+        job = self._enter(self.options_cache.submit_options(*asked), payload, self._chosen(codec))
         try:
             return job.result()
         finally:
-            if not job.done():  # we were interrupted
+            if not job.done():  # an exception, such as KeyboardInterrupt, ended the wait
                 job.cancel()
 
     def _map(self, submit_options: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int) -> Iterator[Any]:
-        under_way: deque[JobFuture[Any]] = deque()
+        pending: deque[JobFuture[Any]] = deque()
         try:
             for payload in payloads:
-                under_way.append(self._enter(submit_options, payload, codec))
-                while under_way and (len(under_way) >= window or under_way[0].done()):
-                    yield _first(under_way)
-            while under_way:
-                yield _first(under_way)
+                pending.append(self._enter(submit_options, payload, codec))
+                while pending and (len(pending) >= window or pending[0].done()):
+                    yield _first(pending)
+            while pending:
+                yield _first(pending)
         finally:
-            for job in under_way:
+            for job in pending:
                 job.cancel()
 
     def submit_for_executor(
         self, service: str, payload: Any, *, codec: str | None = None, **options: Unpack[CallOptions]
     ) -> JobFuture[Any]:
-        """As `submit`, but parts are joined in front of the result, as by `call`, and a failure whose type is a builtin
-        exception is that exception, too."""
-        submit_options = self.asking.submit_options(service, is_whole=True, **options)
+        """Submit a job as `submit` does, with two differences: the parts are prepended to the result, as by `call`, and
+        a failure whose type is a builtin exception can be caught as that exception."""
+        submit_options = self.options_cache.submit_options(service, is_whole=True, **options)
         return self._enter(submit_options, payload, self._chosen(codec), ExecutorFuture)
 
     @staticmethod
     def as_completed(futures: Iterable[JobFuture[Each]], timeout: float | None = None) -> Iterator[JobFuture[Each]]:
-        """The jobs, each as soon as it has ended. Raises TimeoutError if they have not all ended after `timeout`."""
+        """Yield each job as soon as it has ended. Raises TimeoutError if not all have ended after `timeout` seconds."""
         return concurrent.futures.as_completed(futures, timeout)  # type: ignore[return-value]
 
     def executor(self, service: str, *, codec: str | None = None, **options: Unpack[CallOptions]) -> ServiceExecutor:
-        """A `concurrent.futures.Executor` whose work is done by the workers of `service`; see ServiceExecutor."""
+        """Return a `concurrent.futures.Executor` that runs on the workers of `service`; see ServiceExecutor."""
         from dragoman.sdk.executor import ServiceExecutor
 
         return ServiceExecutor(self, service, codec=codec, **options)
 
-    # ---------------------------------------------------------------- its life
+    # ---------------------------------------------------------------- start and end
 
     @property
     def engine(self) -> Engine:
@@ -122,7 +122,7 @@ class Client(
         return thread.engine if thread is not None else self._start().engine
 
     def close(self) -> None:
-        """Leave the broker. What is under way is withdrawn, and ends in JobCancelled."""
+        """Disconnect. Jobs that have not ended are cancelled and raise JobCancelled."""
         with self._lock:
             thread, is_first = self._thread, not self._is_closed
             self._is_closed = True
@@ -144,15 +144,15 @@ class Client(
             self._thread.stop(wait=False)
 
     def check_process(self) -> None:
-        """Raises RuntimeError in a child: its parent's thread, loop and connection are not there."""
+        """Raise RuntimeError in a forked child: I/O thread, loop and connection exist in the parent only."""
         if self._process != os.getpid():
             raise RuntimeError(
-                f"this client was made in process {self._process} and is used in {os.getpid()}: "
-                "make a new Client after the fork"
+                f"this client was created in process {self._process} and is used in process {os.getpid()}; "
+                "create a new Client after the fork"
             )
 
     def check_may_wait(self) -> None:
-        """Raises RuntimeError where waiting would be for ever."""
+        """Raise RuntimeError if waiting here would never end."""
         self.check_process()
         if self._thread is not None and self._thread.is_current():
             raise RuntimeError("a callback of this client cannot wait for one of its jobs: the two share a thread")
@@ -162,53 +162,53 @@ class Client(
     ) -> JobFuture[Any]:
         if self._process != os.getpid():
             self.check_process()
-        encoded = as_sent(codec, payload)
+        encoded = encode_payload(codec, payload)
         thread = self._thread or self._start()
         job = kind(self, submit_options, encoded, codec)
         thread.engine.enter(job)
         if self._is_closed:
-            thread.engine.refuse_the_rest()
+            thread.engine.cancel_unsent()
             raise client_is_closed()
         return job
 
-    def _ask(self, question: OperationCall) -> OperationAnswer:
+    def _request(self, operation: OperationCall) -> OperationAnswer:
         self.check_may_wait()
         thread = self._thread or self._start()
-        asked = OperationFuture(question)
+        asked = OperationFuture(operation)
         thread.engine.enter(asked)
         if self._is_closed:
-            thread.engine.refuse_the_rest()
+            thread.engine.cancel_unsent()
             raise client_is_closed()
         try:
             return asked.result()
         finally:
-            if not asked.done():  # we were interrupted
-                thread.engine.withdraw(asked)
+            if not asked.done():  # an exception, such as KeyboardInterrupt, ended the wait
+                thread.engine.drop(asked)
 
     def _start(self) -> _IoThread:
         with self._lock:
             self._check_open()
             if self._thread is None:
-                self._thread = _IoThread(self.asking, self._settings)
+                self._thread = _IoThread(self.options_cache, self._settings)
                 _clients.add(self)
             return self._thread
 
 
-def _first(under_way: deque[JobFuture[Each]]) -> Each:
-    """Its result. Only then is it taken off: whoever is interrupted while he waits has it cancelled, too."""
-    result = under_way[0].result()
-    under_way.popleft()
+def _first(pending: deque[JobFuture[Each]]) -> Each:
+    """Return the result of the first job, then remove it. If the wait is interrupted, `_map` still cancels the job."""
+    result = pending[0].result()
+    pending.popleft()
     return result
 
 
 class _IoThread:
-    """An event loop in a thread of its own, and the engine on it."""
+    """A thread with an event loop and the engine on it."""
 
-    def __init__(self, asking: SubmitOptionsCache, settings: dict[str, Any]) -> None:
+    def __init__(self, options_cache: SubmitOptionsCache, settings: dict[str, Any]) -> None:
         self._loop = new_loop()
-        self._is_over = False
-        self.engine = Engine(asking.target, self._loop, self._wake, **settings)
-        self._thread = threading.Thread(target=self._run, name=f"dragoman {asking.target.place}", daemon=True)
+        self._is_stopped = False
+        self.engine = Engine(options_cache.target, self._loop, self._wake, **settings)
+        self._thread = threading.Thread(target=self._run, name=f"dragoman {options_cache.target.place}", daemon=True)
         self._thread.start()
 
     def is_current(self) -> bool:
@@ -217,24 +217,24 @@ class _IoThread:
     def stop(self, wait: bool = True) -> None:
         self._wake(lambda: self._loop.create_task(self._stop()))
         if wait and not self.is_current():
-            self._thread.join(LAST_WORDS)
+            self._thread.join(CLOSE_TIMEOUT)
 
     def _wake(self, call: Any) -> None:
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
-            if not self._is_over:
+            if not self._is_stopped:
                 raise
-            self.engine.refuse_the_rest()
+            self.engine.cancel_unsent()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
         finally:
-            self._is_over = True
+            self._is_stopped = True
             self._loop.close()
-            self.engine.refuse_the_rest()
+            self.engine.cancel_unsent()
 
     async def _stop(self) -> None:
         await self.engine.close()
@@ -246,6 +246,6 @@ _clients: weakref.WeakSet[Client[Any]] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """A thread that wakes up while the interpreter is taken apart may crash it."""
+    """Close all clients at exit, because a thread that wakes up during interpreter shutdown may crash it."""
     for client in list(_clients):
         client.close()

@@ -1,4 +1,4 @@
-"""A client's conversation with its broker: one side of a dialect, on one connection after another."""
+"""A client's connection to its broker: runs the client side of a dialect, and reconnects."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from dragoman.dialects.sides import ClientSide, Failure, Outcome, SubmitOptions
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, OperationError, WrongDialect, error_from
 from dragoman.sdk.operation import OperationCall
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
-from dragoman.sdk.recognition import FIRST_SIGN, SUSPICIOUS, Recognition
+from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
-DIAL_LIMIT = 5.0  # seconds for one attempt to connect and be greeted
-LONGEST_REST = 5.0  # seconds between two attempts
-LONGEST_SUSPICIOUS = max(map(len, SUSPICIOUS))
+DIAL_LIMIT = 5.0  # seconds for one attempt to connect, with the handshake
+MAX_DIAL_DELAY = 5.0  # seconds between two attempts
+MAX_SUSPICIOUS_SIZE = max(map(len, SUSPICIOUS))
 OpenLink = Callable[..., Any]
 
 
 class PendingItem(Protocol):
-    """What the engine knows of a future; whoever made it is told how it ended."""
+    """A job or an operation as the engine sees it: the future whose outcome it sets."""
 
     submit_options: SubmitOptions
     payload: Frame
     job_id: bytes
-    connection: ClientConnection | None  # none: it waits for one, or is over
+    connection: ClientConnection | None  # None: waits for a connection, or has ended
     is_over: bool
     entered: float
-    due: float  # 0: nothing guards it
+    due: float  # time of its time-out; 0: none
 
     @property
-    def question(self) -> OperationCall | None:
-        """What it asks of the broker itself, if it is no job."""
+    def operation(self) -> OperationCall | None:
+        """The operation, or None for a job."""
 
     def __hash__(self) -> int: ...
 
@@ -47,55 +47,55 @@ class PendingItem(Protocol):
 
     def report(self, payload: Frame, is_part: bool, attempt: int) -> None: ...
 
-    def tell(self, view: bytes, payload: Frame) -> None: ...
+    def answer(self, view: bytes, payload: Frame) -> None: ...
 
 
 class ConnectionOwner(Protocol):
-    """Who has conversations, and is told what becomes of them."""
+    """The engine, as a connection sees it."""
 
     recognition: Recognition
 
-    def paused(self, connection: ClientConnection) -> None:
-        """It has said or heard something, and is done with it."""
+    def batch_done(self, connection: ClientConnection) -> None:
+        """Called when all messages that arrived together have been handled."""
 
     def ended(self, job: PendingItem) -> None:
-        """A job is over; its future is told next."""
+        """Called when a job has ended, before its future is completed."""
 
     def is_wanted(self, connection: ClientConnection) -> bool:
-        """Whether a connection is worth trying for."""
+        """Return whether any job needs this connection."""
 
     def unreachable(self, problem: BrokerUnavailable) -> None: ...
 
     def lost(self, connection: ClientConnection) -> None:
-        """It has no connection any more."""
+        """Called when the connection is lost."""
 
 
 class ClientConnection:
-    """Implements the client's port of its dialect."""
+    """Implements ClientIO for the client side of a dialect."""
 
     def __init__(
-        self, target: Target, owner: ConnectionOwner, patience: float, open: OpenLink = open_connection
+        self, target: Target, owner: ConnectionOwner, connect_timeout: float, open: OpenLink = open_connection
     ) -> None:
-        """`patience`: how long a job waits for a connection, so that several attempts must have room in it."""
+        """`connect_timeout`: seconds that a job waits for a connection; dial delays leave time for several attempts."""
         self._target = target
         self._owner = owner
         self._recognition = owner.recognition
         self._open = open
         self._link: OutgoingConnection | None = None
-        self._back_off = BackOff(random.uniform, cap=min(LONGEST_REST, patience / 4))
+        self._back_off = BackOff(random.uniform, cap=min(MAX_DIAL_DELAY, connect_timeout / 4))
         self._is_shared = target.dialect.calls_at_once
-        self._is_rested = True  # it may dial without waiting first
-        self._is_heard = False  # the broker has spoken to us on this connection
-        self._is_suspect = False  # the answer that came may be none
-        self._naming: asyncio.Task[None] | None = None  # finds out what this port is
-        self._looking: asyncio.TimerHandle | None = None  # to find out whether this is the right port
+        self._may_dial_at_once = True  # it may dial without a delay
+        self._has_received = False  # a message has arrived on this connection
+        self._is_suspect = False  # the received answer may come from a wrong port
+        self._identifying: asyncio.Task[None] | None = None  # identifies the port
+        self._identify_timer: asyncio.TimerHandle | None = None  # starts to identify a silent port
         self.dialling: asyncio.Task[None] | None = None
         self.jobs: dict[PendingItem, None] = {}
         self.side: ClientSide = target.sides.client_side(target.options, self)
 
     @property
     def is_open(self) -> bool:
-        """There is a connection; whether we are welcome may not be known yet."""
+        """Return whether the socket is connected; the dialect's own handshake may still be pending."""
         return self._link is not None
 
     @property
@@ -108,35 +108,36 @@ class ClientConnection:
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What is under way on the event loop."""
-        return [task for task in (self.dialling, self._naming) if task is not None]
+        """The running tasks of this connection."""
+        return [task for task in (self.dialling, self._identifying) if task is not None]
 
     # ---------------------------------------------------------------- jobs
 
     def take(self, job: PendingItem, now: float) -> None:
         self.jobs[job] = None
         job.connection = self
-        question = job.question
-        if question is None:
+        operation = job.operation
+        if operation is None:
             self.side.submit(job, job.submit_options, job.payload, job.job_id, now)
         else:
-            self.side.ask(job, question.text, question.form, job.payload, job.job_id, now)
+            self.side.ask(job, operation.text, operation.form, job.payload, job.job_id, now)
 
     def flush(self, now: float) -> None:
-        """What was taken or said so far leaves now."""
+        """Send everything queued so far."""
         self.side.flush(now)
         if self._link is not None:
             self._link.flush()
 
     def drop(self, job: PendingItem, now: float) -> None:
-        """Nobody waits for it any more. Where nothing names an answer, this one would be taken for the next call's."""
+        """Forget a job whose caller no longer waits. In dialects whose responses name no job, reconnect: a late
+        response would be taken for that of the next call."""
         del self.jobs[job]
         self.side.forget(job, job.job_id, now)
         if not self._is_shared:
-            self.reconnect("its caller does not wait any longer")
+            self.reconnect("the caller of the job does not wait any longer")
 
     def fail_all(self, error: Callable[[], DragomanError]) -> None:
-        """None of its jobs will be answered."""
+        """End all jobs of this connection with an error."""
         now = monotonic()
         for job in list(self.jobs):
             if job in self.jobs:
@@ -147,14 +148,14 @@ class ClientConnection:
     # ---------------------------------------------------------------- the connection
 
     def dial(self) -> None:
-        """Try to connect until it works, or nobody wants it any more."""
+        """Retry to connect until it succeeds or no job needs the connection."""
         if self._link is None and self.dialling is None:
-            rest = 0.0 if self._is_rested else self._back_off.next()
-            self.dialling = asyncio.get_running_loop().create_task(self._dial(rest))
+            delay = 0.0 if self._may_dial_at_once else self._back_off.next()
+            self.dialling = asyncio.get_running_loop().create_task(self._dial(delay))
 
     def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._identify_timer is not None:
+            self._identify_timer.cancel()
         for task in self.tasks:
             task.cancel()
         if self._link is not None:
@@ -162,12 +163,12 @@ class ClientConnection:
             self._link.close()
             self._link = None
 
-    async def _dial(self, rest: float) -> None:
-        self._is_rested = False
+    async def _dial(self, delay: float) -> None:
+        self._may_dial_at_once = False
         try:
             while True:
-                if rest:
-                    await asyncio.sleep(rest)
+                if delay:
+                    await asyncio.sleep(delay)
                 if not self._owner.is_wanted(self):
                     break
                 try:
@@ -175,7 +176,7 @@ class ClientConnection:
                     return
                 except BrokerUnavailable as problem:
                     self._owner.unreachable(problem)
-                rest = self._back_off.next()
+                delay = self._back_off.next()
         finally:
             self.dialling = None
         self._owner.lost(self)
@@ -183,89 +184,89 @@ class ClientConnection:
     async def _connect(self) -> None:
         place = self._target.place
         carrier = self._target.sides.client_carrier(place)
-        self._is_heard = False
-        opening = self._open(place, carrier, self._heard, self._ended, DIAL_LIMIT, self._paused)
+        self._has_received = False
+        opening = self._open(place, carrier, self._received, self._ended, DIAL_LIMIT, self._batch_done)
         self._link = await self._recognition.open(opening)
         self.dialling = None
         if not self._recognition.is_known:
-            self._looking = asyncio.get_running_loop().call_later(FIRST_SIGN, self._look_at_port)
+            self._identify_timer = asyncio.get_running_loop().call_later(SILENCE_LIMIT, self._identify_if_silent)
         self.side.opened(monotonic())
-        self._paused()
+        self._batch_done()
 
-    def _heard(self, message: Message | TooLarge) -> None:
-        if self._link is None:  # what came behind the message at which we hung up
+    def _received(self, message: Message | TooLarge) -> None:
+        if self._link is None:  # messages behind the one that made us close the connection
             return
-        self._is_heard = True
+        self._has_received = True
         try:
             self.side.receive(message, monotonic())
         except Malformed as problem:
             if self._recognition.is_known:
-                self._misunderstood(problem)
+                self._invalid_message(problem)
             else:
-                self._hang_up()
+                self._disconnect()
                 self.dialling = asyncio.get_running_loop().create_task(self._explain(problem))
         else:
             if not self._is_suspect:
                 self._recognition.is_known = True
 
-    def _paused(self) -> None:
-        if self._is_heard and not self._is_rested and self.side.is_ready:
-            self._is_rested = True
+    def _batch_done(self) -> None:
+        if self._has_received and not self._may_dial_at_once and self.side.is_ready:
+            self._may_dial_at_once = True
             self._back_off.reset()
-        self._owner.paused(self)
+        self._owner.batch_done(self)
 
-    def _look_at_port(self) -> None:
-        """If nothing has come by now, find out what this port is."""
-        if self._link is not None and not self._is_heard and self._naming is None:
-            self._naming = asyncio.get_running_loop().create_task(self._name_port(self._link))
+    def _identify_if_silent(self) -> None:
+        """Identify the port if no message has arrived."""
+        if self._link is not None and not self._has_received and self._identifying is None:
+            self._identifying = asyncio.get_running_loop().create_task(self._identify_port(self._link))
 
-    async def _name_port(self, link: OutgoingConnection) -> None:
+    async def _identify_port(self, link: OutgoingConnection) -> None:
         problem = await self._recognition.problem()
-        self._naming = None
+        self._identifying = None
         if problem is not None and link is self._link:
-            self._refuse_port(problem)
+            self._reject_port(problem)
 
-    async def _explain(self, misunderstood: Malformed) -> None:
-        """The first that came was not understood: what is this port?"""
+    async def _explain(self, invalid: Malformed) -> None:
+        """Identify the port after an invalid first message."""
         try:
             problem = await self._recognition.problem(thorough=True)
         finally:
             self.dialling = None
         if problem is not None:
-            self._refuse_port(problem)
+            self._reject_port(problem)
         else:
-            self._misunderstood(misunderstood)
+            self._invalid_message(invalid)
 
-    async def _look_at_answer(self, job: PendingItem, result: Frame) -> None:
-        """The first answer is a word by which ports for workers refuse callers. It may be a result, too."""
+    async def _check_answer(self, job: PendingItem, result: Frame) -> None:
+        """Identify the port after a first answer that may be a result, or a worker port's reply to a wrong client."""
         problem = await self._recognition.problem(thorough=True)
-        self._naming = None
+        self._identifying = None
         self._is_suspect = False
         if problem is not None:
-            self._refuse_port(problem)
+            self._reject_port(problem)
         else:
             self._recognition.is_known = True
             self.answered(job, result)
 
-    def _refuse_port(self, problem: BrokerUnavailable) -> None:
-        self._hang_up()
+    def _reject_port(self, problem: BrokerUnavailable) -> None:
+        self._disconnect()
         self.fail_all(lambda: WrongDialect(str(problem)))
         self.side = self._target.sides.client_side(self._target.options, self)
         self._owner.unreachable(problem)
         self._owner.lost(self)
 
-    def _misunderstood(self, problem: Malformed) -> None:
-        """There is nothing to be expected from whoever speaks like this."""
+    def _invalid_message(self, problem: Malformed) -> None:
+        """Close the connection after an invalid message and fail its jobs."""
         if not self.side.is_ready:
-            told = f"the broker at {self._target.place} does not welcome us: {problem.detail}"
-            self._owner.unreachable(BrokerUnavailable(told))
-        told = f"failed: the broker's answer was not understood: {problem.detail}"
-        self._hang_up()
-        self.fail_all(lambda: JobFailed(told))
+            rejected = f"the broker at {self._target.place} rejected the connection: {problem.detail}"
+            self._owner.unreachable(BrokerUnavailable(rejected))
+        reason = f"failed: invalid response from the broker: {problem.detail}"
+        self._disconnect()
+        self.fail_all(lambda: JobFailed(reason))
         self.side = self._target.sides.client_side(self._target.options, self)
         self._owner.lost(self)
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -276,15 +277,15 @@ class ClientConnection:
         self._link = None
         self.side.lost()
         if not self.side.outlives_connections:
-            told = f"the broker at {self._target.place} went away before it answered: {problem}"
-            self.fail_all(lambda: BrokerUnavailable(told))
+            reason = f"the connection to the broker at {self._target.place} ended before the response: {problem}"
+            self.fail_all(lambda: BrokerUnavailable(reason))
             self.side = self._target.sides.client_side(self._target.options, self)
         elif self.jobs:
-            self._is_rested = False
+            self._may_dial_at_once = False
             self.dial()
         self._owner.lost(self)
 
-    # ---------------------------------------------------------------- the port
+    # ---------------------------------------------------------------- ClientIO
 
     def send(self, frames: Sequence[Frame]) -> None:
         if self._link is not None:
@@ -292,9 +293,9 @@ class ClientConnection:
 
     def answered(self, job_ref: Hashable, result: Frame) -> None:
         job: PendingItem = job_ref  # type: ignore[assignment]
-        if len(result) <= LONGEST_SUSPICIOUS and not self._recognition.is_known and result in SUSPICIOUS:
+        if len(result) <= MAX_SUSPICIOUS_SIZE and not self._recognition.is_known and result in SUSPICIOUS:
             self._is_suspect = True
-            self._naming = asyncio.get_running_loop().create_task(self._look_at_answer(job, result))
+            self._identifying = asyncio.get_running_loop().create_task(self._check_answer(job, result))
             return
         if self.jobs.pop(job, self) is not self:
             self._owner.ended(job)
@@ -322,7 +323,7 @@ class ClientConnection:
         job: PendingItem = job_ref  # type: ignore[assignment]
         if self.jobs.pop(job, self) is not self:
             self._owner.ended(job)
-            job.tell(view, payload)
+            job.answer(view, payload)
 
     def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
         self._fail(job_ref, OperationError(kind, detail))
@@ -336,6 +337,6 @@ class ClientConnection:
     def reconnect(self, reason: str) -> None:
         if self._link is not None:
             if not self.side.is_ready:
-                self._owner.unreachable(BrokerUnavailable(f"{self._target.place} was reached, but {reason}"))
-            self._hang_up()
+                self._owner.unreachable(BrokerUnavailable(f"connected to {self._target.place}, but {reason}"))
+            self._disconnect()
             self._ended(reason)

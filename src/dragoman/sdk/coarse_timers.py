@@ -1,4 +1,4 @@
-"""When to give jobs up: many due times, of which nearly none is ever reached."""
+"""Coarse timers for many time-outs that almost never fire."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ T = TypeVar("T")
 
 
 class CoarseTimers(Generic[T]):
-    """Due times are rounded up by at most a thirty-second of the time they are away, so that many share one: what is
-    guarded is then put into a dict, and taken out again, and that is all."""
+    """Groups items by due time. Due times are rounded up by at most 1/32 of the delay, so that many items share one;
+    adding and discarding an item are then dict operations."""
 
     def __init__(self) -> None:
         self._due: dict[float, dict[T, None]] = {}
         self._heap: list[float] = []
-        self._grains: dict[float, float] = {}
+        self._steps: dict[float, float] = {}
 
-    def add(self, guarded: T, seconds: float, now: float) -> float:
-        """The time it is due, by which it can be discarded."""
-        grain = self._grains.get(seconds)
-        if grain is None:
-            if len(self._grains) >= 1024:
-                self._grains.clear()
-            grain = self._grains[seconds] = 2.0 ** ceil(log2(seconds) - 6)
-        due = ceil((now + seconds) / grain) * grain
+    def add(self, item: T, seconds: float, now: float) -> float:
+        """Add an item and return its due time, which `discard` needs."""
+        step = self._steps.get(seconds)
+        if step is None:
+            if len(self._steps) >= 1024:
+                self._steps.clear()
+            step = self._steps[seconds] = 2.0 ** ceil(log2(seconds) - 6)
+        due = ceil((now + seconds) / step) * step
         group = self._due.get(due)
         if group is None:
             group = self._due[due] = {}
             heappush(self._heap, due)
-        group[guarded] = None
+        group[item] = None
         return due
 
-    def discard(self, guarded: T, due: float) -> None:
+    def discard(self, item: T, due: float) -> None:
         group = self._due.get(due)
         if group is not None:
-            group.pop(guarded, None)
+            group.pop(item, None)
             if not group:
-                group.clear()  # an empty dict keeps the room it has had
+                group.clear()  # frees memory: an empty dict keeps its table
 
     def overdue(self, now: float) -> list[T]:
-        """What is due; it is not guarded any more."""
+        """Remove and return the items that are due."""
         found: list[T] = []
         while self._heap and self._heap[0] <= now:
             found += self._due.pop(heappop(self._heap))
         return found
 
     def next_due(self) -> float:
-        """When to look again; nothing may be due then."""
+        """Return the time of the next check; nothing may be due then."""
         return self._heap[0] if self._heap else inf

@@ -1,7 +1,7 @@
-"""What payloads are to people who write Python: bytes as they are, or objects in JSON or CBOR.
+"""Codecs: convert Python objects to payloads and back. Payloads are plain bytes, JSON, CBOR or pickle.
 
-Pickle is there for those who ask for it by name: whoever can submit a job, or answer one, can then run code in the
-program that unpickles it.
+Pickle must be requested by name. A program that unpickles payloads runs any code that the sender puts into them, both
+in jobs and in results.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import Any
 
 Payload = bytes | bytearray
 
-JSON_SEPARATOR = b"\n"  # never inside of what we write as JSON
+JSON_SEPARATOR = b"\n"  # never occurs inside the JSON that `_to_json` writes
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Both may raise whatever the format's own library raises."""
+    """A pair of functions that encode and decode payloads. They may raise any exception of the format's library."""
 
     name: str
     encode: Callable[[Any], Payload]
     decode: Callable[[Payload], Any]
-    decode_whole: Callable[[Payload], Any]  # a result with its parts in front: a list, if there is more than one object
-    separator: bytes = b""  # behind a part: objects stay apart when they are joined
+    decode_whole: Callable[[Payload], Any]  # result with its parts in front: a list if there is more than one object
+    separator: bytes = b""  # appended to each part, so that joined objects can be separated
 
 
 def codec(name: str) -> Codec:
-    """Raises ValueError for a name that nobody knows."""
+    """Return the codec with this name. Raises ValueError if the name is unknown."""
     try:
         return CODECS[name]
     except KeyError:
-        raise ValueError(f"there is no codec {name!r}; known are {', '.join(CODECS)}") from None
+        raise ValueError(f"unknown codec {name!r}; known codecs: {', '.join(CODECS)}") from None
 
 
 def as_bytes(value: object) -> Payload:
-    """What may go out as it is: bytes and the like; text as UTF-8; nothing as nothing."""
+    """Return bytes-like values as bytes, text as UTF-8, and None as b""."""
     if isinstance(value, bytes | bytearray):
         return value
     if isinstance(value, memoryview):
@@ -47,8 +47,8 @@ def as_bytes(value: object) -> Payload:
     if value is None:
         return b""
     raise TypeError(
-        f"a payload is bytes (or str, or None), not {type(value).__name__}; "
-        "choose codec='json' or codec='cbor' for objects"
+        f"a payload must be bytes, str or None, not {type(value).__name__}; "
+        "use codec='json' or codec='cbor' for objects"
     )
 
 
@@ -81,7 +81,7 @@ def _to_pickle(value: object) -> bytes:
 def _from_pickle(payload: Payload) -> Any:
     import pickle
 
-    return pickle.loads(payload)  # noqa: S301 - asked for by name
+    return pickle.loads(payload)  # noqa: S301 - requested by name
 
 
 def _whole_json(payload: Payload) -> Any:

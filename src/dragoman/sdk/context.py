@@ -1,4 +1,4 @@
-"""What a handler may ask and say while it works at a job."""
+"""`dragoman.Context`: a handler's access to its running job."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dragoman.sdk.errors import Unsupported
 
 
 class Context:
-    """What a handler gets for a parameter that is annotated `Context`."""
+    """Information about the running job, passed to a handler parameter that is annotated `Context`."""
 
-    __slots__ = ("_codec", "_due", "_is_cancelled", "_mute", "_report", "attempt", "job_id", "service")
+    __slots__ = ("_codec", "_due", "_is_cancelled", "_report", "_without_parts", "attempt", "job_id", "service")
 
     def __init__(
         self,
@@ -25,40 +25,40 @@ class Context:
         codec: Codec,
         report: Callable[[Payload, bool], None],
         is_cancelled: Callable[[], bool],
-        mute: str = "",
+        without_parts: str = "",
     ) -> None:
-        """`mute` names the dialect if that has no words for parts of a result."""
+        """`without_parts`: name of the dialect if it does not support parts of a result, else empty."""
         self.service = service
-        self.job_id = assignment.job_id  # 32 hex digits; empty where the wire does not tell
+        self.job_id = assignment.job_id  # 32 hex digits; empty if the dialect does not send it
         self.attempt = assignment.attempt  # 1 for the first
         self._due = time.monotonic() + assignment.timeout
         self._codec = codec
         self._report = report
         self._is_cancelled = is_cancelled
-        self._mute = mute
+        self._without_parts = without_parts
 
     @property
     def deadline(self) -> float | None:
-        """How many seconds are left, never less than 0; none if there is no limit."""
+        """Seconds left for this attempt, at least 0; None if there is no limit."""
         return None if self._due == inf else max(0.0, self._due - time.monotonic())
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: clean up and return, or be stopped after a moment."""
+        """True once the job is cancelled or timed out. Clean up and return; after a grace period it is killed."""
         return self._is_cancelled()
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Tell the caller how far the job is. Passed over where the dialect has no word for it."""
-        said: dict[str, Any] = {"done": done}
+        """Send a progress report to the caller. Ignored if the dialect does not support progress."""
+        report: dict[str, Any] = {"done": done}
         if total is not None:
-            said["total"] = total
+            report["total"] = total
         if note:
-            said["note"] = note
-        self._report(json.dumps(said, ensure_ascii=False).encode(), False)
+            report["note"] = note
+        self._report(json.dumps(report, ensure_ascii=False).encode(), False)
 
     def emit(self, part: Any) -> None:
-        """Send a part of the result ahead of the rest. Raises Unsupported where the dialect has no word for it: what
-        is emitted must not get lost in silence."""
-        if self._mute:
-            raise Unsupported(f"{self._mute} has no word for parts of a result; return it whole")
+        """Send a part of the result before the rest. Raises Unsupported if the dialect does not support parts, because
+        a part must not get lost silently."""
+        if self._without_parts:
+            raise Unsupported(f"{self._without_parts} does not support parts of a result; return the whole result")
         self._report(self._codec.encode(part) + self._codec.separator, True)

@@ -1,7 +1,6 @@
-"""A worker that a controller calls back: pulses on the controller's socket, a socket of its own by the id it was given.
+"""Worker loop of Worker-Controller: sends pulses to the controller's socket and listens on a socket named by its id.
 
-Every exchange has a connection of its own, so there are no streams here that outlive a message: a few bytes are
-written, a message is read, and it is over.
+Every exchange uses a new connection: one message is written, one is read, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from dragoman.streams.sockets import forget_unix, listen_unix, which_file
 log = logging.getLogger("dragoman.worker")
 
 CONNECT_TIMEOUT = 5.0
-ANSWER_TIMEOUT = 300.0  # a controller may let a crowd that registers wait; one that has died has hung up
-PARTING = 1.0  # how long the controller may take to hang up when it has answered
-STALL = 10.0  # so long a controller may neither say nor take anything in the middle of an exchange
+ANSWER_TIMEOUT = 300.0  # seconds; many workers may register at once. A dead controller closes the connection earlier
+CLOSE_TIMEOUT = 1.0  # seconds that the controller may take to close the connection after its answer
+STALL = 10.0  # seconds without any bytes, in either direction, after which an exchange is aborted
 READ_BYTES = 1 << 18
 WRITE_BYTES = 1 << 20
-LONGEST_NAP = 3600.0
+MAX_SLEEP = 3600.0
 LONGEST_ID = 2**64 - 1
 LIMITS = LengthPrefixLimits(max_payload=HARD_CAP)
 
 
 class ControllerWorker:
-    """Implements the port of the worker's side on Unix sockets."""
+    """Implements the I/O of the worker side on Unix sockets."""
 
     def __init__(self, target: Target, job_runner: JobRunner) -> None:
         """Raises AddressError."""
@@ -52,15 +51,15 @@ class ControllerWorker:
         self._path = ""
         self._file: tuple[int, int] | None = None
         self._exchanges: set[asyncio.Task[None]] = set()
-        self._woken = asyncio.Event()
+        self._wake = asyncio.Event()
         self._is_stopping = False
         self._stops_at_once = False
-        self._accident: BaseException | None = None
+        self._task_error: BaseException | None = None
 
-    # ---------------------------------------------------------------- the port
+    # ---------------------------------------------------------------- calls from the worker side
 
     def pulse(self, head: bytes) -> None:
-        self._begin(self._say(head))
+        self._begin(self._send_pulse(head))
 
     def listen(self, worker_id: int) -> str | None:
         path = f"{self._folder}/{worker_id}.sock"
@@ -87,25 +86,25 @@ class ControllerWorker:
     def log_limited(self, problem: str) -> None:
         log.warning("%s", problem)
 
-    # ---------------------------------------------------------------- the life of a worker
+    # ---------------------------------------------------------------- worker loop
 
-    async def live(self) -> int:
-        """Serve until told to stop; then finish what is in hand, and leave. Returns the exit code."""
+    async def serve(self) -> int:
+        """Serve until `stop` is called, finish the running job and leave. Returns the exit code."""
         try:
             while not self._stops_at_once:
-                self._woken.clear()
+                self._wake.clear()
                 now = self._loop.time()
                 due = self._side.tick(now)
                 if self._side.is_over:
                     break
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(min(max(0.0, due - now), LONGEST_NAP)):
-                        await self._woken.wait()
-                if self._accident is not None:
-                    raise self._accident
+                    async with asyncio.timeout(min(max(0.0, due - now), MAX_SLEEP)):
+                        await self._wake.wait()
+                if self._task_error is not None:
+                    raise self._task_error
             self.stop_listening()
             if self._exchanges and not self._stops_at_once:
-                await asyncio.wait(self._exchanges, timeout=PARTING)
+                await asyncio.wait(self._exchanges, timeout=CLOSE_TIMEOUT)
         finally:
             self.stop_listening()
             for each in self._exchanges:
@@ -113,61 +112,61 @@ class ControllerWorker:
         return 0
 
     def stop(self) -> None:
-        """Once: finish what is in hand, and let it be fetched. Twice: do not wait for it."""
+        """Finish the running job and let the controller fetch its result; the second call stops at once."""
         if self._is_stopping:
             self._stops_at_once = True
         else:
-            log.info("stopping%s", " once the work in hand is done" if self._side.is_busy else "")
+            log.info("stopping%s", " when the running jobs have ended" if self._side.is_busy else "")
             self._is_stopping = True
             self._side.stop(self._loop.time())
-        self._woken.set()
+        self._wake.set()
 
     def _begin(self, exchange: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(exchange)
         self._exchanges.add(task)
         task.add_done_callback(self._exchanges.discard)
-        task.add_done_callback(self._look_for_an_accident)
+        task.add_done_callback(self._check_task)
 
-    def _look_for_an_accident(self, task: asyncio.Task[None]) -> None:
-        """What nobody expected ends this worker, instead of leaving it there for ever without a pulse."""
+    def _check_task(self, task: asyncio.Task[None]) -> None:
+        """End the worker after an unexpected error; otherwise it would go on without sending pulses."""
         if not task.cancelled() and task.exception() is not None:
-            self._accident = task.exception()
-        self._woken.set()
+            self._task_error = task.exception()
+        self._wake.set()
 
     # ---------------------------------------------------------------- exchanges
 
-    async def _say(self, head: bytes) -> None:
+    async def _send_pulse(self, head: bytes) -> None:
         place = UnixAddress(f"{self._folder}/main.sock")
         connected: socket.socket | None = None
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT):
                 connected = await connect(self._loop, place, CONNECT_TIMEOUT)
-                answer = await self._ask(connected, head)
+                answer = await self._exchange_pulse(connected, head)
         except OSError as error:
             self._side.unanswered(f"no controller answers at {place}: {_problem(error)}", self._loop.time())
         else:
             self._side.answered(answer, self._loop.time())
-            self._woken.set()
-            await self._see_it_close(connected)
+            self._wake.set()
+            await self._wait_for_close(connected)
         finally:
             if connected is not None:
                 connected.close()
 
-    async def _ask(self, connected: socket.socket, head: bytes) -> Frame:
-        """The head that comes back. Raises OSError."""
+    async def _exchange_pulse(self, connected: socket.socket, head: bytes) -> Frame:
+        """Send a head and return the head of the response. Raises OSError."""
         carrier = LengthPrefix(extra_of_pulse, limits=LIMITS)
         await self._loop.sock_sendall(connected, b"".join(carrier.encode([head])))
         message = await self._read(connected, carrier)
         if message is None:
-            detail = carrier.failure.detail if carrier.failure is not None else "it hung up"
+            detail = carrier.failure.detail if carrier.failure is not None else "it closed the connection"
             raise ConnectionError(None, detail)
         return message[0]
 
-    async def _see_it_close(self, connected: socket.socket) -> None:
-        """The controller hangs up first. It may still be writing, though what it writes has no bytes: an empty message
-        behind its length. If we were gone by then, that would kill it, as SIGPIPE kills programs in C."""
+    async def _wait_for_close(self, connected: socket.socket) -> None:
+        """Wait until the controller closes the connection. It may still write an empty message; if this side were
+        closed by then, SIGPIPE would kill a controller written in C."""
         with suppress(OSError):
-            async with asyncio.timeout(PARTING):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
                 while await self._loop.sock_recv(connected, READ_BYTES):
                     pass
 
@@ -176,8 +175,8 @@ class ControllerWorker:
             connected, _ = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
-        except OSError as error:  # no descriptors are left, or no memory
-            log.error("cannot accept: %s", error)
+        except OSError as error:  # out of file descriptors or memory
+            log.error("accept failed: %s", error)
             self._loop.remove_reader(listening)
             self._loop.call_later(1.0, self._accept_again, listening)
             return
@@ -189,46 +188,46 @@ class ControllerWorker:
             self._loop.add_reader(listening, self._accept, listening)
 
     async def _exchange(self, connected: socket.socket) -> None:
-        """One control message, and our answer. A connection on which no whole one comes has never been."""
+        """Receive one control message and answer it. A connection without a complete message is ignored."""
         carrier = LengthPrefix(extra_of_control, single=True, limits=LIMITS)
         try:
-            async with asyncio.timeout(None) as patience:
-                message = await self._read(connected, carrier, patience)
+            async with asyncio.timeout(None) as stall_timer:
+                message = await self._read(connected, carrier, stall_timer)
                 if message is not None:
                     answer = self._side.receive(message[0], message[1], self._loop.time())
                 elif carrier.failure is not None:
                     answer = self._side.refuse(carrier.failure.detail)
                 else:
                     return
-                self._woken.set()
-                await self._answer(connected, carrier, answer, patience)
+                self._wake.set()
+                await self._answer(connected, carrier, answer, stall_timer)
         except OSError as error:
-            log.warning("an exchange with the controller was cut short: %s", _problem(error))
+            log.warning("exchange with the controller aborted: %s", _problem(error))
         finally:
             connected.close()
 
     async def _answer(
-        self, connected: socket.socket, carrier: LengthPrefix, answer: Answer, patience: asyncio.Timeout
+        self, connected: socket.socket, carrier: LengthPrefix, answer: Answer, stall_timer: asyncio.Timeout
     ) -> None:
         is_whole = False
         try:
             for buffer in carrier.encode(answer.frames):
                 view = memoryview(buffer)
                 for start in range(0, len(view), WRITE_BYTES):
-                    patience.reschedule(self._loop.time() + STALL)
+                    stall_timer.reschedule(self._loop.time() + STALL)
                     await self._loop.sock_sendall(connected, view[start : start + WRITE_BYTES])
             is_whole = True
         finally:
-            # At once: whoever has read our last byte may say the next thing right away.
+            # At once: after the last byte the controller may send its next message immediately.
             self._side.said(answer, is_whole, self._loop.time())
 
     async def _read(
-        self, connected: socket.socket, carrier: LengthPrefix, patience: asyncio.Timeout | None = None
+        self, connected: socket.socket, carrier: LengthPrefix, stall_timer: asyncio.Timeout | None = None
     ) -> Message | None:
-        """One message; none if the connection ended first, or the carrier has failed."""
+        """Return one message, or None if the connection ended first or the carrier has failed."""
         while carrier.failure is None:
-            if patience is not None:
-                patience.reschedule(self._loop.time() + STALL)
+            if stall_timer is not None:
+                stall_timer.reschedule(self._loop.time() + STALL)
             data = await self._loop.sock_recv(connected, READ_BYTES)
             if not data:
                 return None
@@ -241,36 +240,36 @@ class ControllerWorker:
 
     def finished(self, job: RunningJob, result: Frame) -> None:
         self._side.finished(job.job_ref, result, self._loop.time())
-        self._woken.set()
+        self._wake.set()
 
     def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
         self._side.failed(job.job_ref, reason, self._loop.time())
-        self._woken.set()
+        self._wake.set()
 
     def returned(self, job: RunningJob) -> None:
-        raise AssertionError("nobody recalls jobs in this dialect")
+        raise AssertionError("this dialect does not cancel jobs")
 
     def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
-        """This wire has no words for it."""
+        """Ignored: the dialect does not support reports."""
 
 
 def _problem(error: OSError) -> str:
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there"
-    return error.strerror or str(error) or "it took too long"
+        return "connection refused"
+    return error.strerror or str(error) or "timed out"
 
 
 def _folder(place: SocketAddress) -> str:
-    """Where the sockets are. Raises AddressError."""
+    """Return the folder of the sockets. Raises AddressError."""
     if not isinstance(place, UnixAddress):
         raise address_error(
-            f"controller+tcp://{place}", "controllers and their workers meet in a folder: controller+unix:///FOLDER"
+            f"controller+tcp://{place}", "controllers and workers share a folder; use controller+unix:///FOLDER"
         )
     folder = place.path.rstrip("/")
     longest = len(f"{folder}/{LONGEST_ID}.sock".encode())
     if longest > MAX_UNIX_PATH_BYTES:
         raise address_error(
             f"controller+unix://{place}",
-            f"the sockets in this folder may have paths of {longest} bytes; {MAX_UNIX_PATH_BYTES} are allowed",
+            f"a socket path in this folder may have {longest} bytes; {MAX_UNIX_PATH_BYTES} are allowed",
         )
     return folder

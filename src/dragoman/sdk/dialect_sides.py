@@ -1,4 +1,4 @@
-"""The client and worker sides of each dialect, made ready for a connection. Each dialect is loaded when first used."""
+"""Factories for the client and worker sides of each dialect. A dialect is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.dialects.sides import ClientIO, ClientSide, WorkerIO, WorkerSide
 from dragoman.sdk.address import SocketAddress, UnixAddress
 from dragoman.sdk.ids import new_session
 
-# The broker limits the size of a message (max_payload): any that it let in is taken.
+# The broker limits the size of messages (max_payload); clients and workers accept every message that it sends.
 HARD_CAP = ZmtpLimits().hard_cap
 MOST_FRAMES = 1026
 
@@ -25,10 +25,10 @@ def _absent(*_: object) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The classes that call and work in one dialect."""
+    """Factories of one dialect."""
 
-    objection: Callable[[Sequence[str]], str | None] = _absent  # to names of services, where the wire has names
-    # Not for workers that are called back: they have no connection of their own.
+    check_services: Callable[[Sequence[str]], str | None] = _absent  # checks service names, where the wire has names
+    # Not for workers to which the broker connects.
     worker_carrier: Callable[[SocketAddress], Carrier] = _absent
     worker_side: Callable[[Any, WorkerIO, Sequence[str], int], WorkerSide] = _absent
     client_carrier: Callable[[SocketAddress], Carrier] = _absent
@@ -39,11 +39,11 @@ def native() -> Sides:
     from dragoman.dialects.native import peer
 
     return Sides(
-        objection=peer.check_services,
+        check_services=peer.check_services,
         worker_carrier=_zmtp(peer.SOCKET),
         worker_side=peer.WorkerSide,
         client_carrier=_zmtp(peer.SOCKET),
-        client_side=lambda options, port: peer.ClientSide(options, port, new_session()),
+        client_side=lambda options, io: peer.ClientSide(options, io, new_session()),
     )
 
 
@@ -53,7 +53,7 @@ def pingpong() -> Sides:
 
     return Sides(
         worker_carrier=_zmtp(peer.WORKER_SOCKET),
-        worker_side=lambda options, port, _, __: peer.WorkerSide(options, port),
+        worker_side=lambda options, io, _, __: peer.WorkerSide(options, io),
         client_carrier=_zmtp(single_frame_client.CLIENT_SOCKET),
         client_side=peer.ClientSide,
     )
@@ -74,17 +74,17 @@ def memodb() -> Sides:
         return Sp(peer.SOCKET, ipc=isinstance(place, UnixAddress), limits=SpLimits(max_payload=HARD_CAP))
 
     def first_request() -> int:
-        """Where request ids begin: two programs should not begin with the same."""
+        """Return the first request id: random, so that two programs do not use the same ids."""
         return random.getrandbits(31)
 
     return Sides(
-        objection=peer.check_services,
+        check_services=peer.check_services,
         worker_carrier=carrier,
-        worker_side=lambda options, port, services, concurrency: peer.WorkerSide(
-            options, port, services, concurrency, first_request()
+        worker_side=lambda options, io, services, concurrency: peer.WorkerSide(
+            options, io, services, concurrency, first_request()
         ),
         client_carrier=carrier,
-        client_side=lambda options, port: peer.ClientSide(options, port, first_request()),
+        client_side=lambda options, io: peer.ClientSide(options, io, first_request()),
     )
 
 
@@ -96,9 +96,9 @@ def majordomo() -> Sides:
     from dragoman.dialects.majordomo import peer
 
     return Sides(
-        objection=peer.check_services,
+        check_services=peer.check_services,
         worker_carrier=_zmtp(peer.SOCKET),
-        worker_side=lambda options, port, services, _: peer.WorkerSide(options, port, services[0]),
+        worker_side=lambda options, io, services, _: peer.WorkerSide(options, io, services[0]),
         client_carrier=_zmtp(peer.SOCKET),
         client_side=peer.ClientSide,
     )
@@ -114,9 +114,9 @@ def http() -> Sides:
         return HttpClient(host, probe=peer.PROBE, alive=peer.ALIVE, limits=HttpClientLimits(max_payload=HARD_CAP))
 
     return Sides(
-        objection=peer.check_services,
+        check_services=peer.check_services,
         client_carrier=carrier,
-        client_side=lambda _, port: peer.ClientSide(port, http_request_for),
+        client_side=lambda _, io: peer.ClientSide(io, http_request_for),
     )
 
 

@@ -1,4 +1,4 @@
-"""A worker that dials its broker: keeps the conversation going while jobs run elsewhere."""
+"""Worker loop of dialects in which the worker connects to the broker. Jobs run in pools meanwhile."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, Outcome, Rep
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
-from dragoman.sdk.recognition import FIRST_SIGN, SUSPICIOUS, Recognition
+from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
 log = logging.getLogger("dragoman.worker")
 
 CONNECT_TIMEOUT = 5.0
-PARTING = 1.0  # how long the broker may take to hang up when we have
-JOBS_POLL = 0.02
-LONGEST_SUSPICIOUS = max(map(len, SUSPICIOUS))
+CLOSE_TIMEOUT = 1.0  # seconds that the broker may take to close the connection after the worker has
+JOBS_POLL = 0.02  # seconds
+MAX_SUSPICIOUS_SIZE = max(map(len, SUSPICIOUS))
 
 
 class DiallingWorker:
-    """Implements the worker's port of its dialect on a real connection, and on the next when that is lost."""
+    """Implements WorkerIO on a connection to the broker, and reconnects when it is lost."""
 
     def __init__(self, target: Target, job_runner: JobRunner, concurrency: int = 1) -> None:
         self._target = target
@@ -35,19 +35,19 @@ class DiallingWorker:
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
         self._recognition = Recognition(target, "worker")
-        self._looking: asyncio.Task[None] | None = None  # whether this is the right port
+        self._identifying: asyncio.Task[None] | None = None  # identifies the port
         self._link: OutgoingConnection | None = None
         self._jobs: dict[Hashable, RunningJob] = {}
         self._reports = target.dialect.reports
         self._suspect: RunningJob | None = None
-        self._is_misunderstood = False  # what came last on this connection
-        self._trouble = ""  # what is wrong with the port
+        self._is_last_invalid = False  # the last message on this connection was invalid
+        self._port_error = ""  # error about a wrong port
         self._is_flush_due = False
         self._stop = asyncio.Event()
         self._stop_at_once = asyncio.Event()
         self._lost = asyncio.Event()
 
-    # ---------------------------------------------------------------- the port
+    # ---------------------------------------------------------------- WorkerIO
 
     def send(self, frames: Sequence[Frame]) -> None:
         if self._link is not None:
@@ -55,8 +55,8 @@ class DiallingWorker:
 
     def run(self, job_ref: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
         job = self._jobs[job_ref] = RunningJob(self, job_ref, payload, assignment)
-        if len(payload) <= LONGEST_SUSPICIOUS and not self._recognition.is_known and payload in SUSPICIOUS:
-            self._look_at_port(0.0, job)
+        if len(payload) <= MAX_SUSPICIOUS_SIZE and not self._recognition.is_known and payload in SUSPICIOUS:
+            self._start_identifying(0.0, job)
         else:
             self._job_runner.begin(job)
 
@@ -67,43 +67,43 @@ class DiallingWorker:
 
     def reconnect(self, reason: str) -> None:
         log.warning("reconnecting: %s", reason)
-        self._hang_up()
+        self._disconnect()
 
     def leave(self, reason: str) -> None:
         log.info("leaving: %s", reason)
         if not self._stop.is_set():
             self.stop()
 
-    # ---------------------------------------------------------------- the life of a worker
+    # ---------------------------------------------------------------- worker loop
 
-    async def live(self) -> int:
-        """Serve until told to stop; then finish what is in hand, and leave. Returns the exit code."""
+    async def serve(self) -> int:
+        """Serve until `stop` is called, finish the running jobs and leave. Returns the exit code."""
         while not self._is_done:
             try:
                 await self._connect()
             except BrokerUnavailable as problem:
                 if self._stop.is_set() and self._side.is_busy:
-                    log.error("the broker is gone, and what it was owed with it: %s", problem)
+                    log.error("results dropped, because the broker is unavailable: %s", problem)
                     break
-                await self._rest(str(problem))
+                await self._wait_before_dial(str(problem))
                 continue
-            await self._serve()
-            await self._part()
-            await self._name_lost_port()
+            await self._serve_connection()
+            await self._close_connection()
+            await self._identify_lost_port()
             if self._jobs and not self._side.is_busy and not self._target.dialect.shares_connections:
-                # Taken on a connection that is gone, on a wire where that ends them: nobody waits for them any more,
-                # but we are not free before they end.
+                # These jobs came on the lost connection and ended with it, in the broker's view. The worker is not free
+                # before their handlers have ended.
                 await self._finish_jobs()
             if not self._is_done:
-                await self._rest(self._trouble or "the connection is gone")
+                await self._wait_before_dial(self._port_error or "connection lost")
         return 0
 
     def stop(self) -> None:
-        """Once: finish what is in hand, the conversation going on. Twice: do not wait for it."""
+        """Finish the running jobs on the open connection, then stop; the second call stops at once."""
         if self._stop.is_set():
             self._stop_at_once.set()
         else:
-            log.info("stopping%s", " once the work in hand is done" if self._side.is_busy else "")
+            log.info("stopping%s", " when the running jobs have ended" if self._side.is_busy else "")
             self._stop.set()
             self._side.stop()
 
@@ -111,18 +111,18 @@ class DiallingWorker:
     def _is_done(self) -> bool:
         return self._stop_at_once.is_set() or (self._stop.is_set() and not self._side.is_busy)
 
-    async def _rest(self, problem: str) -> None:
+    async def _wait_before_dial(self, problem: str) -> None:
         delay = self._back_off.next()
         log.warning("%s; trying again in %.1f s", problem, delay)
-        told = self._stop_at_once if self._stop.is_set() else self._stop
-        await first(told.wait(), asyncio.sleep(delay))
+        stopped = self._stop_at_once if self._stop.is_set() else self._stop
+        await first(stopped.wait(), asyncio.sleep(delay))
 
     async def _connect(self) -> None:
-        """Raises BrokerUnavailable. If we are told to stop meanwhile, nobody hears READY from us."""
+        """Connect, unless `stop` is called meanwhile; then READY is not sent. Raises BrokerUnavailable."""
         self._lost.clear()
         place = self._target.place
         carrier = self._target.sides.worker_carrier(place)
-        link = open_connection(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+        link = open_connection(place, carrier, self._received, self._ended, CONNECT_TIMEOUT)
         opening = asyncio.ensure_future(self._recognition.open(link))
         await first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())
         if not opening.done():
@@ -131,13 +131,13 @@ class DiallingWorker:
         if self._is_done or self._lost.is_set():
             return
         log.info("connected to %s", place)
-        self._trouble = ""
-        self._is_misunderstood = False
+        self._port_error = ""
+        self._is_last_invalid = False
         self._side.opened(self._loop.time())
-        self._look_at_port(FIRST_SIGN)
+        self._start_identifying(SILENCE_LIMIT)
 
-    async def _serve(self) -> None:
-        """One connection's life: tick until it is lost or we are done."""
+    async def _serve_connection(self) -> None:
+        """Call `tick` when it is due, until the connection is lost or the worker is done."""
         while not self._is_done and not self._lost.is_set():
             now = self._loop.time()
             waiting = max(0.001, self._side.tick(now) - now)
@@ -146,61 +146,62 @@ class DiallingWorker:
             else:
                 await first(self._stop_at_once.wait(), self._lost.wait(), asyncio.sleep(min(0.02, waiting)))
 
-    async def _part(self) -> None:
-        """Hang up, with a good ear: what the broker sent us before it noticed may be a job."""
+    async def _close_connection(self) -> None:
+        """Close the connection, but receive until the broker closes it: it may have sent a job meanwhile."""
         link = self._link
         while link is not None and link.backlog and not self._lost.is_set() and not self._stop_at_once.is_set():
             await first(self._lost.wait(), self._stop_at_once.wait(), asyncio.sleep(0.01))
         if link is not None and not self._lost.is_set():
             link.finish()
-            await first(self._lost.wait(), self._stop_at_once.wait(), asyncio.sleep(PARTING))
-        self._hang_up()
+            await first(self._lost.wait(), self._stop_at_once.wait(), asyncio.sleep(CLOSE_TIMEOUT))
+        self._disconnect()
 
-    def _heard(self, message: Message | TooLarge) -> None:
+    def _received(self, message: Message | TooLarge) -> None:
         if self._link is not None or not self._lost.is_set():
-            self._back_off.reset()  # only a broker that speaks to us is worth coming back to at once
+            self._back_off.reset()  # not before: a port that sends nothing is dialled with growing delays
             self._side.receive(message, self._loop.time())
             if self._link is None:
-                self._is_misunderstood = True
+                self._is_last_invalid = True
             elif self._suspect is None:
                 self._recognition.is_known = True
 
-    def _look_at_port(self, delay: float, suspect: RunningJob | None = None) -> None:
-        """Find out what this port is, unless something was understood by then. `suspect`: a job that may be none."""
+    def _start_identifying(self, delay: float, suspect: RunningJob | None = None) -> None:
+        """Identify the port after `delay`, unless a valid message arrives first. `suspect`: a message that may be a job
+        or the reply of a wrong port."""
         if not self._recognition.is_known:
-            if self._looking is not None:
-                self._looking.cancel()
+            if self._identifying is not None:
+                self._identifying.cancel()
             self._suspect = suspect
-            self._looking = self._loop.create_task(self._name_port(delay))
+            self._identifying = self._loop.create_task(self._identify_port(delay))
 
-    async def _name_port(self, delay: float) -> None:
+    async def _identify_port(self, delay: float) -> None:
         await asyncio.sleep(delay)
         problem = await self._recognition.problem(thorough=self._suspect is not None)
         suspect, self._suspect = self._suspect, None
         if problem is not None:
-            self._trouble = str(problem)
+            self._port_error = str(problem)
             if suspect is not None:
                 del self._jobs[suspect.job_ref]
-            self._hang_up()
+            self._disconnect()
         elif suspect is not None:
             self._recognition.is_known = True
             self._job_runner.begin(suspect)
 
-    async def _name_lost_port(self) -> None:
-        """The connection is gone. If the first message was not understood, find out what is there."""
-        if self._looking is not None:
-            self._looking.cancel()
-        if self._is_misunderstood and not self._is_done and not self._trouble:
+    async def _identify_lost_port(self) -> None:
+        """Identify the port of the lost connection if its first message was invalid."""
+        if self._identifying is not None:
+            self._identifying.cancel()
+        if self._is_last_invalid and not self._is_done and not self._port_error:
             problem = await self._recognition.problem(thorough=True)
-            self._trouble = str(problem or "")
+            self._port_error = str(problem or "")
 
     def _ended(self, problem: str) -> None:
         if not self._lost.is_set():
             if not self._is_done:
-                log.warning("the connection to %s ended: %s", self._target.place, problem)
-            self._hang_up()
+                log.warning("connection to %s lost: %s", self._target.place, problem)
+            self._disconnect()
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         link, self._link = self._link, None
         if link is not None:
             link.close()
@@ -222,13 +223,13 @@ class DiallingWorker:
 
     def returned(self, job: RunningJob) -> None:
         del self._jobs[job.job_ref]
-        cast(ReportingSide, self._side).returned(job.job_ref, self._loop.time())  # who recalls has a word for it
+        cast(ReportingSide, self._side).returned(job.job_ref, self._loop.time())  # only these sides cancel jobs
 
     def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
         if self._reports:
             side = cast(ReportingSide, self._side)
             problem = side.report(job.job_ref, payload, self._loop.time(), is_part=is_part)
-            if problem is not None and is_part:  # progress that is not told does no harm; a result with a hole does
+            if problem is not None and is_part:  # progress may be dropped; a result must not lack a part
                 job.fail(Failure("ValueError", f"a part of the result cannot be sent: {problem}"))
                 self._job_runner.drop(job)
 
@@ -241,9 +242,9 @@ class DiallingWorker:
             await first(asyncio.sleep(JOBS_POLL), self._stop.wait())
 
 
-async def first(*ways: Awaitable[object]) -> None:
-    """Wait for whichever comes first, and drop the others."""
-    tasks = [asyncio.ensure_future(way) for way in ways]
+async def first(*awaitables: Awaitable[object]) -> None:
+    """Wait until one of these is done, and cancel the others."""
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -1,11 +1,11 @@
-"""What both kinds of client stand on: jobs come in from anywhere, are sent in batches, and their futures are told.
+"""The engine of both clients: sends jobs in batches over its connections and completes their futures.
 
-An engine lives on one event loop. `enter`, `withdraw` and `cancel` may be called from any thread if `wake` may be: what
-they bring lies in a deque until the loop looks, and the loop is woken only if it is not about to look already. So many
-jobs that come at once cost one wake-up, one SUBMIT and one write. There is no task, no timer and no callback for a job.
+An engine runs on one event loop. `enter`, `drop` and `cancel` may be called from any thread if `wake` may be. They
+append to a deque; the loop is woken only if no wake-up is pending. Many jobs at once therefore cost one wake-up, one
+SUBMIT and one write. A job needs no task, timer or callback of its own.
 
-Where calls share a connection there is one conversation. Where a connection carries one call at a time there are up to
-`connections`, opened when they are needed.
+In dialects whose calls share a connection, the engine has one connection. In the others, where a connection carries one
+call at a time, it opens up to `connections` of them on demand.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from dragoman.sdk.outgoing import open_connection
 from dragoman.sdk.recognition import Recognition
 from dragoman.sdk.targets import Target
 
-GRACE = 0.5  # seconds that the broker is given to say itself that a deadline has passed
-LONGEST_NAP = 3600.0  # seconds; what a loop can count has an end
-TICK = 1.0  # while anything is under way, conversations are looked after at least so often
+GRACE = 0.5  # seconds after a job's time-out in which the broker may report the time-out itself
+MAX_TIMER = 3600.0  # seconds; an event loop limits the delay of a timer
+TICK = 1.0  # seconds between two checks of a connection that has jobs
 
 
 class Engine:
+    """Sends jobs and operations and completes their futures, on one event loop."""
+
     def __init__(
         self,
         target: Target,
@@ -47,56 +49,56 @@ class Engine:
         self._wait_for_broker = wait_for_broker
         self._open = open
         self.recognition = Recognition(target, "client")
-        self._most = 1 if target.dialect.calls_at_once else connections
+        self._max_connections = 1 if target.dialect.calls_at_once else connections
         self._grace = GRACE if "timeout" in target.dialect.capabilities else 0.0
         self._inbox: deque[PendingItem] = deque()
-        self._asides: deque[tuple[Callable[[PendingItem, float], None], PendingItem]] = deque()
-        self._is_awake = False  # it will look, whatever comes in before that
+        self._actions: deque[tuple[Callable[[PendingItem, float], None], PendingItem]] = deque()
+        self._is_scheduled = False  # a call of `_run` is scheduled
         self._is_closed = False
-        self._waiting: deque[PendingItem] = deque()  # for a connection; some may be over by now
+        self._waiting: deque[PendingItem] = deque()  # for a connection; some may have ended
         self._connections = [ClientConnection(target, self, connect_timeout, open)]
-        self._patience = self._connections[0].side.patience
+        self._default_timeout = self._connections[0].side.patience
         self._hint = self._connections[0].side.hint
-        self._guards: CoarseTimers[PendingItem] = CoarseTimers()
+        self._timers: CoarseTimers[PendingItem] = CoarseTimers()
         self._problem: BrokerUnavailable | None = None
         self._down_since = -inf  # when the last connection was lost
         self._was_up = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = inf
 
-    # ---------------------------------------------------------------- from anywhere
+    # ---------------------------------------------------------------- from any thread
 
     def enter(self, job: PendingItem) -> None:
         self._inbox.append(job)
-        if not self._is_awake:
-            self._is_awake = True
-            self._wake(self._look)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._wake(self._run)
 
-    def withdraw(self, job: PendingItem) -> None:
-        """Its future has ended by itself: nobody waits for an outcome."""
-        self._aside(self._withdraw, job)
+    def drop(self, job: PendingItem) -> None:
+        """Drop a job whose future has already ended."""
+        self._add_action(self._drop, job)
 
     def cancel(self, job: PendingItem) -> None:
-        """Ask for its end; its outcome comes in any case."""
-        self._aside(self._cancel, job)
+        """Send a cancel request; the job's outcome follows in any case."""
+        self._add_action(self._cancel, job)
 
     def is_sent(self, job: PendingItem) -> bool:
-        """Whether the broker may have it."""
+        """Return whether the broker may have received the job."""
         connection = job.connection
         return connection is not None and connection.side.is_sent(job.job_id)
 
-    def _aside(self, act: Callable[[PendingItem, float], None], job: PendingItem) -> None:
-        self._asides.append((act, job))
-        if not self._is_awake:
-            self._is_awake = True
-            self._wake(self._look)
+    def _add_action(self, act: Callable[[PendingItem, float], None], job: PendingItem) -> None:
+        self._actions.append((act, job))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._wake(self._run)
 
     # ---------------------------------------------------------------- on the loop
 
-    def _look(self) -> None:
-        self._is_awake = False  # before we look: whoever comes after that wakes us again
+    def _run(self) -> None:
+        self._is_scheduled = False  # first, so that later entries schedule another call
         if self._is_closed:
-            self.refuse_the_rest()
+            self.cancel_unsent()
             return
         now = monotonic()
         inbox, waiting = self._inbox, self._waiting
@@ -106,22 +108,22 @@ class Engine:
                 continue
             job.entered = now
             timeout = job.submit_options.timeout
-            patience = self._patience if timeout is None else timeout + self._grace
-            if patience < inf:
-                job.due = self._guards.add(job, patience, now)
+            limit = self._default_timeout if timeout is None else timeout + self._grace
+            if limit < inf:
+                job.due = self._timers.add(job, limit, now)
             waiting.append(job)
-        self._take_asides(now)
-        self._place(now)
-        self._look_again(now)
+        self._run_actions(now)
+        self._assign(now)
+        self._run_due(now)
 
-    def _take_asides(self, now: float) -> None:
+    def _run_actions(self, now: float) -> None:
         """Withdraw and cancel the jobs for which that was requested."""
-        while self._asides:
-            act, job = self._asides.popleft()
+        while self._actions:
+            act, job = self._actions.popleft()
             act(job, now)
 
-    def _place(self, now: float) -> None:
-        """Give what waits to whoever has room for it."""
+    def _assign(self, now: float) -> None:
+        """Pass waiting jobs to connections that have room."""
         waiting = self._waiting
         for connection in self._connections:
             while waiting and connection.has_room:
@@ -133,19 +135,19 @@ class Engine:
             self._dial_more()
 
     def _dial_more(self) -> None:
-        """As many connections as there are jobs without one, within the limit."""
-        on_their_way = sum(each.dialling is not None for each in self._connections)
+        """Dial one connection for each waiting job, up to the limit."""
+        dialling = sum(each.dialling is not None for each in self._connections)
         for connection in self._connections:
-            if not connection.is_ready and connection.dialling is None and on_their_way < len(self._waiting):
+            if not connection.is_ready and connection.dialling is None and dialling < len(self._waiting):
                 connection.dial()
-                on_their_way += connection.dialling is not None
-        while on_their_way < len(self._waiting) and len(self._connections) < self._most:
+                dialling += connection.dialling is not None
+        while dialling < len(self._waiting) and len(self._connections) < self._max_connections:
             connection = ClientConnection(self._target, self, self._connect_timeout, self._open)
             self._connections.append(connection)
             connection.dial()
-            on_their_way += 1
+            dialling += 1
 
-    def _withdraw(self, job: PendingItem, now: float) -> None:
+    def _drop(self, job: PendingItem, now: float) -> None:
         if not job.is_over:
             connection = job.connection
             self.ended(job)
@@ -156,26 +158,26 @@ class Engine:
         if job.connection is not None and not job.is_over:
             job.connection.side.cancel(job.job_id, now)
 
-    # ---------------------------------------------------------------- what conversations say
+    # ---------------------------------------------------------------- calls from connections
 
-    def paused(self, connection: ClientConnection) -> None:
+    def batch_done(self, connection: ClientConnection) -> None:
         now = monotonic()
-        if self._waiting or self._asides:
-            self._take_asides(now)  # first: a job that was withdrawn before this call is not sent
-            self._place(now)
+        if self._waiting or self._actions:
+            self._run_actions(now)  # first: a job that is already withdrawn is not sent
+            self._assign(now)
         else:
             connection.flush(now)
         if self._down_since != inf and connection.is_ready:
             self._was_up = True
             self._down_since = inf
-            self._look_again(now)
+            self._run_due(now)
 
     def ended(self, job: PendingItem) -> None:
         job.is_over = True
         job.connection = None
         job.payload = b""
         if job.due:
-            self._guards.discard(job, job.due)
+            self._timers.discard(job, job.due)
 
     def is_wanted(self, connection: ClientConnection) -> bool:
         return bool(connection.jobs) or any(not job.is_over for job in self._waiting)
@@ -192,16 +194,16 @@ class Engine:
         if not any(each.is_ready for each in self._connections):
             if self._down_since == inf:
                 self._down_since = now
-        if self._most > 1 and connection.dialling is None and connection in self._connections:
+        if self._max_connections > 1 and connection.dialling is None and connection in self._connections:
             self._connections.remove(connection)
         if self._waiting:
             self._dial_more()
-        self._look_again(now)
+        self._run_due(now)
 
-    # ---------------------------------------------------------------- time
+    # ---------------------------------------------------------------- timers
 
-    def _look_again(self, now: float) -> None:
-        """Do what is due, and come again when the next is."""
+    def _run_due(self, now: float) -> None:
+        """Handle everything that is due and set the timer for the next deadline."""
         due = inf
         is_up = False
         for connection in list(self._connections):
@@ -210,11 +212,11 @@ class Engine:
             if connection.jobs:
                 due = min(due, now + TICK)
             is_up = is_up or connection.is_ready
-        for job in self._guards.overdue(now):
+        for job in self._timers.overdue(now):
             self._time_out(job, now)
         if not is_up:
-            due = min(due, self._fail_waiting(now), self._fail_carried(now))
-        due = min(due, self._guards.next_due())
+            due = min(due, self._fail_waiting(now), self._fail_sent(now))
+        due = min(due, self._timers.next_due())
         if self._timer is not None:
             if self._timer_due <= due:
                 return
@@ -222,24 +224,24 @@ class Engine:
         self._timer = None
         self._timer_due = due
         if due < inf:
-            self._timer = self._loop.call_later(min(max(0.001, due - now), LONGEST_NAP), self._tick)
+            self._timer = self._loop.call_later(min(max(0.001, due - now), MAX_TIMER), self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         self._timer_due = inf
         if not self._is_closed:
-            self._look_again(monotonic())
+            self._run_due(monotonic())
 
     def _time_out(self, job: PendingItem, now: float) -> None:
-        seconds = job.submit_options.timeout or self._patience
+        seconds = job.submit_options.timeout or self._default_timeout
         hint = f"; {self._hint}" if self._hint else ""
         if job.connection is None and not any(each.is_ready for each in self._connections):
-            hint = f"; it was not sent: {self._problem or f'{self._target.place} has not welcomed us yet'}"
-        self._withdraw(job, now)
+            hint = f"; the job was not sent: {self._problem or f'{self._target.place} has not completed the handshake'}"
+        self._drop(job, now)
         job.fail(JobTimeout(f"timed out: no answer within {seconds:g} s{hint}"))
 
     def _fail_waiting(self, now: float, problem: BrokerUnavailable | None = None) -> float:
-        """Those that have waited for a connection for too long; returns when the next will have."""
+        """Fail the jobs that have waited too long for a connection. Returns the deadline of the next job."""
         waiting = self._waiting
         while waiting:
             job = waiting[0]
@@ -252,32 +254,32 @@ class Engine:
             waiting.popleft()
         return inf
 
-    def _fail_carried(self, now: float) -> float:
-        """Those that were under way when the connection was lost."""
+    def _fail_sent(self, now: float) -> float:
+        """Fail the sent jobs whose connection has been lost for too long. Returns their deadline."""
         due = self._down_since + self._connect_timeout
-        carrying = [each for each in self._connections if each.jobs]
-        if not carrying or self._down_since == inf:
+        loaded = [each for each in self._connections if each.jobs]
+        if not loaded or self._down_since == inf:
             return inf
         if due > now:
             return due
-        for connection in carrying:
+        for connection in loaded:
             connection.fail_all(self._no_broker)
         return inf
 
     def _no_broker(self) -> BrokerUnavailable:
-        told = str(self._problem or f"the connection to {self._target.place} was lost")
-        return BrokerUnavailable(f"{told}; gave up after {self._connect_timeout:g} s")
+        problem = str(self._problem or f"the connection to {self._target.place} was lost")
+        return BrokerUnavailable(f"{problem}; no connection within {self._connect_timeout:g} s (connect_timeout)")
 
-    # ---------------------------------------------------------------- the end
+    # ---------------------------------------------------------------- closing
 
     async def close(self) -> None:
-        """Say goodbye. What is under way ends as cancelled, for the broker withdraws it."""
+        """Disconnect. Jobs that have not ended end as cancelled; the broker cancels them, too."""
         if self._is_closed:
             return
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self.refuse_the_rest()
+        self.cancel_unsent()
         tasks = [task for each in self._connections for task in each.tasks]
         for connection in self._connections:
             jobs, connection.jobs = connection.jobs, {}
@@ -287,13 +289,13 @@ class Engine:
                 job.fail(_closed())
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def refuse_the_rest(self) -> None:
-        """What came in too late to be sent. Once the loop is over, from any thread."""
+    def cancel_unsent(self) -> None:
+        """End all jobs that were not sent as cancelled. May be called from any thread once the loop has stopped."""
         for jobs in (self._waiting, self._inbox):
             while jobs:
                 try:
                     job = jobs.popleft()
-                except IndexError:  # another thread was faster
+                except IndexError:  # another thread took it
                     break
                 if not job.is_over:
                     self.ended(job)

@@ -1,4 +1,4 @@
-"""What can go wrong for somebody who calls or works."""
+"""Exceptions of clients and workers."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from dragoman.dialects.sides import Failure, Outcome
 
 
 class DragomanError(Exception):
-    """The root of all errors of this package."""
+    """Base class of all exceptions of this package."""
 
 
 class BrokerUnavailable(DragomanError, ConnectionError):
-    """There is no broker at that address, or the connection to it broke."""
+    """No broker answers at the address, or the connection to it was lost."""
 
 
 class WrongDialect(BrokerUnavailable):
-    """The port speaks another dialect than the address says, or is no broker's."""
+    """The port speaks another dialect than the address names, or does not belong to a broker."""
 
 
 class Unsupported(DragomanError):
-    """The dialect of this address has no word for what was asked."""
+    """The dialect of the address does not support the request."""
 
 
 class NotFound(DragomanError, LookupError):
-    """The broker knows nothing of that name."""
+    """The broker has no job, service, worker or schedule with that id or name."""
 
 
 class JobError(DragomanError):
-    """The job did not end in a result."""
+    """The job ended without a result."""
 
 
 class JobFailed(JobError):
-    """A worker tried and could not do it. As far as its wire has words for it, it says what and where."""
+    """The handler failed. Type, message and traceback of its error are set if the worker's dialect carries them."""
 
     def __init__(
         self, reason: str, remote_type: str = "", remote_message: str = "", remote_traceback: str = ""
@@ -45,19 +45,19 @@ class JobFailed(JobError):
 
 
 class JobTimeout(JobError, TimeoutError):
-    """No result came in time."""
+    """A time-out ended before the result arrived."""
 
 
 class JobLost(JobError):
-    """Its worker vanished while it ran."""
+    """The worker crashed or disconnected during the job."""
 
 
 class JobCancelled(JobError):
-    """It was withdrawn."""
+    """The job was cancelled."""
 
 
 class JobRefused(JobError):
-    """The broker would not take it."""
+    """The broker did not accept the job."""
 
 
 class NoSuchService(JobRefused):
@@ -65,19 +65,19 @@ class NoSuchService(JobRefused):
 
 
 class Busy(JobRefused):
-    """The broker has no room for more."""
+    """A limit of the broker, such as max_jobs, is reached. Retry later."""
 
 
 class PayloadTooLarge(JobRefused):
-    """The payload is over the broker's limit."""
+    """The payload is larger than the broker's limit."""
 
 
 class NoSuchJob(JobError, NotFound):
-    """There is no such job: it never was, or its outcome was not kept any longer."""
+    """No job has this id: it never existed, or its outcome was deleted."""
 
 
 class OperationError(DragomanError):
-    """The broker will not answer a question. Whoever asked makes one of the errors above of it."""
+    """An operation failed in the broker. Clients convert it to one of the errors above."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(kind, detail)
@@ -101,7 +101,7 @@ _BY_REFUSAL: dict[str, type[JobError]] = {
 
 
 def error_from(outcome: Outcome | None, reason: str, failure: Failure | None = None, refusal: str = "") -> JobError:
-    """The error for a job that ended without a result. `outcome` is None if it is not known."""
+    """Return the error for a job that ended without a result. `outcome` is None if it is unknown."""
     if outcome is None:
         return JobFailed(reason)
     kind = _BY_OUTCOME[outcome]

@@ -1,4 +1,4 @@
-"""Which event loop our programs run on."""
+"""Creates the event loop of brokers, clients and workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where that is installed, else asyncio's own."""
+    """Return a uvloop loop if uvloop is installed, else an asyncio loop."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""How a worker does its jobs: in how many processes or threads, how many at once, and when it stops one by force."""
+"""Execution options of a worker: processes, threads, concurrency and grace period; creates the pools for them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dragoman.sdk.loading import ObjectReference
 from dragoman.sdk.process_pool import ProcessPool
 from dragoman.sdk.thread_pool import ThreadPool
 
-ASYNC_JOBS = 100  # at once, if nobody has said
-MOST_JOBS = 1000
+ASYNC_JOBS = 100  # default concurrency of async handlers
+MAX_JOBS = 1000
 DEFAULT_GRACE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionOptions:
-    """None: not said. Raises ValueError for what cannot be."""
+    """Options that decide where and how many jobs run. None means not set. Raises ValueError for invalid values."""
 
     processes: int | None = None
     threads: int | None = None
@@ -32,22 +32,22 @@ class ExecutionOptions:
 
     def __post_init__(self) -> None:
         if self.processes is not None and self.threads is not None:
-            raise ValueError("processes and threads exclude each other: say where jobs run once")
+            raise ValueError("processes and threads exclude each other; set one of them")
         for name in ("processes", "threads", "concurrency"):
             number = getattr(self, name)
-            if number is not None and not 1 <= number <= MOST_JOBS:
-                raise ValueError(f"{name} {number} must be 1 to {MOST_JOBS}")
+            if number is not None and not 1 <= number <= MAX_JOBS:
+                raise ValueError(f"{name} {number} must be 1 to {MAX_JOBS}")
         for name in ("max_jobs", "max_memory"):
             number = getattr(self, name)
             if number is not None and number < 1:
                 raise ValueError(f"{name} {number} must be at least 1")
             if number is not None and self.threads is not None:
-                raise ValueError(f"{name} replaces child processes, and with threads there are none")
+                raise ValueError(f"{name} applies to child processes and cannot be combined with threads")
         if not 0 <= self.cancel_grace < float("inf"):
-            raise ValueError(f"cancel_grace {self.cancel_grace:g} is no number of seconds")
+            raise ValueError(f"cancel_grace {self.cancel_grace:g} must be a number of seconds, 0 or more")
 
     def jobs_at_once(self, services: Collection[Handler]) -> int:
-        """How many jobs the broker may give us at the same time."""
+        """Return the number of jobs that the broker may send at the same time."""
         if self.concurrency is not None:
             return self.concurrency
         if services and all(each.is_async for each in services):
@@ -58,23 +58,27 @@ class ExecutionOptions:
         return self.processes or self.concurrency or cores()
 
     def pool(
-        self, services: Mapping[str, Handler], references: Mapping[str, ObjectReference], mute: str, log_level: str
+        self,
+        services: Mapping[str, Handler],
+        references: Mapping[str, ObjectReference],
+        without_parts: str,
+        log_level: str,
     ) -> dict[str, Pool]:
-        """Who does which service. `references` are where children find those that run there."""
+        """Create the pools, by service. `references`: handlers of services that run in child processes."""
         found: dict[str, Pool] = {}
-        waits = {name: each for name, each in services.items() if each.is_async}
-        blocks = {name: each for name, each in services.items() if not each.is_async}
-        if waits:
-            found |= dict.fromkeys(waits, AsyncPool(waits, mute))
-        if blocks and self.threads is not None:
-            found |= dict.fromkeys(blocks, ThreadPool(blocks, self.threads, mute))
-        elif blocks:
-            offers = tuple(HandlerSpec(name, each.codec.name, references[name]) for name, each in blocks.items())
-            child_settings = ChildSettings(offers, self.max_memory or 0, mute, log_level)
-            found |= dict.fromkeys(blocks, ProcessPool(child_settings, self.child_count(), self.max_jobs or 0))
+        asynchronous = {name: each for name, each in services.items() if each.is_async}
+        blocking = {name: each for name, each in services.items() if not each.is_async}
+        if asynchronous:
+            found |= dict.fromkeys(asynchronous, AsyncPool(asynchronous, without_parts))
+        if blocking and self.threads is not None:
+            found |= dict.fromkeys(blocking, ThreadPool(blocking, self.threads, without_parts))
+        elif blocking:
+            handlers = tuple(HandlerSpec(name, each.codec.name, references[name]) for name, each in blocking.items())
+            child_settings = ChildSettings(handlers, self.max_memory or 0, without_parts, log_level)
+            found |= dict.fromkeys(blocking, ProcessPool(child_settings, self.child_count(), self.max_jobs or 0))
         return found
 
 
 def cores() -> int:
-    """Those that we may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

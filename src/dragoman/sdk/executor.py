@@ -1,4 +1,4 @@
-"""A `concurrent.futures.Executor` whose work is done by the workers of a service."""
+"""A `concurrent.futures.Executor` that runs calls on the workers of a service."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class Submitter(Protocol):
 
 
 class ServiceExecutor(concurrent.futures.Executor):
-    """Made by `Client.executor`. What runs is `fn`; with `None` for it, the service itself is the function.
+    """An executor, created by `Client.executor`. It runs `fn`; if `fn` is None, it calls the service itself.
 
-    Functions travel only if that is asked for by name, with `codec="pickle"`, and only to workers that run what they
-    are sent: those of `dragoman worker dragoman.sdk.pickled_calls:run`. As with ProcessPoolExecutor, a function must be
-    one that the other side can import.
+    Functions are sent only with `codec="pickle"`, and only workers that run received functions accept them: those
+    started by `dragoman worker dragoman.sdk.pickled_calls:run`. As with ProcessPoolExecutor, the worker must be able to
+    import the function.
 
         with client.executor("python", codec="pickle") as pool:
             sizes = list(pool.map(measure, paths))
 
         with client.executor("resize") as pool:
-            small = list(pool.map(None, images))          # the service does what it does, one payload each
+            small = list(pool.map(None, images))          # calls the service once for each payload
 
-    Everything that takes an Executor takes this: `loop.run_in_executor`, `concurrent.futures.wait`, `as_completed`. An
-    error of the function comes as JobFailed, with its type, message and traceback as text. If its type is a builtin
-    exception, such as KeyError, it is one of these as well, and `except KeyError` catches it.
+    It works wherever an Executor does: `loop.run_in_executor`, `concurrent.futures.wait`, `as_completed`. An error of
+    the function is raised as JobFailed, with type, message and traceback as text. If its type is a builtin exception,
+    such as KeyError, `except KeyError` catches it, too.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class ServiceExecutor(concurrent.futures.Executor):
         self._codec = codec
         self._options = options
         self._runs_functions = codec == "pickle"
-        self._lock = threading.RLock()  # the collector may end jobs while we hold it
+        self._lock = threading.RLock()  # reentrant: the garbage collector may end jobs while it is held
         self._is_shut_down = False
-        self._under_way: dict[concurrent.futures.Future[Any], None] = {}
+        self._pending: dict[concurrent.futures.Future[Any], None] = {}
 
     @overload
     def submit(
@@ -68,7 +68,7 @@ class ServiceExecutor(concurrent.futures.Executor):
             if self._is_shut_down:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             job = self._client.submit_for_executor(self._service, payload, codec=self._codec, **self._options)
-            self._under_way[job] = None
+            self._pending[job] = None
         job.add_done_callback(self._forget)
         return job
 
@@ -83,32 +83,32 @@ class ServiceExecutor(concurrent.futures.Executor):
     ) -> Iterator[Any]: ...
 
     def map(self, fn: Callable[..., Any] | None, *iterables: Iterable[Any], **options: Any) -> Iterator[Any]:
-        """As of every Executor; each call is a job, whatever `chunksize` says."""
-        return super().map(fn, *iterables, **options)  # type: ignore[arg-type]  # what it does with fn is to submit it
+        """Map as every Executor does. Each call is one job; `chunksize` is ignored."""
+        return super().map(fn, *iterables, **options)  # type: ignore[arg-type]  # it only passes fn to `submit`
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take nothing more. `cancel_futures`: cancel what has not ended; `wait`: until all has ended."""
+        """Accept no more jobs. `cancel_futures`: cancel running jobs. `wait`: wait until all jobs have ended."""
         with self._lock:
             self._is_shut_down = True
-            under_way = list(self._under_way)
+            pending = list(self._pending)
         if cancel_futures:
-            for job in under_way:
+            for job in pending:
                 job.cancel()
         if wait:
-            concurrent.futures.wait(under_way)
+            concurrent.futures.wait(pending)
 
     def _payload(self, fn: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if fn is None:
             if len(args) != 1 or kwargs:
-                raise TypeError(f"a job of {self._service} has one payload: submit(None, payload)")
+                raise TypeError(f"a job of {self._service} has one payload; use submit(None, payload)")
             return args[0]
         if not self._runs_functions:
             raise TypeError(
-                f"the service {self._service!r} is itself the function: say None for fn. To send functions to workers "
-                'that run them, ask for it: client.executor(service, codec="pickle")'
+                f"this executor sends no functions; pass None for fn to call the service {self._service!r}, or create "
+                'the executor with client.executor(service, codec="pickle")'
             )
         return fn, args, kwargs
 
     def _forget(self, job: concurrent.futures.Future[Any]) -> None:
         with self._lock:
-            self._under_way.pop(job, None)
+            self._pending.pop(job, None)

@@ -1,7 +1,7 @@
-"""What the fork server imports before it forks children: all that they need of ours, so that they start warm.
+"""Modules that the fork server preloads, so that child processes start quickly.
 
-To be imported there and nowhere else: SIGTERM to a whole group of processes is for the worker, which will then finish
-what its children are at. If the fork server died of it, they would go with it.
+Import this module only there: it ignores SIGTERM. When SIGTERM is sent to the whole process group, the worker finishes
+the jobs of its child processes; if the fork server ended, they would end with it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import dragoman.sdk.child_main
 from dragoman.sdk.parent_death import exit_with_parent
 
 
-def _pass_over(*_: object) -> None:
-    """A handler of ours instead of SIG_IGN, which programs that a child starts would inherit."""
+def _ignore(*_: object) -> None:
+    """Ignore SIGTERM. Unlike SIG_IGN, a handler is not inherited by programs that a child process starts."""
 
 
-signal.signal(signal.SIGTERM, _pass_over)
+signal.signal(signal.SIGTERM, _ignore)
 
-# A worker that is killed takes us with it, and we our children: they would keep us, and go on with what they are at.
+# If the worker is killed, the fork server ends, and its child processes with it; otherwise they would keep it alive and
+# go on with their jobs.
 exit_with_parent()
 if os.getppid() == 1:
     os._exit(0)
 
-live = dragoman.sdk.child_main.run_child
+run_child = dragoman.sdk.child_main.run_child

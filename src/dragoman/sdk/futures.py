@@ -1,4 +1,4 @@
-"""Jobs as futures: of threads (`JobFuture`) and of asyncio (`AsyncJobFuture`), with an id, progress and parts."""
+"""Futures of submitted jobs, with id, progress and parts: `JobFuture` for threads, `AsyncJobFuture` for asyncio."""
 
 from __future__ import annotations
 
@@ -27,54 +27,57 @@ if TYPE_CHECKING:
     from dragoman.sdk.engine import Engine
 
 Listener = Callable[[Any], object]
-Part = tuple[int, Frame]  # an attempt's number, and what came
+Part = tuple[int, Frame]  # number of the attempt, payload
 
 _ENDED = frozenset((FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED))
 _logger = logging.getLogger("dragoman")
-_END: Part = (0, b"")  # stands behind the last part
-_rare = threading.RLock()  # for what few jobs ever need; the collector may close a `map` while we hold it
+_END: Part = (0, b"")  # follows the last part
+# One lock for all jobs: few need it. Reentrant, because the garbage collector may close a `map` while it is held.
+_lock = threading.RLock()
 
 
 class AsyncJobClient(Protocol):
-    """The client of a job, as the job sees it."""
+    """The parts of a client that its jobs use."""
 
     @property
-    def asking(self) -> SubmitOptionsCache: ...
+    def options_cache(self) -> SubmitOptionsCache: ...
 
     @property
     def engine(self) -> Engine: ...
 
 
 class JobClient(AsyncJobClient, Protocol):
-    """The same, where threads wait for the job."""
+    """The parts of a client that jobs of threads use."""
 
     def check_process(self) -> None:
-        """Raises RuntimeError in a process that was forked since."""
+        """Raise RuntimeError in a forked child."""
 
     def check_may_wait(self) -> None:
-        """Raises RuntimeError where waiting would be for ever."""
+        """Raise RuntimeError if waiting here would never end."""
 
 
 class _Reports:
-    """What a job has said of itself while it ran."""
+    """Progress reports and parts received from a running job."""
 
     __slots__ = ("attempt", "listeners", "parts", "report")
 
     def __init__(self) -> None:
         self.attempt = 0
-        self.parts: list[Frame] = []  # of this attempt, for a result that is wanted whole
+        self.parts: list[Frame] = []  # of this attempt, if parts and result are joined
         self.report: Frame | None = None
         self.listeners: list[Listener] = []
 
 
 class _JobHandle:
-    """What both kinds of job are besides futures."""
+    """State and methods that both kinds of job future share."""
 
-    _asking: SubmitOptionsCache
-    _told: _Reports | None = None
-    question: OperationCall | None = None  # it is a job
+    _options_cache: SubmitOptionsCache
+    _received: _Reports | None = None
+    operation: OperationCall | None = None  # None: this is a job, not an operation
 
-    def _begin(self, submit_options: SubmitOptions, payload: Frame, codec: Codec, asking: SubmitOptionsCache) -> None:
+    def _begin(
+        self, submit_options: SubmitOptions, payload: Frame, codec: Codec, options_cache: SubmitOptionsCache
+    ) -> None:
         self.submit_options = submit_options
         self.payload = payload
         self.job_id = new_job_id()
@@ -83,82 +86,82 @@ class _JobHandle:
         self.entered = 0.0
         self.due = 0.0
         self._codec = codec
-        self._asking = asking
+        self._options_cache = options_cache
 
     @property
     def id(self) -> str:
-        """The job's id, 32 hex digits: what logs and dashboards call it."""
-        self._asking.needs("id")
+        """The job's id, 32 hex digits, as in logs and dashboards."""
+        self._options_cache.require("id")
         return self.job_id.hex()
 
     @property
     def progress(self) -> Any:
-        """The latest report of the running job, or None. Read as JSON if it is JSON, else bytes."""
-        self._asking.needs("progress")
-        return _read(self._told.report) if self._told is not None else None
+        """The latest progress report of the running job, or None. Decoded if it is JSON, else bytes."""
+        self._options_cache.require("progress")
+        return _read(self._received.report) if self._received is not None else None
 
     @property
     def attempt(self) -> int:
-        """Which attempt the latest report or part was of; 0 as long as none has come."""
-        return self._told.attempt if self._told is not None else 0
+        """Number of the attempt that sent the latest report or part; 0 if none has arrived."""
+        return self._received.attempt if self._received is not None else 0
 
     def on_progress(self, listener: Listener) -> None:
-        """Call `listener` with every report from now on."""
-        self._asking.needs("progress")
-        self._telling().listeners.append(listener)
+        """Call `listener` with every later progress report."""
+        self._options_cache.require("progress")
+        self._received_reports().listeners.append(listener)
 
     def report(self, payload: Frame, is_part: bool, attempt: int) -> None:
-        """For the engine: the running job has said something."""
-        told = self._telling()
-        if attempt < told.attempt:
+        """Receive a progress report or a part. Called by the engine."""
+        received = self._received_reports()
+        if attempt < received.attempt:
             return
-        if attempt > told.attempt:
-            told.attempt = attempt
-            told.parts.clear()
+        if attempt > received.attempt:
+            received.attempt = attempt
+            received.parts.clear()
         if is_part and self.submit_options.is_whole:
-            told.parts.append(payload)
+            received.parts.append(payload)
             return
         if is_part:
-            self._keep((attempt, payload))
+            self._add_part((attempt, payload))
             return
-        told.report = payload
-        for listener in list(told.listeners):
+        received.report = payload
+        for listener in list(received.listeners):
             try:
                 listener(_read(payload))
-            except BaseException:  # it is the user's, and raises what it likes
+            except BaseException:  # user code may raise anything
                 _logger.exception("exception calling %r", listener)
 
-    def tell(self, view: bytes, payload: Frame) -> None:
-        raise AssertionError("a job is no question")
+    def answer(self, view: bytes, payload: Frame) -> None:
+        raise AssertionError("a job is not an operation")
 
-    def _keep(self, part: Part) -> None:
+    def _add_part(self, part: Part) -> None:
         raise NotImplementedError
 
-    def _telling(self) -> _Reports:
-        with _rare:
-            if self._told is None:
-                self._told = _Reports()
-            return self._told
+    def _received_reports(self) -> _Reports:
+        with _lock:
+            if self._received is None:
+                self._received = _Reports()
+            return self._received
 
-    def _result_of(self, rest: Frame) -> Any:
-        """What came last, with what came ahead of it if the result is wanted whole. Raises JobFailed."""
+    def _result_of(self, last: Frame) -> Any:
+        """Decode the result, with its parts in front if they are to be joined. Raises JobFailed."""
         if not self.submit_options.is_whole:
-            return self._decoded(rest)
-        parts = self._told.parts if self._told is not None else None
-        return self._decoded(b"".join([*parts, rest]) if parts else rest, self._codec.decode_whole)
+            return self._decoded(last)
+        parts = self._received.parts if self._received is not None else None
+        return self._decoded(b"".join([*parts, last]) if parts else last, self._codec.decode_whole)
 
     def _decoded(self, result: Frame, decode: Callable[[Frame], Any] | None = None) -> Any:
         """Raises JobFailed."""
         try:
             return (decode or self._codec.decode)(result)
-        except Exception as error:  # a codec raises what its library raises
-            what = f"{type(error).__name__}: {error}"
-            told = f"failed: the result of {self.submit_options.service} cannot be read as {self._codec.name}: {what}"
-            raise JobFailed(told, type(error).__name__, str(error)) from error
+        except Exception as error:  # a codec raises the exceptions of its library
+            cause = f"{type(error).__name__}: {error}"
+            reason = f"failed: the result of {self.submit_options.service} is not valid {self._codec.name}: {cause}"
+            raise JobFailed(reason, type(error).__name__, str(error)) from error
 
 
 def _read(report: Frame | None) -> Any:
-    """Dragoman's own workers report in JSON."""
+    """Decode a report if it is JSON, as from Dragoman's own workers."""
     if report is None:
         return None
     try:
@@ -168,50 +171,50 @@ def _read(report: Frame | None) -> Any:
 
 
 class JobFuture(_JobHandle, concurrent.futures.Future[Result]):
-    """A job under way, as `Client.submit` gives it: a `concurrent.futures.Future`, and more.
+    """A job submitted by `Client.submit`: a `concurrent.futures.Future` with id, progress and parts.
 
-    Callbacks run in the client's own thread. They may submit, but must neither block nor wait for another job.
+    Callbacks run in the client's I/O thread. They may submit jobs, but must not block or wait for another job.
     """
 
     def __init__(self, client: JobClient, submit_options: SubmitOptions, payload: Frame, codec: Codec) -> None:
         concurrent.futures.Future.__init__(self)
-        self._begin(submit_options, payload, codec, client.asking)
+        self._begin(submit_options, payload, codec, client.options_cache)
         self._client = client
-        self._is_asked = False  # to be cancelled
+        self._is_cancel_requested = False
         self._is_cancelled = False
         self._parts: SimpleQueue[Part] | None = None
 
     def parts(self) -> Iterator[Result]:
-        """The parts of the result that come ahead of the rest, as they come. It ends with the job, and raises its error
-        if it has one; what remains of the result is `result()`.
+        """Iterate over the parts of the result as they arrive. The iteration ends with the job and raises its error, if
+        any. The rest of the result is `result()`.
 
-        Parts are kept until they are asked for, and each is given once. If an attempt is lost and the job is done again
-        (`attempts` over 1), the parts begin anew; those of the former attempt that were not taken yet are dropped, and
-        `attempt` tells of which attempt the last one was.
+        Parts are kept until they are iterated over; each is returned once. If an attempt is lost and the job is retried
+        (`attempts` over 1), the parts start again; unread parts of the earlier attempt are dropped, and `attempt` is
+        the number of the attempt that sent the latest part.
         """
-        self._asking.needs("parts")
-        return self._parts_as_they_come()
+        self._options_cache.require("parts")
+        return self._iterate_parts()
 
-    def _parts_as_they_come(self) -> Iterator[Result]:
-        parts = self._kept()
+    def _iterate_parts(self) -> Iterator[Result]:
+        parts = self._part_queue()
         self.add_done_callback(lambda _: parts.put(_END))
         while True:
             if parts.empty() and not self.done():
                 self._client.check_may_wait()
             attempt, part = parts.get()
             if not attempt:
-                parts.put(_END)  # for whoever else waits here
+                parts.put(_END)  # for other threads that iterate over the parts
                 self.result()
                 return
             if attempt == self.attempt:
                 yield self._decoded(part)
 
     def cancel(self) -> bool:
-        """Whether it is cancelled, or the broker was asked to cancel it.
+        """Cancel the job. Returns True if it is cancelled, or if a cancel request is sent to the broker.
 
-        A job that was not sent yet is cancelled at once. About one that was sent the broker decides: the future ends as
-        cancelled when the broker says so, or with its outcome if that was first. False: it is over already, or it was
-        sent over a wire that has no word for this.
+        A job that was not sent yet is cancelled at once. For a sent job the broker decides: the future ends as
+        cancelled when the broker confirms, or with its outcome if that comes first. Returns False if the job has ended,
+        or if it was sent in a dialect that cannot cancel.
         """
         if self.done():
             return self.cancelled()
@@ -219,20 +222,20 @@ class JobFuture(_JobHandle, concurrent.futures.Future[Result]):
         if not self._client.engine.is_sent(self):
             if not self._end_as_cancelled():
                 return False
-            self._client.engine.withdraw(self)
+            self._client.engine.drop(self)
             return True
-        if not self._asking.has("cancel"):
+        if not self._options_cache.supports("cancel"):
             return False
-        self._is_asked = True
+        self._is_cancel_requested = True
         self._client.engine.cancel(self)
         return True
 
     def done(self) -> bool:
-        return self._state in _ENDED  # a single read, which needs no lock
+        return self._state in _ENDED  # a single read needs no lock
 
     def result(self, timeout: float | None = None) -> Result:
-        if self._state == FINISHED and self._exception is None:  # it is the last that is set: no lock either
-            return self._result  # type: ignore[return-value]  # there is one by now
+        if self._state == FINISHED and self._exception is None:  # no lock: `_state` is assigned last
+            return self._result  # type: ignore[return-value]  # set before `_state`
         if not self.done():
             self._client.check_may_wait()
         return super().result(timeout)
@@ -243,7 +246,7 @@ class JobFuture(_JobHandle, concurrent.futures.Future[Result]):
         return super().exception(timeout)
 
     def succeed(self, result: Frame) -> None:
-        """For the engine: this is how it ended."""
+        """End the job with a result. Called by the engine."""
         try:
             value = self._result_of(result)
         except JobFailed as error:
@@ -252,67 +255,68 @@ class JobFuture(_JobHandle, concurrent.futures.Future[Result]):
         self._end(lambda: self.set_result(value))
 
     def fail(self, error: DragomanError) -> None:
-        """For the engine: this is how it ended."""
-        if self._is_asked and isinstance(error, JobCancelled):
+        """End the job with an error. Called by the engine."""
+        if self._is_cancel_requested and isinstance(error, JobCancelled):
             self._end(self._end_as_cancelled)
         else:
             self._end(lambda: self.set_exception(error))
 
     def _end(self, act: Callable[[], object]) -> None:
-        """In the client's own thread, of which all other jobs live, too: a callback that raises SystemExit, which
-        `concurrent.futures` lets pass, must not end it."""
+        """Run `act` in the client's I/O thread, which serves all jobs: a callback that raises SystemExit, which
+        `concurrent.futures` does not catch, must not end it."""
         try:
             act()
         except concurrent.futures.InvalidStateError:
-            pass  # it was cancelled at the same moment
+            pass  # cancelled at the same moment
         except BaseException:
             _logger.exception("exception calling a callback of %r", self)
 
     def _end_as_cancelled(self) -> bool:
         if not super().cancel():
             return False
-        with _rare:
+        with _lock:
             is_first, self._is_cancelled = not self._is_cancelled, True
         if is_first:
-            self.set_running_or_notify_cancel()  # so that `wait` and `as_completed` know
+            self.set_running_or_notify_cancel()  # notifies `wait` and `as_completed`
         return True
 
-    def _keep(self, part: Part) -> None:
-        self._kept().put(part)
+    def _add_part(self, part: Part) -> None:
+        self._part_queue().put(part)
 
-    def _kept(self) -> SimpleQueue[Part]:
-        with _rare:
+    def _part_queue(self) -> SimpleQueue[Part]:
+        with _lock:
             if self._parts is None:
                 self._parts = SimpleQueue()
             return self._parts
 
 
 class ExecutorFuture(JobFuture[Result]):
-    """A job of an executor: `except KeyError` works as if its function had run in a process of ours."""
+    """A job of an executor. A builtin exception, such as KeyError, can be caught as with ProcessPoolExecutor."""
 
     def fail(self, error: DragomanError) -> None:
         super().fail(as_builtin(error))
 
 
 class AsyncJobFuture(_JobHandle, asyncio.Future[Result]):
-    """A job under way, as `AsyncClient.submit` gives it: an `asyncio.Future`, and more.
+    """A job submitted by `AsyncClient.submit`: an `asyncio.Future` with id, progress and parts.
 
-    Cancelled, also because the task that awaits it is cancelled or out of time, it ends at once and the broker is told.
+    When it is cancelled, for example by a time-out of the task that awaits it, it ends at once and a cancel request is
+    sent to the broker.
     """
 
     def __init__(self, client: AsyncJobClient, submit_options: SubmitOptions, payload: Frame, codec: Codec) -> None:
         asyncio.Future.__init__(self)
-        self._begin(submit_options, payload, codec, client.asking)
+        self._begin(submit_options, payload, codec, client.options_cache)
         self._client = client
         self._parts: asyncio.Queue[Part] | None = None
 
     def parts(self) -> AsyncIterator[Result]:
-        """The parts of the result that come ahead of the rest, as they come; see `JobFuture.parts`."""
-        self._asking.needs("parts")
-        return self._parts_as_they_come()
+        """Iterate over the parts of the result as they arrive; see `JobFuture.parts`."""
+        self._options_cache.require("parts")
+        return self._iterate_parts()
 
-    async def _parts_as_they_come(self) -> AsyncIterator[Result]:
-        parts = self._kept()
+    async def _iterate_parts(self) -> AsyncIterator[Result]:
+        parts = self._part_queue()
         self.add_done_callback(lambda _: parts.put_nowait(_END))
         while True:
             attempt, part = await parts.get()
@@ -324,14 +328,14 @@ class AsyncJobFuture(_JobHandle, asyncio.Future[Result]):
                 yield self._decoded(part)
 
     def cancel(self, msg: Any = None) -> bool:
-        """Whether it is cancelled by this."""
+        """Cancel the job. Returns False if it has already ended."""
         if not super().cancel(msg):
             return False
-        self._client.engine.withdraw(self)
+        self._client.engine.drop(self)
         return True
 
     def succeed(self, result: Frame) -> None:
-        """For the engine: this is how it ended."""
+        """End the job with a result. Called by the engine."""
         try:
             value = self._result_of(result)
         except JobFailed as error:
@@ -341,14 +345,14 @@ class AsyncJobFuture(_JobHandle, asyncio.Future[Result]):
             self.set_result(value)
 
     def fail(self, error: DragomanError) -> None:
-        """For the engine: this is how it ended."""
+        """End the job with an error. Called by the engine."""
         if not self.done():
             self.set_exception(error)
 
-    def _keep(self, part: Part) -> None:
-        self._kept().put_nowait(part)
+    def _add_part(self, part: Part) -> None:
+        self._part_queue().put_nowait(part)
 
-    def _kept(self) -> asyncio.Queue[Part]:
+    def _part_queue(self) -> asyncio.Queue[Part]:
         if self._parts is None:
             self._parts = asyncio.Queue()
         return self._parts

@@ -1,4 +1,4 @@
-"""One service: a function, what its payloads are, and what becomes of a payload that is given to it."""
+"""Handlers: calls a service's function with a decoded payload and encodes its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAIN = ("__main__", "__mp_main__")
 
 
 class HandlerFailed(Exception):
-    """The handler did not come to a result."""
+    """The handler raised an exception, or its payload or result cannot be converted."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -28,10 +28,12 @@ class HandlerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Handler:
+    """The function of one service, with its codec."""
+
     name: str
     function: Callable[..., Any]
     codec: Codec
-    context_name: str  # of the parameter that gets the context; empty: none does
+    context_name: str  # parameter that receives the context; empty: none
     is_async: bool
 
     @property
@@ -39,19 +41,19 @@ class Handler:
         return bool(self.context_name)
 
     def perform(self, payload: Payload, context: Context | None) -> Payload:
-        """The result. Raises CouldNot."""
+        """Call the function and return the encoded result. Raises HandlerFailed."""
         argument = self._decode(payload)
         try:
             if self.context_name:
                 result = self.function(argument, **{self.context_name: context})
             else:
                 result = self.function(argument)
-        except BaseException as error:  # CancelledError, say: it may cost a job, but never the thread that did it
+        except BaseException as error:  # such as CancelledError: it must not end the thread that runs the handler
             raise HandlerFailed(failure_of(error)) from None
         return self._encode(result)
 
     async def perform_async(self, payload: Payload, context: Context | None) -> Payload:
-        """The same, for a handler that is a coroutine function."""
+        """Await the function, for a handler that is a coroutine function. Raises HandlerFailed."""
         argument = self._decode(payload)
         try:
             if self.context_name:
@@ -59,7 +61,7 @@ class Handler:
             else:
                 result = await self.function(argument)
         except (asyncio.CancelledError, GeneratorExit):
-            raise  # not the handler's, but its task's
+            raise  # the task was cancelled, not the handler failed
         except BaseException as error:
             raise HandlerFailed(failure_of(error)) from None
         return self._encode(result)
@@ -68,29 +70,29 @@ class Handler:
         try:
             return self.codec.decode(payload)
         except Exception as error:
-            told = f"the payload cannot be read as {self.codec.name}, which {self.name!r} takes: {_message(error)}"
-            raise HandlerFailed(Failure("ValueError", told)) from None
+            message = f"the payload is not valid {self.codec.name}, the codec of {self.name!r}: {_message(error)}"
+            raise HandlerFailed(Failure("ValueError", message)) from None
 
     def _encode(self, result: Any) -> Payload:
         try:
             return self.codec.encode(result)
         except Exception as error:
             kind = type(result).__name__
-            told = f"the handler's result, a {kind}, cannot be written as {self.codec.name}: {_message(error)}"
-            raise HandlerFailed(Failure("TypeError", told)) from None
+            message = f"the handler's result, a {kind}, cannot be encoded as {self.codec.name}: {_message(error)}"
+            raise HandlerFailed(Failure("TypeError", message)) from None
 
 
 def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes") -> Handler:
-    """A service of this function. Raises TypeError if it cannot be called with a payload, ValueError for a codec that
-    nobody knows."""
+    """Return a handler for this function. Raises TypeError if it cannot be called with a payload, and ValueError if the
+    codec is unknown."""
     if not callable(function):
-        raise TypeError(f"a handler is a function, not a {type(function).__name__}")
+        raise TypeError(f"a handler must be callable, not a {type(function).__name__}")
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     return Handler(name, function, codec(codec_name), context_parameter(function), is_async)
 
 
 def failure_of(error: BaseException) -> Failure:
-    """A handler's exception as its caller will see it."""
+    """Return a handler's exception as the failure that its caller receives."""
     kind = type(error)
     hidden = ("builtins", *MAIN)
     name = kind.__qualname__ if kind.__module__ in hidden else f"{kind.__module__}.{kind.__qualname__}"
@@ -100,12 +102,12 @@ def failure_of(error: BaseException) -> Failure:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # an exception whose own __str__ fails is still a failure of the handler's
-        return "(its message cannot be had)"
+    except Exception:  # the exception's own __str__ may raise
+        return "(no message: __str__ of the exception failed)"
 
 
 def _traceback(error: BaseException) -> str:
-    """From the handler's own code on: what is above it is ours."""
+    """Return the traceback from the handler's own code on, without the frame of this module."""
     behind: TracebackType | None = error.__traceback__
     if behind is not None and behind.tb_next is not None:
         behind = behind.tb_next

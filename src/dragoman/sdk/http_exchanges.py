@@ -1,4 +1,4 @@
-"""Requests and their responses over a few connections that are kept open: what an HTTP worker stands on."""
+"""HTTP requests and responses of an HTTP worker, over a pool of kept-alive connections."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dragoman.sdk.recognition import Recognition
 from dragoman.sdk.targets import Target
 
 CONNECT_TIMEOUT = 5.0
-IDLE = 4.0  # seconds after which a connection is not used again; the broker ends it after 15
+MAX_IDLE = 4.0  # seconds after which an idle connection is not reused; the broker closes it after 15
 
 
 class Exchanges:
-    """Each request has a connection for itself until its response is there."""
+    """Sends requests. Each uses one connection exclusively until its response has arrived."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -25,11 +25,12 @@ class Exchanges:
         self._idle: list[_Connection] = []
         self._loop = asyncio.get_running_loop()
 
-    async def ask(self, request: Request, timeout: float) -> Response:
-        """Raises BrokerUnavailable. A task that is cancelled here hangs up."""
+    async def send(self, request: Request, timeout: float) -> Response:
+        """Send a request and return its response. If the task is cancelled, the connection is closed. Raises
+        BrokerUnavailable."""
         connection = await self._connection()
         try:
-            response = await connection.ask(request, timeout)
+            response = await connection.send(request, timeout)
         except BaseException:
             connection.close()
             raise
@@ -46,7 +47,7 @@ class Exchanges:
         self._idle.clear()
 
     async def _connection(self) -> _Connection:
-        oldest = self._loop.time() - IDLE
+        oldest = self._loop.time() - MAX_IDLE
         while self._idle:
             connection = self._idle.pop()
             if connection.is_open and connection.idle_since >= oldest:
@@ -61,7 +62,7 @@ class _Connection:
     def __init__(self, place: SocketAddress) -> None:
         self._place = place
         self._link: OutgoingConnection | None = None
-        self._answer: asyncio.Future[Response] | None = None
+        self._response: asyncio.Future[Response] | None = None
         self._problem = ""
         self.idle_since = 0.0
 
@@ -71,35 +72,35 @@ class _Connection:
 
     async def open(self, carrier: Carrier, recognition: Recognition) -> None:
         """Raises BrokerUnavailable."""
-        opening = open_connection(self._place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+        opening = open_connection(self._place, carrier, self._received, self._ended, CONNECT_TIMEOUT)
         self._link = await recognition.open(opening)
         recognition.is_known = True  # a broker has answered
 
-    async def ask(self, request: Request, timeout: float) -> Response:
+    async def send(self, request: Request, timeout: float) -> Response:
         if self._link is None:
             raise BrokerUnavailable(self._problem)
-        self._answer = asyncio.get_running_loop().create_future()
+        self._response = asyncio.get_running_loop().create_future()
         self._link.send(request)
         try:
             async with asyncio.timeout(timeout):
-                return await self._answer
+                return await self._response
         except TimeoutError:
-            raise BrokerUnavailable(f"{self._place} answered no HTTP request within {timeout:g} s") from None
+            raise BrokerUnavailable(f"{self._place} sent no HTTP response within {timeout:g} s") from None
         finally:
-            self._answer = None
+            self._response = None
 
     def close(self) -> None:
         if self._link is not None:
             self._link.close()
             self._link = None
 
-    def _heard(self, message: Message | TooLarge) -> None:
-        assert not isinstance(message, TooLarge)  # this carrier ends the connection instead
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(read_response(message))
+    def _received(self, message: Message | TooLarge) -> None:
+        assert not isinstance(message, TooLarge)  # this carrier closes the connection instead
+        if self._response is not None and not self._response.done():
+            self._response.set_result(read_response(message))
 
     def _ended(self, problem: str) -> None:
         self._link = None
         self._problem = problem
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(BrokerUnavailable(f"the connection to {self._place} ended: {problem}"))
+        if self._response is not None and not self._response.done():
+            self._response.set_exception(BrokerUnavailable(f"connection to {self._place} lost: {problem}"))

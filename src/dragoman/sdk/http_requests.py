@@ -1,6 +1,6 @@
 """HTTP requests of operations: method, path, query and body from an operation's name, its request and a payload.
 
-A field that the path names stands in the path. The others are in the query of a GET, and in the JSON body of all else.
+Fields named in the path go into the path. Other fields go into the query of a GET, else into the JSON body.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from dragoman.carriers.carrier import Frame
 from dragoman.dialects.http.codec import BYTES, JSON, path_part
 from dragoman.operations.table import OPERATIONS
 
-# The broker's own sentences about empty names, for which there is no path.
+# An empty name has no path, so the client raises the broker's errors itself.
 _EMPTY = {"id": "a job's id is 32 lower-case hex digits", "name": "must not be empty"}
 _NAMED = re.compile(r"\{(\w+)\}")
 
 
-def http_request_for(operation: str, form: bytes, payload: Frame = b"") -> list[Frame]:
-    """The request's line, fields and body, as the carrier takes them. Raises ValueError for an empty name."""
+def http_request_for(operation: str, request: bytes, payload: Frame = b"") -> list[Frame]:
+    """Return request line, content type and body for the carrier. Raises ValueError for an empty name."""
     row = OPERATIONS[operation]
     method, path = row.method, row.path
-    said = json.loads(form or b"{}")
+    fields = json.loads(request or b"{}")
 
     def named(found: re.Match[str]) -> str:
-        value = str(said.pop(found[1]))
+        value = str(fields.pop(found[1]))
         if not value:
             raise ValueError(f"{found[1]}: {_EMPTY[found[1]]}")
         return path_part(value)
 
     path = _NAMED.sub(named, path)
     if operation == "enqueue":
-        return [_line(method, path, said), BYTES, payload]
+        return [_line(method, path, fields), BYTES, payload]
     if method in ("GET", "DELETE"):
-        return [_line(method, path, said), b"", b""]
+        return [_line(method, path, fields), b"", b""]
     if payload:
-        said["payload_base64"] = b64encode(payload).decode()
-    if not said:
+        fields["payload_base64"] = b64encode(payload).decode()
+    if not fields:
         return [_line(method, path, {}), b"", b""]
-    return [_line(method, path, {}), JSON, json.dumps(said).encode()]
+    return [_line(method, path, {}), JSON, json.dumps(fields).encode()]
 
 
 def _line(method: str, path: str, query: dict[str, object]) -> bytes:
-    words = {name: value if isinstance(value, str) else json.dumps(value) for name, value in query.items()}
-    target = f"{path}?{urlencode(words, quote_via=quote)}" if words else path
+    values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in query.items()}
+    target = f"{path}?{urlencode(values, quote_via=quote)}" if values else path
     return f"{method} {target}".encode("ascii")

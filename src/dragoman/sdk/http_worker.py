@@ -1,4 +1,4 @@
-"""A worker that comes by HTTP: asks for one job after the other, and reports what became of each."""
+"""Worker loop of HTTP: requests jobs by long polling and sends their results."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ T = TypeVar("T")
 
 log = logging.getLogger("dragoman.worker")
 
-ANSWER = 60.0  # seconds that a response may take, besides the wait that was asked for
-HEARTBEAT = 5.0  # seconds between two, at most, while there are jobs: by their answers we hear what was cancelled
-REPORTERS = 4  # reports that are under way at once
-LAST_REPORT = 5.0  # seconds in which a report is tried again while we stop
-PARTING = 1.0  # seconds that the broker may take to hear that we leave
-RECALLED = Failure("", "stopped: nobody waited for its result any more")
+RESPONSE_TIMEOUT = 60.0  # seconds that a response may take, in addition to the requested wait
+HEARTBEAT = 5.0  # maximum seconds between heartbeats while jobs run; their responses name the cancelled jobs
+REPORTERS = 4  # concurrent requests that send results
+LAST_REPORT_TIMEOUT = 5.0  # seconds for which sending a result is retried while the worker stops
+LEAVE_TIMEOUT = 1.0  # seconds that the broker may take to respond when the worker leaves
+CANCELLED = Failure("", "cancelled by the broker")
 
 
 class Gone(Exception):
-    """The broker does not know this worker any more."""
+    """The broker has removed this worker."""
 
 
 class HttpWorker:
-    """One worker with room for `concurrency` jobs. It holds a job until the broker has acknowledged its report."""
+    """A worker that runs up to `concurrency` jobs. It holds a job until the broker has acknowledged its result."""
 
     def __init__(self, target: Target, job_runner: JobRunner, concurrency: int = 1) -> None:
         self._target = target
@@ -65,25 +65,25 @@ class HttpWorker:
         self._reporters = asyncio.Semaphore(REPORTERS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._polling: asyncio.Task[Response] | None = None
-        self._changed = asyncio.Event()  # there is room, or we are told to stop
+        self._changed = asyncio.Event()  # a slot is free, `stop` was called, or a task failed
         self._is_stopping = False
         self._stops_at_once = False
-        self._accident: BaseException | None = None
+        self._task_error: BaseException | None = None
 
-    # ---------------------------------------------------------------- the life of a worker
+    # ---------------------------------------------------------------- worker loop
 
-    async def live(self) -> int:
-        """Serve until told to stop; then finish what is in hand, and leave. Returns the exit code."""
-        self._begin(self._beat())
+    async def serve(self) -> int:
+        """Serve until `stop` is called, finish the running jobs and leave. Returns the exit code."""
+        self._begin(self._send_heartbeats())
         try:
             while not self._is_stopping:
                 try:
-                    await self._serve()
+                    await self._take_one_job()
                 except Gone as gone:
                     log.warning("joining again: %s", gone)
                     self._member = None
                 except BrokerUnavailable as problem:
-                    await self._rest(str(problem))
+                    await self._wait_before_retry(str(problem))
             await self._leave()
         finally:
             for task in (*self._tasks, *([self._polling] if self._polling is not None else ())):
@@ -92,16 +92,16 @@ class HttpWorker:
         return 0
 
     def stop(self) -> None:
-        """Once: finish what is in hand. Twice: do not wait for it."""
+        """Finish the running jobs, then stop; the second call stops at once."""
         if self._is_stopping:
             self._stops_at_once = True
         else:
-            log.info("stopping%s", " once the work in hand is done" if self._held else "")
+            log.info("stopping%s", " when the running jobs have ended" if self._held else "")
             self._is_stopping = True
         self._changed.set()
 
-    async def _serve(self) -> None:
-        """Join if that is due, and take one job. Raises BrokerUnavailable and Gone."""
+    async def _take_one_job(self) -> None:
+        """Join if necessary, and take one job. Raises BrokerUnavailable and Gone."""
         if self._member is None:
             self._member = await self._join()
             log.info("connected to %s", self._target.place)
@@ -112,7 +112,7 @@ class HttpWorker:
         self._polling = self._loop.create_task(self._next(self._member, self._member.wait))
         while not self._polling.done() and not self._is_stopping:
             await self._change(self._polling)
-        if self._polling.done():  # else it is still open, and `_leave` looks after it
+        if self._polling.done():  # else `_leave` handles the open request
             polling, self._polling = self._polling, None
             self._take(polling.result(), self._member)
             self._back_off.reset()
@@ -120,19 +120,19 @@ class HttpWorker:
     async def _join(self) -> Membership:
         options = self._target.options
         request = write_join(self._target.services, self._concurrency, options.lease)
-        response = await self._exchanges.ask(request, ANSWER)
+        response = await self._exchanges.send(request, RESPONSE_TIMEOUT)
         if response.is_done:
-            return _understood(lambda: read_join(response))
-        problem = _understood(lambda: read_problem(response))
-        raise BrokerUnavailable(f"{self._target.place} does not let us join: {problem.detail}")
+            return _parsed(lambda: read_join(response))
+        problem = _parsed(lambda: read_problem(response))
+        raise BrokerUnavailable(f"{self._target.place} rejected this worker: {problem.detail}")
 
     async def _next(self, member: Membership, wait: float) -> Response:
-        return await self._exchanges.ask(write_next(member, wait, self._held), wait + ANSWER)
+        return await self._exchanges.send(write_next(member, wait, self._held), wait + RESPONSE_TIMEOUT)
 
     def _take(self, response: Response, member: Membership) -> None:
-        """Begin the job that came, if one did. Raises BrokerUnavailable and Gone."""
+        """Start the job of a response, if it has one. Raises BrokerUnavailable and Gone."""
         if response.status == 200:
-            token, assignment = _understood(lambda: read_job(response))
+            token, assignment = _parsed(lambda: read_job(response))
             held = self._held[token] = Held(token, member)
             held.job = RunningJob(self, held, response.body, assignment)
             self._job_runner.begin(held.job)
@@ -140,28 +140,28 @@ class HttpWorker:
             self._recall(read_recalls(response))
         else:
             self._check_member(response)
-            raise BrokerUnavailable(_understood(lambda: read_problem(response)).detail)
+            raise BrokerUnavailable(_parsed(lambda: read_problem(response)).detail)
 
     async def _leave(self) -> None:
-        """Take no more jobs, finish those in hand, and say goodbye."""
+        """Take no more jobs, finish the running ones, and leave the broker."""
         member = self._member
         if member is not None and not self._stops_at_once:
             try:
-                await self._take_the_last(member)
+                await self._drain(member)
             except (BrokerUnavailable, Gone) as problem:
-                log.warning("the broker was not told that we take no more jobs: %s", problem)
+                log.warning("drain request failed: %s", problem)
         while self._held and not self._stops_at_once:
             await self._change()
         if member is not None:
             try:
-                await self._exchanges.ask(write_leave(member), PARTING)
+                await self._exchanges.send(write_leave(member), LEAVE_TIMEOUT)
             except BrokerUnavailable:
-                log.warning("the broker was not told that we leave: it finds out after %g s", member.lease)
+                log.warning("leave request failed; the broker removes this worker after %g s (lease)", member.lease)
 
-    async def _take_the_last(self, member: Membership) -> None:
-        """After the drain nothing is given to us. A job that was given before, and whose response has not come, is
-        given again to the request that names what we hold."""
-        await self._exchanges.ask(write_drain(member), ANSWER)
+    async def _drain(self, member: Membership) -> None:
+        """Drain, and take a job that was dispatched before. If its response has not arrived, the broker sends the job
+        again in response to a request that lists the held jobs."""
+        await self._exchanges.send(write_drain(member), RESPONSE_TIMEOUT)
         polling, self._polling = self._polling, None
         if polling is None:
             return
@@ -174,49 +174,49 @@ class HttpWorker:
     # ---------------------------------------------------------------- waiting
 
     async def _change(self, *others: asyncio.Task[Any]) -> None:
-        """Until something has changed, or one of these is done. Raises what ended a task that should not end."""
+        """Wait for a change, or until one of `others` is done. Raises the error of a failed background task."""
         changing = self._loop.create_task(self._changed.wait())
         try:
             await asyncio.wait({changing, *others}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             changing.cancel()
         self._changed.clear()
-        if self._accident is not None:
-            raise self._accident
+        if self._task_error is not None:
+            raise self._task_error
 
-    async def _rest(self, problem: str) -> None:
+    async def _wait_before_retry(self, problem: str) -> None:
         delay = self._back_off.next()
         log.warning("%s; trying again in %.1f s", problem, delay)
         until = self._loop.time() + delay
         while not self._is_stopping and self._loop.time() < until:
-            resting = self._loop.create_task(asyncio.sleep(until - self._loop.time()))
-            await self._change(resting)
-            resting.cancel()
+            sleeping = self._loop.create_task(asyncio.sleep(until - self._loop.time()))
+            await self._change(sleeping)
+            sleeping.cancel()
 
     def _begin(self, act: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(act)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(self._look_for_an_accident)
+        task.add_done_callback(self._check_task)
 
-    def _look_for_an_accident(self, task: asyncio.Task[None]) -> None:
-        """An error that nobody expected ends this worker, instead of leaving it there without a heartbeat."""
+    def _check_task(self, task: asyncio.Task[None]) -> None:
+        """End the worker after an unexpected error; otherwise it would go on without heartbeats."""
         if not task.cancelled() and task.exception() is not None:
-            self._accident = task.exception()
+            self._task_error = task.exception()
         self._changed.set()
 
-    # ---------------------------------------------------------------- the broker's questions and ours
+    # ---------------------------------------------------------------- requests
 
-    async def _beat(self) -> None:
-        """Signs of life while there are jobs; a request for a job is one, too."""
+    async def _send_heartbeats(self) -> None:
+        """Send heartbeats while jobs run. A request for a job renews the lease, too."""
         while True:
             member = self._member
             await asyncio.sleep(HEARTBEAT if member is None else min(HEARTBEAT, member.lease / 3))
             if self._held and member is not None and member is self._member:
                 try:
-                    response = await self._exchanges.ask(write_heartbeat(member), member.lease)
+                    response = await self._exchanges.send(write_heartbeat(member), member.lease)
                 except BrokerUnavailable as problem:
-                    log.warning("a heartbeat was not heard: %s", problem)
+                    log.warning("heartbeat failed: %s", problem)
                 else:
                     self._recall(read_recalls(response))
 
@@ -224,55 +224,55 @@ class HttpWorker:
         for token in tokens:
             held = self._held.get(token)
             if held is not None and held.job is not None:
-                self._job_runner.recall(held.job, "nobody waits for its result any more")
+                self._job_runner.recall(held.job, "cancelled by the broker")
 
     def _check_member(self, response: Response) -> None:
         if response.status in (403, 410):
-            raise Gone(_understood(lambda: read_problem(response)).detail)
+            raise Gone(_parsed(lambda: read_problem(response)).detail)
 
     async def _report(self, held: Held, request: Request) -> None:
-        """Until the broker has answered: it has the report then, or does not want it."""
+        """Send a result, and retry until the broker has accepted or rejected it."""
         back_off = BackOff(random.uniform, cap=5.0)
         tried_since = self._loop.time()
         while True:
             problem = await self._try_to_report(request)
             if problem is None:
                 break
-            if self._is_stopping and self._loop.time() - tried_since > LAST_REPORT:
-                log.error("the broker is gone, and what it was owed with it: %s", problem)
+            if self._is_stopping and self._loop.time() - tried_since > LAST_REPORT_TIMEOUT:
+                log.error("results dropped, because the broker is unavailable: %s", problem)
                 break
             delay = back_off.next()
-            log.warning("a result was not taken: %s; trying again in %.1f s", problem, delay)
+            log.warning("sending a result failed: %s; trying again in %.1f s", problem, delay)
             await asyncio.sleep(delay)
         self._held.pop(held.token, None)
         self._changed.set()
 
     async def _try_to_report(self, request: Request) -> str | None:
-        """The reason why it has to be tried again, or None."""
+        """Send a result once. Returns None, or the reason for a retry."""
         try:
             async with self._reporters:
-                response = await self._exchanges.ask(request, ANSWER)
+                response = await self._exchanges.send(request, RESPONSE_TIMEOUT)
             if response.is_done:
                 return None
-            detail = _understood(lambda: read_problem(response)).detail
+            detail = _parsed(lambda: read_problem(response)).detail
         except BrokerUnavailable as problem:
             return str(problem)
         if response.status == 503:
             return detail
-        log.info("a result is not wanted: %s", detail)
+        log.info("result rejected: %s", detail)
         return None
 
-    async def _tell_progress(self, held: Held) -> None:
-        """One report after the other; of those that come meanwhile, the last."""
+    async def _send_progress(self, held: Held) -> None:
+        """Send progress reports one at a time; of several that are pending, only the latest is sent."""
         while held.progress is not None and held.token in self._held:
             request = write_progress(held.member, held.token, held.progress)
             held.progress = None
             try:
-                response = await self._exchanges.ask(request, ANSWER)
+                response = await self._exchanges.send(request, RESPONSE_TIMEOUT)
             except BrokerUnavailable:
-                break  # progress that is not told does no harm
+                break  # progress may be dropped
             self._recall([held.token] if response.status == 409 else read_recalls(response))
-        held.is_telling = False
+        held.is_sending_progress = False
 
     # ---------------------------------------------------------------- jobs
 
@@ -285,35 +285,35 @@ class HttpWorker:
         self._begin(self._report(held, write_failure(held.member, held.token, failure)))
 
     def returned(self, job: RunningJob) -> None:
-        """A report about an attempt that is over shows the broker that there is room again."""
+        """Send a failure: a report about an attempt that has ended shows the broker that the slot is free."""
         held: Held = job.job_ref  # type: ignore[assignment]
-        self._begin(self._report(held, write_failure(held.member, held.token, RECALLED)))
+        self._begin(self._report(held, write_failure(held.member, held.token, CANCELLED)))
 
     def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
         held: Held = job.job_ref  # type: ignore[assignment]
-        assert not is_part, "this wire has no word for parts"
+        assert not is_part, "HTTP does not support parts"
         held.progress = payload
-        if not held.is_telling:
-            held.is_telling = True
-            self._begin(self._tell_progress(held))
+        if not held.is_sending_progress:
+            held.is_sending_progress = True
+            self._begin(self._send_progress(held))
 
 
 class Held:
-    """A job that this worker has, by the token of its attempt."""
+    """A job that this worker holds, with the token of its attempt."""
 
-    __slots__ = ("is_telling", "job", "member", "progress", "token")
+    __slots__ = ("is_sending_progress", "job", "member", "progress", "token")
 
     def __init__(self, token: str, member: Membership) -> None:
         self.token = token
-        self.member = member  # under which it was given
+        self.member = member  # the membership at the time of its dispatch
         self.job: RunningJob | None = None
-        self.progress: Frame | None = None  # the latest report that was not sent
-        self.is_telling = False  # a report is under way
+        self.progress: Frame | None = None  # latest unsent report
+        self.is_sending_progress = False  # a report is being sent
 
 
-def _understood(read: Callable[[], T]) -> T:
-    """Raises BrokerUnavailable for what no broker says."""
+def _parsed(read: Callable[[], T]) -> T:
+    """Parse a response. Raises BrokerUnavailable if it is invalid."""
     try:
         return read()
     except Malformed as problem:
-        raise BrokerUnavailable(f"the broker's answer was not understood: {problem.detail}") from None
+        raise BrokerUnavailable(f"invalid response from the broker: {problem.detail}") from None

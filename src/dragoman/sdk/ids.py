@@ -1,4 +1,4 @@
-"""Names that a client makes up: job ids in UUIDv7 layout, and secrets that nobody guesses."""
+"""Ids created by clients: job ids in UUIDv7 layout, and random session secrets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import secrets
 import time
 from collections import deque
 
-POOL = 512  # ids for which chance is drawn at once: asking the kernel for each costs more than all the rest
-CHANCE = 10  # bytes of an id that are drawn, but for six bits that say what this is
+POOL = 512  # ids whose random bytes are read at once: one system call per id would dominate the cost
+RANDOM_BYTES = 10  # random bytes of an id; six of their bits are fixed by the UUIDv7 layout
 
 _DRAWN = int.from_bytes(bytes.fromhex("0fff3fffffffffffffff") * POOL)
 _LAYOUT = int.from_bytes(bytes.fromhex("70008000000000000000") * POOL)
@@ -16,12 +16,12 @@ _pool: deque[bytes] = deque()
 
 
 def new_job_id() -> bytes:
-    """48 bits of milliseconds, the rest at random but for six bits that say what this is. From any thread."""
+    """Return 48 bits of milliseconds, then random bits except six fixed ones. May be called from any thread."""
     try:
-        chance = _pool.pop()
+        random_bytes = _pool.pop()
     except IndexError:
-        chance = _draw()
-    return (time.time_ns() // 1_000_000).to_bytes(6) + chance
+        random_bytes = _draw()
+    return (time.time_ns() // 1_000_000).to_bytes(6) + random_bytes
 
 
 def new_session() -> str:
@@ -29,11 +29,11 @@ def new_session() -> str:
 
 
 def _draw() -> bytes:
-    drawn = (int.from_bytes(os.urandom(CHANCE * POOL)) & _DRAWN | _LAYOUT).to_bytes(CHANCE * POOL)
-    pieces = [drawn[at : at + CHANCE] for at in range(0, len(drawn), CHANCE)]
+    drawn = (int.from_bytes(os.urandom(RANDOM_BYTES * POOL)) & _DRAWN | _LAYOUT).to_bytes(RANDOM_BYTES * POOL)
+    pieces = [drawn[at : at + RANDOM_BYTES] for at in range(0, len(drawn), RANDOM_BYTES)]
     _pool.extend(pieces[1:])
     return pieces[0]
 
 
-# A child that goes on with its parent's pool would give its jobs the same ids.
+# A forked child that used its parent's pool would create the same ids.
 os.register_at_fork(after_in_child=_pool.clear)

@@ -1,4 +1,4 @@
-"""A job in a worker's hands: who gave it, who does it, and when it has to stop."""
+"""Runs a worker's jobs in pools and enforces time-outs and cancellation."""
 
 from __future__ import annotations
 
@@ -15,41 +15,42 @@ log = logging.getLogger("dragoman.worker")
 
 
 class JobOwner(Protocol):
-    """Who gave the job; it is told once what became of it, in the loop's own thread."""
+    """Receives a job's reports and its result. One of `finished`, `failed` and `returned` is called, once, on the event
+    loop's thread."""
 
     def finished(self, job: RunningJob, result: Frame) -> None: ...
 
     def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
-        """`reason` is the failure in one line."""
+        """Receive a failure; `reason` is the failure in one line."""
 
     def returned(self, job: RunningJob) -> None:
-        """It was recalled, and has stopped."""
+        """Receive the end of a job that was cancelled."""
 
     def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
-        """What it says of itself while it runs, or a part of its result."""
+        """Receive a progress report, or a part of the result."""
 
 
 class Pool(Protocol):
-    """Those who do jobs of one kind: child processes, threads, coroutines, programs."""
+    """A pool that runs jobs: in child processes, threads, coroutines or programs."""
 
     async def start(self) -> None:
-        """Raises CannotLoad."""
+        """Start the pool. Raises HandlerLoadError."""
 
     def begin(self, job: RunningJob) -> None:
-        """Do it now, or as soon as somebody is free for it."""
+        """Run the job now, or as soon as a process or thread of the pool is free."""
 
     def cancel(self, job: RunningJob) -> None:
-        """`job.is_cancelled`: let the handler know that nobody waits any more."""
+        """Notify the handler that the job is cancelled; `job.is_cancelled` is already set."""
 
     def kill(self, job: RunningJob) -> None:
-        """Stop it by force, as far as that can be done; `job.lost` follows."""
+        """Stop the job by force if the pool can; `job.lost` follows."""
 
     async def close(self) -> None:
-        """Drop what is under way, at once, and leave nothing behind."""
+        """Stop all jobs at once and release all processes and threads."""
 
 
 class RunningJob:
-    """One job, from the moment it was given to us until we have said what became of it."""
+    """A job that this worker has accepted and whose outcome it has not yet passed to the owner."""
 
     __slots__ = (
         "assignment",
@@ -70,15 +71,15 @@ class RunningJob:
         self, job_owner: JobOwner, job_ref: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID
     ) -> None:
         self.job_owner = job_owner
-        self.job_ref = job_ref  # what the employer calls it
+        self.job_ref = job_ref  # the owner's own name for the job
         self.payload = payload
         self.assignment = assignment
         self.service = assignment.service
         self.job_runner: JobRunner | None = None
         self.pool: Pool | None = None
-        self.performer: object = None  # the child, thread or task that is at it
-        self.due = inf  # when to look after it
-        self.is_cancelled = False  # nobody waits any more: by recall, or because its time is over
+        self.performer: object = None  # the child process, subprocess or task that runs it
+        self.due = inf  # time of the next check: time-out, or end of the grace period
+        self.is_cancelled = False  # cancelled by the broker, or timed out
         self.is_recalled = False
         self.is_over = False
 
@@ -94,17 +95,17 @@ class RunningJob:
             self.job_owner.failed(self, outcome, reason, failure)
 
     def lost(self, reason: str) -> None:
-        """Whoever did it is no more: as we wanted, or not."""
+        """End the job because its process or task has ended without a result: cancelled, timed out or crashed."""
         if self.is_recalled:
             if self._end():
                 self.job_owner.returned(self)
         elif self.is_cancelled:
-            self.fail(Failure("TimeoutError", f"stopped when its time of {self.assignment.timeout:g} s was over"))
+            self.fail(Failure("TimeoutError", f"stopped after {self.assignment.timeout:g} s, the attempt's time-out"))
         else:
             self.fail(Failure("", reason), Outcome.LOST)
 
     def report(self, report: tuple[Frame, bool]) -> None:
-        """A payload, and whether it is a part of the result."""
+        """Pass on a report: a payload, and whether it is a part of the result."""
         if not self.is_over:
             self.job_owner.reported(self, *report)
 
@@ -118,26 +119,26 @@ class RunningJob:
 
 
 class JobRunner:
-    """Gives each job to the hands that do its service, and sees to it that it ends in time."""
+    """Passes each job to the pool of its service and stops jobs that time out."""
 
     def __init__(self, pool: Mapping[str, Pool], grace: float) -> None:
-        """`hands` by service. `grace`: so long a cancelled job may go on before it is stopped by force."""
+        """`pool`: pools by service. `grace`: seconds until a cancelled job is stopped by force."""
         self._pool = pool
-        self._only = next(iter(pool)) if len(pool) == 1 else ""  # for wires without names
+        self._only_service = next(iter(pool)) if len(pool) == 1 else ""  # for dialects without service names
         self._grace = grace
         self._loop = asyncio.get_running_loop()
         self._jobs: set[RunningJob] = set()
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = inf
 
     async def start(self) -> None:
-        """Raises CannotLoad."""
-        for each in self._everybody():
+        """Start all pools. Raises HandlerLoadError."""
+        for each in self._pools():
             await each.start()
 
     def begin(self, job: RunningJob) -> None:
         if not job.service:
-            job.service = self._only
+            job.service = self._only_service
         pool = self._pool.get(job.service)
         if pool is None:
             job.fail(Failure("LookupError", f"this worker does not offer {job.service!r}"))
@@ -146,18 +147,18 @@ class JobRunner:
         job.pool = pool
         self._jobs.add(job)
         if job.assignment.timeout != inf:
-            self._look_at(job, self._loop.time() + job.assignment.timeout)
+            self._check_at(job, self._loop.time() + job.assignment.timeout)
         pool.begin(job)
 
     def recall(self, job: RunningJob, reason: str) -> None:
-        """Nobody waits for it any more."""
+        """Cancel a job at the broker's request."""
         if not job.is_over and not job.is_recalled:
-            log.info("a job of %s is recalled: %s", job.service, reason)
+            log.info("job cancelled: service=%s reason=%s", job.service, reason)
             job.is_recalled = True
             self._cancel(job)
 
     def drop(self, job: RunningJob) -> None:
-        """It is over, whatever its handler does: stop that."""
+        """Stop the handler of a job that has already ended."""
         if job.pool is not None:
             job.is_cancelled = True
             job.pool.kill(job)
@@ -166,38 +167,38 @@ class JobRunner:
         self._jobs.discard(job)
 
     async def close(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for job in self._jobs:
-            job.is_over = True  # nobody is told any more
-        for each in self._everybody():
+            job.is_over = True  # the owner gets no more calls
+        for each in self._pools():
             await each.close()
 
-    def _everybody(self) -> Iterable[Pool]:
+    def _pools(self) -> Iterable[Pool]:
         return dict.fromkeys(self._pool.values())
 
     def _cancel(self, job: RunningJob) -> None:
         if not job.is_cancelled:
             assert job.pool is not None
             job.is_cancelled = True
-            self._look_at(job, self._loop.time() + self._grace)
+            self._check_at(job, self._loop.time() + self._grace)
             job.pool.cancel(job)
 
-    def _look_at(self, job: RunningJob, due: float) -> None:
+    def _check_at(self, job: RunningJob, due: float) -> None:
         job.due = due
-        if due < self._alarm_at:
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._alarm_at = due
-            self._alarm = self._loop.call_at(due, self._look)
+        if due < self._timer_due:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_due = due
+            self._timer = self._loop.call_at(due, self._check_due)
 
-    def _look(self) -> None:
-        """A job whose time is over is cancelled; one that was cancelled, and goes on, is killed."""
-        self._alarm, self._alarm_at = None, inf
+    def _check_due(self) -> None:
+        """Cancel jobs that have timed out; kill cancelled jobs whose grace period has ended."""
+        self._timer, self._timer_due = None, inf
         now = self._loop.time()
         for job in [each for each in self._jobs if each.due <= now]:
             if not job.is_cancelled:
-                log.warning("a job of %s has had its time of %g s", job.service, job.assignment.timeout)
+                log.warning("job timed out: service=%s seconds=%g", job.service, job.assignment.timeout)
                 self._cancel(job)
             else:
                 assert job.pool is not None
@@ -205,9 +206,9 @@ class JobRunner:
                 job.pool.kill(job)
         soonest = min(self._jobs, key=lambda job: job.due, default=None)
         if soonest is not None and soonest.due != inf:
-            self._look_at(soonest, soonest.due)
+            self._check_at(soonest, soonest.due)
 
 
 def one_line(failure: Failure) -> str:
-    """A failure in a sentence, for wires that have room for no more, and for the log."""
-    return " ".join(failure.sentence.split()) or "it said nothing"
+    """Return a failure as one line, for the log and for dialects that carry no more."""
+    return " ".join(failure.sentence.split()) or "no error message"

@@ -1,4 +1,4 @@
-"""Finding handlers by name: what `MODULE:OBJECT` means, and how a child process gets at what its parent has."""
+"""Loads handlers by reference: parses `MODULE:OBJECT`, and lets a child process import the objects of its parent."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from typing import Any
 from dragoman.sdk.errors import DragomanError
 from dragoman.sdk.handlers import MAIN
 
-_loads = 0  # so many of us are loading a module now
-_scripts: dict[str, ModuleType] = {}  # that were run
+_loads = 0  # number of nested `loading` blocks
+_scripts: dict[str, ModuleType] = {}  # scripts that were run, by path
 
 
 class HandlerLoadError(DragomanError):
-    """A handler cannot be had."""
+    """A handler cannot be loaded, or a child process cannot be started."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectReference:
-    """Where an object is: a name in a module. If that is the main script, it is told by its file."""
+    """Reference to an object by module and name. The main script is identified by its file."""
 
     module: str
     name: str
     script: str = ""
-    package: str = ""  # that the script belongs to, if it was started by `python -m`
+    package: str = ""  # package of a script that was started by `python -m`
 
     def __str__(self) -> str:
         return f"{self.script or self.module}:{self.name}"
@@ -40,7 +40,7 @@ class ObjectReference:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """While a module is loaded for what is in it, `Worker.run` returns at once: scripts call it without a guard."""
+    """Make `Worker.run` return at once while a module is loaded, because scripts may call it without a main guard."""
     global _loads
     _loads += 1
     try:
@@ -54,17 +54,17 @@ def is_loading() -> bool:
 
 
 def parse_reference(target: str) -> ObjectReference:
-    """Raises CannotLoad."""
+    """Parse `MODULE:OBJECT`. Raises HandlerLoadError."""
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
         raise HandlerLoadError(
-            f"{target!r} is not of the form MODULE:FUNCTION or MODULE:WORKER, as in mypackage.images:resize"
+            f"{target!r} is not of the form MODULE:FUNCTION or MODULE:WORKER; an example is mypackage.images:resize"
         )
     return ObjectReference(module, name)
 
 
 def load(reference: ObjectReference) -> Any:
-    """The object itself. Raises CannotLoad, with what the import said."""
+    """Import and return the object. Raises HandlerLoadError with the traceback of the import."""
     with loading():
         found: Any = _script(reference) if reference.script else _module(reference.module)
     for part in reference.name.split("."):
@@ -77,7 +77,8 @@ def load(reference: ObjectReference) -> Any:
 
 
 def refer_to(thing: object, module: str, name: str = "") -> ObjectReference | None:
-    """Where `thing` can be found again in another process: under `name`, or whatever name it has in that module."""
+    """Return a reference by which another process can import `thing`: by `name`, or by its name in the module. Returns
+    None if there is none."""
     home = sys.modules.get(module)
     if home is None:
         return None
@@ -101,18 +102,16 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
-            raise HandlerLoadError(
-                f"there is no module {error.name!r} here (looked in {os.getcwd()} and sys.path)"
-            ) from error
+            raise HandlerLoadError(f"module {error.name!r} not found in {os.getcwd()} or sys.path") from error
         raise HandlerLoadError(f"importing {name} failed:\n{traceback.format_exc()}") from error
     except SystemExit as error:
-        raise HandlerLoadError(f"importing {name} ended the process: it called sys.exit({error.code!r})") from error
+        raise HandlerLoadError(f"importing {name} failed: it called sys.exit({error.code!r})") from error
     except Exception as error:
         raise HandlerLoadError(f"importing {name} failed:\n{traceback.format_exc()}") from error
 
 
 def _script(reference: ObjectReference) -> ModuleType:
-    """Run the script, once, as multiprocessing does: under a name for which `if __name__ == "__main__"` is not so."""
+    """Run the script once, as multiprocessing does: under a name for which `if __name__ == "__main__"` is false."""
     name = MAIN[1]
     if reference.script in _scripts:
         return _scripts[reference.script]
@@ -126,7 +125,7 @@ def _script(reference: ObjectReference) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except SystemExit:
-        pass  # as in `sys.exit(worker.run())`: all that stands above it is there
+        pass  # as in `sys.exit(worker.run())`: everything above that line is defined
     except Exception as error:
         raise HandlerLoadError(f"running {reference.script} failed:\n{traceback.format_exc()}") from error
     return module

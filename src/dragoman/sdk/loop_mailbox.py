@@ -1,4 +1,4 @@
-"""Messages from other threads to an event loop: one wake-up for all that come together."""
+"""Passes calls from other threads to an event loop, with one wake-up for many calls."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from dragoman.sdk.parent_death import exit_if_forked
 
 
 class LoopMailbox:
-    """Any thread may post; the loop's own thread then calls what was posted, in order. A process that a handler
-    forked has no such loop: it ends when it posts."""
+    """Any thread may post a call; the loop's thread executes the calls in order. In a process forked by a handler there
+    is no such loop, so `post` ends that process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._process = os.getpid()
         self._posted: deque[tuple[Callable[[Any], object], Any]] = deque()
-        self._is_called = False
+        self._is_scheduled = False
 
-    def post(self, act: Callable[[Any], object], what: Any) -> None:
+    def post(self, act: Callable[[Any], object], argument: Any) -> None:
         exit_if_forked(self._process)
-        self._posted.append((act, what))
-        if not self._is_called:
-            self._is_called = True
-            with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
-                self._loop.call_soon_threadsafe(self._empty)
+        self._posted.append((act, argument))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            with suppress(RuntimeError):  # the loop is closed; the call is dropped
+                self._loop.call_soon_threadsafe(self._run)
 
-    def _empty(self) -> None:
-        self._is_called = False  # before we look: what is posted from here on calls again
+    def _run(self) -> None:
+        self._is_scheduled = False  # first, so that later posts wake the loop again
         posted = self._posted
         while posted:
-            act, what = posted.popleft()
-            act(what)
+            act, argument = posted.popleft()
+            act(argument)

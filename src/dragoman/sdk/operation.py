@@ -1,4 +1,4 @@
-"""An operation that a client asks the broker for, and its answer."""
+"""An operation request of a client, and its answer."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from dragoman.carriers.carrier import Frame
 
-OperationAnswer = tuple[bytes, Frame]  # a view, as JSON, and what is no JSON
+OperationAnswer = tuple[bytes, Frame]  # the view as JSON, and a payload
 
 
 @dataclass(frozen=True, slots=True)
 class OperationCall:
-    """`timeout`: how long an answer is waited for; none: as long as there is a connection."""
+    """A request. `timeout`: seconds to wait for the answer; None: as long as the connection lasts."""
 
     text: str
     form: bytes

@@ -1,4 +1,4 @@
-"""Operations under way, as futures: of threads and of asyncio."""
+"""Futures of operation requests, for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class _OperationState:
-    """What the engine knows of a question under way; see conversation.py:Job."""
+    """An operation request as the engine sees it; see client_connection.py:PendingItem."""
 
-    def _begin(self, question: OperationCall) -> None:
-        self.question: OperationCall | None = question
-        self.submit_options = SubmitOptions("", timeout=question.timeout)
-        self.payload = question.payload
+    def _begin(self, operation: OperationCall) -> None:
+        self.operation: OperationCall | None = operation
+        self.submit_options = SubmitOptions("", timeout=operation.timeout)
+        self.payload = operation.payload
         self.job_id = new_job_id()
         self.connection: ClientConnection | None = None
         self.is_over = False
@@ -30,18 +30,18 @@ class _OperationState:
         self.due = 0.0
 
     def succeed(self, result: Frame) -> None:
-        raise AssertionError("a question is no job")
+        raise AssertionError("an operation is not a job")
 
     def report(self, payload: Frame, is_part: bool, attempt: int) -> None:
-        raise AssertionError("a question is no job")
+        raise AssertionError("an operation is not a job")
 
 
 class OperationFuture(_OperationState, concurrent.futures.Future[OperationAnswer]):
-    def __init__(self, question: OperationCall) -> None:
+    def __init__(self, operation: OperationCall) -> None:
         concurrent.futures.Future.__init__(self)
-        self._begin(question)
+        self._begin(operation)
 
-    def tell(self, view: bytes, payload: Frame) -> None:
+    def answer(self, view: bytes, payload: Frame) -> None:
         if not self.done():
             self.set_result((view, payload))
 
@@ -51,11 +51,11 @@ class OperationFuture(_OperationState, concurrent.futures.Future[OperationAnswer
 
 
 class AsyncOperationFuture(_OperationState, asyncio.Future[Any]):
-    def __init__(self, question: OperationCall) -> None:
+    def __init__(self, operation: OperationCall) -> None:
         asyncio.Future.__init__(self)
-        self._begin(question)
+        self._begin(operation)
 
-    def tell(self, view: bytes, payload: Frame) -> None:
+    def answer(self, view: bytes, payload: Frame) -> None:
         if not self.done():
             self.set_result((view, payload))
 

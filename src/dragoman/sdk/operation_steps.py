@@ -1,8 +1,8 @@
-"""Operations that clients perform, as plans: the requests to send, in which order, and the use of the answers.
+"""Operations of clients as generators, so that both clients share one implementation.
 
-A plan is a generator. It yields requests, and seconds to wait; it is sent the answers, or thrown the reason why there
-is none; and it returns what its client returns. So both kinds of client do the same, each in its own way. Requests and
-views are loaded with the first plan that is followed: a client that only calls needs none of them.
+A generator yields requests, and seconds to wait. It receives the answer of each request, or the error is thrown into
+it, and it returns the return value of the client's method. Request and view classes are imported by the first
+operation, because a client that only makes calls does not need them.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Steps = Generator[OperationCall | float, Any, T]
 
-LONGEST_WAIT = 30.0  # seconds for which a broker is asked to wait for an outcome; then it is asked again
-SHORTEST_WAIT = 5.0  # seconds that an answer may take, even if nobody wants to wait for the outcome
-READING = 60.0  # seconds that a broker may take to read its diary
-REST = 0.1  # seconds until it is asked again
-PAGE = 1_000  # entries of a list that are requested at once
+LONGEST_WAIT = 30.0  # seconds that one request waits for an outcome; then the client repeats it
+SHORTEST_WAIT = 5.0  # seconds that an answer may take, even if the caller does not want to wait
+LOADING_TIMEOUT = 60.0  # seconds that a broker may take to load its store
+LOADING_DELAY = 0.1  # seconds between two requests while the broker loads its store
+PAGE = 1_000  # entries of a list per request
 
 
 # -------------------------------------------------------------------- any operation
 
 
 def view(row: Operation[RequestType, ViewType], request: RequestType, payload: Frame = b"") -> Steps[ViewType]:
-    """Returns the view."""
+    """Perform an operation. Returns its view."""
     answer = yield from perform(row, request, payload)
     return _read(row.view, answer[0])
 
@@ -58,22 +58,22 @@ def view(row: Operation[RequestType, ViewType], request: RequestType, payload: F
 def perform(
     row: Operation[RequestType, Any], request: RequestType, payload: Frame = b"", timeout: float | None = None
 ) -> Steps[OperationAnswer]:
-    """Returns the view as JSON, and the payload beside it. A broker that is still reading its diary is asked again."""
+    """Perform an operation; retry while the broker loads its store. Returns the view as JSON, and the payload."""
     import msgspec
 
     _refuse_nan(request)
-    question = OperationCall(row.name, msgspec.json.encode(request), payload, timeout)
-    deadline = monotonic() + (READING if timeout is None else timeout)
+    operation = OperationCall(row.name, msgspec.json.encode(request), payload, timeout)
+    deadline = monotonic() + (LOADING_TIMEOUT if timeout is None else timeout)
     while True:
         try:
-            answer: OperationAnswer = yield question
+            answer: OperationAnswer = yield operation
             return answer
         except OperationError as error:
             if error.kind != "loading":
                 raise error_of(row, error) from None
             if monotonic() >= deadline:
                 raise BrokerUnavailable(error.detail) from None
-        yield REST
+        yield LOADING_DELAY
 
 
 def _read(kind: type[T], view: bytes) -> T:
@@ -82,11 +82,11 @@ def _read(kind: type[T], view: bytes) -> T:
     try:
         return msgspec.json.decode(view, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise JobFailed(f"failed: the broker's answer was not understood: {error}") from error
+        raise JobFailed(f"failed: invalid response from the broker: {error}") from error
 
 
 def all_pages(row: Operation[Any, Any], request: Any) -> Steps[list[Any]]:
-    """Returns the entries of a list, up to the request's limit, page by page."""
+    """Fetch a list page by page. Returns its entries, up to the request's limit."""
     pages = Pages(row, request)
     found: list[Any] = []
     while not pages.is_over:
@@ -95,7 +95,7 @@ def all_pages(row: Operation[Any, Any], request: Any) -> Steps[list[Any]]:
 
 
 class Pages:
-    """The pages of a list, up to the limit of the request."""
+    """Fetches the pages of a list, up to the limit of the request."""
 
     def __init__(self, row: Operation[Any, Any], request: Any) -> None:
         self._row = row
@@ -104,7 +104,7 @@ class Pages:
         self.is_over = self._left <= 0
 
     def next(self) -> Steps[list[Any]]:
-        """Returns the entries of the next page."""
+        """Fetch the next page. Returns its entries."""
         from msgspec.structs import replace
 
         page = yield from view(self._row, replace(self._request, limit=min(self._left, PAGE)))
@@ -115,21 +115,21 @@ class Pages:
         return found
 
 
-# -------------------------------------------------------------------- operations with plans of their own
+# -------------------------------------------------------------------- operations with steps of their own
 
 
 def enqueue(request: EnqueueRequest, payload: Frame) -> Steps[str]:
-    """Returns the job's id."""
+    """Enqueue a background job. Returns its id."""
     from dragoman.operations.table import ENQUEUE
 
     if request.key is None:
-        request.key = new_session()  # it may have to be sent again, and must not be two jobs then
+        request.key = new_session()  # a repeated request must not create a second job
     job = yield from view(ENQUEUE, request, payload)
     return job.id
 
 
 def result(id: str, timeout: float | None, codec: Codec) -> Steps[Any]:
-    """Returns the result once the job has ended, over as many connections as it takes."""
+    """Wait until the job has ended, also over reconnects. Returns its result."""
     from dragoman.operations.schemas import OutcomeView, ResultRequest
     from dragoman.operations.table import RESULT
 
@@ -137,8 +137,8 @@ def result(id: str, timeout: float | None, codec: Codec) -> Steps[Any]:
     while True:
         left = max(0.0, deadline - monotonic())
         request = ResultRequest(id=id, wait=min(left, LONGEST_WAIT))
-        patience = None if timeout is None else max(left, SHORTEST_WAIT)
-        view, payload = yield from perform(RESULT, request, timeout=patience)
+        answer_timeout = None if timeout is None else max(left, SHORTEST_WAIT)
+        view, payload = yield from perform(RESULT, request, timeout=answer_timeout)
         job = _read(OutcomeView, view)
         if job.state == "ended":
             return _outcome(id, job, payload, codec)
@@ -147,13 +147,13 @@ def result(id: str, timeout: float | None, codec: Codec) -> Steps[Any]:
 
 
 def cancel(id: str) -> Steps[bool]:
-    """Returns whether the job is cancelled."""
+    """Cancel a job. Returns whether it is cancelled now."""
     from dragoman.operations.schemas import JobRef
     from dragoman.operations.table import CANCEL, JOB
 
     try:
         job = yield from view(CANCEL, JobRef(id=id))
-    except JobRefused:  # it has ended; perhaps by this very request, whose answer was lost with a connection
+    except JobRefused:  # the job has ended, perhaps by an earlier copy of this request whose answer was lost
         job = yield from view(JOB, JobRef(id=id))
     return job.outcome == "cancelled"
 
@@ -162,10 +162,9 @@ def _outcome(id: str, job: OutcomeView, payload: Frame, codec: Codec) -> Any:
     if job.outcome == "done":
         try:
             return codec.decode_whole(payload)
-        except Exception as error:  # a codec raises what its library raises
-            what = f"{type(error).__name__}: {error}"
-            told = f"failed: the result of job {id} cannot be read as {codec.name}: {what}"
-            raise JobFailed(told, type(error).__name__, str(error)) from error
+        except Exception as error:  # a codec raises the exceptions of its library
+            reason = f"failed: the result of job {id} is not valid {codec.name}: {type(error).__name__}: {error}"
+            raise JobFailed(reason, type(error).__name__, str(error)) from error
     assert job.outcome is not None, "an ended job has an outcome"
     raise error_from(Outcome(job.outcome), job.reason, unpack_failure(payload))
 
@@ -174,7 +173,7 @@ def _outcome(id: str, job: OutcomeView, payload: Frame, codec: Codec) -> Any:
 
 
 def error_of(row: Operation[Any, Any], error: OperationError) -> Exception:
-    """The exception that a client raises."""
+    """Convert a broker's error to the exception that a client raises."""
     detail = error.detail
     if error.kind == "not found":
         missing = _MISSING.get(row.group, NotFound) if row.path_fields else NotFound
@@ -193,8 +192,8 @@ _REFUSALS: dict[str, type[JobRefused]] = {
 
 
 def _refuse_nan(form: OperationRequest) -> None:
-    """JSON has no NaN: it would be written as null, which means no limit."""
+    """Raise ValueError for NaN: JSON would carry it as null, which means no limit."""
     for name in form.__struct_fields__:
         value = getattr(form, name)
         if isinstance(value, float) and value != value:
-            raise ValueError(f"{name}={value}: a number, or None")
+            raise ValueError(f"{name}={value}: must be a number, or None")

@@ -1,7 +1,8 @@
-"""What type checkers are told of clients and jobs.
+"""Types of the options of clients and jobs, for type checkers.
 
-A client's codec says what its results are: `Client(url)` is a `Client[bytes]`, one with another codec a `Client[Any]`;
-their jobs likewise. In an annotation, each of them and `JobFuture` and `AsyncJobFuture` without more mean bytes.
+The codec of a client decides the type of its results: `Client(url)` is a `Client[bytes]`, a client with another codec a
+`Client[Any]`. The same holds for its jobs. In annotations, a bare `Client`, `AsyncClient`, `JobFuture` or
+`AsyncJobFuture` means bytes.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     Result = TypeVar("Result", default=bytes)
-else:  # the default, new in Python 3.13, means something to type checkers only
+else:  # the default needs Python 3.13 at run time; only type checkers use it
     from typing import TypeVar
 
     Result = TypeVar("Result")
 
 
 class ClientOptions(TypedDict, total=False):
-    """What may be said to a new client besides its codec; explained at `Client`."""
+    """Options of a new client besides URL and codec; see `Client`."""
 
     connect_timeout: float
     connections: int
@@ -27,7 +28,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class CallOptions(TypedDict, total=False):
-    """What may be said of a job; explained at `Client.call`."""
+    """Options of a job; see `Client.call`."""
 
     timeout: float | None
     priority: int | None
@@ -38,6 +39,6 @@ class CallOptions(TypedDict, total=False):
 
 
 class MapOptions(CallOptions, total=False):
-    """What may be said of many; explained at `Client.map`."""
+    """Options of many jobs; see `Client.map`."""
 
     window: int | None

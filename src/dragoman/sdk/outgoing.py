@@ -1,4 +1,4 @@
-"""One outgoing connection that speaks a carrier: what clients and workers stand on."""
+"""Outgoing connections of clients and workers: a socket with a carrier."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ def _nothing() -> None:
 
 
 class Ungreeted(BrokerUnavailable):
-    """Somebody listens there, and does not greet as a broker of this dialect does."""
+    """The port accepts connections, but the carrier's handshake failed."""
 
 
 class OutgoingConnection:
-    """Made by `open_link`; it lives until `close` or until `ended` is called.
+    """An open connection, created by `open_connection`. It ends with `close`, or when `ended` is called.
 
-    What is sent within one turn of the loop leaves together, at its end or at `flush`.
+    Messages sent within one iteration of the loop are written together, at its end or by `flush`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stream: Stream, carrier: Carrier) -> None:
         self._loop = loop
         self._stream = stream
         self._encode = carrier.encode
-        self._gathered: list[Frame] = []
+        self._unsent: list[Frame] = []
 
     @property
     def backlog(self) -> int:
-        """Bytes that the kernel has not taken yet: `close` would drop them."""
+        """Bytes that the kernel has not accepted yet; `close` would drop them."""
         self.flush()
         return self._stream.backlog
 
     def send(self, frames: Sequence[Frame]) -> None:
-        if not self._gathered:
+        if not self._unsent:
             self._loop.call_soon(self.flush)
-        self._gathered += self._encode(frames)
+        self._unsent += self._encode(frames)
 
     def flush(self) -> None:
-        if self._gathered:
-            gathered, self._gathered = self._gathered, []
-            self._stream.write(gathered)
+        if self._unsent:
+            unsent, self._unsent = self._unsent, []
+            self._stream.write(unsent)
 
     def finish(self) -> None:
-        """We have said our last; what is still on its way to us is heard, until the other side ends, too."""
+        """Close the sending direction; messages are still received until the remote side closes, too."""
         self.flush()
         self._stream.finish()
 
@@ -61,18 +61,19 @@ class OutgoingConnection:
 async def open_connection(
     place: SocketAddress,
     carrier: Carrier,
-    heard: Callable[[Message | TooLarge], None],
+    received: Callable[[Message | TooLarge], None],
     ended: Callable[[str], None],
     timeout: float,
-    paused: Callable[[], None] = _nothing,
+    batch_done: Callable[[], None] = _nothing,
 ) -> OutgoingConnection:
-    """Connect and shake hands. `paused` is told when all that came at once was heard. Raises BrokerUnavailable."""
+    """Connect and complete the carrier's handshake. `batch_done` is called after all messages of one read
+    were passed to `received`. Raises BrokerUnavailable."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     try:
         connected = await connect(loop, place, timeout)
     except OSError as error:
-        problem = "nobody listens there" if isinstance(error, ConnectionRefusedError) else error.strerror or str(error)
+        problem = "connection refused" if isinstance(error, ConnectionRefusedError) else error.strerror or str(error)
         raise BrokerUnavailable(f"no broker answers at {place}: {problem or 'timed out'}") from error
     ready: asyncio.Future[None] = loop.create_future()
     stream = Stream(loop, connected, carrier)
@@ -82,14 +83,14 @@ async def open_connection(
             outgoing, carrier.outgoing = carrier.outgoing, []
             stream.write(list(outgoing))
         if carrier.failure is not None:
-            finish(f"{place} does not speak our language: {carrier.failure.detail}")
+            finish(f"{place} does not speak the expected protocol: {carrier.failure.detail}")
             return
         if carrier.ready and not ready.done():
             ready.set_result(None)
         for message in messages:
-            heard(message)
+            received(message)
         if messages:
-            paused()
+            batch_done()
 
     def finish(problem: str) -> None:
         stream.close()
@@ -106,7 +107,7 @@ async def open_connection(
             await ready
     except TimeoutError:
         stream.close()
-        raise Ungreeted(f"{place} was reached but did not greet us within {timeout:g} s") from None
+        raise Ungreeted(f"{place} accepted the connection but sent no greeting within {timeout:g} s") from None
     except asyncio.CancelledError:
         stream.close()
         raise

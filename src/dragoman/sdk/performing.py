@@ -1,4 +1,4 @@
-"""Clients that perform operations: each follows a plan in its own way, with a thread or with an event loop."""
+"""Runs the generators of operation_steps.py: `Performer` blocks, `AsyncPerformer` awaits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.sdk import operation_steps
-from dragoman.sdk.client_settings import BACKGROUND, as_sent
+from dragoman.sdk.client_settings import BACKGROUND, encode_payload
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.errors import DragomanError
@@ -23,58 +23,58 @@ T = TypeVar("T")
 
 
 class OperationClient:
-    """State and helpers of both kinds of client."""
+    """State and helpers of both classes."""
 
-    asking: SubmitOptionsCache
+    options_cache: SubmitOptionsCache
     _codec: Codec
 
     def _encoded(self, payload: Any, codec: str | None) -> bytes:
-        return as_sent(self._codec_of(codec), payload)
+        return encode_payload(self._codec_of(codec), payload)
 
     def _codec_of(self, codec: str | None) -> Codec:
         return self._codec if codec is None else codec_of(codec)
 
 
 class Performer(OperationClient):
-    """Performs operations, and waits."""
+    """Performs operations and blocks until they are done."""
 
     def operation(self, row: Operation[RequestType, ViewType], request: RequestType, payload: bytes = b"") -> ViewType:
         """Perform an operation of the table. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
         return self._follow(operation_steps.view(row, request, payload))
 
     def pages(self, row: Operation[RequestType, Any], request: RequestType) -> Iterator[list[Any]]:
-        """The entries of a list, page by page, up to the `limit` of the request, which may be any number."""
+        """Yield the entries of a list, page by page, up to the `limit` of the request, which may be any number."""
         pages = Pages(row, request)
         while not pages.is_over:
             yield self._follow(pages.next())
 
-    def _ask(self, question: OperationCall) -> OperationAnswer:
+    def _request(self, operation_call: OperationCall) -> OperationAnswer:
         raise NotImplementedError
 
-    def _follow(self, plan: Steps[T]) -> T:
-        self.asking.needs(BACKGROUND)
+    def _follow(self, steps: Steps[T]) -> T:
+        self.options_cache.require(BACKGROUND)
         try:
-            step = next(plan)
+            step = next(steps)
             while True:
                 try:
-                    answer = self._take(step)
+                    answer = self._perform_step(step)
                 except DragomanError as error:
-                    step = plan.throw(error)
+                    step = steps.throw(error)
                 else:
-                    step = plan.send(answer)
+                    step = steps.send(answer)
         except StopIteration as end:
             returned: T = end.value
             return returned
 
-    def _take(self, step: OperationCall | float) -> OperationAnswer | None:
+    def _perform_step(self, step: OperationCall | float) -> OperationAnswer | None:
         if isinstance(step, OperationCall):
-            return self._ask(step)
+            return self._request(step)
         time.sleep(step)
         return None
 
 
 class AsyncPerformer(OperationClient):
-    """Performs operations, awaited."""
+    """Performs operations as coroutines."""
 
     async def operation(
         self, row: Operation[RequestType, ViewType], request: RequestType, payload: bytes = b""
@@ -83,31 +83,31 @@ class AsyncPerformer(OperationClient):
         return await self._follow(operation_steps.view(row, request, payload))
 
     async def pages(self, row: Operation[RequestType, Any], request: RequestType) -> AsyncIterator[list[Any]]:
-        """The entries of a list, page by page, up to the `limit` of the request, which may be any number."""
+        """Yield the entries of a list, page by page, up to the `limit` of the request, which may be any number."""
         pages = Pages(row, request)
         while not pages.is_over:
             yield await self._follow(pages.next())
 
-    async def _ask(self, question: OperationCall) -> OperationAnswer:
+    async def _request(self, operation_call: OperationCall) -> OperationAnswer:
         raise NotImplementedError
 
-    async def _follow(self, plan: Steps[T]) -> T:
-        self.asking.needs(BACKGROUND)
+    async def _follow(self, steps: Steps[T]) -> T:
+        self.options_cache.require(BACKGROUND)
         try:
-            step = next(plan)
+            step = next(steps)
             while True:
                 try:
-                    answer = await self._take(step)
+                    answer = await self._perform_step(step)
                 except DragomanError as error:
-                    step = plan.throw(error)
+                    step = steps.throw(error)
                 else:
-                    step = plan.send(answer)
+                    step = steps.send(answer)
         except StopIteration as end:
             returned: T = end.value
             return returned
 
-    async def _take(self, step: OperationCall | float) -> OperationAnswer | None:
+    async def _perform_step(self, step: OperationCall | float) -> OperationAnswer | None:
         if isinstance(step, OperationCall):
-            return await self._ask(step)
+            return await self._request(step)
         await asyncio.sleep(step)
         return None

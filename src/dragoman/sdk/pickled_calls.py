@@ -1,8 +1,8 @@
-"""A handler for workers that run the functions which `Client.executor(service, codec="pickle")` sends them.
+"""Handler of workers that run the functions sent by `Client.executor(service, codec="pickle")`.
 
     dragoman worker dragoman.sdk.pickled_calls:run --service python --connect tcp://127.0.0.1:7400
 
-Whoever can submit to such a service can run anything there.
+Every caller of such a service can run any code in the worker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dragoman.sdk.codecs import CODECS, Payload
 
 
 def run(payload: Payload) -> Payload:
-    """Call what was sent, and send back what it returned."""
+    """Call the received function and return its result."""
     codec = CODECS["pickle"]
     function, arguments, named = codec.decode(payload)
     return codec.encode(function(*arguments, **named))

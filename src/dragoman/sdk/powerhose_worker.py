@@ -1,4 +1,4 @@
-"""A Powerhose worker: it registers with a master, and is called back at an endpoint of its own."""
+"""Worker loop of Powerhose: registers with a master, which then connects to the worker's own endpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.sdk.dialling_worker import CONNECT_TIMEOUT, first
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
-from dragoman.sdk.recognition import FIRST_SIGN, Recognition
+from dragoman.sdk.recognition import SILENCE_LIMIT, Recognition
 from dragoman.sdk.targets import Target
 from dragoman.sdk.zmq_endpoint import url_from_endpoint
 from dragoman.streams.dial import BackOff
@@ -34,15 +34,16 @@ from dragoman.streams.stream import Stream
 log = logging.getLogger("dragoman.worker")
 
 HANDSHAKE_TIMEOUT = 10.0
-MAX_CALLERS = 100  # connections to our endpoint: a master has one, and opens the next when that is gone
-LONGEST_SLEEP = 3600.0  # where nothing is due
-ACCEPT_REST = 1.0  # when there are no descriptors left
+MAX_MASTERS = 100  # connections to the endpoint: a master opens one, and the next when that is lost
+MAX_SLEEP = 3600.0  # seconds, if nothing is due
+ACCEPT_DELAY = 1.0  # seconds without accepting, after it failed for lack of file descriptors
 
 _numbers = itertools.count(1)
 
 
 class PowerhoseWorker:
-    """Implements the worker's port on real connections: one to the master, and those that masters open to us."""
+    """Implements the I/O of the worker side: one connection to the master, and those that masters open to the
+    endpoint."""
 
     def __init__(self, target: Target, job_runner: JobRunner) -> None:
         self._target = target
@@ -50,16 +51,16 @@ class PowerhoseWorker:
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=min(5.0, target.options.ping_every / 2))
         self._recognition = Recognition(target, "worker")
-        self._side: WorkerSide | None = None  # none until we listen
+        self._side: WorkerSide | None = None  # None until the endpoint is open
         self._link: OutgoingConnection | None = None
-        self._lost = asyncio.Event()  # the connection to the master is gone
-        self._is_misunderstood = False  # what came last from it
-        self._callers: dict[MasterConnection, None] = {}
-        self._changed = asyncio.Event()  # something happened: look again whether we are done
-        self._is_told = False
-        self._at_once = asyncio.Event()
+        self._lost = asyncio.Event()  # the connection to the master is lost
+        self._is_last_invalid = False  # the last message from the master was invalid
+        self._masters: dict[MasterConnection, None] = {}
+        self._changed = asyncio.Event()  # wakes `_run_side`
+        self._is_stopping = False
+        self._stop_at_once = asyncio.Event()
 
-    # ---------------------------------------------------------------- the port
+    # ---------------------------------------------------------------- calls from the worker side
 
     def register(self, frames: Sequence[Frame]) -> None:
         if self._link is not None:
@@ -67,7 +68,7 @@ class PowerhoseWorker:
 
     def reconnect(self, reason: str) -> None:
         log.warning("reconnecting: %s", reason)
-        self._lose_link()
+        self._disconnect()
 
     def answer(self, caller: Hashable, frames: Sequence[Frame]) -> None:
         assert isinstance(caller, MasterConnection)
@@ -75,8 +76,8 @@ class PowerhoseWorker:
 
     def hang_up(self, caller: Hashable, reason: str) -> None:
         assert isinstance(caller, MasterConnection)
-        log.warning("hanging up on the master at %s: %s", caller.label, reason)
-        caller.part()
+        log.warning("connection of the master at %s closed: %s", caller.label, reason)
+        caller.finish()
 
     def run(self, job_ref: Hashable, payload: Frame) -> None:
         self._job_runner.begin(RunningJob(self, job_ref, payload))
@@ -84,55 +85,55 @@ class PowerhoseWorker:
     def leaving(self, reason: str) -> None:
         log.error("leaving: %s", reason)
 
-    # ---------------------------------------------------------------- the life of a worker
+    # ---------------------------------------------------------------- worker loop
 
-    async def live(self) -> int:
-        """Serve until told to stop, or until the master stays away. Raises AddressError if we cannot listen."""
+    async def serve(self) -> int:
+        """Serve until `stop` is called or the master is gone. Raises AddressError if the endpoint cannot be opened."""
         try:
-            door = CallbackListener(self._target.options.endpoint, self._target.place)
+            listener = CallbackListener(self._target.options.endpoint, self._target.place)
         except BrokerUnavailable as problem:
             log.error("%s", problem)
             return MASTER_AWAY
-        side = self._side = WorkerSide(self._target.options, door.endpoint, self, self._loop.time())
-        log.info("masters reach us at %s", door.endpoint)
-        door.open(self._loop, self._accept)
+        side = self._side = WorkerSide(self._target.options, listener.endpoint, self, self._loop.time())
+        log.info("listening for masters at %s", listener.endpoint)
+        listener.open(self._loop, self._accept)
         connecting = self._loop.create_task(self._stay_connected(side))
         connecting.add_done_callback(lambda _: self._changed.set())
         try:
-            if self._is_told:
+            if self._is_stopping:
                 side.stop(self._loop.time())
-            await self._serve(side, connecting)
-            door.close()
-            await self._part()
+            await self._run_side(side, connecting)
+            listener.close()
+            await self._close_masters()
         finally:
             connecting.cancel()
-            door.close()
-            self._lose_link()
-            for caller in list(self._callers):
+            listener.close()
+            self._disconnect()
+            for caller in list(self._masters):
                 caller.close()
         return side.exit_code
 
     def stop(self) -> None:
-        """Once: finish what is in hand. Twice: do not wait for it."""
-        if self._is_told:
-            self._at_once.set()
+        """Finish the running job, then stop; the second call stops at once."""
+        if self._is_stopping:
+            self._stop_at_once.set()
         else:
-            self._is_told = True
+            self._is_stopping = True
             if self._side is not None:
-                log.info("stopping%s", " once the work in hand is done" if self._side.is_busy else "")
+                log.info("stopping%s", " when the running jobs have ended" if self._side.is_busy else "")
                 self._side.stop(self._loop.time())
         self._changed.set()
 
-    async def _serve(self, side: WorkerSide, connecting: asyncio.Task[None]) -> None:
-        while not self._at_once.is_set():
+    async def _run_side(self, side: WorkerSide, connecting: asyncio.Task[None]) -> None:
+        while not self._stop_at_once.is_set():
             self._changed.clear()
             due = side.tick(self._loop.time())
             now = self._loop.time()
             if side.is_over(now):
                 return
             if connecting.done():
-                connecting.result()  # it never ends but by a fault of ours
-            await first(self._changed.wait(), asyncio.sleep(max(0.001, min(due - now, LONGEST_SLEEP))))
+                connecting.result()  # raises: the task ends only by a programming error
+            await first(self._changed.wait(), asyncio.sleep(max(0.001, min(due - now, MAX_SLEEP))))
 
     async def _stay_connected(self, side: WorkerSide) -> None:
         place = self._target.place
@@ -140,58 +141,58 @@ class PowerhoseWorker:
             lost = self._lost = asyncio.Event()
             carrier = Zmtp(REGISTRATION_SOCKET, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP))
             try:
-                opening = open_connection(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+                opening = open_connection(place, carrier, self._received, self._ended, CONNECT_TIMEOUT)
                 link = await self._recognition.open(opening)
             except BrokerUnavailable as problem:
                 log.warning("%s", problem)
             else:
-                if lost.is_set():  # it was given up before we had it in hand
+                if lost.is_set():  # lost before it was returned
                     link.close()
                 else:
                     self._link = link
                     log.info("connected to %s", place)
-                    self._is_misunderstood = False
+                    self._is_last_invalid = False
                     side.opened(self._loop.time())
                     self._changed.set()
-                    await self._look_at_port(lost)
+                    await self._identify_port(lost)
                 await lost.wait()
             await asyncio.sleep(self._back_off.next())
 
-    async def _look_at_port(self, lost: asyncio.Event) -> None:
-        """A master connects to us once we have registered. If none does, or something came that no master says, find
-        out what this port is. PingPong answers a registration as a master does."""
-        await first(lost.wait(), asyncio.sleep(FIRST_SIGN))
-        if not lost.is_set() or self._is_misunderstood:
-            problem = await self._recognition.problem(thorough=self._is_misunderstood)
+    async def _identify_port(self, lost: asyncio.Event) -> None:
+        """Identify the port if no master connects to the endpoint after the registration, or if an invalid message
+        arrived. PingPong answers a registration as a master does."""
+        await first(lost.wait(), asyncio.sleep(SILENCE_LIMIT))
+        if not lost.is_set() or self._is_last_invalid:
+            problem = await self._recognition.problem(thorough=self._is_last_invalid)
             if problem is not None:
                 log.warning("%s", problem)
-                self._lose_link()
+                self._disconnect()
 
-    async def _part(self) -> None:
-        """Whoever has something of ours on its way gets it, then all hang up."""
-        while any(each.backlog for each in self._callers) and not self._at_once.is_set():
-            await first(self._at_once.wait(), asyncio.sleep(0.01))
-        for each in list(self._callers):
-            each.part()
-        while self._callers and not self._at_once.is_set():
+    async def _close_masters(self) -> None:
+        """Send all pending data to the masters, then close their connections."""
+        while any(each.backlog for each in self._masters) and not self._stop_at_once.is_set():
+            await first(self._stop_at_once.wait(), asyncio.sleep(0.01))
+        for each in list(self._masters):
+            each.finish()
+        while self._masters and not self._stop_at_once.is_set():
             self._changed.clear()
             await self._changed.wait()
 
-    # ---------------------------------------------------------------- our connection to the master
+    # ---------------------------------------------------------------- connection to the master
 
-    def _heard(self, message: Message | TooLarge) -> None:
+    def _received(self, message: Message | TooLarge) -> None:
         if self._side is not None and not self._lost.is_set():
-            self._back_off.reset()  # only a master that speaks to us is worth coming back to at once
+            self._back_off.reset()  # not before: a port that sends nothing is dialled with growing delays
             self._side.receive(message, self._loop.time())
-            self._is_misunderstood = self._lost.is_set()
+            self._is_last_invalid = self._lost.is_set()
             self._changed.set()
 
     def _ended(self, problem: str) -> None:
         if not self._lost.is_set():
-            log.warning("the connection to %s ended: %s", self._target.place, problem)
-            self._lose_link()
+            log.warning("connection to %s lost: %s", self._target.place, problem)
+            self._disconnect()
 
-    def _lose_link(self) -> None:
+    def _disconnect(self) -> None:
         link, self._link = self._link, None
         if link is not None:
             link.close()
@@ -200,24 +201,24 @@ class PowerhoseWorker:
         self._lost.set()
         self._changed.set()
 
-    # ---------------------------------------------------------------- masters' connections to us
+    # ---------------------------------------------------------------- connections from masters
 
     def _accept(self, accepted: socket.socket) -> None:
-        if len(self._callers) >= MAX_CALLERS:
-            log.warning("a master is turned away: %d connections to our endpoint are open already", MAX_CALLERS)
+        if len(self._masters) >= MAX_MASTERS:
+            log.warning("connection rejected: %d connections to the endpoint are open, the maximum", MAX_MASTERS)
             accepted.close()
             return
         self._recognition.is_known = True
-        self._callers[MasterConnection(self._loop, accepted, self._ordered, self._hung_up)] = None
+        self._masters[MasterConnection(self._loop, accepted, self._order_received, self._master_lost)] = None
 
-    def _ordered(self, caller: MasterConnection, message: Message | TooLarge) -> None:
+    def _order_received(self, caller: MasterConnection, message: Message | TooLarge) -> None:
         assert self._side is not None
         self._side.order(caller, message, self._loop.time())
         self._changed.set()
 
-    def _hung_up(self, caller: MasterConnection) -> None:
+    def _master_lost(self, caller: MasterConnection) -> None:
         assert self._side is not None
-        self._callers.pop(caller, None)
+        self._masters.pop(caller, None)
         self._side.hung_up(caller, self._loop.time())
         self._changed.set()
 
@@ -234,67 +235,67 @@ class PowerhoseWorker:
         self._changed.set()
 
     def returned(self, job: RunningJob) -> None:
-        raise AssertionError("nobody recalls jobs in this dialect")
+        raise AssertionError("this dialect does not cancel jobs")
 
     def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
-        """This wire has no words for it."""
+        """Ignored: the dialect does not support reports."""
 
 
 class MasterConnection:
-    """A connection that a master has opened to us."""
+    """A connection that a master has opened to the endpoint."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         accepted: socket.socket,
-        heard: Callable[[MasterConnection, Message | TooLarge], None],
+        received: Callable[[MasterConnection, Message | TooLarge], None],
         ended: Callable[[MasterConnection], None],
     ) -> None:
         self.label = describe(accepted)[0]
         self._loop = loop
-        self._heard = heard
+        self._received = received
         self._ended = ended
         self._is_over = False
-        self._is_parting = False
+        self._is_finishing = False
         self._carrier = Zmtp(WORK_SOCKET, limits=ZmtpLimits(max_payload=HARD_CAP))
         self._stream = Stream(loop, accepted, self._carrier)
-        self._alarm = loop.call_later(HANDSHAKE_TIMEOUT, self._end, "no handshake")
+        self._timer = loop.call_later(HANDSHAKE_TIMEOUT, self._end, "no handshake")
         self._stream.start(self._arrived, self._end)
         self._flush()
 
     @property
     def backlog(self) -> int:
-        """Bytes that the kernel has not taken yet: `close` would drop them."""
+        """Bytes that the kernel has not accepted yet; `close` would drop them."""
         return self._stream.backlog
 
     def send(self, frames: Sequence[Frame]) -> None:
         self._stream.write(self._carrier.encode(frames))
 
-    def part(self) -> None:
-        """Hang up, and wait a moment for the master to notice. Nothing that it still says is heard."""
-        if not self._is_parting and not self._is_over:
-            self._is_parting = True
-            self._alarm.cancel()
-            self._alarm = self._loop.call_later(PARTING, self._end, "it has not noticed")
+    def finish(self) -> None:
+        """Close the sending direction, and wait a moment for the master to close. Its further messages are ignored."""
+        if not self._is_finishing and not self._is_over:
+            self._is_finishing = True
+            self._timer.cancel()
+            self._timer = self._loop.call_later(PARTING, self._end, "not closed by the master")
             self._stream.finish()
 
     def close(self) -> None:
         self._is_over = True
-        self._alarm.cancel()
+        self._timer.cancel()
         self._carrier.release()
         self._stream.close()
 
     def _arrived(self, messages: Messages) -> None:
         self._flush()
         if self._carrier.failure is not None:
-            log.warning("%s is no master: %s", self.label, self._carrier.failure.detail)
-            self._end("it does not speak our language")
+            log.warning("%s is not a master: %s", self.label, self._carrier.failure.detail)
+            self._end("invalid protocol")
             return
-        if self._carrier.ready and not self._is_parting:
-            self._alarm.cancel()
+        if self._carrier.ready and not self._is_finishing:
+            self._timer.cancel()
         for message in messages:
-            if not self._is_parting and not self._is_over:
-                self._heard(self, message)
+            if not self._is_finishing and not self._is_over:
+                self._received(self, message)
 
     def _flush(self) -> None:
         if self._carrier.outgoing:
@@ -308,12 +309,12 @@ class MasterConnection:
 
 
 class CallbackListener:
-    """Where masters reach us: a listening socket, and how we tell of it."""
+    """The worker's endpoint: a listening socket, and the endpoint text that is sent to the master."""
 
-    def __init__(self, asked: str, master: SocketAddress) -> None:
-        """Raises AddressError; BrokerUnavailable if no address of ours reaches the master."""
-        place = _place(asked, master)
-        self._loop: asyncio.AbstractEventLoop | None = None  # none unless we are open
+    def __init__(self, requested: str, master: SocketAddress) -> None:
+        """Raises AddressError, and BrokerUnavailable if the master cannot be reached from any local address."""
+        place = _place(requested, master)
+        self._loop: asyncio.AbstractEventLoop | None = None  # None while it is closed
         self._file: tuple[int, int] | None = None
         self._path = ""
         try:
@@ -325,8 +326,8 @@ class CallbackListener:
             else:
                 self._listening = listen_tcp(place.host, place.port)
         except OSError as error:
-            hint = "; each worker needs an endpoint of its own" if asked else "; choose another place with endpoint="
-            raise AddressError(f"endpoint {asked or place}: {error.strerror or error}{hint}") from error
+            hint = "; each worker needs its own endpoint" if requested else "; set endpoint= in the URL"
+            raise AddressError(f"endpoint {requested or place}: {error.strerror or error}{hint}") from error
         if isinstance(place, TcpAddress):
             try:
                 self.endpoint = _endpoint_of(self._listening, master)
@@ -335,7 +336,7 @@ class CallbackListener:
                 raise
             if not is_loopback(place):
                 log.warning(
-                    "listening without authentication at %s: whoever reaches it may give us jobs", self.endpoint
+                    "listening without authentication at %s: any program that reaches it can run jobs", self.endpoint
                 )
 
     def open(self, loop: asyncio.AbstractEventLoop, accepted: Callable[[socket.socket], None]) -> None:
@@ -346,7 +347,7 @@ class CallbackListener:
         if self._loop is not None:
             self._loop.remove_reader(self._listening)
             self._loop = None
-            with suppress(OSError):  # its folder has gone, or is not ours any more
+            with suppress(OSError):  # its folder was removed, or its permissions have changed
                 forget_unix(self._path, self._file)
             self._listening.close()
 
@@ -356,28 +357,28 @@ class CallbackListener:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
-            log.error("cannot accept a master's connection: %s", error)
-            self._rest(accepted)
+            log.error("accept failed: %s", error)
+            self._pause_accepting(accepted)
             return
         try:
             tune(connected)
-        except OSError:  # it has gone already
+        except OSError:  # already closed by the master
             connected.close()
             return
         accepted(connected)
 
-    def _rest(self, accepted: Callable[[socket.socket], None]) -> None:
+    def _pause_accepting(self, accepted: Callable[[socket.socket], None]) -> None:
         loop = self._loop
         assert loop is not None
         loop.remove_reader(self._listening)
-        loop.call_later(ACCEPT_REST, lambda: self.open(loop, accepted) if self._loop is not None else None)
+        loop.call_later(ACCEPT_DELAY, lambda: self.open(loop, accepted) if self._loop is not None else None)
 
 
-def _place(asked: str, master: SocketAddress) -> SocketAddress:
-    """Where to listen. Where the master is on this machine: a socket in the temporary directory, which ours dials
-    unless it is told otherwise (base=)."""
-    if asked:
-        return parse(url_from_endpoint(asked, "powerhose"), ("powerhose",)).place
+def _place(requested: str, master: SocketAddress) -> SocketAddress:
+    """Return the address to listen on. For a master on this machine it is a Unix socket in the temporary directory,
+    which a Dragoman broker may dial by default (base=)."""
+    if requested:
+        return parse(url_from_endpoint(requested, "powerhose"), ("powerhose",)).place
     if not is_loopback(master):
         return TcpAddress(_own_address(master), 0)
     while True:
@@ -388,7 +389,7 @@ def _place(asked: str, master: SocketAddress) -> SocketAddress:
 
 
 def _endpoint_of(listening: socket.socket, master: SocketAddress) -> str:
-    """How we tell of a TCP socket: with an address, never a name or `all addresses`, which nobody can dial."""
+    """Return the endpoint of a TCP socket: an IP address that a master can dial, never 0.0.0.0 or `::`."""
     host, port = listening.getsockname()[:2]
     if ip_address(host).is_unspecified:
         host = _own_address(master, listening.family)
@@ -396,14 +397,14 @@ def _endpoint_of(listening: socket.socket, master: SocketAddress) -> str:
 
 
 def _own_address(master: SocketAddress, family: int = socket.AF_UNSPEC) -> str:
-    """Our address, as the master would see it. Raises BrokerUnavailable."""
+    """Return the local address that is used to reach the master. Raises BrokerUnavailable."""
     if isinstance(master, UnixAddress):
         return "::1" if family == socket.AF_INET6 else "127.0.0.1"
     try:
         found = socket.getaddrinfo(master.host, master.port, family, socket.SOCK_DGRAM)[0]
         with socket.socket(found[0], socket.SOCK_DGRAM) as probe:
-            probe.connect(found[4])  # nothing is sent: the system only chooses a way
+            probe.connect(found[4])  # sends nothing; the kernel only chooses a route
             return str(probe.getsockname()[0])
     except (OSError, UnicodeError) as error:
         problem = getattr(error, "strerror", None) or error
-        raise BrokerUnavailable(f"no address of ours reaches the master at {master}: {problem}") from error
+        raise BrokerUnavailable(f"no local address reaches the master at {master}: {problem}") from error

@@ -1,4 +1,4 @@
-"""Escapes what a terminal would obey, in text that comes from somewhere else (T14)."""
+"""Escapes control characters in untrusted text before it reaches a terminal (T14)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 
 
 def printable(text: object, kept: str = "\n\t") -> str:
-    """The text with every character escaped that is not printable, but for those in `kept`."""
-    said = str(text)
-    if said.isprintable():
-        return said
-    return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in said)
+    """Escape every character that is not printable, except those in `kept`."""
+    raw = str(text)
+    if raw.isprintable():
+        return raw
+    return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in raw)
 
 
 def _escaped(character: str) -> str:
@@ -19,14 +19,14 @@ def _escaped(character: str) -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Formats log lines without anything that a terminal would obey: a failure may quote what a caller sent."""
+    """Formats log lines without control characters, because a failure may quote a caller's payload."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
 
 
 def log_to_stderr(level: int | str, *, force: bool = False) -> None:
-    """Set up logging for a program that is a worker, unless somebody has done so; by `force` in any case."""
+    """Configure logging to standard error, unless it is already configured; `force`: in any case."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=force)

@@ -1,5 +1,5 @@
-"""Jobs in warm child processes, one at a time in each. A handler that dies takes only its own process with it, and one
-that holds the interpreter keeps nobody's heartbeat."""
+"""Runs jobs in child processes, one at a time in each. A handler that crashes ends only its own process, and one that
+holds the interpreter lock does not delay heartbeats."""
 
 from __future__ import annotations
 
@@ -22,25 +22,39 @@ from dragoman.dialects.sides import Failure
 from dragoman.sdk.child_main import ChildSettings, read_failure, run_child
 from dragoman.sdk.job_runner import RunningJob
 from dragoman.sdk.loading import HandlerLoadError
-from dragoman.sdk.pipes import BROKEN, CANCEL, DONE, FAILED, HEAD, JOB, ORDER, PART, READY, SAID, PipeReader, encode
+from dragoman.sdk.pipes import (
+    BROKEN,
+    CANCEL,
+    DONE,
+    FAILED,
+    HEAD,
+    JOB,
+    JOB_HEAD,
+    PART,
+    READY,
+    SHORT_HEAD,
+    PipeReader,
+    encode,
+)
 from dragoman.streams.stream import Stream
 
 log = logging.getLogger("dragoman.worker")
 
-START_TIMEOUT = 60.0
-RETRY_REST = 1.0  # when a child could not be started
-PARTING = 2.0  # until the ends of killed children have been seen
-LAST_WORDS = 5.0  # so long a child whose pipe is closed may take to end
+START_TIMEOUT = 60.0  # seconds
+RETRY_DELAY = 1.0  # seconds until a failed start of a child process is retried
+CLOSE_TIMEOUT = 2.0  # seconds to wait for the exit of killed child processes
+EXIT_TIMEOUT = 5.0  # seconds that a child process may take to exit after its pipe is closed
 PRELOADED_MODULE = ["dragoman.sdk.fork_server_preload"]
-MOST_NUMBER = 0xFFFFFFFF  # of a job, in the head of a message
+MAX_NUMBER = 0xFFFFFFFF  # highest job number in the head of a message
 
 
 class ProcessPool:
-    """Implements Hands. A child that dies, or has done enough, is replaced; jobs meanwhile wait for another."""
+    """Implements Pool. A child process that exits, or has reached max_jobs or max_memory, is replaced. Jobs wait until
+    one is free."""
 
     def __init__(self, child_settings: ChildSettings, count: int, max_jobs: int = 0) -> None:
         self._child_settings = child_settings
-        self._numbers = {each.service: number for number, each in enumerate(child_settings.offers)}
+        self._numbers = {each.service: number for number, each in enumerate(child_settings.handlers)}
         self._count = count
         self._max_jobs = max_jobs or inf
         self._context = multiprocessing.get_context("forkserver")
@@ -50,18 +64,18 @@ class ProcessPool:
         self._waiting: deque[RunningJob] = deque()
         self._is_started = False
         self._is_closed = False
-        self._problem = ""  # why no child could be started, the last time
-        self._is_resting = False  # until it is tried again
+        self._problem = ""  # error of the last start, if it failed
+        self._is_retry_scheduled = False  # a retry of the start is scheduled
 
     async def start(self) -> None:
-        """One child is there when this is over, the others are on their way. Raises CannotLoad."""
+        """Wait until the first child process is ready, and start the others. Raises HandlerLoadError."""
         self._loop = asyncio.get_running_loop()
         first = self._add()
         try:
             async with asyncio.timeout(START_TIMEOUT):
-                problem = await asyncio.shield(first.born)  # it is not over because we do not wait any longer
+                problem = await asyncio.shield(first.ready)  # the time-out must not cancel the future
         except TimeoutError:
-            problem = f"it did not start within {START_TIMEOUT:g} s"
+            problem = f"the child process did not start within {START_TIMEOUT:g} s"
         if problem:
             await self.close()
             raise HandlerLoadError(problem)
@@ -71,7 +85,7 @@ class ProcessPool:
 
     def begin(self, job: RunningJob) -> None:
         if self._free:
-            self._give(self._free.pop(), job)
+            self._send(self._free.pop(), job)
             return
         self._waiting.append(job)
         if len(self._children) < self._count:
@@ -83,7 +97,7 @@ class ProcessPool:
         else:
             with suppress(ValueError):
                 self._waiting.remove(job)
-            job.lost("it was cancelled before it began")
+            job.lost("cancelled before it started")
 
     def kill(self, job: RunningJob) -> None:
         if isinstance(job.performer, ChildProcess):
@@ -91,111 +105,112 @@ class ProcessPool:
 
     async def close(self) -> None:
         self._is_closed = True
-        gone = [child.gone for child in self._children]
+        exited = [child.exited for child in self._children]
         for child in self._children:
             child.kill()
-        if gone:
-            await asyncio.wait(gone, timeout=PARTING)
+        if exited:
+            await asyncio.wait(exited, timeout=CLOSE_TIMEOUT)
         for child in list(self._children):
             child.close()
 
     # ---------------------------------------------------------------- children
 
     def _add(self) -> ChildProcess:
-        """Raises CannotLoad."""
+        """Start a child process. Raises HandlerLoadError."""
         child = ChildProcess(self, self._loop, self._context, self._child_settings)
         self._children[child] = None
         return child
 
     def _replace(self) -> None:
-        if self._is_closed or self._is_resting or len(self._children) >= self._count:
+        if self._is_closed or self._is_retry_scheduled or len(self._children) >= self._count:
             return
         try:
             self._add()
         except HandlerLoadError as problem:
-            self._broken(str(problem))
+            self._start_failed(str(problem))
 
-    def _broken(self, problem: str) -> None:
-        """No child can be had. That may pass, so those who wait are told only the second time, unless another child is
-        there for them. Until then they keep our slots taken: who fails at once is always free, and gets all jobs."""
+    def _start_failed(self, problem: str) -> None:
+        """Handle a failed start. It is retried; after a second failure the waiting jobs fail, unless another child
+        process exists. Failing them at once would free the slots, and this worker would attract all jobs."""
         if self._is_closed or not self._is_started:
             return
-        log.error("a child process cannot be started: %s", problem)
+        log.error("child process not started: %s", problem)
         is_old, self._problem = bool(self._problem), problem
-        self._is_resting = True
-        self._loop.call_later(RETRY_REST, self._try_again)
+        self._is_retry_scheduled = True
+        self._loop.call_later(RETRY_DELAY, self._try_again)
         if is_old:
-            self._give_up_waiting()
+            self._fail_waiting()
 
     def _try_again(self) -> None:
-        self._is_resting = False
+        self._is_retry_scheduled = False
         self._replace()
 
-    def _give_up_waiting(self) -> None:
+    def _fail_waiting(self) -> None:
         if not self._children:
             waiting, self._waiting = self._waiting, deque()
             for job in waiting:
-                job.fail(Failure("", f"no child process can be started: {self._problem}"))
+                job.fail(Failure("", f"the worker cannot start a child process: {self._problem}"))
 
-    def _give(self, child: ChildProcess, job: RunningJob) -> None:
+    def _send(self, child: ChildProcess, job: RunningJob) -> None:
         child.work(job, self._numbers[job.service])
 
-    # ---------------------------------------------------------------- what a child tells
+    # ---------------------------------------------------------------- calls from child processes
 
-    def is_well(self) -> None:
-        """A child could be started."""
+    def child_started(self) -> None:
+        """Called when a child process is ready for the first time."""
         self._problem = ""
 
-    def is_free(self, child: ChildProcess) -> None:
-        if child.is_doomed:
-            return  # what it is given now would be lost with it
+    def child_free(self, child: ChildProcess) -> None:
+        if child.is_ending:
+            return  # a job sent to it would be lost
         if self._waiting:
-            self._give(child, self._waiting.popleft())
+            self._send(child, self._waiting.popleft())
         else:
             self._free.append(child)
 
-    def has_done(self, child: ChildProcess, is_large: bool) -> None:
-        """A job is over; `is_large`: the child is over max_memory."""
+    def job_ended(self, child: ChildProcess, is_large: bool) -> None:
+        """Called when a job has ended. `is_large`: the child process exceeds max_memory."""
         if is_large or child.jobs_done >= self._max_jobs:
-            log.info("child %d is replaced: %s", child.pid, "max_memory" if is_large else f"{child.jobs_done} jobs")
+            reason = "max_memory" if is_large else f"{child.jobs_done} jobs"
+            log.info("child process %d replaced: %s", child.pid, reason)
             child.retire()
-            self._lose(child)
+            self._remove(child)
             self._replace()
         else:
-            self.is_free(child)
+            self.child_free(child)
 
-    def is_gone(self, child: ChildProcess, problem: str) -> None:
-        """Its process is over; `problem` if it never was of use."""
+    def child_exited(self, child: ChildProcess, problem: str) -> None:
+        """Called when the process has exited. `problem`: error if it never became ready."""
         was_ours = child in self._children
-        self._lose(child)
+        self._remove(child)
         if problem:
-            self._broken(problem)
+            self._start_failed(problem)
         elif was_ours:
             self._replace()
 
-    def _lose(self, child: ChildProcess) -> None:
+    def _remove(self, child: ChildProcess) -> None:
         self._children.pop(child, None)
         with suppress(ValueError):
             self._free.remove(child)
 
 
 class ChildProcess:
-    """One child process, from its parent's side."""
+    """The parent's side of one child process."""
 
     def __init__(
-        self, family: ProcessPool, loop: asyncio.AbstractEventLoop, context: Any, child_settings: ChildSettings
+        self, pool: ProcessPool, loop: asyncio.AbstractEventLoop, context: Any, child_settings: ChildSettings
     ) -> None:
-        """Raises CannotLoad."""
+        """Raises HandlerLoadError."""
         self.jobs_done = 0
-        self.is_doomed = False  # it was killed, or has ended
-        self.born: asyncio.Future[str] = loop.create_future()  # when it is ready; or why it never will be
-        self.gone: asyncio.Future[None] = loop.create_future()
-        self._family = family
+        self.is_ending = False  # killed, or has exited
+        self.ready: asyncio.Future[str] = loop.create_future()  # set when it is ready: "", or an error message
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self._pool = pool
         self._loop = loop
         self._job: RunningJob | None = None
-        self._number = 0  # of that job, or of the last one: what has another number is nobody's answer
-        self._sent = 0  # bytes that had left for it before its job did
-        self._alarm: asyncio.TimerHandle | None = None  # when it is killed, for it should have gone by itself
+        self._number = 0  # of that job, or of the last one; messages with another number are dropped
+        self._sent = 0  # bytes that were sent to it before the job
+        self._kill_timer: asyncio.TimerHandle | None = None  # kills it if it does not exit by itself
         ours, theirs = socket.socketpair()
         self._process = context.Process(target=run_child, args=(theirs, child_settings), daemon=True)
         try:
@@ -203,72 +218,72 @@ class ChildProcess:
                 self._process.start()
         except (OSError, EOFError) as error:
             ours.close()
-            raise HandlerLoadError(f"no process can be started: {error}") from error
+            raise HandlerLoadError(f"the child process could not be started: {error}") from error
         finally:
             theirs.close()
         self.pid: int = self._process.pid
         ours.setblocking(False)
         self._stream = Stream(loop, ours, PipeReader())
-        self._stream.start(self._heard, self._ended)
+        self._stream.start(self._received, self._ended)
         loop.add_reader(self._process.sentinel, self._exited)
 
     def work(self, job: RunningJob, service: int) -> None:
         self._job = job
-        self._number = self._number % MOST_NUMBER + 1
+        self._number = self._number % MAX_NUMBER + 1
         job.performer = self
         self._sent = self._stream.sent
-        said = job.assignment
-        id = said.job_id.encode()
-        seconds = 0.0 if said.timeout == inf else said.timeout
-        order = ORDER.pack(service, min(said.attempt, 0xFFFF), seconds, len(id)) + id
+        info = job.assignment
+        id = info.job_id.encode()
+        seconds = 0.0 if info.timeout == inf else info.timeout
+        order = JOB_HEAD.pack(service, min(info.attempt, 0xFFFF), seconds, len(id)) + id
         self._stream.write([HEAD.pack(len(order) + len(job.payload), JOB, 0, self._number) + order, job.payload])
 
     def cancel(self) -> None:
         self._stream.write([encode(CANCEL, self._number)])
 
     def kill(self) -> None:
-        """It, and what its handler has started."""
-        self.is_doomed = True
+        """Kill the process and all processes that its handler has started."""
+        self.is_ending = True
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._process.kill()  # if it has not got so far as to lead a group
+        self._process.kill()  # in case it has not called setsid yet
 
     def retire(self) -> None:
-        """It ends by itself once it finds that we have hung up."""
+        """Close the pipe, so that the process exits; kill it if it does not."""
         self._stream.close()
-        self._alarm = self._loop.call_later(LAST_WORDS, self.kill)
+        self._kill_timer = self._loop.call_later(EXIT_TIMEOUT, self.kill)
 
     def close(self) -> None:
         self._loop.remove_reader(self._process.sentinel)
         self._stream.close()
-        if self._alarm is not None:
-            self._alarm.cancel()
-        if not self.gone.done():
-            self.gone.set_result(None)
+        if self._kill_timer is not None:
+            self._kill_timer.cancel()
+        if not self.exited.done():
+            self.exited.set_result(None)
 
-    def _heard(self, messages: Messages) -> None:
+    def _received(self, messages: Messages) -> None:
         for message in messages:
             assert isinstance(message, list)
             head, payload = message
-            kind, flag, number = SAID.unpack(head)
+            kind, flag, number = SHORT_HEAD.unpack(head)
             if number:
-                self._heard_of_job(kind, flag, number, payload)
+                self._received_for_job(kind, flag, number, payload)
             elif kind == READY:
-                self.born.set_result("")
-                self._family.is_well()
-                self._family.is_free(self)
+                self.ready.set_result("")
+                self._pool.child_started()
+                self._pool.child_free(self)
             elif kind == BROKEN:
-                self.born.set_result(bytes(payload).decode("utf-8", "replace"))
+                self.ready.set_result(bytes(payload).decode("utf-8", "replace"))
 
-    def _heard_of_job(self, kind: int, flag: int, number: int, payload: Frame) -> None:
+    def _received_for_job(self, kind: int, flag: int, number: int, payload: Frame) -> None:
         job = self._job
         if job is None or number != self._number:
-            log.error("child %d answered for a job that it does not have; the answer was dropped", self.pid)
+            log.error("message dropped: child process %d does not hold the job that it names", self.pid)
         elif kind in (DONE, FAILED):
             self._job = None
             self.jobs_done += 1
-            # First the next job, then the word of this one: the child has something to do meanwhile.
-            self._family.has_done(self, bool(flag))
+            # Send the next job before this result is processed, so that the child process is not idle meanwhile.
+            self._pool.job_ended(self, bool(flag))
             if kind == DONE:
                 job.finish(payload)
             else:
@@ -277,37 +292,37 @@ class ChildProcess:
             job.report((payload, kind == PART))
 
     def _ended(self, _: str) -> None:
-        """It has closed its end: it is about to go, or of no use any more."""
-        if self.gone.done():  # we were told of its end first; its pid may be another's by now
+        """Kill the process if it does not exit soon after it has closed its end of the pipe."""
+        if self.exited.done():  # it has already exited; its pid may be reused
             return
-        self._alarm = self._loop.call_later(LAST_WORDS, self.kill)
+        self._kill_timer = self._loop.call_later(EXIT_TIMEOUT, self.kill)
 
     def _exited(self) -> None:
-        self.is_doomed = True
-        self._stream.read_dry()  # it may have answered before it went
+        self.is_ending = True
+        self._stream.read_dry()  # it may have sent a result before it exited
         self._process.join()
         code = self._process.exitcode
         self.close()
         job, self._job = self._job, None
         problem = ""
-        if not self.born.done():
-            problem = "its process ended while the module was imported"
-            self.born.set_result(problem)
+        if not self.ready.done():
+            problem = "the child process ended while it imported the handler's module"
+            self.ready.set_result(problem)
         else:
-            problem = self.born.result()
-        self._family.is_gone(self, problem)
+            problem = self.ready.result()
+        self._pool.child_exited(self, problem)
         if job is not None and self._stream.sent == self._sent and not job.is_cancelled:
-            job.performer = None  # it never left us: another child may have it
-            self._family.begin(job)
+            job.performer = None  # never sent: another child process can run it
+            self._pool.begin(job)
         elif job is not None:
-            job.lost(f"the child process ended with exit code {code} while it worked")
+            job.lost(f"the child process ended with exit code {code} during the job")
         self._process.close()
 
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Multiprocessing runs the main script again in every child, before anything of ours. We do that ourselves, and
-    only if a handler is defined there: so it does not get to see it."""
+    """Hide the main script from multiprocessing, which would run it again in every child process before `run_child`.
+    `loading.load` runs it only if a handler is defined there."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

@@ -1,4 +1,5 @@
-"""Jobs as programs: payload on standard input, result from standard output, any exit code but 0 is a failure."""
+"""Runs jobs as programs: payload on standard input, result from standard output. An exit code other than 0 is a
+failure."""
 
 from __future__ import annotations
 
@@ -12,18 +13,18 @@ from dragoman.dialects.sides import Failure
 from dragoman.sdk.job_runner import RunningJob
 from dragoman.sdk.parent_death import exit_with_parent
 
-PARTING = 1.0  # until the ends of killed programs have been seen
+CLOSE_TIMEOUT = 1.0  # seconds to wait for the exit of killed programs
 
 
 class ProgramPool:
-    """Implements Hands: every job starts the program anew, in a process group of its own."""
+    """Implements Pool. Every job starts the program once, in its own process group."""
 
     def __init__(self, command: str) -> None:
-        self._words = shlex.split(command)
+        self._command = shlex.split(command)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """There is nothing to be kept warm."""
+        """Do nothing: no program runs between jobs."""
 
     def begin(self, job: RunningJob) -> None:
         task = asyncio.get_running_loop().create_task(self._work(job))
@@ -36,32 +37,32 @@ class ProgramPool:
     def kill(self, job: RunningJob) -> None:
         _signal(job, signal.SIGKILL)
         if isinstance(job.performer, asyncio.subprocess.Process) and job.performer.returncode is not None:
-            job.lost("what it had started kept its output open")
-            job.performer._transport.close()  # type: ignore[attr-defined]  # its holder may have left the group
+            job.lost("the program ended, but a process that it started kept its output open")
+            job.performer._transport.close()  # type: ignore[attr-defined]  # that process may have left the group
 
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=PARTING)
+            await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT)
 
     async def _work(self, job: RunningJob) -> None:
-        name = self._words[0]
+        name = self._command[0]
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._words,
+                *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # the terminal's Ctrl-C is for us
+                start_new_session=True,  # a terminal's Ctrl-C must reach only the worker
                 preexec_fn=exit_with_parent,
             )
         except OSError as error:
-            job.fail(Failure("OSError", f"cannot run {name}: {error.strerror or error}"))
+            job.fail(Failure("OSError", f"cannot start {name}: {error.strerror or error}"))
             return
         job.performer = process
         try:
-            result, complaint = await process.communicate(bytes(job.payload))
+            result, stderr = await process.communicate(bytes(job.payload))
         except asyncio.CancelledError:
             _signal(job, signal.SIGKILL)
             await process.wait()
@@ -69,16 +70,17 @@ class ProgramPool:
         if not process.returncode:
             job.finish(result)
         elif job.is_cancelled:
-            job.lost("it was stopped")
+            job.lost("the program was stopped")
         else:
-            said = complaint.decode("utf-8", "replace").strip()
-            told = f"{name} ended with exit code {process.returncode}: {said or 'it said nothing'}"
-            job.fail(Failure("subprocess.CalledProcessError", told))
+            output = stderr.decode("utf-8", "replace").strip() or "no output on standard error"
+            message = f"{name} ended with exit code {process.returncode}: {output}"
+            job.fail(Failure("subprocess.CalledProcessError", message))
 
 
 def _signal(job: RunningJob, number: int) -> None:
-    """To its whole group: what it has started may go on when it has ended itself, and hold its output open."""
+    """Send a signal to the whole process group: processes that the program started may outlive it and keep its output
+    open."""
     process = job.performer
     if isinstance(process, asyncio.subprocess.Process):
-        with suppress(ProcessLookupError, PermissionError):  # nobody is left
+        with suppress(ProcessLookupError, PermissionError):  # the group has ended
             os.killpg(process.pid, number)

@@ -1,9 +1,9 @@
-"""Finds out what a port speaks when it does not speak the dialect of the address.
+"""Identifies the protocol of a port that does not speak the dialect of the address.
 
-The first bytes tell the carriers apart: ZMTP and SP greet every peer that connects, an HTTP server answers a request,
-and other servers have banners. All dialects on ZMTP look alike up to there, so a broker of Dragoman's is asked two
-questions that are no job in any dialect, and recognised by its answers. ZeroMQ sockets of others, which are recognised
-by their greeting, are asked nothing: nobody knows what such a question would do there.
+The first bytes identify the carrier: ZMTP and SP send a greeting to every new connection, an HTTP server responds to a
+request, and other servers send banners. All dialects on ZMTP start alike, so a Dragoman broker receives two probe
+messages that are not a job in any dialect; its replies identify the dialect. Other ZeroMQ sockets, which have another
+greeting, receive no probe, because its effect there is unknown.
 """
 
 from __future__ import annotations
@@ -25,42 +25,45 @@ from dragoman.sdk.outgoing import OutgoingConnection, Ungreeted
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import connect
 
-FIRST_SIGN = 1.0  # seconds that a port may take before we look what it is
-BANNER = 0.3  # seconds that a greeting or a banner may take
-ANSWER = 0.9  # seconds that an answer may take, where there was none
-REPLY = 0.8  # seconds that a broker may take to answer a question
+SILENCE_LIMIT = 1.0  # seconds without a message after which a port is identified
+BANNER_TIMEOUT = 0.3  # seconds to wait for a greeting or a banner
+RESPONSE_TIMEOUT = 0.9  # seconds to wait for a response to REQUEST
+PROBE_TIMEOUT = 0.8  # seconds to wait for a broker's reply to a probe
 READ_BYTES = 4096
 
 REQUEST = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 ALIVE = b"\r\n\r\nalive\n"
-# A PING of PingPong with a count, and a question about a service of Majordomo's broker. Neither is a job anywhere.
+# Probes: a PING of PingPong with a count, and a service lookup (mmi.service) of Majordomo. Neither is a job in any
+# dialect.
 PING: tuple[bytes, ...] = (b"", b"PING", b"0")
 LOOK_UP: tuple[bytes, ...] = (b"", b"MDPC01", b"mmi.service", b"mmi.service")
-Questions = Sequence[Sequence[Sequence[Frame]]]
-NATIVE_WORDS = (b"\x02", b"\x03")  # WELCOME and ERROR
+Probes = Sequence[Sequence[Sequence[Frame]]]
+NATIVE_TYPES = (b"\x02", b"\x03")  # message types WELCOME and ERROR
 
 
 class Kind(Enum):
-    """Kinds of listeners at a port."""
+    """Kind of the listener at a port."""
 
     NATIVE = "native"
     PINGPONG_WORKERS = "pingpong workers"
     POWERHOSE_WORKERS = "powerhose workers"
-    PLAIN_CALLERS = "plain callers"  # of PingPong and of Powerhose: they are the same
+    PLAIN_CALLERS = "plain callers"  # PingPong and Powerhose have the same frontend
     MAJORDOMO = "majordomo"
     MEMODB = "memodb"
     HTTP = "http"
-    ZMTP = "zmtp"  # somebody else's socket
-    STRANGER = "stranger"
+    ZMTP = "zmtp"  # a ZeroMQ socket that is not Dragoman's
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """An identified listener."""
+
     kind: Kind
-    words: str  # completes *it …*
+    predicate: str  # predicate of the error message: *the port …*
 
 
-# The port that each dialect needs, by the part that connects.
+# The expected kind of port, by dialect and by role of the connecting side.
 EXPECTED = {
     ("pingpong", "client"): Kind.PLAIN_CALLERS,
     ("powerhose", "client"): Kind.PLAIN_CALLERS,
@@ -72,7 +75,7 @@ EXPECTED = {
         for role in ("client", "worker")
     },
 }
-_WORDS = {
+_PREDICATES = {
     Kind.NATIVE: "speaks the native dialect over ZMTP (a ROUTER socket)",
     Kind.PINGPONG_WORKERS: "speaks PingPong over ZMTP (a ROUTER socket, for workers)",
     Kind.POWERHOSE_WORKERS: "speaks Powerhose over ZMTP (a ROUTER socket, for workers)",
@@ -81,9 +84,9 @@ _WORDS = {
     Kind.MEMODB: "speaks MemoDB over SP (a REP socket)",
     Kind.HTTP: "speaks HTTP",
 }
-_SILENT = Finding(Kind.STRANGER, "accepts connections and says nothing")
+_SILENT = Finding(Kind.UNKNOWN, "accepts connections but sends nothing")
 _BANNERS = (
-    (b"HTTP/", "speaks HTTP, but is no broker"),
+    (b"HTTP/", "speaks HTTP, but is not a broker"),
     (b"SSH-", "speaks SSH"),
     (b"-ERR", "speaks the protocol of Redis"),
     (b"220 ", "speaks SMTP or FTP"),
@@ -91,13 +94,13 @@ _BANNERS = (
 )
 
 
-# Answers of a port for workers to a peer of another kind. A caller takes them for a result, a worker for a job.
+# Replies of a worker port to a wrong client. A caller would take them for a result, a worker for a job.
 SUSPICIOUS = (b"PONG", b"ERROR")
 
 
 class Recognition:
-    """Whether an address is known to be right, and what is there if nothing shows it. For all connections of a client
-    or a worker: once something was understood, nothing is looked at any more."""
+    """Checks that an address has the expected dialect, for all connections of a client or a worker. After the first
+    valid message the address is known to be right and no check follows."""
 
     def __init__(self, target: Target, role: str) -> None:
         self._target = target
@@ -109,20 +112,20 @@ class Recognition:
         return EXPECTED[self._target.dialect.name, self._role] in (Kind.MEMODB, Kind.HTTP)
 
     async def problem(self, *, thorough: bool = False) -> WrongDialect | None:
-        """The error that names what is there, or None if it may be the right port."""
+        """Return an error that names the port's protocol, or None if the port may be right."""
         if self.is_known:
             return None
         sentence = await wrong_port(self._target.dialect, self._role, self._target.place, thorough)
         return None if sentence is None or self.is_known else WrongDialect(sentence)
 
     async def open(self, opening: Coroutine[Any, Any, OutgoingConnection]) -> OutgoingConnection:
-        """The link. If the port lets us wait, or does not greet as it should, we look what it is. Raises
-        BrokerUnavailable, and WrongDialect, which is one."""
+        """Return the connection. If its handshake is slow or fails, identify the port. Raises BrokerUnavailable, or
+        its subclass WrongDialect."""
         if self.is_known:
             return await opening
         task = asyncio.ensure_future(opening)
         try:
-            await asyncio.wait({task}, timeout=FIRST_SIGN)
+            await asyncio.wait({task}, timeout=SILENCE_LIMIT)
             if not task.done():
                 problem = await self.problem()
                 if problem is not None and not task.done():
@@ -139,24 +142,24 @@ class Recognition:
             if not task.done():
                 task.cancel()
             elif not task.cancelled():
-                task.exception()  # it may be that nobody asks for it
+                task.exception()  # retrieved, so that asyncio does not log it
 
 
 async def wrong_port(dialect: Dialect, role: str, place: SocketAddress, thorough: bool) -> str | None:
-    """The sentence about a port that cannot be used, or None if it may be the right one. `role`: client or worker.
-    `thorough`: something came that the right port does not say, so that its broker need not be spared."""
-    finding = await _look(place, EXPECTED[dialect.name, role], thorough)
-    if finding is None or (thorough and finding is _SILENT):  # what was said before tells more
+    """Return an error message about a port that has another protocol, or None if the port may be right. `role`: client
+    or worker. `thorough`: the port has sent an unexpected message, so all probes may be sent to it."""
+    finding = await _identify(place, EXPECTED[dialect.name, role], thorough)
+    if finding is None or (thorough and finding is _SILENT):  # the caller's own error is more precise
         return None
     scheme = "ipc" if isinstance(place, UnixAddress) else "tcp"
     own = "the native dialect" if dialect.name == "native" else dialect.title
-    other = "" if finding.kind is Kind.STRANGER or own in finding.words else f", not {own}"
-    return f"{scheme}://{place} {finding.words}{other}; {_advice(finding.kind, role, scheme, place)}"
+    other = "" if finding.kind is Kind.UNKNOWN or own in finding.predicate else f", not {own}"
+    return f"{scheme}://{place} {finding.predicate}{other}; {_advice(finding.kind, role, scheme, place)}"
 
 
 def _advice(kind: Kind, role: str, scheme: str, place: SocketAddress) -> str:
-    if kind is Kind.STRANGER:
-        return "check host and port of the broker"
+    if kind is Kind.UNKNOWN:
+        return "check the broker's host and port"
     if kind is Kind.ZMTP:
         return f"name the dialect of the broker in the address, such as pingpong+{scheme}://{place}"
     if kind is Kind.PLAIN_CALLERS and role == "worker":
@@ -168,115 +171,115 @@ def _advice(kind: Kind, role: str, scheme: str, place: SocketAddress) -> str:
     return f"use http://{place}" if name == "http" and scheme == "tcp" else f"use {native}{scheme}://{place}"
 
 
-async def _look(place: SocketAddress, expected: Kind, thorough: bool) -> Finding | None:
+async def _identify(place: SocketAddress, expected: Kind, thorough: bool) -> Finding | None:
     loop = asyncio.get_running_loop()
     try:
-        connected = await connect(loop, place, FIRST_SIGN)
+        connection = await connect(loop, place, SILENCE_LIMIT)
     except OSError:
         return None
     try:
-        came = await _read(connected, BANNER)
-        if came is None:
-            await loop.sock_sendall(connected, REQUEST)
-            came = await _read(connected, ANSWER)
-            while came is not None and came.startswith(b"HTTP/") and ALIVE not in came and len(came) < READ_BYTES:
-                more = await _read(connected, BANNER)
+        data = await _read(connection, BANNER_TIMEOUT)
+        if data is None:
+            await loop.sock_sendall(connection, REQUEST)
+            data = await _read(connection, RESPONSE_TIMEOUT)
+            while data is not None and data.startswith(b"HTTP/") and ALIVE not in data and len(data) < READ_BYTES:
+                more = await _read(connection, BANNER_TIMEOUT)
                 if not more:
                     break
-                came += more
-        return await _judge(place, came, expected, thorough)
+                data += more
+        return await _classify(place, data, expected, thorough)
     except OSError:
         return None
     finally:
-        connected.close()
+        connection.close()
 
 
-async def _judge(place: SocketAddress, came: bytes | None, expected: Kind, thorough: bool) -> Finding | None:
-    """The finding, unless it is the expected one. A server that hangs up at once may be one that has no room."""
-    if came is None:
+async def _classify(place: SocketAddress, data: bytes | None, expected: Kind, thorough: bool) -> Finding | None:
+    """Return the finding, or None if the port is as expected. A server that closes at once may only be overloaded."""
+    if data is None:
         return _SILENT
-    if not came:
+    if not data:
         return None
     kind: Kind | None = None
-    if came.startswith(b"\xff"):
-        kind = await _ask_zmtp(place, _questions(expected, thorough))
+    if data.startswith(b"\xff"):
+        kind = await _probe_zmtp(place, _probes(expected, thorough))
         if kind is Kind.ZMTP:
             is_wrong = expected in (Kind.NATIVE, Kind.MEMODB, Kind.HTTP)
             return Finding(kind, "speaks ZMTP") if is_wrong else None
-    elif came.startswith(b"\0SP\0\0\x31"):
+    elif data.startswith(b"\0SP\0\0\x31"):
         kind = Kind.MEMODB
-    elif came.startswith(b"HTTP/") and came.endswith(ALIVE):
+    elif data.startswith(b"HTTP/") and data.endswith(ALIVE):
         kind = Kind.HTTP
-    elif came.startswith(b"HTTP/") and came[8:10] == b" 5":
-        return None  # of a proxy before a broker that is not there now, perhaps
+    elif data.startswith(b"HTTP/") and data[8:10] == b" 5":
+        return None  # may come from a proxy whose broker is down
     if kind is None:
-        known = next((words for banner, words in _BANNERS if came.startswith(banner)), None)
-        return Finding(Kind.STRANGER, known or f"speaks nothing that is known here (it began with {came[:8].hex(' ')})")
-    return None if kind is expected else Finding(kind, _WORDS[kind])
+        known = next((predicate for banner, predicate in _BANNERS if data.startswith(banner)), None)
+        return Finding(Kind.UNKNOWN, known or f"speaks an unknown protocol (first bytes: {data[:8].hex(' ')})")
+    return None if kind is expected else Finding(kind, _PREDICATES[kind])
 
 
-async def _ask_zmtp(place: SocketAddress, questions: Questions) -> Kind:
+async def _probe_zmtp(place: SocketAddress, probes: Probes) -> Kind:
     """Raises OSError."""
     loop = asyncio.get_running_loop()
-    connected = await connect(loop, place, FIRST_SIGN)
+    connection = await connect(loop, place, SILENCE_LIMIT)
     try:
-        peer = _ZmtpPeer(loop, connected)
+        peer = _ZmtpPeer(loop, connection)
         await peer.greet()
         if not peer.is_ours:
             return Kind.ZMTP
-        for together in questions:
-            answer = await peer.ask(together)
+        for group in probes:
+            answer = await peer.send_probes(group)
             if answer is not None:
-                return _answered(answer)
+                return _kind_of_reply(answer)
         return Kind.PLAIN_CALLERS
     finally:
-        connected.close()
+        connection.close()
 
 
 class _ZmtpPeer:
-    """A connection on which a few messages are exchanged."""
+    """A short ZMTP connection for probes."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
         self._loop = loop
-        self._socket = connected
+        self._socket = connection
         self._carrier = Zmtp("DEALER", dials=True)
-        self._began = b""
-        self._heard: list[Message] = []
+        self._first_bytes = b""
+        self._messages: list[Message] = []
 
     @property
     def is_ours(self) -> bool:
-        """Whether this is a socket of Dragoman's that brokers listen with."""
+        """Return whether this is a listener socket of a Dragoman broker."""
         carrier = self._carrier
-        return carrier.ready and carrier.peer_socket_type == "ROUTER" and self._began == OUR_GREETING
+        return carrier.ready and carrier.peer_socket_type == "ROUTER" and self._first_bytes == OUR_GREETING
 
     async def greet(self) -> None:
-        until = self._loop.time() + ANSWER
+        until = self._loop.time() + RESPONSE_TIMEOUT
         while not self._carrier.ready and await self._receive(until):
             pass
 
-    async def ask(self, questions: Sequence[Sequence[Frame]]) -> Message | None:
-        """The first answer, or None if none comes."""
-        self._carrier.outgoing += [b"".join(self._carrier.encode(question)) for question in questions]
-        until = self._loop.time() + REPLY
-        while not self._heard and await self._receive(until):
+    async def send_probes(self, probes: Sequence[Sequence[Frame]]) -> Message | None:
+        """Send probes and return the first reply, or None if there is none."""
+        self._carrier.outgoing += [b"".join(self._carrier.encode(probe)) for probe in probes]
+        until = self._loop.time() + PROBE_TIMEOUT
+        while not self._messages and await self._receive(until):
             pass
-        return self._heard[0] if self._heard else None
+        return self._messages[0] if self._messages else None
 
     async def _receive(self, until: float) -> bool:
-        """Whether something came in time, and was ZMTP."""
+        """Receive once. Returns whether valid ZMTP arrived in time."""
         outgoing, self._carrier.outgoing = self._carrier.outgoing, []
         await self._loop.sock_sendall(self._socket, b"".join(outgoing))
-        came = await _read(self._socket, max(0.001, until - self._loop.time()))
-        if not came:
+        data = await _read(self._socket, max(0.001, until - self._loop.time()))
+        if not data:
             return False
-        self._began = (self._began + came)[: len(OUR_GREETING)]
-        self._heard += [each for each in self._carrier.feed(came) if isinstance(each, list)]
+        self._first_bytes = (self._first_bytes + data)[: len(OUR_GREETING)]
+        self._messages += [each for each in self._carrier.feed(data) if isinstance(each, list)]
         return self._carrier.failure is None
 
 
-def _questions(expected: Kind, thorough: bool) -> Questions:
-    """Questions that are asked together, and those that follow if there was no answer. A broker of the expected kind
-    hears none that it does not know, as far as that is possible."""
+def _probes(expected: Kind, thorough: bool) -> Probes:
+    """Return groups of probes; each group is sent if the one before got no reply. As far as possible, a broker of the
+    expected kind receives no probe that it does not know."""
     if expected is Kind.PLAIN_CALLERS and not thorough:
         return ((LOOK_UP,),)
     if expected is Kind.MAJORDOMO:
@@ -286,7 +289,7 @@ def _questions(expected: Kind, thorough: bool) -> Questions:
     return ((PING, LOOK_UP),)
 
 
-def _answered(message: Message) -> Kind:
+def _kind_of_reply(message: Message) -> Kind:
     frames = [bytes(frame) for frame in message]
     if frames[:2] == [b"", b"PONG"]:
         return Kind.PINGPONG_WORKERS
@@ -294,15 +297,15 @@ def _answered(message: Message) -> Kind:
         return Kind.POWERHOSE_WORKERS
     if frames[:2] == [b"", b"MDPC01"]:
         return Kind.MAJORDOMO
-    if frames[0][:1] in NATIVE_WORDS:
+    if frames[0][:1] in NATIVE_TYPES:
         return Kind.NATIVE
     return Kind.ZMTP
 
 
-async def _read(connected: socket.socket, timeout: float) -> bytes | None:
-    """The bytes that come next: none if that is the end, None if nothing comes. Raises OSError."""
+async def _read(connection: socket.socket, timeout: float) -> bytes | None:
+    """Return the next bytes, b"" at the end of the stream, or None after the time-out. Raises OSError."""
     try:
         async with asyncio.timeout(timeout):
-            return await asyncio.get_running_loop().sock_recv(connected, READ_BYTES)
+            return await asyncio.get_running_loop().sock_recv(connection, READ_BYTES)
     except TimeoutError:
         return None

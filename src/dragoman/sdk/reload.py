@@ -1,4 +1,4 @@
-"""Noticing that a program's own code has changed: for development."""
+"""Watches the source files of a program and restarts it when they change, for development."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ POLL = 0.25  # seconds
 
 
 class FileWatcher:
-    """Looks at the files of all modules that are loaded and are neither Python's own nor installed packages."""
+    """Watches the files of all loaded modules, except the standard library and installed packages."""
 
     def __init__(self, also: Iterable[str] = ()) -> None:
-        self._also = tuple(also)
+        self._extra_files = tuple(also)
         self._times = self._look()
-        self.changed: list[str] = []  # what did; empty as long as nothing has
+        self.changed: list[str] = []  # files that have changed
 
-    async def wait(self, tell: Callable[[], None]) -> None:
-        """Until something has changed, then say so."""
+    async def wait(self, callback: Callable[[], None]) -> None:
+        """Wait until a file changes, then call back."""
         while not self.look():
             await asyncio.sleep(POLL)
-        tell()
+        callback()
 
     def wait_here(self) -> None:
         while not self.look():
             time.sleep(POLL)
 
     def look(self) -> list[str]:
-        """What has changed. Modules that were loaded since are watched from now on."""
+        """Return the changed files. Modules that were loaded since the last call are watched from now on."""
         now = self._look()
         self.changed = sorted(file for file, when in self._times.items() if now.get(file) != when)
         self._times = now | self._times
         return self.changed
 
     def _look(self) -> dict[str, int]:
-        return {file: _changed_at(file) for file in {*project_files(), *self._also}}
+        return {file: _changed_at(file) for file in {*project_files(), *self._extra_files}}
 
 
 def project_files() -> set[str]:
@@ -50,11 +50,11 @@ def project_files() -> set[str]:
 
 
 def is_of_project(file: str) -> bool:
-    return file.endswith(".py") and not os.path.abspath(file).startswith(_foreign())
+    return file.endswith(".py") and not os.path.abspath(file).startswith(_ignored_paths())
 
 
 def files_in(behind: TracebackType | None, error: BaseException) -> set[str]:
-    """The files that an exception has come through, of the project's own."""
+    """Return the project's files in the traceback of an exception."""
     found = {error.filename} if isinstance(error, SyntaxError) and error.filename else set()
     while behind is not None:
         found.add(behind.tb_frame.f_code.co_filename)
@@ -63,14 +63,14 @@ def files_in(behind: TracebackType | None, error: BaseException) -> set[str]:
 
 
 def restart() -> None:
-    """Become the same program again, with its code as it is now. Does not return."""
+    """Replace this process by the same program with its current code. Does not return."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command line
 
 
-@cache  # it is asked about every module, four times a second
-def _foreign() -> tuple[str, ...]:
+@cache  # called for every module, four times a second
+def _ignored_paths() -> tuple[str, ...]:
     paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found = (*paths, *site.getsitepackages(), site.getusersitepackages(), ours)

@@ -1,4 +1,4 @@
-"""What callers may ask for, checked once for all jobs that ask for the same."""
+"""Validates the options of a call once, and caches them for further jobs with the same options."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.targets import Target, caller_target
 from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT, is_set
 
-MOST_KEPT = 1024  # wishes that are remembered
+MAX_CACHED = 1024  # cached options
 _Key = tuple[str, float | None, float | None, float | None, int | None, int | None, bool, bool]
 
 
 class SubmitOptionsCache:
-    """The wishes of one client's jobs. From any thread."""
+    """Validated submit options of one client. May be used from any thread."""
 
     def __init__(self, url: str) -> None:
         """Raises AddressError."""
@@ -33,8 +33,8 @@ class SubmitOptionsCache:
         wait_for_worker: bool = False,
         is_whole: bool = False,
     ) -> SubmitOptions:
-        """`is_whole`: the parts of the result are joined in front of it. Raises Unsupported for what the wire cannot
-        say, ValueError for what makes no sense, AddressError for a service that cannot be there."""
+        """Return validated options. `is_whole`: parts are prepended to the result. Raises Unsupported if the dialect
+        cannot carry an option, ValueError for an invalid value, and AddressError for an invalid service name."""
         timeout, job_timeout, queue_timeout = is_set(timeout), is_set(job_timeout), is_set(queue_timeout)
         key = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, is_whole)
         known = self._known.get(key)
@@ -43,36 +43,36 @@ class SubmitOptionsCache:
         caller_target(self._url, service)
         for name, seconds in (("timeout", timeout), ("job_timeout", job_timeout), ("queue_timeout", queue_timeout)):
             if seconds is not None and not seconds > 0:
-                raise ValueError(f"{name}={seconds}: a number of seconds over 0, or None")
+                raise ValueError(f"{name}={seconds}: must be a number of seconds over 0, or None")
         _check_number("priority", priority, 0, 9)
         _check_number("attempts", attempts, 1, 100)
-        for name, asked in (("job_timeout", job_timeout), ("queue_timeout", queue_timeout)):
-            if asked is not None and asked != inf:  # no limit is what there is, as far as the caller can say
-                self.needs(name)
-        self._check_words(priority=priority, attempts=attempts)
+        for name, seconds in (("job_timeout", job_timeout), ("queue_timeout", queue_timeout)):
+            if seconds is not None and seconds != inf:  # a dialect without the option has no limit
+                self.require(name)
+        self._check_capabilities(priority=priority, attempts=attempts)
         if wait_for_worker:
-            self.needs("wait_for_worker")
-        if len(self._known) >= MOST_KEPT:
+            self.require("wait")
+        if len(self._known) >= MAX_CACHED:
             self._known.clear()
         made = self._known[key] = SubmitOptions(*key)
         return made
 
-    def has(self, word: str) -> bool:
-        return word in self.target.dialect.capabilities
+    def supports(self, capability: str) -> bool:
+        return capability in self.target.dialect.capabilities
 
-    def needs(self, word: str) -> None:
-        """Raises Unsupported if the wire has no word for it."""
-        if not self.has(word):
+    def require(self, capability: str) -> None:
+        """Raise Unsupported if the dialect does not have this capability."""
+        if not self.supports(capability):
             raise Unsupported(
-                f"{self.target.dialect.name} has no word for {word}: call by a native address, such as tcp://127.0.0.1:7400"
+                f"{self.target.dialect.name} does not support {capability}; use a native URL such as tcp://127.0.0.1:7400"
             )
 
-    def _check_words(self, **asked: object) -> None:
-        for name, value in asked.items():
+    def _check_capabilities(self, **options: object) -> None:
+        for name, value in options.items():
             if value is not None:
-                self.needs(name)
+                self.require(name)
 
 
 def _check_number(name: str, number: int | None, least: int, most: int) -> None:
     if number is not None and (type(number) is not int or not least <= number <= most):
-        raise ValueError(f"{name}={number}: a whole number from {least} to {most}, or None")
+        raise ValueError(f"{name}={number}: must be a whole number from {least} to {most}, or None")

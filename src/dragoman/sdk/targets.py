@@ -1,4 +1,4 @@
-"""The broker that a client or a worker connects to, as its URL says: dialect, place and options."""
+"""The target of a client or a worker, parsed from its URL: dialect, socket address and options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.dialects.catalogue import DIALECTS, Dialect
 from dragoman.sdk.address import Address, SocketAddress, address_error, parse, parse_frontend, read_options
 from dragoman.sdk.dialect_sides import Sides
 
-# The dialects that our clients and workers speak.
+# Dialects of the SDK's clients and workers.
 SPOKEN = {name: dialect for name, dialect in DIALECTS.items() if dialect.sides is not None}
 
 # Options of every listener's URL that clients and workers ignore.
@@ -30,6 +30,8 @@ COMMON = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
+    """A parsed URL of a client or a worker."""
+
     dialect: Dialect
     sides: Sides
     place: SocketAddress
@@ -38,7 +40,7 @@ class Target:
 
 
 def worker_target(url: str, services: Sequence[str] = ()) -> Target:
-    """Where to work, and for what. Raises AddressError."""
+    """Return the target of a worker with these services. Raises AddressError."""
     address = parse(url, SPOKEN)
     dialect = SPOKEN[address.dialect]
     options = _options("WorkerOptions", dialect, address)
@@ -47,14 +49,14 @@ def worker_target(url: str, services: Sequence[str] = ()) -> Target:
 
 
 def caller_target(url: str, service: str | None) -> Target:
-    """Where to call: the frontend if the URL names one, else the place itself. Raises AddressError."""
+    """Return the target of a client: the frontend if the URL names one, else its host and port. Raises AddressError."""
     address = parse(url, SPOKEN)
     dialect = SPOKEN[address.dialect]
     if not dialect.has_callers:
         raise address_error(
             url,
-            f"{address.dialect} has workers but no callers: call through another dialect that the broker listens for, "
-            "such as memodb+tcp://127.0.0.1:7405",
+            f"{address.dialect} has workers but no callers; call through another listener of the broker, such as "
+            "memodb+tcp://127.0.0.1:7405",
         )
     options = _options("ClientOptions", dialect, address)
     _check_services(dialect, address, options.service, [service] if service is not None else [])
@@ -71,7 +73,7 @@ def sides_of(dialect: Dialect) -> Sides:
 
 
 def _options(kind: str, dialect: Dialect, address: Address) -> Any:
-    """This side's options. What concerns the others may be said, too: a broker's URL may be pasted whole."""
+    """Return the options of one side. Options of other sides are ignored, so that a listener's URL can be reused."""
     module = import_module(dialect.options)
     kinds = [getattr(module, each, None) for each in ("ListenerOptions", "WorkerOptions", "ClientOptions")]
     known = {each.name for kind in kinds if kind is not None for each in fields(kind)}
@@ -81,7 +83,7 @@ def _options(kind: str, dialect: Dialect, address: Address) -> Any:
 
 def _check_services(dialect: Dialect, address: Address, known: str, asked: Sequence[str]) -> None:
     if dialect.has_service_names:
-        problem = sides_of(dialect).objection(asked or (known,))
+        problem = sides_of(dialect).check_services(asked or (known,))
         if problem is not None:
             raise address_error(address.url, problem)
         return

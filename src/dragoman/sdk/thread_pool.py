@@ -1,4 +1,4 @@
-"""Jobs in threads of the worker's own process."""
+"""Runs jobs in threads of the worker's process."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ log = logging.getLogger("dragoman.worker")
 
 
 class ThreadPool:
-    """Implements Hands with a fixed number of threads. A thread cannot be stopped by force: a job that was cancelled
-    goes on until its handler looks at `ctx.cancelled`, or is done."""
+    """Implements Pool with a fixed number of threads. A thread cannot be stopped by force: a cancelled job continues
+    until its handler checks `ctx.cancelled` or returns."""
 
-    def __init__(self, services: Mapping[str, Handler], count: int, mute: str = "") -> None:
+    def __init__(self, services: Mapping[str, Handler], count: int, without_parts: str = "") -> None:
         self._services = services
         self._count = count
-        self._mute = mute
+        self._without_parts = without_parts
         self._jobs: SimpleQueue[RunningJob | None] = SimpleQueue()
 
     async def start(self) -> None:
         self._mailbox = LoopMailbox(asyncio.get_running_loop())
         for number in range(self._count):
-            # Daemons: a process that is told to stop at once does not wait for them.
+            # Daemon threads: a worker that stops at once does not wait for them.
             threading.Thread(target=self._work, name=f"job-{number + 1}", daemon=True).start()
 
     def begin(self, job: RunningJob) -> None:
         self._jobs.put(job)
 
     def cancel(self, job: RunningJob) -> None:
-        """The handler sees it in `ctx.cancelled`; one that has not begun does not begin."""
+        """Do nothing: a running handler checks `ctx.cancelled`; a waiting job is not started."""
 
     def kill(self, job: RunningJob) -> None:
-        log.warning("a job of %s was cancelled and goes on: a thread cannot be stopped by force", job.service)
+        log.warning("cancelled job still running: service=%s; a thread cannot be stopped by force", job.service)
 
     async def close(self) -> None:
         for _ in range(self._count):
@@ -49,7 +49,7 @@ class ThreadPool:
         post, services = self._mailbox.post, self._services
         while (job := self._jobs.get()) is not None:
             if job.is_cancelled:
-                post(job.lost, "it was cancelled before it began")
+                post(job.lost, "cancelled before it started")
                 continue
             service = services[job.service]
             context = self._context(service, job) if service.wants_context else None
@@ -61,16 +61,16 @@ class ThreadPool:
                 post(job.finish, result)
 
     def _context(self, service: Handler, job: RunningJob) -> Context:
-        return context_here(service, job, self._mailbox, self._mute)
+        return context_here(service, job, self._mailbox, self._without_parts)
 
 
-def context_here(service: Handler, job: RunningJob, mailbox: LoopMailbox, mute: str) -> Context:
-    """A context for a handler that runs in the worker's own process."""
+def context_here(service: Handler, job: RunningJob, mailbox: LoopMailbox, without_parts: str) -> Context:
+    """Return the context of a handler that runs in the worker's own process."""
     return Context(
         service.name,
         job.assignment,
         service.codec,
         lambda payload, is_part: mailbox.post(job.report, (payload, is_part)),
         lambda: job.is_cancelled,
-        mute,
+        without_parts,
     )

@@ -1,4 +1,4 @@
-"""Time-outs that a caller does not say: the number that usually holds, and that is not sent."""
+"""Markers for time-outs that the caller does not set. They are not sent; their value documents the usual default."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Unset(float):
-    """A default. What holds is up to the listener, or to the address; this is what it is unless they were changed."""
+    """A default that the listener or the URL may override."""
 
 
 TIMEOUT: Final = Unset(inf)
@@ -16,7 +16,7 @@ QUEUE_TIMEOUT: Final = Unset(inf)
 
 
 def is_set(seconds: float | None) -> float | None:
-    """As a dialect's side takes it: None if it is not said, inf if there is to be no limit."""
+    """Convert a time-out for the client side of a dialect: None if it is not set, inf for no limit."""
     if isinstance(seconds, Unset):
         return None
     return inf if seconds is None else seconds

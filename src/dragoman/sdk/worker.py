@@ -1,4 +1,4 @@
-"""A worker: functions offered as services, in whatever dialect its broker speaks."""
+"""`dragoman.Worker`: offers functions as services, in the dialect of its URL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Worker:
-    """Offers functions to a broker.
+    """Offers functions as services of a broker.
 
         worker = Worker("tcp://127.0.0.1:7400")
 
@@ -27,9 +27,9 @@ class Worker:
 
         worker.run()
 
-    Functions run in child processes, one for each core, unless `threads` is said; coroutine functions run together on
-    an event loop. Seconds and bytes everywhere; what is not said is as on the page about workers. Without a URL it is
-    that of the environment (DRAGOMAN_URL), else tcp://127.0.0.1:7400.
+    Functions run in child processes, one per core by default, or in threads if `threads` is set. Coroutine functions
+    share one event loop. Times are in seconds, sizes in bytes; docs/workers.md lists the options and their defaults.
+    The default URL is the environment variable DRAGOMAN_URL, else tcp://127.0.0.1:7400.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class Worker:
         self.url = url_or_default(url)
         self.execution = ExecutionOptions(processes, threads, concurrency, max_jobs, max_memory, cancel_grace)
         self.services: dict[str, Handler] = {}
-        self._module: str = sys._getframe(1).f_globals.get("__name__", "")  # where children will find us
-        self._stop: Callable[[], None] | None = None  # none unless we run
+        self._module: str = sys._getframe(1).f_globals.get("__name__", "")  # child processes import the worker from it
+        self._stop: Callable[[], None] | None = None  # None while the worker does not run
 
     @overload
     def service(self, name: Function, /) -> Function: ...
@@ -57,10 +57,11 @@ class Worker:
     def service(self, name: str | None = None, *, codec: str = "bytes") -> Callable[[Function], Function]: ...
 
     def service(self, name: Any = None, *, codec: str = "bytes") -> Any:
-        """Offer the decorated function under this name, or under its own; the function itself stays as it is.
+        """Offer the decorated function as a service with this name, by default the function's own name.
 
-        It is called with each payload and returns the result: bytes, or objects if `codec` is "json", "cbor" or
-        "pickle". A parameter that is annotated `Context` gets the job's context. Raises ValueError and TypeError.
+        The function is called with each payload and returns the result: bytes, or objects if `codec` is "json", "cbor"
+        or "pickle". A parameter annotated `Context` receives the job's context. The function itself is not changed.
+        Raises ValueError and TypeError.
 
             @worker.service
             def resize(image: bytes) -> bytes: ...
@@ -73,10 +74,10 @@ class Worker:
         return lambda function: self._offer(name, function, codec)
 
     def offer_python_calls(self, name: str) -> None:
-        """Offer to call any function that is sent, as `Client.executor(name, codec="pickle")` does it.
+        """Offer a service that calls any function it receives, for `Client.executor(name, codec="pickle")`.
 
-        Whoever can submit a job to this service can then run any code in this worker: never do so where you do not
-        trust everybody who reaches the broker.
+        Every caller of this service can run any code in this worker. Use it only if you trust all clients that can
+        reach the broker.
         """
         self.service(name)(pickled_calls.run)
 
@@ -84,36 +85,36 @@ class Worker:
         if name is None:
             name = getattr(function, "__name__", None)
             if name is None:
-                raise TypeError(f"{function!r} has no name of its own: say worker.service(name), the name in quotes")
+                raise TypeError(f"{function!r} has no __name__; pass a service name: worker.service('NAME')")
         if name in self.services:
-            raise ValueError(f"the service {name!r} is offered already")
+            raise ValueError(f"service {name!r} is already defined in this worker; choose another name")
         self.services[name] = describe(name, function, codec)
         return function
 
     def run(self) -> int:
-        """Work until told to stop, by a signal, the broker or `stop`; returns the exit code, 0 if all is well.
+        """Run until a signal, the broker or `stop` ends the worker. Returns the exit code, 0 for success.
 
-        SIGTERM and SIGINT finish the jobs in hand; the same again stops at once. Raises AddressError for a URL that
-        cannot be used, and CannotLoad if a child process could not get at a handler. In a child, which imports the
-        module that calls this, it returns at once. Where nobody has set up `logging`, it says on standard error what
-        becomes of its connection.
+        After the first SIGTERM or SIGINT the worker finishes its running jobs; after a second one it stops at once.
+        Raises AddressError if the URL is invalid, and HandlerLoadError if a child process cannot load a handler. In a
+        child process, which imports the module that calls this method, it returns at once. If `logging` is not
+        configured, the worker logs to standard error.
         """
         from dragoman.sdk.worker_runner import run
 
         if is_loading():
             return 0
-        if not logging.getLogger().hasHandlers():  # a program of one worker should not be silent about it
+        if not logging.getLogger().hasHandlers():
             log_to_stderr(logging.INFO)
         return run(self)
 
     def stop(self) -> None:
-        """Finish the jobs in hand and leave; the second time, at once. Any thread may call it."""
+        """Finish the running jobs and stop; the second call stops at once. May be called from any thread."""
         stop = self._stop
         if stop is not None:
             stop()
 
     def references(self, services: Sequence[str], home: ObjectReference | None = None) -> Mapping[str, ObjectReference]:
-        """Where a child process finds the handlers of these. Raises CannotLoad if it cannot."""
+        """Return references by which a child process imports the handlers of `services`. Raises HandlerLoadError."""
         home = home or refer_to(self, self._module)
         found = {}
         for name in services:
@@ -121,7 +122,7 @@ class Worker:
             if reference is None:
                 function = getattr(self.services[name].function, "__qualname__", "its handler")
                 raise HandlerLoadError(
-                    f"a child process cannot find {function}, the handler of {name!r}: define it, or the Worker, at "
+                    f"a child process cannot import {function}, the handler of {name!r}; define it, or the Worker, at "
                     "the top level of a module, or run jobs in threads (threads=4, --threads 4)"
                 )
             found[name] = reference

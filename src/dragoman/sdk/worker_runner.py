@@ -1,4 +1,4 @@
-"""Running workers: whose life it is in which dialect, and what signals do to it."""
+"""Runs a worker: selects the worker loop of its dialect and handles signals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dragoman.sdk.targets import SPOKEN, Target, worker_target
 
 
 class WorkerDefinition(Protocol):
-    """A worker as its program describes it: `worker.py:Worker`."""
+    """A worker as its program defines it; implemented by `worker.py:Worker`."""
 
     url: str
     execution: ExecutionOptions
@@ -35,39 +35,42 @@ class WorkerDefinition(Protocol):
 
 
 class WorkerLoop(Protocol):
-    """One worker's life, from its first connection to its last."""
+    """Connects one worker to its broker and passes its jobs to the job runner, until it stops."""
 
-    async def live(self) -> int:
-        """Serve until told to stop; then finish what is in hand, and leave. Returns the exit code."""
+    async def serve(self) -> int:
+        """Serve until `stop` is called, finish the running jobs and disconnect. Returns the exit code."""
 
     def stop(self) -> None:
-        """Once: finish what is in hand. Twice: do not wait for it."""
+        """Finish the running jobs, then stop; the second call stops at once."""
 
 
 def run(
     worker: WorkerDefinition, home: ObjectReference | None = None, log_level: str = "", watch: FileWatcher | None = None
 ) -> int:
-    """Run a worker until it is told to stop. `home` is where a child process finds it, if that is known; `log_level` is
-    for children that nobody else tells how to log. Raises AddressError and CannotLoad."""
+    """Run a worker until it is stopped.
+
+    `home`: reference by which a child process imports the worker, if known. `log_level`: log level of child processes;
+    empty if the handlers' own code configures logging. Raises AddressError and HandlerLoadError.
+    """
     target = target_of(worker)
     services = {name: worker.services[name] for name in target.services}
     execution = worker.execution
     references: Mapping[str, ObjectReference] = {}
     if execution.threads is None:
         references = worker.references([name for name, each in services.items() if not each.is_async], home)
-    mute = "" if target.dialect.reports else target.dialect.name
-    pool = execution.pool(services, references, mute, log_level)
-    shift = WorkerRunner(target, pool, execution.jobs_at_once(services.values()), execution.cancel_grace, watch)
-    worker._stop = shift.stop
+    without_parts = "" if target.dialect.reports else target.dialect.name
+    pool = execution.pool(services, references, without_parts, log_level)
+    runner = WorkerRunner(target, pool, execution.jobs_at_once(services.values()), execution.cancel_grace, watch)
+    worker._stop = runner.stop
     try:
-        return shift.run()
+        return runner.run()
     finally:
         worker._stop = None
 
 
 def target_of(worker: WorkerDefinition) -> Target:
-    """Where it works, and for which of its services: all of them, or one where a worker has but one; the URL may choose
-    it. Raises AddressError."""
+    """Return the broker and the services of a worker: all services, or one where the dialect allows only one per
+    worker. Then the URL may choose it. Raises AddressError."""
     names = tuple(worker.services)
     if not names:
         raise ValueError("this worker offers nothing: decorate a function with @worker.service(NAME)")
@@ -79,17 +82,18 @@ def target_of(worker: WorkerDefinition) -> Target:
     if chosen is None and len(names) == 1:
         chosen = names[0]
     if chosen in names:
-        # Where the wire has no names, ours are nobody's business but ours.
+        # A dialect without service names on the wire has no rules for names.
         named = (chosen,) if dialect.has_service_names else ()
         return replace(worker_target(worker.url, named), services=(chosen,))
-    told = f"a worker in {address.dialect} offers one service"
+    problem = f"a worker in {address.dialect} offers one service"
     if chosen is not None:
-        raise address_error(worker.url, f"{told}; the URL chooses {chosen!r}, and this one has {', '.join(names)}")
-    raise address_error(worker.url, f"{told}, and this one has {', '.join(names)}: choose by service= in the URL")
+        raise address_error(worker.url, f"{problem}; the URL chooses {chosen!r}, but this one has {', '.join(names)}")
+    raise address_error(worker.url, f"{problem}, but this one has {', '.join(names)}; add service=NAME to the URL")
 
 
 class WorkerRunner:
-    """All the lives of one worker process: one, or as many as work at once where they cannot share a connection."""
+    """Runs the worker loops of one process: one loop, or one per concurrent job where a dialect carries one job at a
+    time on a connection."""
 
     def __init__(
         self,
@@ -106,23 +110,23 @@ class WorkerRunner:
         self._grace = grace
         self._watch = watch
         self._loop_factory = loop_factory
-        self._lives: Sequence[WorkerLoop] = ()
+        self._loops: Sequence[WorkerLoop] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> int:
-        """Blocks until told to stop, by a signal or the broker. Raises AddressError and CannotLoad."""
+        """Block until a signal or the broker stops the worker. Raises AddressError and HandlerLoadError."""
         with asyncio.Runner(loop_factory=self._loop_factory) as runner:
             return runner.run(self._main())
 
     def stop(self) -> None:
-        """For other threads."""
+        """Stop the worker; may be called from any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._stop)
 
     async def _main(self) -> int:
         loop = self._loop = asyncio.get_running_loop()
-        self._is_told = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         if threading.current_thread() is threading.main_thread():
             for each in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(each, self._stop)
@@ -130,25 +134,25 @@ class WorkerRunner:
         watching = loop.create_task(self._watch.wait(self._stop)) if self._watch is not None else None
         try:
             starting = loop.create_task(job_runner.start())
-            await first(starting, self._is_told.wait())
-            if self._is_told.is_set():  # there is nothing in hand, whatever a handler's module is still at
+            await first(starting, self._stop_requested.wait())
+            if self._stop_requested.is_set():  # no job runs yet, even if a handler's module is still being imported
                 return 0
             starting.result()
-            self._lives = self._come_to_life(job_runner)
-            return max(await asyncio.gather(*(each.live() for each in self._lives)))
+            self._loops = self._make_loops(job_runner)
+            return max(await asyncio.gather(*(each.serve() for each in self._loops)))
         finally:
             if watching is not None:
                 watching.cancel()
             await job_runner.close()
 
-    def _come_to_life(self, job_runner: JobRunner) -> list[WorkerLoop]:
+    def _make_loops(self, job_runner: JobRunner) -> list[WorkerLoop]:
         target = self._target
-        life: Callable[..., WorkerLoop] = resolve_name(target.dialect.worker)
+        make_loop: Callable[..., WorkerLoop] = resolve_name(target.dialect.worker)
         if target.dialect.shares_connections:
-            return [life(target, job_runner, self._concurrency)]
-        return [life(target, job_runner) for _ in range(self._concurrency)]
+            return [make_loop(target, job_runner, self._concurrency)]
+        return [make_loop(target, job_runner) for _ in range(self._concurrency)]
 
     def _stop(self) -> None:
-        self._is_told.set()
-        for each in self._lives:
+        self._stop_requested.set()
+        for each in self._loops:
             each.stop()

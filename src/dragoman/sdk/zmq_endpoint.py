@@ -1,4 +1,4 @@
-"""Endpoints as ZeroMQ writes them, made into addresses of ours."""
+"""Converts ZeroMQ endpoints to Dragoman URLs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 
 def url_from_endpoint(endpoint: str, dialect: str) -> str:
-    """The URL of `ipc:///tmp/a.ipc`, `ipc://relative.ipc`, `tcp://127.0.0.1:9001` or `tcp://*:*`.
+    """Return the URL of `ipc:///tmp/a.ipc`, `ipc://relative.ipc`, `tcp://127.0.0.1:9001` or `tcp://*:*`.
 
-    Whether it is a good one is for `address.parse` to say.
+    The result is not validated; `address.parse` does that.
     """
     transport, separator, place = endpoint.partition("://")
     if transport == "ipc" and place and not place.startswith("@"):

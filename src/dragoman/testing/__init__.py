@@ -1,1 +1,1 @@
-"""Shipped for users: what makes a broker's world repeatable in tests."""
+"""Test tools for users: a local broker, a virtual clock and pytest fixtures."""

@@ -1,4 +1,4 @@
-"""Ids, tokens and jitter from a seed, so that a run can be repeated."""
+"""Generates ids, tokens and jitter from a seed, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.core.model import JobId, Token
 
 
 class SeededEntropy(Entropy):
-    """The same seed gives the same ids in the same order."""
+    """Entropy from a seed: the same seed produces the same values in the same order."""
 
     def __init__(self, seed: int | str = 0) -> None:
         self._random = Random(seed)  # noqa: S311 - repeatable on purpose

@@ -1,9 +1,9 @@
-"""A broker inside a test: the same engine, in a thread, on free ports.
+"""A broker for tests: the real server in a thread, on free ports.
 
     with LocalBroker() as broker, Client(broker.url) as client:
         ...
 
-On a virtual clock its time stands still until the test moves it, so that a deadline of an hour passes in a moment.
+With a virtual clock the broker's time changes only when the test advances it, so that an hour passes at once.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("dragoman.testing")
 
 NATIVE = "tcp://127.0.0.1:0"
-# Who talks to the broker lives by real time, and would be taken for dead when the virtual one runs ahead.
-AGELESS = "lease=1e8&carrier_ping=1e8&carrier_timeout=2e8"
+# Clients and workers use real time. Without these options their leases would expire when virtual time advances.
+NO_EXPIRY = "lease=1e8&carrier_ping=1e8&carrier_timeout=2e8"
 
 
 class VirtualClock:
-    """Seconds that pass when somebody says so."""
+    """A clock that changes only when `set` is called."""
 
     def __init__(self, start: float = 1_000.0) -> None:
         self._now = start
@@ -42,32 +42,32 @@ class VirtualClock:
 
 
 class LocalBroker:
-    """Listens on loopback from the moment it is made until it is closed, and keeps nothing on disk.
+    """A broker that listens on loopback until it is closed and stores nothing on disk.
 
-    Without `urls` it speaks the native dialect on a free port. With `clock`, a VirtualClock, `advance` moves its time;
-    its native peers then have no lease that could run out, unless a URL of yours says so.
+    Without `urls` it listens for the native dialect on a free port. With `clock`, a VirtualClock, `advance` moves its
+    time; then leases of native connections do not expire, unless a URL in `urls` sets one.
     """
 
     def __init__(self, *urls: str, clock: VirtualClock | None = None) -> None:
         self._clock = clock
         if not urls:
-            urls = (f"{NATIVE}?{AGELESS}" if clock is not None else NATIVE,)
+            urls = (f"{NATIVE}?{NO_EXPIRY}" if clock is not None else NATIVE,)
         self._thread = ThreadedServer(urls, log, "local broker", clock or real_clock)
         self._urls: dict[str, str] = {}
         for listener, places in self._thread.opened:
-            for who, place in places:
+            for role, place in places:
                 name = listener.address.dialect
                 url = place if place.startswith("http:") else f"{name}+{place}"
-                self._urls.setdefault(name if who == "both" else f"{name} {who}", url)
+                self._urls.setdefault(name if role == "both" else f"{name} {role}", url)
 
     @property
     def url(self) -> str:
-        """Where clients and workers connect, in the first dialect that it speaks."""
+        """The URL for clients and workers, of the first listener."""
         return next(iter(self._urls.values()))
 
     @property
     def urls(self) -> dict[str, str]:
-        """The addresses by dialect; where callers and workers have places of their own, by `<dialect> callers` and
+        """The URLs by dialect. If callers and workers have separate ports, the keys are `<dialect> callers` and
         `<dialect> workers`."""
         return dict(self._urls)
 
@@ -78,25 +78,25 @@ class LocalBroker:
     def client(self, *, codec: str, **options: Unpack[ClientOptions]) -> Client[Any]: ...
 
     def client(self, *, codec: str = "bytes", **options: Unpack[ClientOptions]) -> Client[Any]:
-        """A client of this broker; close it, or use it in a `with`."""
+        """Return a client of this broker. Close it, or use it in a `with` statement."""
         from dragoman.sdk.client import Client
 
         return Client(self.url, codec=codec, **options)
 
     def wait_for_workers(self, count: int = 1, service: str | None = None, timeout: float = 10.0) -> None:
-        """Until so many workers are there (that offer `service`). Raises TimeoutError."""
+        """Wait until `count` workers are connected (and offer `service`, if given). Raises TimeoutError."""
         deadline = time.monotonic() + timeout
         while self._thread.run(lambda: self._workers(service)) < count:
             if time.monotonic() > deadline:
-                whom = f"offer {service!r}" if service is not None else "have come"
-                raise TimeoutError(f"after {timeout:g} s fewer than {count} workers {whom}")
+                state = f"offer {service!r}" if service is not None else "are connected"
+                raise TimeoutError(f"after {timeout:g} s fewer than {count} workers {state}")
             time.sleep(0.002)
 
     def advance(self, seconds: float) -> None:
-        """Let the broker's time pass. What is due on the way happens in its order; then this returns."""
+        """Advance the broker's time. Everything that becomes due happens, in order, before this returns."""
         clock = self._clock
         if clock is None:
-            raise RuntimeError("this broker lives in real time: make it with LocalBroker(clock=VirtualClock())")
+            raise RuntimeError("this broker uses real time; create it with LocalBroker(clock=VirtualClock())")
         self._thread.run(lambda: self._advance(clock, clock() + seconds))
 
     def close(self) -> None:
@@ -119,10 +119,10 @@ class LocalBroker:
         return known.workers if known is not None else 0
 
     def _advance(self, clock: VirtualClock, until: float) -> None:
-        line = self._thread.server.runner
-        due = line.run_once()
+        runner = self._thread.server.runner
+        due = runner.run_once()
         while due < until:
             clock.set(max(clock(), due))
-            due = line.run_once()
+            due = runner.run_once()
         clock.set(until)
-        line.run_once()
+        runner.run_once()

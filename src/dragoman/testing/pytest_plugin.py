@@ -1,4 +1,4 @@
-"""Fixtures for people who test what they built on Dragoman; pytest finds them by itself once it is installed."""
+"""Pytest fixtures for programs that use Dragoman. Pytest loads them when Dragoman is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def dragoman_broker() -> Iterator[LocalBroker]:
-    """A broker of the test's own: `dragoman_broker.url` is where clients and workers connect."""
+    """A broker for one test; clients and workers connect to `dragoman_broker.url`."""
     from dragoman.testing.local import LocalBroker
 
     with LocalBroker() as broker:
@@ -23,6 +23,6 @@ def dragoman_broker() -> Iterator[LocalBroker]:
 
 @pytest.fixture
 def dragoman_client(dragoman_broker: LocalBroker) -> Iterator[Client]:
-    """A client of that broker."""
+    """A client of `dragoman_broker`."""
     with dragoman_broker.client() as client:
         yield client

@@ -16,7 +16,7 @@ OTHERS = ["pingpong", "powerhose", "memodb", "majordomo"]
 
 
 class Broker:
-    """A broker process that listens for everybody."""
+    """A broker process that listens for all dialects with callers."""
 
     def __init__(self, programs: Programs, port: int = 0) -> None:
         urls = [url.format(port=port) for url in LISTEN]

@@ -1,4 +1,4 @@
-"""Fixtures of the tests with clients: a broker, a worker by hand, a client, an event loop."""
+"""Fixtures of the client tests: a broker, a hand-written worker, a client, an event loop."""
 
 from __future__ import annotations
 

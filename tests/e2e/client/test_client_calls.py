@@ -1,4 +1,4 @@
-"""Clients in Python with a real broker and a worker by hand: calls, maps, progress, executors."""
+"""Python clients with a real broker and a hand-written worker: calls, maps, progress, executors."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def test_a_codec_makes_payloads_of_objects(client: Client) -> None:
     assert client.call("echo", {"a": [1, None]}, codec="json") == {"a": [1, None]}
     assert client.call("echo", {"b": b"\0"}, codec="cbor") == {"b": b"\0"}
     assert client.call("echo", {3 + 4j}, codec="pickle") == {3 + 4j}
-    with pytest.raises(ValueError, match="no codec 'yaml'"):
+    with pytest.raises(ValueError, match="unknown codec 'yaml'"):
         client.call("echo", b"", codec="yaml")
-    with pytest.raises(TypeError, match="choose codec='json'"):
+    with pytest.raises(TypeError, match="use codec='json'"):
         client.call("echo", {"a": 1})
 
 
 def test_a_result_that_the_codec_cannot_read_fails_here(client: Client, worker: HandWorker) -> None:
     job = client.submit("echo", "hold", codec="json")
     worker.release(worker.held.get(timeout=PATIENCE)[1], b"{")
-    with pytest.raises(JobFailed, match="the result of echo cannot be read as json") as told:
+    with pytest.raises(JobFailed, match="the result of echo is not valid json") as told:
         job.result(PATIENCE)
     assert isinstance(told.value.__cause__, ValueError)
 
@@ -265,7 +265,7 @@ def test_an_executor_runs_the_service(client: Client, worker: HandWorker) -> Non
         assert isinstance(pool, concurrent.futures.Executor)
         assert list(pool.map(None, [b"a", b"b"])) == [b"a", b"b"]  # type: ignore[arg-type]
         assert pool.submit(None, b"c").result(PATIENCE) == b"c"
-        with pytest.raises(TypeError, match="say None for fn"):
+        with pytest.raises(TypeError, match="pass None for fn"):
             pool.submit(len, b"abc")
         with pytest.raises(TypeError, match="one payload"):
             pool.submit(None, 1, 2)

@@ -1,4 +1,4 @@
-"""Fixtures of the tests with MemoDB peers; the parts are in memodb_peers.py."""
+"""Fixtures of the MemoDB tests; the classes are in memodb_peers.py."""
 
 from __future__ import annotations
 

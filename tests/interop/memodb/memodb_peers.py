@@ -1,7 +1,7 @@
-"""Peers that speak MemoDB and are not ours: on libnng and on plain sockets.
+"""MemoDB clients and workers that are not Dragoman's: on libnng and on plain sockets.
 
-Whatever is written here as CBOR is written by cbor2. Traps of pynng: contexts must be closed before their socket, and
-take its options over when they are made.
+All CBOR here is written by cbor2. Traps of pynng: contexts must be closed before their socket, and take over its
+options when they are created.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def job(payload: bytes, service: str = "default", timeout: int = 60_000) -> byte
 
 
 def read(message: bytes) -> tuple[int, bytes, list[Any], bytes]:
-    """Type, id, what follows, payload."""
+    """Return type, id, further items and payload."""
     stream = io.BytesIO(message)
     version, kind, id, *fields = cbor2.CBORDecoder(stream).decode()
     assert version == "memo01"
@@ -55,7 +55,7 @@ class Req(pynng.Req0):
 
 
 class Nngs:
-    """Sockets and contexts of libnng that never wait for ever and end with the test, in the order that libnng needs."""
+    """Sockets and contexts of libnng with time-outs. They end with the test, in the order that libnng needs."""
 
     def __init__(self) -> None:
         self._ends = ExitStack()
@@ -64,7 +64,7 @@ class Nngs:
         self._ends.close()
 
     def dial(self, where: str, *, resend: int = NO_RESEND) -> Any:
-        """`resend` in milliseconds."""
+        """Connect; `resend` is in milliseconds."""
         patience = int(PATIENCE * 1000)
         made = Req(recv_timeout=patience, send_timeout=patience, resend_time=resend, recv_max_size=0)
         self._ends.callback(made.close)
@@ -83,7 +83,7 @@ class Nngs:
 
 
 class Crew:
-    """Workers of libnng, a thread and a context each. They do what the strangers' workers do."""
+    """Workers on libnng, a thread and a context each. They behave as the third-party workers."""
 
     def __init__(self, contexts: list[Any], services: tuple[str, ...]) -> None:
         self.heard: queue.Queue[tuple[int, bytes]] = queue.Queue()  # type and id of every answer
@@ -128,7 +128,7 @@ class Crew:
 
 
 class Plain(Raw):
-    """A REQ on a plain socket, which repeats nothing and waits for nothing by itself."""
+    """A REQ on a plain socket that neither repeats nor waits by itself."""
 
     def __init__(self, where: str, receive_buffer: int = 0) -> None:
         super().__init__(where, receive_buffer)
@@ -141,7 +141,7 @@ class Plain(Raw):
         return self
 
     def ask(self, message: bytes, request: bytes = b"") -> bytes:
-        """Returns the request id."""
+        """Send a request. Returns its id."""
         self._number += 1
         request = request or (0x8000_0000 | self._number).to_bytes(4, "big")
         self.write(request + message)
@@ -151,7 +151,7 @@ class Plain(Raw):
         self.say(self._mark + len(body).to_bytes(8, "big") + body)
 
     def answer(self) -> tuple[bytes, bytes]:
-        """Request id and message of the next one."""
+        """Return request id and message of the next answer."""
         assert self.take(len(self._mark)) == self._mark
         body = self.take(int.from_bytes(self.take(8), "big"))
         return body[:4], body[4:]
@@ -177,7 +177,7 @@ def silent(house: BrokerHouse) -> dict[str, int]:
 
 
 def tap(house: BrokerHouse, kind: int) -> list[bytes]:
-    """The routes of all messages of this type that the broker hears from now on."""
+    """Return the routes of all messages of this type that the broker receives from now on."""
     session = house.runner.sessions[0]
     heard: list[bytes] = []
     receive = session.receive
@@ -187,11 +187,11 @@ def tap(house: BrokerHouse, kind: int) -> list[bytes]:
             heard.append(bytes(message[0]))
         receive(peer, message, now)
 
-    house.run(setattr, session, "hear", listen)
+    house.run(setattr, session, "receive", listen)
     return heard
 
 
 def again(broker_house: Start, house: BrokerHouse, options: str = "") -> BrokerHouse:
-    """Another broker in the same place."""
+    """Start another broker at the same address."""
     house.close()
     return broker_house(f"memodb+{house.workers}{options}")

@@ -1,4 +1,4 @@
-"""MemoDB peers that do harm."""
+"""Harmful MemoDB connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_r17_a_peer_that_stops_reading_is_let_go_and_harms_nobody(broker_house: 
 
 
 def garbage(where: str) -> Iterator[tuple[str, Plain]]:
-    """Peers that have just said something bad, and under what reason it is counted."""
+    """Connections that have just sent a bad message, and the reason under which it is counted."""
     for reason, said in (
         ("not sp", b"GET / HTTP/1.1\r\n\r\n"),
         ("not sp", b"\xff\0\0\0\0\0\0\0\x01\x7f"),

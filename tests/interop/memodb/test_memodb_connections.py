@@ -1,4 +1,4 @@
-"""MemoDB connections and brokers that come and go, and clients that come back."""
+"""Lost MemoDB connections, restarted brokers, and clients that reconnect."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_connections_that_are_cut_all_the_time_cost_no_call_and_double_none(brok
 
 
 class Relay:
-    """Stands between libnng and the broker. It loses the very first answer, and resets both sides."""
+    """A relay between libnng and the broker. It drops the first answer, and resets both sides."""
 
     def __init__(self, where: str) -> None:
         self.lost = 0

@@ -1,4 +1,4 @@
-"""Many MemoDB peers at once, and slow jobs beside fast ones."""
+"""Many MemoDB connections at once, and slow jobs beside fast ones."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ JOBS = 50_000
 
 
 class Crowd(asyncio.Protocol):
-    """Workers and callers on one connection, each with a request of its own in flight."""
+    """Workers and callers on one connection, each with its own request in flight."""
 
     def __init__(self, name: int, share: int, seen: Counter[bytes], over: asyncio.Event) -> None:
         self.name = name

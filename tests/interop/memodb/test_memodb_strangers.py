@@ -1,4 +1,4 @@
-"""Strangers that speak MemoDB, among themselves and with another dialect in one broker, over TCP and ipc."""
+"""Third-party programs that speak MemoDB, with each other and with another dialect in one broker, over TCP and ipc."""
 
 from __future__ import annotations
 

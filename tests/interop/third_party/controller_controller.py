@@ -1,5 +1,5 @@
-"""A Worker-Controller controller, from the document to the letter: it does the steps it is given, and then goes on
-answering pulses. It never judges the tasks that pulses name; it prints them.
+"""A Worker-Controller controller, from the document to the letter: it executes the given steps, and then continues to
+answer pulses. It never checks the tasks that pulses name; it prints them.
 
     controller_controller.py FOLDER [--shifted] STEP...
 
@@ -35,7 +35,7 @@ every = {}  # the same of all that there ever were
 
 
 def answer(kind, worker):
-    """The error's word, the id that is given, and in which queue it is put when that was said."""
+    """Return the error's name, the assigned id, and the queue in which the pulse is put."""
     if kind == "REGISTER":
         worker = next(ids)
         pulses[worker] = every[worker] = queue.Queue()

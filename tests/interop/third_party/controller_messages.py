@@ -1,4 +1,4 @@
-"""The four messages of the Worker-Controller document on the protobuf runtime, and how they are put on a socket.
+"""The four messages of the Worker-Controller document on the protobuf runtime, and their form on a socket.
 
 8 bytes, little-endian: how many the message has; the message; as many bytes as its extra_size says
 """
@@ -38,7 +38,7 @@ WorkerPulse, PulseResponse, ControlMsg, WorkerResponse = (_classes()[f"stranger.
 
 
 def numbers(enum, is_shifted):
-    """Word to number. Later workers count from 1, and have OK before REGISTER."""
+    """Return the numbers by name. Later workers count from 1, and have OK before REGISTER."""
     words = list(WORDS[enum])
     if is_shifted and enum == "PulseType":
         words[:2] = reversed(words[:2])
@@ -55,7 +55,7 @@ def send(connection, message, extra=b""):
 
 
 def receive(connection, kind):
-    """A message and its extra bytes. Raises ConnectionError if it does not come whole."""
+    """Return a message and its extra bytes. Raises ConnectionError if it is incomplete."""
     size = int.from_bytes(_exactly(connection, 8), "little")
     message = kind.FromString(_exactly(connection, size))
     return message, _exactly(connection, getattr(message, "extra_size", 0))
@@ -72,7 +72,7 @@ def _exactly(connection, size):
 
 
 def exchange(path, message, kind, extra=b""):
-    """One exchange on a connection of its own, which the other side ends: what came back."""
+    """Run one exchange on its own connection, which the other side closes. Returns the response."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         send(connection, message, extra)
@@ -82,5 +82,5 @@ def exchange(path, message, kind, extra=b""):
 
 
 def tell(*words):
-    """Print a line at once, whoever else prints."""
+    """Print a line at once, unmixed with lines of other threads."""
     sys.stdout.write(" ".join(map(str, words)) + "\n")

@@ -1,4 +1,5 @@
-"""A Worker-Controller worker on the protobuf runtime, from the document alone: a thread works, so that it can be asked.
+"""A Worker-Controller worker on the protobuf runtime, from the document alone: a thread runs tasks, so that it can
+answer meanwhile.
 
     controller_worker.py FOLDER [--shifted] [--next-pulse S] [--stale]
 
@@ -69,7 +70,7 @@ class Worker:
         self.pulse("FETCH_ME")
 
     def answer(self, kind, task_id, extra):
-        """The error's word, and the extra bytes."""
+        """Return the error's name, and the extra bytes."""
         if kind == "SET_TASK":
             if self.is_held:
                 return "BUSY", b""

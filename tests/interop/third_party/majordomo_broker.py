@@ -1,4 +1,4 @@
-"""A Majordomo broker, from RFC 7 alone, after the Guide's: it beats for idle workers only, and never tries again.
+"""A Majordomo broker, from RFC 7 alone, after the Guide's: it sends heartbeats to idle workers only, and never retries.
 
     majordomo_broker.py [HEARTBEAT]
 

@@ -1,4 +1,4 @@
-"""A Majordomo worker of one thread, from RFC 7 alone: it cannot speak while it works.
+"""A Majordomo worker of one thread, from RFC 7 alone: it sends nothing while it works.
 
     majordomo_worker.py ENDPOINT SERVICE [--name NAME] [--heartbeat S] [--liveness N] [--id ID]
 
@@ -31,7 +31,7 @@ context = zmq.Context()
 
 
 def connect():
-    """A new socket, and READY."""
+    """Open a new socket, and send READY."""
     made = context.socket(zmq.DEALER)
     made.linger = 1000
     if options.id:

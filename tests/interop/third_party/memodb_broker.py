@@ -1,4 +1,4 @@
-"""A MemoDB broker, from the document to the letter and no further: whatever goes wrong, there is no reply.
+"""A MemoDB broker, from the document to the letter and no further: after any error there is no reply.
 
     memodb_broker.py URL HEARTBEAT
 
@@ -30,7 +30,7 @@ def write(*fields, payload=b""):
 
 
 def run(job):
-    """What a client is answered: the result, or nothing."""
+    """Return a client's reply: the result, or nothing."""
     waiting.append(job)
     changed.notify_all()
     changed.wait_for(lambda: job not in waiting)
@@ -39,7 +39,7 @@ def run(job):
 
 
 def next_job(worker):
-    """What a worker is answered: a job, or a heartbeat if there is none in time."""
+    """Return a worker's reply: a job, or a heartbeat if there is none in time."""
     if not changed.wait_for(lambda: any(job.service in services[worker] for job in waiting), float(sys.argv[2])):
         return write(HEARTBEAT, worker)
     job = working[worker] = next(job for job in waiting if job.service in services[worker])

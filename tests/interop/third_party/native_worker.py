@@ -1,4 +1,4 @@
-"""A native worker, from the dialect's page alone: one thread, as many jobs at hand as it says.
+"""A native worker, from the dialect's page alone: one thread, with the announced capacity.
 
     native_worker.py URL SERVICE... [--name NAME] [--capacity N] [--jobs N]
 

@@ -29,7 +29,7 @@ busy = {}  # endpoint -> its socket
 
 
 def receive():
-    """One message of a worker."""
+    """Receive one message of a worker."""
     word, _, endpoint = registration.recv().decode("utf-8", "replace").partition(":::")
     print("heard", word, endpoint)
     if options.mute:
@@ -43,7 +43,7 @@ def receive():
 
 
 def answer(worker, seconds):
-    """What the worker answers in time, while pings are answered; or None."""
+    """Return the worker's answer, or None after the time-out; pings are answered meanwhile."""
     for _ in range(int(seconds * 100)):
         if registration.poll(0):
             receive()

@@ -35,7 +35,7 @@ signal.signal(signal.SIGTERM, lambda *_: over.append(True))
 
 
 def say(word):
-    """Say it to the master, on a new socket each time it does not answer."""
+    """Send a message to the master, on a new socket each time it does not answer."""
     for _ in range(options.attempts):
         master = context.socket(zmq.REQ)
         master.connect(options.master)

@@ -43,7 +43,7 @@ def test_enqueue_and_cron_take_none_for_no_limit(
         sent.append(json.loads(question.form).get("timeout", UNSET))
         raise click.exceptions.Exit
 
-    monkeypatch.setattr(Client, "_ask", perform)
+    monkeypatch.setattr(Client, "_request", perform)
     for command in (("enqueue", "s"), ("schedule", "set", "name", "s", "--every", "5")):
         assert CliRunner().invoke(dragoman, [*command, *words]).exit_code == 0
     assert sent == timeouts

@@ -28,7 +28,7 @@ def test_what_a_row_names_is_there_and_on_its_own_side() -> None:
             assert row.sides.startswith("dragoman.sdk.")
             assert row.worker.startswith("dragoman.sdk.")
             assert isinstance(resolve_name(row.sides)(), Sides)
-            assert callable(resolve_name(row.worker).live)
+            assert callable(resolve_name(row.worker).serve)
 
     check_every_row(check, [(row,) for row in DIALECTS.values()])
 
@@ -39,7 +39,7 @@ def test_a_row_and_the_sides_agree_on_what_the_wire_can_do() -> None:
         dials = row.worker.endswith(":DiallingWorker")
         assert (sides.worker_side is not _absent, sides.worker_carrier is not _absent) == (dials, dials)
         assert (sides.client_side is not _absent, sides.client_carrier is not _absent) == (row.has_callers,) * 2
-        assert (sides.objection is not _absent) == row.has_service_names
+        assert (sides.check_services is not _absent) == row.has_service_names
         assert hasattr(options, "ClientOptions") == row.has_callers
 
     check_every_row(check, [(row,) for row in SPOKEN.values()])

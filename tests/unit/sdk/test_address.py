@@ -1,4 +1,4 @@
-"""Addresses: what may be written, and what the errors say about the rest."""
+"""Addresses: valid forms, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def test_options_are_split_and_percent_decoded(query: str, options: dict[str, st
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("", "has no '://'"),
+        ("", "'://' is missing"),
         ("127.0.0.1:7400", "tcp://127.0.0.1:7400"),
-        ("tcp:/127.0.0.1:7400", "has no '://'"),
+        ("tcp:/127.0.0.1:7400", "'://' is missing"),
         (
             "pingpog+tcp://h:1",
             "unknown dialect 'pingpog' (did you mean 'pingpong'?); known dialects: controller, http,",
@@ -83,41 +83,41 @@ def test_options_are_split_and_percent_decoded(query: str, options: dict[str, st
         ("pingpog://h:1", "did you mean 'pingpong'?"),
         ("://h:1", "unknown dialect ''"),
         ("+tcp://h:1", "unknown dialect ''"),
-        ("pingpong://h:1", "names no transport; write pingpong+tcp://"),
+        ("pingpong://h:1", "the transport is missing; write pingpong+tcp://"),
         ("unix:///run/x", "unix:// needs a dialect in front of it"),
         ("memodb+ws://h:1", "unknown transport 'ws'; transports are tcp, ipc, unix, http"),
         ("memodb+inproc://h", "unknown transport 'inproc'"),
         ("memodb+tpc://h:1", "did you mean 'tcp'?"),
         ("memodb+tcp+x://h:1", "unknown transport 'tcp+x'"),
-        ("native+http://h:1", "http:// takes no dialect"),
-        ("tcp://", "it has no place; write host:port"),
-        ("tcp:///x", "leave out '/x'"),
-        ("tcp://?a=1", "it has no place"),
-        ("tcp://:7400", "it has no host"),
+        ("native+http://h:1", "http:// has no dialect in front"),
+        ("tcp://", "host and port are missing; write host:port"),
+        ("tcp:///x", "remove '/x'"),
+        ("tcp://?a=1", "host and port are missing"),
+        ("tcp://:7400", "the host is missing"),
         ("tcp://*:7400", "write 0.0.0.0"),
-        ("tcp://127.0.0.1", "it has no port; write 127.0.0.1:PORT"),
-        ("tcp://[::1]", "it has no port; write [::1]:PORT"),
-        ("tcp://127.0.0.1:", "the port '' is no number from 0 to 65535"),
-        ("tcp://127.0.0.1:65536", "the port '65536' is no number"),
-        ("tcp://127.0.0.1:-1", "the port '-1' is no number"),
-        ("tcp://127.0.0.1:7４", "the port '7４' is no number"),
-        pytest.param("tcp://127.0.0.1:" + "9" * 5000, "is no number", id="port of 5000 digits"),
+        ("tcp://127.0.0.1", "the port is missing; write 127.0.0.1:PORT"),
+        ("tcp://[::1]", "the port is missing; write [::1]:PORT"),
+        ("tcp://127.0.0.1:", "the port '' is not a number from 0 to 65535"),
+        ("tcp://127.0.0.1:65536", "the port '65536' is not a number"),
+        ("tcp://127.0.0.1:-1", "the port '-1' is not a number"),
+        ("tcp://127.0.0.1:7４", "the port '7４' is not a number"),
+        pytest.param("tcp://127.0.0.1:" + "9" * 5000, "is not a number", id="port of 5000 digits"),
         ("tcp://::1:7400", "in brackets"),
-        ("tcp://[::g]:7400", "'::g' is no IP address"),
-        ("tcp://[]:7400", "is no IP address"),
-        ("tcp://[::1]x:7400", "is no host"),
-        ("tcp://127.0.0.300:1", "'127.0.0.300' is no IP address"),
-        ("tcp://häuser.example:1", "is no host"),
-        ("tcp://-x:1", "is no host"),
-        ("tcp://h:1/path", "leave out '/path'"),
+        ("tcp://[::g]:7400", "'::g' is not an IP address"),
+        ("tcp://[]:7400", "is not an IP address"),
+        ("tcp://[::1]x:7400", "is not a host"),
+        ("tcp://127.0.0.300:1", "'127.0.0.300' is not an IP address"),
+        ("tcp://häuser.example:1", "is not a host"),
+        ("tcp://-x:1", "is not a host"),
+        ("tcp://h:1/path", "remove '/path'"),
         ("tcp://user@h:1", "no user or password"),
-        ("ipc://", "it has no path"),
-        ("ipc:///", "it has no path"),
-        ("ipc://foo.sock", "three slashes and all of it, such as ipc:///tmp/foo.sock"),
+        ("ipc://", "the path is missing"),
+        ("ipc:///", "the path is missing"),
+        ("ipc://foo.sock", "three slashes and the whole path, such as ipc:///tmp/foo.sock"),
         ("ipc://run/foo.sock", "such as ipc:///tmp/foo.sock"),
         ("ipc://user:pass@/tmp/x", "the path is relative"),
         ("ipc://@hidden", "abstract sockets are not supported"),
-        ("ipc:///" + "x" * 107, "the path has 108 bytes; a Unix socket's may have 107"),
+        ("ipc:///" + "x" * 107, "the path has 108 bytes; a Unix socket allows 107"),
         ("ipc:///" + "ü" * 54, "the path has 109 bytes"),
         ("ipc:///tmp/a%00b", "control characters"),
         ("ipc:///tmp/a%zz", "two hex digits"),
@@ -127,8 +127,8 @@ def test_options_are_split_and_percent_decoded(query: str, options: dict[str, st
         ("tcp://h:1\udc80", "control characters"),
         ("tcp://h:1#top", "no fragment"),
         ("tcp://h:1?a=1#top", "no fragment"),
-        ("tcp://h:1?a=1&a=2", "the option 'a' stands there twice"),
-        ("tcp://h:1?a=1&%61=2", "the option 'a' stands there twice"),
+        ("tcp://h:1?a=1&a=2", "the option 'a' occurs twice"),
+        ("tcp://h:1?a=1&%61=2", "the option 'a' occurs twice"),
         ("tcp://h:1?a", "the option 'a' is not of the form name=value"),
         ("tcp://h:1?a=1&", "the option '' is not of the form"),
         ("tcp://h:1?=1", "the option '=1' is not of the form"),
@@ -230,15 +230,15 @@ def test_a_frontend_is_a_port_on_the_same_host_or_a_whole_place(
 @pytest.mark.parametrize(
     ("text", "beside", "says"),
     [
-        ("", HOME, "the port '' is no number"),
-        ("70000", HOME, "the port '70000' is no number"),
-        ("/tmp/f.ipc", HOME, "the port '/tmp/f.ipc' is no number"),
-        ("7402", UnixAddress("/tmp/b"), "must be a whole place, percent-encoded"),
-        ("tcp://h", HOME, "it has no port"),
+        ("", HOME, "the port '' is not a number"),
+        ("70000", HOME, "the port '70000' is not a number"),
+        ("/tmp/f.ipc", HOME, "the port '/tmp/f.ipc' is not a number"),
+        ("7402", UnixAddress("/tmp/b"), "must be a whole percent-encoded URL"),
+        ("tcp://h", HOME, "the port is missing"),
         ("ipc://f.ipc", HOME, "three slashes"),
-        ("http://h:1", HOME, "a place starts with tcp:// or ipc://"),
-        ("pingpong+tcp://h:1", HOME, "without a dialect"),
-        ("tcp://h:1?a=1", HOME, "a place has no options"),
+        ("http://h:1", HOME, "must be a port, or start with tcp:// or ipc://"),
+        ("pingpong+tcp://h:1", HOME, "start with tcp:// or ipc:// (no dialect)"),
+        ("tcp://h:1?a=1", HOME, "frontend=tcp://h:1?a=1: has no options of its own"),
         ("tcp://me:secret@h:1", HOME, "no user or password"),
     ],
 )
@@ -380,7 +380,7 @@ def test_options_that_somebody_else_reads_are_left_alone() -> None:
 
 def test_an_option_without_default_must_be_given() -> None:
     assert read_options(Needy, {"name": "x"}, URL) == Needy("x")
-    with pytest.raises(AddressError, match="it needs the option name="):
+    with pytest.raises(AddressError, match="the option name= is missing"):
         read_options(Needy, {}, URL)
 
 

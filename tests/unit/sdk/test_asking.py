@@ -1,4 +1,4 @@
-"""What may be asked for, by dialect."""
+"""Submit options by dialect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from dragoman import AsyncClient, Client
 from dragoman.sdk.address import AddressError
 from dragoman.sdk.errors import Unsupported
-from dragoman.sdk.submit_options import MOST_KEPT, SubmitOptionsCache
+from dragoman.sdk.submit_options import MAX_CACHED, SubmitOptionsCache
 from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 URLS = {
@@ -35,19 +35,19 @@ SPOKEN = {"native": set(OPTIONS), "memodb": {"job_timeout"}}  # the others: noth
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("dialect", URLS)
 def test_an_option_is_taken_where_the_wire_has_a_word_for_it(dialect: str, option: str) -> None:
-    asking = SubmitOptionsCache(URLS[dialect])
+    cache = SubmitOptionsCache(URLS[dialect])
     if option in SPOKEN.get(dialect, ()):
-        submit_options = asking.submit_options("default", **{option: OPTIONS[option]})
+        submit_options = cache.submit_options("default", **{option: OPTIONS[option]})
         assert getattr(submit_options, "waits" if option == "wait" else option) == OPTIONS[option]
     else:
-        with pytest.raises(Unsupported, match=f"^{dialect} has no word for {option}: "):
-            asking.submit_options("default", **{option: OPTIONS[option]})
+        with pytest.raises(Unsupported, match=f"^{dialect} does not support {option}; "):
+            cache.submit_options("default", **{option: OPTIONS[option]})
 
 
-@pytest.mark.parametrize("word", ["id", "progress", "cancel"])
+@pytest.mark.parametrize("capability", ["id", "progress", "cancel"])
 @pytest.mark.parametrize("dialect", URLS)
-def test_only_native_knows_jobs_by_name(dialect: str, word: str) -> None:
-    assert SubmitOptionsCache(URLS[dialect]).has(word) == (dialect == "native")
+def test_only_native_knows_jobs_by_name(dialect: str, capability: str) -> None:
+    assert SubmitOptionsCache(URLS[dialect]).supports(capability) == (dialect == "native")
 
 
 @pytest.mark.parametrize("dialect", URLS)
@@ -56,13 +56,13 @@ def test_everybody_may_say_how_long_they_wait(dialect: str) -> None:
 
 
 def test_the_same_wishes_are_the_same_object_and_not_kept_without_end() -> None:
-    asking = SubmitOptionsCache(URLS["native"])
-    assert asking.submit_options("echo", 1.0) is asking.submit_options("echo", 1.0)
-    assert asking.submit_options("echo", 1.0) is not asking.submit_options("echo", 2.0)
-    first = asking.submit_options("service 0")
-    for number in range(MOST_KEPT + 10):
-        asking.submit_options(f"service {number}")
-    assert asking.submit_options("service 0") is not first
+    cache = SubmitOptionsCache(URLS["native"])
+    assert cache.submit_options("echo", 1.0) is cache.submit_options("echo", 1.0)
+    assert cache.submit_options("echo", 1.0) is not cache.submit_options("echo", 2.0)
+    first = cache.submit_options("service 0")
+    for number in range(MAX_CACHED + 10):
+        cache.submit_options(f"service {number}")
+    assert cache.submit_options("service 0") is not first
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_a_service_must_be_one_that_can_be_there() -> None:
 @pytest.mark.parametrize("dialect", URLS)
 def test_none_is_no_limit_and_what_is_not_said_is_not_sent(dialect: str, option: str) -> None:
     """None was whatever the listener, or the address, says."""
-    asking = SubmitOptionsCache(URLS[dialect])
-    assert getattr(asking.submit_options("default", **{option: None}), option) == inf
-    assert getattr(asking.submit_options("default"), option) is None
-    assert getattr(asking.submit_options("default", **{option: DEFAULTS[option]}), option) is None
+    cache = SubmitOptionsCache(URLS[dialect])
+    assert getattr(cache.submit_options("default", **{option: None}), option) == inf
+    assert getattr(cache.submit_options("default"), option) is None
+    assert getattr(cache.submit_options("default", **{option: DEFAULTS[option]}), option) is None
 
 
 def test_a_default_that_is_said_is_sent() -> None:

@@ -1,4 +1,4 @@
-"""What an executor's functions raise, as whoever handed them in may catch it."""
+"""Exceptions of an executor's functions, as callers may catch them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def failed(type: str) -> JobFailed:
 
 
 class Client:
-    asking = None
+    options_cache = None
 
     def check_may_wait(self) -> None: ...
 

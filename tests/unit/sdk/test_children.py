@@ -1,4 +1,4 @@
-"""Child processes from their parent's side: what becomes of jobs when one dies at a bad moment."""
+"""Child processes from the parent's side: jobs whose child process dies at a bad moment."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def family() -> ProcessPool:
 
 
 def kill_unseen(pool: ProcessPool, answers: bool) -> None:
-    """Its answers, its end and its exit code all come while we look away: the loop stands still until they have."""
+    """Kill the child while the loop stands still, so that its results, its end and its exit code arrive together."""
     [child] = pool._children
     if answers:
         assert wait([child._stream._socket], PATIENCE)
@@ -76,7 +76,7 @@ def test_a_job_that_never_reached_its_dying_child_goes_to_the_next() -> None:
 
 def test_a_child_that_is_gone_is_not_killed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """If its exit was seen before its hang-up, an alarm killed its pid five seconds later, whoever had that by then."""
-    monkeypatch.setattr(process_pool, "LAST_WORDS", 0.05)
+    monkeypatch.setattr(process_pool, "EXIT_TIMEOUT", 0.05)
 
     async def main() -> list[Any]:
         problems: list[Any] = []
@@ -92,7 +92,7 @@ def test_a_child_that_is_gone_is_not_killed_again(monkeypatch: pytest.MonkeyPatc
 
 
 class Barren:
-    """In the place of a family's `_add`: so many children cannot be started, and what waits meanwhile is noted."""
+    """Replaces `ProcessPool._add`: the first `failures` starts fail. `tries` counts all starts."""
 
     def __init__(self, pool: ProcessPool, failures: int) -> None:
         self.tries = 0
@@ -108,7 +108,8 @@ class Barren:
 
 
 async def told_after(failures: int, jobs: int, barren: list[Barren]) -> list[tuple[Any, ...]]:
-    """What becomes of jobs, one given as soon as the last is over, if so many starts of children fail."""
+    """Return the outcomes of jobs, each started when the one before has ended, if this many starts of child processes
+    fail."""
     pool, job_owner = family(), Employer()
     job_runner = JobRunner({"echo": pool}, 1.0)
     await job_runner.start()
@@ -126,14 +127,14 @@ async def told_after(failures: int, jobs: int, barren: list[Barren]) -> list[tup
 
 def test_jobs_wait_for_a_child_that_cannot_be_started_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the fork server had been killed, a worker failed all jobs that it could get hold of for a whole second."""
-    monkeypatch.setattr(process_pool, "RETRY_REST", 0.1)
+    monkeypatch.setattr(process_pool, "RETRY_DELAY", 0.1)
     assert asyncio.run(told_after(1, 20, [])) == [(job_ref, b"%d" % job_ref) for job_ref in range(20)]
 
 
 def test_where_no_child_can_be_started_each_job_costs_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that cannot do anything is no place where jobs are spent by the thousand."""
-    monkeypatch.setattr(process_pool, "RETRY_REST", 0.02)
+    monkeypatch.setattr(process_pool, "RETRY_DELAY", 0.02)
     barren: list[Barren] = []
     told = asyncio.run(told_after(1000, 5, barren))
-    assert told == [(job_ref, "no child process can be started: no room") for job_ref in range(5)]
+    assert told == [(job_ref, "the worker cannot start a child process: no room") for job_ref in range(5)]
     assert barren[0].tries >= 5

@@ -1,4 +1,4 @@
-"""The engine of both clients, with links that lead nowhere: batches, wake-ups, waiting, giving up, pools."""
+"""The engine of both clients with fake connections: batches, wake-ups, waiting, time-outs, several connections."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NATIVE, PINGPONG = "tcp://127.0.0.1:1", "pingpong+tcp://127.0.0.1:1"
 
 
 class FakeLink:
-    """What a conversation speaks into; the test is the broker behind it."""
+    """A fake connection; the test acts as the broker behind it."""
 
-    def __init__(self, heard: Any, ended: Any, paused: Any) -> None:
-        self._heard, self.ended, self._paused = heard, ended, paused
+    def __init__(self, heard: Any, ended: Any, batch_done: Any) -> None:
+        self._heard, self.ended, self._paused = heard, ended, batch_done
         self.sent: list[list[Frame]] = []
         self.writes: list[list[list[Frame]]] = []
         self.is_closed = False
@@ -57,7 +57,7 @@ class FakeJob:
         self.submit_options = submit_options or SubmitOptions("echo")
         self.payload: Frame = payload
         self.job_id = number.to_bytes(16, "big")
-        self.question: OperationCall | None = None
+        self.operation: OperationCall | None = None
         self.connection: Any = None
         self.is_over = False
         self.entered = 0.0
@@ -94,10 +94,12 @@ class World:
         self.wakes += 1
         self.loop.call_soon(call)
 
-    async def _open(self, place: Any, carrier: Any, heard: Any, ended: Any, timeout: float, paused: Any) -> FakeLink:
+    async def _open(
+        self, place: Any, carrier: Any, heard: Any, ended: Any, timeout: float, batch_done: Any
+    ) -> FakeLink:
         if self.problem is not None:
             raise BrokerUnavailable(self.problem)
-        self.links.append(FakeLink(heard, ended, paused))
+        self.links.append(FakeLink(heard, ended, batch_done))
         return self.links[-1]
 
     def enter(self, *jobs: FakeJob) -> None:
@@ -223,7 +225,7 @@ def test_a_job_waits_for_a_connection_for_so_long() -> None:
         world.enter(job)
         await world.until(lambda: job.outcome)
         assert isinstance(job.outcome, BrokerUnavailable)
-        assert str(job.outcome) == "nobody there; gave up after 0.2 s"
+        assert str(job.outcome) == "nobody there; no connection within 0.2 s (connect_timeout)"
         await world.engine.close()
 
     run(main)
@@ -271,7 +273,7 @@ def test_what_is_under_way_is_given_up_when_the_broker_stays_away() -> None:
         world.problem = "gone"
         link.ended("cut")
         await world.until(lambda: job.outcome)
-        assert str(job.outcome) == "gone; gave up after 0.2 s"
+        assert str(job.outcome) == "gone; no connection within 0.2 s (connect_timeout)"
         await world.engine.close()
 
     run(main)
@@ -303,7 +305,7 @@ def test_a_job_that_is_withdrawn_is_not_sent_or_is_cancelled() -> None:
         assert not world.engine.is_sent(unsent)
         assert world.engine.is_sent(sent)
         unsent.is_over = True
-        world.engine.withdraw(sent)
+        world.engine.drop(sent)
         await world.run_once()
         assert link.take() == [[[b"\x12", sent.job_id]]]
         assert (sent.outcome, unsent.outcome) == (None, None)
@@ -322,7 +324,7 @@ def test_a_job_that_is_withdrawn_before_the_window_has_room_is_not_sent() -> Non
         ((message,),) = link.take()
         assert message[2:] == [b"1", b"2", b"3", b"4"]
         assert not world.engine.is_sent(jobs[4])
-        world.engine.withdraw(jobs[4])
+        world.engine.drop(jobs[4])
         link.receive(*([b"\x20" + job.job_id, b""] for job in jobs[:2]))
         ((message,),) = link.take()
         assert message[2:] == [b"6", b"7"]
@@ -338,7 +340,7 @@ def test_what_cannot_be_understood_ends_what_is_under_way_and_the_connection() -
         link = await world.connected(job)
         link.receive([b"\x20short", b"?"], [b"\x20" + job.job_id, b"late"])
         assert isinstance(job.outcome, JobFailed)
-        assert "the broker's answer was not understood" in str(job.outcome)
+        assert "invalid response from the broker" in str(job.outcome)
         assert link.is_closed
         await world.engine.close()
 
@@ -362,7 +364,7 @@ def test_a_broker_that_does_not_welcome_us_is_unavailable_and_not_stormed(monkey
 
         await world.until(refuse)
         assert isinstance(job.outcome, BrokerUnavailable)
-        assert "does not welcome us: the broker sent an error: too new" in str(job.outcome)
+        assert "rejected the connection: the broker sent an error: too new" in str(job.outcome)
         assert len(world.links) < 6
         await world.engine.close()
 
@@ -404,7 +406,7 @@ def test_a_pool_grows_to_its_limit_and_each_connection_carries_one_call() -> Non
         assert world.links[1].take() == [[[b"", b"2"]]]
         world.links[0].ended("cut")
         assert isinstance(jobs[0].outcome, BrokerUnavailable)
-        assert "went away before it answered: cut" in str(jobs[0].outcome)
+        assert "ended before the response: cut" in str(jobs[0].outcome)
         await world.run_once()
         assert world.links[2].take() == [[[b"", b"3"]]]
         await world.engine.close()

@@ -1,4 +1,4 @@
-"""Errors that tell callers how their job ended."""
+"""Errors by the outcome of a job."""
 
 from __future__ import annotations
 

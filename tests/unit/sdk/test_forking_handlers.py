@@ -1,4 +1,4 @@
-"""Handlers that fork: the process they make has a copy of all that is the worker's, and must not use it."""
+"""Handlers that fork: the forked process has copies of the worker's sockets, and must not use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.sdk.context import Context
 from dragoman.sdk.handlers import describe
 from dragoman.sdk.job_runner import JobRunner, Pool, RunningJob
 from dragoman.sdk.loading import ObjectReference
-from dragoman.sdk.pipes import DONE, FAILED, PART, SAID
+from dragoman.sdk.pipes import DONE, FAILED, PART, SHORT_HEAD
 from dragoman.sdk.process_pool import ProcessPool
 from dragoman.sdk.thread_pool import ThreadPool
 
@@ -98,7 +98,7 @@ def children(count: int = 1) -> ProcessPool:
 
 
 async def outcomes(pool: Pool, jobs: list[tuple[str, bytes]]) -> dict[Any, list[tuple[str, bytes | str]]]:
-    """What became of each job, all of them given at once."""
+    """Return the outcome of each job, all started at once."""
     job_owner = Employer()
     job_runner = JobRunner(dict.fromkeys((service for service, _ in jobs), pool), 1.0)
     await job_runner.start()
@@ -137,7 +137,7 @@ def test_a_copy_that_is_forked_in_a_thread_ends_as_well(function: Any, capfd: py
     """It waited for jobs that nobody could give it, and kept the worker's connection open."""
     pool = ThreadPool({"forks": describe("forks", function)}, 1)
     assert asyncio.run(outcomes(pool, [("forks", b"")])) == {0: [("done", b"1")]}
-    assert "was forked by a handler, went on with the worker's own work and was ended" in capfd.readouterr().err
+    assert "was forked by a handler, continued with the worker's own code and was ended" in capfd.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -156,16 +156,16 @@ def test_an_answer_with_another_job_s_number_is_dropped(kind: int, caplog: pytes
         await job_runner.start()
         [child] = pool._children
         job_runner.begin(RunningJob(job_owner, "ours", b"right", JobInfo("echo", "", 1, PATIENCE)))
-        child._heard([[SAID.pack(kind, 0, 2), b"wrong\0wrong\0wrong"]])
+        child._received([[SHORT_HEAD.pack(kind, 0, 2), b"wrong\0wrong\0wrong"]])
         async with asyncio.timeout(PATIENCE):
             while not job_owner.over:
                 await asyncio.sleep(0.01)
-        child._heard([[SAID.pack(kind, 0, 1), b"again\0again\0again"]])  # it has no job any more
+        child._received([[SHORT_HEAD.pack(kind, 0, 1), b"again\0again\0again"]])  # it has no job any more
         await job_runner.close()
         return job_owner.told
 
     with caplog.at_level(logging.ERROR, "dragoman.worker"):
         assert asyncio.run(main()) == {"ours": [("done", b"right")]}
-    assert [each.getMessage().partition(" answered ")[2] for each in caplog.records] == [
-        "for a job that it does not have; the answer was dropped"
+    assert [each.getMessage().partition(" does ")[2] for each in caplog.records] == [
+        "not hold the job that it names"
     ] * 2

@@ -1,4 +1,4 @@
-"""Jobs as futures: how they end, are cancelled, and what they tell meanwhile."""
+"""Futures of jobs: end, cancellation, progress and parts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dragoman.sdk.submit_options import SubmitOptionsCache
 
 
 class FakeClient:
-    """A client whose engine notes what it is asked."""
+    """A client whose engine records its calls."""
 
     def __init__(self, url: str = "tcp://127.0.0.1:1") -> None:
-        self.asking = SubmitOptionsCache(url)
+        self.options_cache = SubmitOptionsCache(url)
         self.engine = self
         self.sent = False
         self.asked: list[str] = []
@@ -30,8 +30,8 @@ class FakeClient:
     def is_sent(self, job: Any) -> bool:
         return self.sent
 
-    def withdraw(self, job: Any) -> None:
-        self.asked.append("withdraw")
+    def drop(self, job: Any) -> None:
+        self.asked.append("drop")
 
     def cancel(self, job: Any) -> None:
         self.asked.append("cancel")
@@ -57,7 +57,7 @@ def test_a_result_that_cannot_be_read_is_a_failure() -> None:
     for reads, result in (("json", b"{"), ("cbor", b"\xff\xff"), ("pickle", b"no")):
         job = future(reads=reads)
         job.succeed(result)
-        with pytest.raises(JobFailed, match=f"the result of echo cannot be read as {reads}"):
+        with pytest.raises(JobFailed, match=f"the result of echo is not valid {reads}"):
             job.result()
 
 
@@ -71,9 +71,9 @@ def test_it_is_cancelled_at_once_if_it_was_not_sent() -> None:
     client = FakeClient()
     job = future(client)
     assert job.cancel()
-    assert (job.cancelled(), client.asked) == (True, ["withdraw"])
+    assert (job.cancelled(), client.asked) == (True, ["drop"])
     assert job.cancel()
-    assert client.asked == ["withdraw"]
+    assert client.asked == ["drop"]
     assert concurrent.futures.wait([job], 0).done == {job}
 
 
@@ -114,7 +114,7 @@ def test_where_the_wire_has_no_word_a_sent_job_cannot_be_cancelled() -> None:
     assert not job.cancel()
     assert client.asked == []
     for ask in (lambda: job.id, lambda: job.progress, job.parts, lambda: job.on_progress(print)):
-        with pytest.raises(Unsupported, match="pingpong has no word for"):
+        with pytest.raises(Unsupported, match="pingpong does not support"):
             ask()
 
 
@@ -200,7 +200,7 @@ def test_objects_that_are_joined_are_a_list_of_them(name: str, values: list[Any]
 def test_what_is_no_json_is_still_an_error() -> None:
     job = whole("json")
     job.succeed(b"{")
-    with pytest.raises(JobFailed, match="cannot be read as json"):
+    with pytest.raises(JobFailed, match="is not valid json"):
         job.result()
 
 
@@ -232,7 +232,7 @@ def test_an_async_job_ends_at_once_when_it_is_cancelled() -> None:
     async def act(client: FakeClient, job: AsyncJobFuture) -> None:
         client.sent = True
         assert job.cancel()
-        assert (job.cancelled(), client.asked) == (True, ["withdraw"])
+        assert (job.cancelled(), client.asked) == (True, ["drop"])
         job.fail(JobCancelled("cancelled: by its caller"))
         assert job.cancelled()
 

@@ -1,4 +1,4 @@
-"""Due times of many jobs."""
+"""Coarse timers of many jobs."""
 
 from __future__ import annotations
 

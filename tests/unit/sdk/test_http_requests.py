@@ -1,4 +1,4 @@
-"""Operations as requests of HTTP."""
+"""HTTP requests of operations."""
 
 from __future__ import annotations
 

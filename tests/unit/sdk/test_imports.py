@@ -1,4 +1,4 @@
-"""What a program loads when it imports a client or a worker: counted, for that is the same on every machine."""
+"""Modules that are loaded with a client or a worker: their number is the same on every machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker hears from its children, however it was cut."""
+"""Messages between a worker and its child processes, split at every byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEARD = [[HEAD.pack(0, kind, flag, job)[4:], payload] for kind, job, payload, fl
 
 
 def read(data: bytes, step: int) -> Messages:
-    """As a stream does it: into the gap while there is one."""
+    """Feed bytes as a stream does: into the gap while there is one."""
     reader, heard = PipeReader(), []
     position = 0
     while position < len(data):
@@ -56,10 +56,10 @@ def test_a_child_sees_that_it_was_cancelled_when_it_looks() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pipe = ChildPipe(theirs)
-        assert not pipe.look()
+        assert not pipe.check_cancelled()
         ours.sendall(encode(CANCEL))
-        assert pipe.look()
-        assert pipe.look()
+        assert pipe.check_cancelled()
+        assert pipe.check_cancelled()
 
 
 def test_a_failure_survives_the_pipe() -> None:
@@ -74,7 +74,7 @@ def test_a_child_sees_a_cancel_that_came_together_with_its_job() -> None:
         pipe = ChildPipe(theirs)
         ours.sendall(encode(JOB, 1, b"one") + encode(CANCEL, 1))
         assert pipe.receive() == (JOB, 1, b"one")
-        assert pipe.look()
+        assert pipe.check_cancelled()
 
 
 def test_what_a_job_leaves_behind_neither_speaks_nor_listens() -> None:

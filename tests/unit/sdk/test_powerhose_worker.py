@@ -1,4 +1,4 @@
-"""What a Powerhose URL says to a worker and to a caller, and endpoints as ZeroMQ writes them."""
+"""Powerhose URLs of workers and callers, and ZeroMQ endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from elsewhere on a terminal (T14)."""
+"""Untrusted text on a terminal (T14)."""
 
 from __future__ import annotations
 

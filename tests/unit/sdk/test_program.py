@@ -1,4 +1,4 @@
-"""Jobs as programs: when they end."""
+"""Jobs that run programs, and their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address that is used where none is given."""
+"""The default URL."""
 
 from __future__ import annotations
 

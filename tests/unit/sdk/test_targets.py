@@ -1,4 +1,4 @@
-"""Where callers and workers connect, and which service they mean, on a wire that has no service names."""
+"""Targets of callers and workers, and their service, in a dialect without service names."""
 
 from __future__ import annotations
 

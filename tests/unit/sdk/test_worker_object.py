@@ -1,4 +1,4 @@
-"""What a Worker is told, what it makes of it, and what becomes of a payload. No processes here."""
+"""The Worker object: options, services, handlers, payloads and results. Starts no processes."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def test_the_decorator_gives_the_function_back_as_it_is() -> None:
 def test_a_service_is_offered_once() -> None:
     worker = Worker()
     worker.service("x")(lambda payload: payload)
-    with pytest.raises(ValueError, match="'x' is offered already"):
+    with pytest.raises(ValueError, match="'x' is already defined"):
         worker.service("x")(lambda payload: payload)
-    with pytest.raises(ValueError, match="no codec 'yaml'"):
+    with pytest.raises(ValueError, match="unknown codec 'yaml'"):
         worker.service("y", codec="yaml")(lambda payload: payload)
 
 
@@ -93,7 +93,7 @@ def test_a_bare_decorator_offers_the_function_by_its_own_name() -> None:
     assert worker.services["count"].perform(b"[1,2]", None) == b"2"
     assert shout(b"b") == b"B"
     for wrong in (5, b"name", partial(shout)):
-        with pytest.raises(TypeError, match=r"has no name of its own: say worker.service\(name\)"):
+        with pytest.raises(TypeError, match=r"has no __name__; pass a service name: worker.service\('NAME'\)"):
             worker.service(wrong)  # type: ignore[call-overload]
 
 
@@ -195,14 +195,14 @@ def many_contexts(payload: bytes, *all: Context) -> None: ...
 @pytest.mark.parametrize(
     ("function", "complaint"),
     [
-        (lambda: None, "takes no payload"),
-        (lambda *, key=1: None, "takes no payload"),
-        (lambda a, b: None, "'b' that nobody gives a value: annotate it as dragoman.Context"),
-        (lambda a, *, key: None, "'key' that nobody gives a value"),
-        (context_first, "takes a Context first"),
-        (two_contexts, "may have one Context"),
-        (many_contexts, "may have one Context"),
-        (5, "a handler is a function"),
+        (lambda: None, "has no parameter for the payload"),
+        (lambda *, key=1: None, "has no parameter for the payload"),
+        (lambda a, b: None, "'b' without a value; annotate it as dragoman.Context"),
+        (lambda a, *, key: None, "'key' without a value"),
+        (context_first, "is a Context; the first parameter must be the payload"),
+        (two_contexts, "may have only one Context parameter"),
+        (many_contexts, "may have only one Context parameter"),
+        (5, "a handler must be callable"),
     ],
 )
 def test_what_cannot_be_called_with_a_payload_is_refused(function: Any, complaint: str) -> None:
@@ -245,7 +245,7 @@ def test_python_calls_are_pickles_of_a_function_and_its_arguments() -> None:
 def test_a_payload_that_cannot_be_read_is_a_failure_with_a_sentence() -> None:
     told = failure(describe("sum", sum, "json"), b"{")
     assert told.type == "ValueError"
-    assert told.message.startswith("the payload cannot be read as json, which 'sum' takes: ")
+    assert told.message.startswith("the payload is not valid json, the codec of 'sum': ")
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_the_type_is_named_with_its_module_unless_that_is_builtins(error: BaseEx
 
 def test_one_line_is_one_line() -> None:
     assert one_line(Failure("ValueError", "two\nlines")) == "ValueError: two lines"
-    assert one_line(Failure("", "")) == "it said nothing"
+    assert one_line(Failure("", "")) == "no error message"
 
 
 # -------------------------------------------------------------------- the context
@@ -339,7 +339,7 @@ def test_where_the_dialect_has_no_words_for_parts_emit_is_an_error_and_progress_
     told = Told()
     ctx = told.context(mute="pingpong")
     ctx.progress(1, 2)
-    with pytest.raises(Unsupported, match="pingpong has no word for parts"):
+    with pytest.raises(Unsupported, match="pingpong does not support parts"):
         ctx.emit(b"part")
     assert told.reports == [(b'{"done": 1, "total": 2}', False)]
 
@@ -355,7 +355,7 @@ def test_where_the_dialect_has_no_words_for_parts_emit_is_an_error_and_progress_
         ({"concurrency": 1001}, "concurrency 1001"),
         ({"threads": -1}, "threads -1"),
         ({"max_jobs": 0}, "max_jobs 0"),
-        ({"max_memory": 1, "threads": 1}, "with threads there are none"),
+        ({"max_memory": 1, "threads": 1}, "cannot be combined with threads"),
         ({"cancel_grace": -1.0}, "cancel_grace"),
         ({"cancel_grace": float("nan")}, "cancel_grace"),
     ],
@@ -409,7 +409,7 @@ def test_a_worker_offers_all_it_has_or_the_one_that_the_wire_has_room_for(
 @pytest.mark.parametrize(
     ("url", "names", "complaint"),
     [
-        ("pingpong+tcp://127.0.0.1:1", ("a", "b"), "this one has a, b: choose by service= in the URL"),
+        ("pingpong+tcp://127.0.0.1:1", ("a", "b"), "this one has a, b; add service=NAME to the URL"),
         ("powerhose+tcp://127.0.0.1:1?service=c", ("a", "b"), "the URL chooses 'c'"),
         ("tcp://127.0.0.1:1", (), "offers nothing"),
         ("tcp://127.0.0.1:1", ("\n",), "is not a service name"),
@@ -427,7 +427,7 @@ def test_handlers_are_found_through_the_worker_or_by_their_own_names() -> None:
     hidden.service("upper")(bytes.upper)
     assert hidden.references(["double"]) == {"double": ObjectReference(__name__, "double")}
     hidden.service("local")(lambda payload: payload)
-    with pytest.raises(HandlerLoadError, match=r"the handler of 'local': define it.*threads=4"):
+    with pytest.raises(HandlerLoadError, match=r"the handler of 'local'; define it.*threads=4"):
         hidden.references(["local"])
 
 
