@@ -97,6 +97,7 @@ CLIENTS = (
 PLANS = {
     "enqueue": ("str", "operation_steps.enqueue({request}, self._encoded(payload, codec))"),
     "cancel": ("bool", "operation_steps.cancel(id)"),
+    "payload": ("bytes", "operation_steps.payload(id)"),
 }
 # Sentences that are appended to an operation's summary.
 MORE = {
@@ -106,6 +107,7 @@ MORE = {
     "jobs": "A `limit` over 1000 is fetched in several pages.",
     "cancel": "Returns True if the job is cancelled now, False if it had already ended in another way.",
     "retry": "Returns the id of the new job. Raises JobRefused if the job is not in quarantine.",
+    "payload": "Returns bytes. Raises JobRefused if the payload is no longer kept.",
     "purge": "Returns the number of deleted jobs.",
 }
 
@@ -128,7 +130,7 @@ def formatted(text: str) -> str:
 
 
 def _method(client: Client, row: Operation[Any, Any]) -> str:
-    if row.returns_payload:
+    if row.returns_payload and row.name not in PLANS:
         return RESULT.format(async_=client.async_, await_=client.await_)
     request = row.request.__name__
     arguments = [f"{each.name}={_parameter(row, each)}" for each in shown_fields(row)]

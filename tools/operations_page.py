@@ -77,7 +77,7 @@ def _section(row: Operation[Any, Any]) -> str:
         f"`{row.method} {row.path}`, native `{row.name}`, Python `{_call(row)}`, `dragoman {command_name(row)}`.",
         f"Right: `{row.right}`. " + ("Writes." if row.writes else "Does not write."),
         *(["Takes a payload."] if row.takes_payload else []),
-        *(["Returns a payload: the bytes of the result."] if row.returns_payload else []),
+        *(["Returns bytes beside the view."] if row.returns_payload else []),
         *(["Answers with pages: `after` in the answer is the `after` of the next request."] if row.pages else []),
     ]
     errors = ", ".join(f"`{kind}`" for kind in row.all_errors)

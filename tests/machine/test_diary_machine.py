@@ -198,10 +198,22 @@ def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
         assert getattr(kept, name) == getattr(job, name), name
     assert kept.quarantined == (job.quarantined or job.retried_as is not None)  # its retry takes it out again
     assert kept.service == job.service.name
-    assert (kept.history or []) == (job.history or [])
+    for found, record in zip(kept.history or [], job.history or [], strict=True):
+        assert (found.number, found.worker, found.outcome, found.reason) == (
+            record.number,
+            record.worker,
+            record.outcome,
+            record.reason,
+        )
+        assert record.started is not None
+        assert record.ended is not None
+        assert abs((found.started or 0.0) - record.started) < 2e-3
+        assert abs((found.ended or 0.0) - record.ended) < 2e-3
     assert abs(kept.created - job.created) < 1e-3
     if job.outcome is not None:
         assert abs(kept.keep_until - job.keep_until) < 1e-3
+        assert job.ended is not None
+        assert abs((kept.ended or 0.0) - job.ended) < 1e-3
     if job.state is RUNNING:
         assert job.attempt is not None
         assert (kept.token, kept.attempt) == (job.attempt.token, job.attempt.number)

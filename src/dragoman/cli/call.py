@@ -8,7 +8,7 @@ import click
 
 from dragoman.cli.client import DEFAULT, connected
 from dragoman.cli.exit_codes import USAGE, fail
-from dragoman.cli.payloads import print_result, read_payload
+from dragoman.cli.payloads import print_bytes, read_payload
 from dragoman.cli.seconds import SECONDS
 
 
@@ -53,4 +53,4 @@ def call(service: str, data: str, url: str | None, timeout: float | str | None) 
     payload = read_payload(data)
     with connected(url) as client:
         result = client.call(service, payload, timeout=patience)
-    print_result(result)
+    print_bytes(result)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dragoman.cli.client import connect_option, connected
-from dragoman.cli.payloads import print_result, read_payload
+from dragoman.cli.payloads import print_bytes, read_payload
 from dragoman.cli.request_options import given, request_options
 from dragoman.cli.result import EXITS
 from dragoman.operations.schemas import EnqueueRequest
@@ -43,4 +43,4 @@ def enqueue(service: str, data: str, url: str | None, wait: float | None, **opti
     if result is None:
         click.echo(job)
     else:
-        print_result(result)
+        print_bytes(result)

@@ -1,15 +1,19 @@
-"""`dragoman job`: all that is known of one job."""
+"""`dragoman job`: show one job, or write its payload."""
 
 from __future__ import annotations
 
 import click
 
-from dragoman.cli.client import connect_option, json_option, perform
-from dragoman.cli.tables import ago, print_facts, print_json, print_table, text_of
-from dragoman.operations.schemas import JobRef
+from dragoman.cli.client import connect_option, connected, json_option, perform
+from dragoman.cli.exit_codes import USAGE, fail
+from dragoman.cli.payloads import print_bytes
+from dragoman.cli.tables import age, ago, print_facts, print_json, print_table, span
+from dragoman.cli.terminal import time_text, title
+from dragoman.operations.schemas import AttemptView, JobRef, JobView, PayloadView
 from dragoman.operations.table import JOB
+from dragoman.sdk.printable import printable
 
-SHOWN = 60  # characters of a result
+SHOWN = 60  # characters of a result, a payload or a progress report
 
 
 @click.command(
@@ -17,20 +21,45 @@ SHOWN = 60  # characters of a result
 Examples:
   dragoman job 0197f3a2c4d87b12a9e05c61f38d2b74
   dragoman job 0197f3a2c4d87b12a9e05c61f38d2b74 --json
+  dragoman job 0197f3a2c4d87b12a9e05c61f38d2b74 --payload > payload.bin
 """,
 )
 @click.argument("job")
 @connect_option
+@click.option(
+    "--payload",
+    "wants_payload",
+    is_flag=True,
+    help="Write the payload, as it was submitted, to standard output, and nothing else. It is kept until the job ends, "
+    "and in quarantine.",
+)
 @json_option
-def job(job: str, url: str | None, as_json: bool) -> None:
-    """Show JOB: its state, its attempts, and how it ended.
+def job(job: str, url: str | None, wants_payload: bool, as_json: bool) -> None:
+    """Show JOB: its times, its attempts, its payload and progress, and how it ended.
 
-    `dragoman result` prints its result as it came, `dragoman why` tells why it is not running.
+    `dragoman result` prints the result as it came, `dragoman why` explains why a job is not running.
     """
+    if wants_payload:
+        if as_json:
+            fail("--payload writes bytes, not JSON: use one of --payload and --json", USAGE)
+        with connected(url) as client:
+            payload = client.payload(job)
+        print_bytes(payload)
+        return
     view = perform(url, JOB, JobRef(id=job))
     if as_json:
         print_json(view)
         return
+    _print_facts(view)
+    if view.attempts:
+        click.echo()
+        titles = ("ATTEMPT", "WORKER", "STARTED", "TOOK", "OUTCOME", "REASON")
+        print_table(titles, [_attempt_row(each) for each in view.attempts], "")
+    if view.error is not None and view.error.detail:
+        click.echo(f"\n{title('traceback')}\n{printable(view.error.detail).rstrip()}")
+
+
+def _print_facts(view: JobView) -> None:
     print_facts(
         [
             ("job", view.id),
@@ -38,21 +67,50 @@ def job(job: str, url: str | None, as_json: bool) -> None:
             ("state", view.state),
             ("outcome", f"{view.outcome}, in quarantine" if view.quarantined else view.outcome),
             ("reason", view.reason),
-            ("created", f"{text_of(view.created)} ({ago(view.created)})"),
-            ("not before", text_of(view.not_before)),
-            ("kept until", text_of(view.kept_until)),
+            ("submitted", f"{time_text(view.created)} ({ago(view.created)})"),
+            ("not before", time_text(view.not_before)),
+            ("started", time_text(view.started)),
+            ("ended", time_text(view.ended)),
+            ("kept until", time_text(view.kept_until)),
             ("priority", view.priority),
             ("key", view.key),
             ("retry of", view.retry_of),
             ("retried as", view.retried_as),
+            ("payload", _described(view.payload)),
+            ("progress", _described(view.progress)),
             ("result", _shortened(view.result)),
             ("result", view.result_base64 and "bytes: `dragoman result` prints them"),
         ]
     )
-    if view.attempts:
-        click.echo()
-        rows = [(each.number, each.worker, each.outcome or "", each.reason) for each in view.attempts]
-        print_table(("ATTEMPT", "WORKER", "OUTCOME", "REASON"), rows, "")
+
+
+def _attempt_row(attempt: AttemptView) -> tuple[object, ...]:
+    started, ended = attempt.started, attempt.ended
+    took = ""
+    if started is not None:
+        took = _duration((ended - started).total_seconds()) if ended is not None else f"{age(started)} so far"
+    return (
+        attempt.number,
+        attempt.worker,
+        time_text(started) or "",
+        took,
+        attempt.outcome or "running",
+        attempt.reason,
+    )
+
+
+def _duration(seconds: float) -> str:
+    """`7 ms`, `4.2 s`, `3 min`."""
+    return f"{max(0.0, seconds) * 1_000:.0f} ms" if seconds < 1.0 else span(seconds)
+
+
+def _described(payload: PayloadView | None) -> str | None:
+    """`5 bytes of text: hello`."""
+    if payload is None:
+        return None
+    size = "1 byte" if payload.size == 1 else f"{payload.size} bytes"
+    kind = "" if payload.kind == "bytes" else f" of {payload.kind}"
+    return f"{size}{kind}: {_shortened(payload.text)}" if payload.text else f"{size}{kind}"
 
 
 def _shortened(text: str | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dragoman.cli.client import connect_option, connected
-from dragoman.cli.payloads import print_result
+from dragoman.cli.payloads import print_bytes
 
 EXITS = (
     "Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unreachable; 4 timed out, or not yet."
@@ -37,4 +37,4 @@ def result(job: str, url: str | None, wait: float) -> None:
     """
     with connected(url) as client:
         found = client.result(job, timeout=wait)
-    print_result(found)
+    print_bytes(found)

@@ -10,7 +10,8 @@ from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.exit_codes import USAGE, fail
 from dragoman.cli.payloads import read_payload
 from dragoman.cli.request_options import given, request_options
-from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table, text_of
+from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table
+from dragoman.cli.terminal import time_text
 from dragoman.operations.schemas import EmptyRequest, ScheduleRef, ScheduleRequest, ScheduleView
 from dragoman.operations.table import (
     DELETE_SCHEDULE,
@@ -144,8 +145,8 @@ def _print(view: ScheduleView, as_json: bool) -> None:
             ("service", view.service),
             ("rhythm", _rhythm(view)),
             ("overlap", "yes" if view.overlap else "no: a run is skipped while the last job has not ended"),
-            ("next", "paused" if view.paused else view.next and f"{text_of(view.next)} ({_next(view)})"),
-            ("last", text_of(view.last)),
+            ("next", "paused" if view.paused else view.next and f"{time_text(view.next)} ({_next(view)})"),
+            ("last", time_text(view.last)),
             ("last job", view.last_job),
             ("runs", view.runs),
             ("skipped", view.skipped),

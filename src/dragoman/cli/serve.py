@@ -17,8 +17,10 @@ from dragoman import __version__
 from dragoman.cli.exit_codes import DISK, FAILED, TAKEN, USAGE, fail, unwritable, warn
 
 if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
     from dragoman.server.config import Config, SettingSource
-    from dragoman.server.wiring import Listener
+    from dragoman.server.serve import Opened
 
 SETTINGS = [
     click.option("--config", "path", metavar="FILE", help="Read settings from a TOML file."),
@@ -61,7 +63,7 @@ def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
 
     settings = load_settings(urls, path, flags)
     try:
-        announce = partial(_announce, drain_timeout=settings.drain_timeout)
+        announce = partial(_announce, settings=settings)
         code = server.run(settings, os.environ, announce, __version__)
     except AddressError as error:
         fail(str(error), USAGE)
@@ -102,17 +104,31 @@ def load_sourced(
         fail(str(error), USAGE)
 
 
-def _announce(opened: list[tuple[Listener, list[tuple[str, str]]]], folder: Path | None, drain_timeout: float) -> None:
+def _announce(opened: Opened, folder: Path | None, settings: Config) -> None:
+    from dragoman.server.log import make_log, starts_in_json
+
+    if starts_in_json(settings.log):
+        _log_start(make_log(settings.log, settings.log_level), opened, folder)
+        return
     try:
-        _print_places(opened, folder, drain_timeout)
+        _print_places(opened, folder, settings.drain_timeout)
     except OSError as error:
         fail(unwritable(error), FAILED)
 
 
-def _print_places(
-    opened: list[tuple[Listener, list[tuple[str, str]]]], folder: Path | None, drain_timeout: float
-) -> None:
-    """One line for each place, and what to try next."""
+def _log_start(log: FilteringBoundLogger, opened: Opened, folder: Path | None) -> None:
+    """One log line for each address, and one for the broker."""
+    from dragoman.cli.build_info import how_built
+
+    for listener, places in opened:
+        for role, address in places:
+            log.info("listener opened", dialect=listener.address.dialect, address=address, role=role)
+    data = "memory" if folder is None else str(folder)
+    log.info("broker started", version=__version__, build=how_built(), process=os.getpid(), data=data)
+
+
+def _print_places(opened: Opened, folder: Path | None, drain_timeout: float) -> None:
+    """Print one line for each address, and commands to try next."""
     from dragoman.cli.build_info import how_built
 
     click.echo(f"dragoman {__version__} ({how_built()}) is listening (process {os.getpid()})")
@@ -132,7 +148,7 @@ def _print_places(
     sys.stdout.flush()
 
 
-def _what_to_try(opened: list[tuple[Listener, list[tuple[str, str]]]]) -> list[str]:
+def _what_to_try(opened: Opened) -> list[str]:
     is_module = os.path.basename(sys.argv[0]) == "__main__.py"  # python -m dragoman
     program = sys.executable if is_module else sys.argv[0] if os.sep in sys.argv[0] else "dragoman"
     if os.path.isabs(program) and not os.path.relpath(program).startswith(".."):

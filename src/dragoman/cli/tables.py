@@ -1,4 +1,4 @@
-"""Tables, lists of facts and lines of JSON, for people and programs at a terminal."""
+"""Tables, lists of facts and lines of JSON on standard output."""
 
 from __future__ import annotations
 
@@ -11,54 +11,55 @@ from datetime import datetime
 import click
 import msgspec
 
+from dragoman.cli.terminal import coloured, padded, text_width, title
 from dragoman.sdk.printable import printable
 
 _NOT_ASCII = re.compile(r"[^ -~]")
+COLOURED = ("STATE", "OUTCOME", "BROKER")  # columns and facts whose words have colours on a terminal
 
 
 def plain(text: object) -> str:
-    """Text as it is, but for what a terminal would obey: names come from strangers (T14)."""
+    """The text with control characters escaped, which a terminal would obey: names come from peers (T14)."""
     return printable(text, kept="")
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], nothing: str) -> None:
-    """Columns as wide as they need to be; numbers to the right. `nothing`: what to say if there are no rows."""
+    """Print rows in aligned columns, numbers to the right. `nothing`: the line for standard error if there are none."""
     lines = [list(row) for row in rows]
     if not lines:
         click.echo(nothing, err=True)
         return
     shown = [list(titles), *([plain(each) for each in line] for line in lines)]
-    widths = [max(len(line[column]) for line in shown) for column in range(len(titles))]
+    widths = [max(text_width(line[column]) for line in shown) for column in range(len(titles))]
     is_number = [all(isinstance(line[column], int | float) for line in lines) for column in range(len(titles))]
-    for line in shown:
+    for number, line in enumerate(shown):
         cells = [
-            each.rjust(width) if right else each.ljust(width)
-            for each, width, right in zip(line, widths, is_number, strict=True)
+            padded(each, width, to_right=right) for each, width, right in zip(line, widths, is_number, strict=True)
         ]
-        click.echo("  ".join(cells).rstrip())
+        cells[-1] = cells[-1].rstrip()
+        if number == 0:
+            click.echo(title("  ".join(cells).rstrip()))
+            continue
+        painted = [coloured(each) if name in COLOURED else each for name, each in zip(titles, cells, strict=True)]
+        click.echo("  ".join(painted).rstrip())
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
-    """A name and a value a line; what there is not is not shown."""
-    said = [(name, plain(value)) for name, value in facts if value not in (None, "")]
-    width = max(len(name) for name, _ in said)
-    for name, value in said:
-        click.echo(f"{name:<{width}}  {value}")
+    """Print a name and a value on each line. A fact without a value is left out."""
+    shown = [(name, plain(value)) for name, value in facts if value not in (None, "")]
+    width = max(len(name) for name, _ in shown)
+    for name, value in shown:
+        click.echo(f"{title(padded(name, width))}  {coloured(value) if name.upper() in COLOURED else value}")
 
 
 def print_json(*views: msgspec.Struct) -> None:
-    """One view a line, as HTTP has it; but what is not ASCII is escaped, for a terminal might obey it (T14)."""
+    """Print one view a line, as HTTP has it. Characters outside ASCII are escaped: a terminal might obey them (T14)."""
     for each in views:
         click.echo(_NOT_ASCII.sub(_escaped, msgspec.json.encode(each).decode()))
 
 
 def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1] if found[0] != "\x7f" else r"\u007f"
-
-
-def text_of(moment: datetime | None) -> str | None:
-    """A moment as the broker writes moments."""
-    return None if moment is None else str(msgspec.to_builtins(moment))
 
 
 def span(seconds: float) -> str:
@@ -78,7 +79,7 @@ def ago(moment: datetime) -> str:
 
 
 def age(moment: datetime) -> str:
-    """How long since then."""
+    """The time that has passed since then, such as `5 min`."""
     return span(max(0.0, _since(moment)))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.exit_codes import USAGE, fail, warn
+from dragoman.cli.exit_codes import INTERRUPTED, USAGE, fail, warn
 from dragoman.sdk.client_settings import DEFAULT_URL, URL_VARIABLE, url_or_default
 from dragoman.sdk.printable import log_to_stderr
 
@@ -114,7 +114,7 @@ def worker(
     except ValueError as error:  # an AddressError is one
         fail(str(error), USAGE)
     except KeyboardInterrupt:
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
     raise click.exceptions.Exit(code)
 
 

@@ -51,4 +51,6 @@ class Archive:
 def _cost(job: Job) -> int:
     failure = job.failure
     size = len(job.result) if failure is None else failure.size
+    if job.progress is not None:
+        size += len(job.progress)
     return size + len(job.payload) + OBJECT_BYTES

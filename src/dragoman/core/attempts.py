@@ -236,7 +236,7 @@ class Attempts:
         job.service.ran.observe(now - attempt.given)
         job.queue_due = inf  # the next attempt may wait as long as the first
         reason = reason.encode("utf-8", "replace")[: self._policy.max_error_bytes].decode("utf-8", "ignore")
-        record_attempt(job, attempt.worker, outcome, reason)
+        record_attempt(job, attempt, outcome, reason, now)
         is_last = attempts_used_up(job, attempt.worker, self._policy)
         if is_last or (self._dispatch.is_draining and not job.options.durable):
             job.quarantined = job.options.durable

@@ -85,7 +85,7 @@ class JobRegistry(KeptJobs):
         if outcome is TIMED_OUT and attempt is None and (job.state is not RUNNING or job.queue_due <= now):
             self._counters.drop(job.service.name, QUEUE_TIMEOUT, reason)
         if attempt is not None and attempt.is_sent and job.options.durable:
-            record_last_attempt(job, attempt, outcome, reason)
+            record_last_attempt(job, attempt, outcome, reason, now)
         job.attempt = None
         if attempt is not None and attempt.parts is not None:
             self.detach_attempt(attempt)
@@ -113,6 +113,7 @@ class JobRegistry(KeptJobs):
             job.result = result
             job.reason = reason
             job.failure = failure
+            job.ended = now
             self._keep(job, now, refusal)
             return
         del self.jobs[job.id]

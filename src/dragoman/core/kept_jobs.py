@@ -261,7 +261,7 @@ def reset_job(job: Job, service: Service, now: float) -> None:
     job.service = service
     job.arrival = now
     job.quarantined = job.is_told = False
-    job.outcome = None
+    job.outcome = job.ended = job.progress = None
     job.reason, job.result = "", b""
     job.spent = job.deaths = job.refusals = 0
     job.tried = ()

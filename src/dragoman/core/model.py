@@ -150,10 +150,10 @@ class Job(Queued):
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "arrival", "attempt", "callers", "created", "deadline", "deaths", "digest",
+        "alarm", "alarm_number", "arrival", "attempt", "callers", "created", "deadline", "deaths", "digest", "ended",
         "failure", "history", "id", "is_told", "keep_until", "key", "number", "options", "orphan_due",
-        "outcome", "owner", "payload", "quarantined", "queue_due", "reason", "refusals", "result", "retried_as",
-        "retry_of", "service", "spent", "start_at", "state", "tried",
+        "outcome", "owner", "payload", "progress", "quarantined", "queue_due", "reason", "refusals", "result",
+        "retried_as", "retry_of", "service", "spent", "start_at", "state", "tried",
     )
     # fmt: on
 
@@ -175,6 +175,7 @@ class Job(Queued):
         self.state: JobState = WAITING
         self.created = now
         self.arrival = now  # time at which it was queued; for a delayed job that is after `created`
+        self.ended: float | None = None  # set if the job is kept after its end
         self.number = 0  # its key in the store
         self.order = inf
         self.deadline = inf  # time at which the caller stops waiting; covers queueing, all attempts and retry delays
@@ -196,6 +197,7 @@ class Job(Queued):
         self.outcome: Outcome | None = None
         self.is_told = False  # the kept outcome has been delivered to its callers
         self.result: Payload = b""
+        self.progress: Payload | None = None  # the last report of its workers, in memory only
         self.reason = ""
         self.failure: Failure | None = None  # the worker's error, if the worker's dialect can report one
         self.alarm = inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from dragoman.core.admission import can_offer
 from dragoman.core.effects import DeliverProgress
@@ -12,6 +13,8 @@ from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Attempt, Caller, Payload, Service, Worker
 from dragoman.core.operator_verbs import OperatorVerbs
 from dragoman.core.states import DETACHED, ENDED, GONE, IDLE, STARTING
+
+PROGRESS_KEPT: Final = 65_536  # bytes: a longer report is delivered, but not kept
 
 
 class OptionalVerbs(OperatorVerbs):
@@ -106,8 +109,8 @@ class OptionalVerbs(OperatorVerbs):
         return True
 
     def progress(self, attempt: Attempt, payload: Payload, now: float, *, is_part: bool = False) -> bool:
-        """Deliver a progress report of a running job, or a part of its result. A part is kept if the caller receives
-        the result whole. False if the attempt has ended."""
+        """Deliver a progress report of a running job, or a part of its result. The last report is kept with the job; a
+        part is kept if the caller receives the result whole. False if the attempt has ended."""
         attempt.worker.seen = now
         job = attempt.job
         if job.attempt is not attempt:
@@ -116,8 +119,11 @@ class OptionalVerbs(OperatorVerbs):
             self.job_registry.keep_part(attempt, payload)
             return True
         self.effects.extend(DeliverProgress(caller, attempt, payload, is_part) for caller in job.callers)
-        if not is_part and self.events.wanted & JOB_PROGRESS:
-            self.events.job_progressed(job, payload)
+        if not is_part:
+            if len(payload) <= PROGRESS_KEPT:
+                job.progress = payload
+            if self.events.wanted & JOB_PROGRESS:
+                self.events.job_progressed(job, payload)
         return True
 
 

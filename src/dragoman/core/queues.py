@@ -2,8 +2,8 @@
 
 Jobs are ordered by one fixed key, arrival - priority * priority_step. A job of low priority overtakes newer jobs of
 high priority once it has waited long enough, so no job starves. A key never changes, so jobs of one priority stay in
-order of arrival: each priority has a lane, which is a plain deque. Choosing among ten lane heads costs the same for ten jobs
-and for a million. Jobs that return (a retry, a dispatch that no worker saw) keep their key and wait in a small heap.
+order of arrival: each priority has a lane, a plain deque. Choosing among ten lane heads costs the same for ten jobs and
+for a million. Jobs that return (a retry, a dispatch that no worker saw) keep their key and wait in a small heap.
 
 A job that is removed from the middle leaves a dead entry, until that reaches the head or is swept out.
 """

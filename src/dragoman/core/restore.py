@@ -22,6 +22,7 @@ class StoredJob:
         "created",
         "deaths",
         "digest",
+        "ended",
         "given",
         "history",
         "id",
@@ -61,6 +62,7 @@ class StoredJob:
         self.can_resume = False
         # If it has ended:
         self.outcome: Outcome | None = None
+        self.ended: float | None = None  # None: it was stored before this time was stored
         self.reason = ""
         self.quarantined = False
         self.keep_until = inf
@@ -96,7 +98,7 @@ def _start_at(broker: Broker, job: Job, kept: StoredJob, now: float) -> float:
 
 def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> None:
     assert kept.outcome is not None
-    job.reason, job.quarantined = kept.reason, kept.quarantined
+    job.reason, job.quarantined, job.ended = kept.reason, kept.quarantined, kept.ended
     job.result = ABSENT
     if not kept.quarantined:
         job.payload = b""

@@ -12,8 +12,9 @@ from dragoman.core.states import LOST, AttemptRecord, Outcome
 TRIED_KEPT: Final = 16  # number of workers that a job remembers (R12)
 
 
-def record_attempt(job: Job, worker: Worker, outcome: Outcome, reason: str) -> None:
+def record_attempt(job: Job, attempt: Attempt, outcome: Outcome, reason: str, now: float) -> None:
     """Count a used attempt and add it to the job's history."""
+    worker = attempt.worker
     job.spent += 1
     job.refusals = 0
     if outcome is LOST and reason != STOPPED:  # a shutdown of the broker does not count as a worker's death
@@ -21,14 +22,14 @@ def record_attempt(job: Job, worker: Worker, outcome: Outcome, reason: str) -> N
     remember_tried(job, worker)
     if job.history is None:
         job.history = []
-    job.history.append(AttemptRecord(job.spent, worker.name, outcome, reason))
+    job.history.append(AttemptRecord(job.spent, worker.name, outcome, reason, attempt.given, now))
 
 
-def record_last_attempt(job: Job, attempt: Attempt, outcome: Outcome, reason: str) -> None:
+def record_last_attempt(job: Job, attempt: Attempt, outcome: Outcome, reason: str, now: float) -> None:
     """Add an attempt to the history whose job ended while it ran. It is not used up."""
     if job.history is None:
         job.history = []
-    job.history.append(AttemptRecord(attempt.number, attempt.worker.name, outcome, reason))
+    job.history.append(AttemptRecord(attempt.number, attempt.worker.name, outcome, reason, attempt.given, now))
 
 
 def remember_tried(job: Job, worker: Worker) -> None:

@@ -83,15 +83,28 @@ class RemovalReason(StrEnum):
 
 
 class AttemptRecord:
-    """The end of one attempt, in a job's history. Not a dataclass, because every job creates one."""
+    """The end of one attempt, in a job's history. Not a dataclass, because every job creates one.
 
-    __slots__ = ("number", "outcome", "reason", "worker")
+    The times are None in a record that was stored before times were stored.
+    """
 
-    def __init__(self, number: int, worker: str, outcome: Outcome, reason: str) -> None:
+    __slots__ = ("ended", "number", "outcome", "reason", "started", "worker")
+
+    def __init__(
+        self,
+        number: int,
+        worker: str,
+        outcome: Outcome,
+        reason: str,
+        started: float | None = None,
+        ended: float | None = None,
+    ) -> None:
         self.number = number
         self.worker = worker
         self.outcome = outcome
         self.reason = reason
+        self.started = started
+        self.ended = ended
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AttemptRecord) and self._facts() == other._facts()
@@ -101,5 +114,5 @@ class AttemptRecord:
     def __repr__(self) -> str:
         return f"AttemptRecord{self._facts()}"
 
-    def _facts(self) -> tuple[int, str, Outcome, str]:
-        return self.number, self.worker, self.outcome, self.reason
+    def _facts(self) -> tuple[int, str, Outcome, str, float | None, float | None]:
+        return self.number, self.worker, self.outcome, self.reason, self.started, self.ended

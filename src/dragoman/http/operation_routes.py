@@ -1,8 +1,8 @@
 """Routes of the operations: background jobs, services, workers and schedules over HTTP.
 
 A route comes from the operation's row. Fields of its request are in the path, in the query (GET, DELETE) or in a JSON
-body (POST, PUT). Three operations have handlers of their own: `enqueue` accepts a payload as its body and may wait,
-`result` returns bytes, and `health` is for supervisors, too.
+body (POST, PUT). Four operations have handlers of their own: `enqueue` accepts a payload as its body and may wait,
+`result` and `payload` return bytes, and `health` is for supervisors, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dragoman.http.route import BYTES, Route
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import EmptyRequest, EnqueueRequest, JobView, Key, ResultRequest
-from dragoman.operations.table import ENQUEUE, HEALTH, RESULT
+from dragoman.operations.table import ENQUEUE, HEALTH, PAYLOAD, RESULT
 from dragoman.operations.views import show_result
 
 EnqueueQuery = without(EnqueueRequest, "EnqueueQuery", "payload", "payload_base64", open=["service"])
@@ -176,6 +176,15 @@ async def result(context: AppContext, request: Request) -> Response:
     return outcome_response(view.id, view.outcome, view.reason, result, failure)
 
 
+PAYLOAD_READER = RequestReader(PAYLOAD)
+
+
+async def payload(context: AppContext, request: Request) -> Response:
+    form = await PAYLOAD_READER.read(context, request)
+    view, payload, _ = await call_for_result(context, request, "payload", form)
+    return outcome_response(view.id, "done", "", payload, None)
+
+
 SPECIAL_ROUTES = {
     HEALTH.name: replace(route_of(HEALTH), handler=health),
     ENQUEUE.name: replace(
@@ -193,6 +202,7 @@ SPECIAL_ROUTES = {
         ),
         answer_headers={200: (_location(ENQUEUE), APPLIED), 202: (_location(ENQUEUE), APPLIED)},
     ),
+    PAYLOAD.name: replace(route_of(PAYLOAD), handler=payload, answers={200: BYTES}),
     RESULT.name: replace(
         route_of(RESULT),
         summary=f"{RESULT.summary} Returns 202 with the job if it has not ended within the wait, and a problem if it "

@@ -25,6 +25,7 @@ from dragoman.core.model import Job, JobId, Payload, Service, WorkerId
 from dragoman.core.names import is_name
 from dragoman.core.recipients import TimedRecipient
 from dragoman.core.states import DONE, ENDED, RefusalReason
+from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_options import job_options_for, options_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.purge import Purge
@@ -133,19 +134,10 @@ class OperationHandlers(TimedRecipient):
         return pending
 
     def job(self, form: JobRef, payload: Payload, responder: Responder, now: float) -> None:
-        job = self._find(form.id)
+        show_job(self._find(form.id), self._store_access, self._offset(), responder)
 
-        def show() -> None:
-            self._store_access.fetch(
-                job, lambda _, result, failure: responder.answer(job_view(job, self._offset(), result, failure))
-            )
-
-        if job.state is not ENDED:
-            responder.answer(job_view(job, self._offset()))
-        elif job.is_told:
-            show()
-        else:
-            self._store_access.when_saved(lambda _: show())
+    def payload(self, form: JobRef, payload: Payload, responder: Responder, now: float) -> None:
+        send_payload(self._find(form.id), self._store_access, self._offset(), responder)
 
     def result(self, form: ResultRequest, payload: Payload, responder: Responder, now: float) -> PendingRequest | None:
         """Its outcome, with the bytes of its result, or how it stands when patience is over."""

@@ -92,6 +92,7 @@ Jitter = Annotated[
 WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the outcome.")]
 
 State = Literal["waiting", "delayed", "running", "ended"]
+PayloadKind = Literal["text", "JSON", "pickle", "bytes"]
 OutcomeName = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
 ErrorKind = Literal[
     "not found",
@@ -162,14 +163,28 @@ class AttemptView(View):
     worker: str
     outcome: OutcomeName | None = None
     reason: str = ""
+    started: Moment | None = None
+    ended: Moment | None = None
 
 
 class FailureView(View):
-    """A worker's own account of why it could not do a job."""
+    """A worker's error; `detail` is its traceback."""
 
     type: str
     message: str
     detail: str
+
+
+class PayloadView(View):
+    """A payload or a progress report: its size in bytes, its kind, and its first bytes as `text` or as `base64`.
+
+    A progress report is shown whole.
+    """
+
+    size: int
+    kind: PayloadKind
+    text: str | None = None
+    base64: str | None = None
 
 
 class JobView(View):
@@ -192,6 +207,10 @@ class JobView(View):
     result: str | None = None
     result_base64: str | None = None
     error: FailureView | None = None
+    started: Moment | None = None
+    ended: Moment | None = None
+    payload: PayloadView | None = None
+    progress: PayloadView | None = None
 
 
 class OutcomeView(View):

@@ -69,11 +69,24 @@ JOB: Final = Operation(
     name="job",
     request=JobRef,
     view=JobView,
-    summary="Show one job, with its result once it has ended.",
+    summary="Show one job. The view has its times and attempts, the first bytes of its payload while that is kept, its "
+    "last progress report, and once it has ended its result or its error.",
     right="see",
     method="GET",
     path="/v1/jobs/{id}",
     errors=("not found", "loading"),
+)
+PAYLOAD: Final = Operation(
+    name="payload",
+    request=JobRef,
+    view=JobView,
+    summary="Get the payload of a job as it was submitted. It is kept until the job ends, and in quarantine.",
+    right="see",
+    method="GET",
+    path="/v1/jobs/{id}/payload",
+    returns_payload=True,
+    errors=("not found", "loading", "conflict"),
+    command="job --payload",
 )
 CANCEL: Final = Operation(
     name="cancel",
@@ -321,6 +334,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         ENQUEUE,
         JOBS,
         JOB,
+        PAYLOAD,
         CANCEL,
         RESULT,
         RETRY,

@@ -37,14 +37,28 @@ def moment(wall: float) -> datetime:
     return _moments.at(wall)
 
 
+def _moment_or_none(time: float | None, offset: float) -> datetime | None:
+    return None if time is None else moment(time + offset)
+
+
 def job_view(job: Job, offset: float, result: Payload | None = None, failure: Failure | None = None) -> JobView:
-    """`offset` is what the wall clock is ahead of the one that jobs live by. `result`, `failure`: to be shown, too."""
+    """The view of a job. `offset`: seconds that the wall clock is ahead of the clock of jobs. `result` and `failure`
+    are shown, too, if they are given."""
     attempts = [
-        AttemptView(number=each.number, worker=each.worker, outcome=each.outcome.value, reason=each.reason)
+        AttemptView(
+            number=each.number,
+            worker=each.worker,
+            outcome=each.outcome.value,
+            reason=each.reason,
+            started=_moment_or_none(each.started, offset),
+            ended=_moment_or_none(each.ended, offset),
+        )
         for each in job.history or ()
     ]
-    if job.attempt is not None:
-        attempts.append(AttemptView(number=job.attempt.number, worker=job.attempt.worker.name))
+    attempt = job.attempt
+    if attempt is not None:
+        started = moment(attempt.given + offset)
+        attempts.append(AttemptView(number=attempt.number, worker=attempt.worker.name, started=started))
     view = JobView(
         id=job.id.hex(),
         service=job.service.name,
@@ -62,6 +76,8 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         key=job.key,
         retry_of=job.retry_of.hex() if job.retry_of is not None else None,
         retried_as=job.retried_as.hex() if job.retried_as is not None else None,
+        started=attempts[0].started if attempts else None,
+        ended=_moment_or_none(job.ended, offset),
     )
     if result is not None and result is not ABSENT:
         show_result(view, result, failure)

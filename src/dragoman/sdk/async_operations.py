@@ -115,11 +115,23 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         )
 
     async def job(self, id: str) -> JobView:
-        """Show one job, with its result once it has ended."""
+        """Show one job.
+
+        The view has its times and attempts, the first bytes of its payload while that is kept, its last progress
+        report, and once it has ended its result or its error.
+        """
         from dragoman.operations.schemas import JobRef
         from dragoman.operations.table import JOB
 
         return await self.operation(JOB, JobRef(id=id))
+
+    async def payload(self, id: str) -> bytes:
+        """Get the payload of a job as it was submitted.
+
+        It is kept until the job ends, and in quarantine. Returns bytes. Raises JobRefused if the payload is no longer
+        kept.
+        """
+        return await self._follow(operation_steps.payload(id))
 
     async def cancel(self, id: str) -> bool:
         """Cancel a job that has not ended.

@@ -93,8 +93,8 @@ class Calls(ClientSettings, Generic[Own, OfBytes, OfAny]):
         All time-outs are in seconds, up to 49 days; None means no limit. `timeout`: total wait of the caller, including
         queueing and retries; it is sent to the broker. `job_timeout`: run time of one attempt; the default is no limit
         if `timeout` is set, else the listener's setting (60). `queue_timeout`: wait for a free worker. `priority`: 0
-        (lowest) to 9 (highest), default 5. `attempts`: maximum number of attempts, 1 to 100. `wait_for_worker`: wait for a worker
-        even if no worker offers the service.
+        (lowest) to 9 (highest), default 5. `attempts`: maximum number of attempts, 1 to 100. `wait_for_worker`:
+        wait even if no worker offers the service.
         """
         values = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True)
         return self._call(values, payload, codec)

@@ -17,6 +17,7 @@ from dragoman.core.failure import Failure, pack_failure, unpack_failure
 from dragoman.dialects.sides import JobInfo
 from dragoman.sdk import loading
 from dragoman.sdk.context import Context
+from dragoman.sdk.current_job import current_job
 from dragoman.sdk.handlers import Handler, HandlerFailed, describe
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference
 from dragoman.sdk.parent_death import exit_with_parent
@@ -72,6 +73,7 @@ def _set_up(child_settings: ChildSettings) -> None:
     os.setsid()  # the process group can then be killed, with all processes that a handler has started
     for each in (signal.SIGINT, signal.SIGTERM):  # the parent handles these: it finishes the running jobs
         signal.signal(each, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked since the fork server was started
     if child_settings.log_level:
         log_to_stderr(child_settings.log_level.upper())
 
@@ -97,9 +99,10 @@ def _work(pipe: ChildPipe, job: int, services: list[Handler], message: Frame, wi
     number, attempt, seconds, size = JOB_HEAD.unpack_from(message)
     service = services[number]
     start = JOB_HEAD.size + size
+    job_id = bytes(message[JOB_HEAD.size : start]).decode()
+    current_job.set(job_id)
     context = reporter = None
     if service.wants_context:
-        job_id = bytes(message[JOB_HEAD.size : start]).decode()
         assignment = JobInfo(service.name, job_id, attempt, seconds or inf)
         reporter = JobReporter(pipe, job)
         context = Context(
@@ -110,6 +113,7 @@ def _work(pipe: ChildPipe, job: int, services: list[Handler], message: Frame, wi
     except HandlerFailed as problem:
         return FAILED, pack_failure(problem.failure)
     finally:
+        current_job.set("")
         if reporter is not None:
             reporter.end()
 

@@ -53,7 +53,8 @@ class Client(
 
     `connect_timeout`: seconds that a job waits for a connection before it raises BrokerUnavailable; the same limit
     applies to a sent job after its connection is lost. `wait_for_broker=False`: do not retry if
-    the first attempt to connect fails. `connections`: maximum number of connections in dialects that carry one call at a time on each.
+    the first attempt to connect fails. `connections`: maximum number of connections, in dialects where each carries
+    one call at a time.
     """
 
     @overload

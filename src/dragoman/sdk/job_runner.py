@@ -83,6 +83,12 @@ class RunningJob:
         self.is_recalled = False
         self.is_over = False
 
+    @property
+    def label(self) -> str:
+        """The job in a log line: its id, where the wire has one, and its service."""
+        id = self.assignment.job_id
+        return f"job {id} of {self.service}" if id else f"a job of {self.service}"
+
     def finish(self, result: Frame) -> None:
         if self._end():
             self.job_owner.finished(self, result)
@@ -91,7 +97,8 @@ class RunningJob:
         if self._end():
             reason = one_line(failure)
             if not self.is_recalled:
-                log.error("job failed: %s%s", reason, f"\n{failure.traceback}" if failure.traceback else "")
+                detail = f"\n{failure.traceback}" if failure.traceback else ""
+                log.error("%s failed: %s%s", self.label, reason, detail)
             self.job_owner.failed(self, outcome, reason, failure)
 
     def lost(self, reason: str) -> None:
@@ -153,7 +160,7 @@ class JobRunner:
     def recall(self, job: RunningJob, reason: str) -> None:
         """Cancel a job at the broker's request."""
         if not job.is_over and not job.is_recalled:
-            log.info("job cancelled: service=%s reason=%s", job.service, reason)
+            log.info("%s was cancelled: %s", job.label, reason)
             job.is_recalled = True
             self._cancel(job)
 
@@ -198,7 +205,7 @@ class JobRunner:
         now = self._loop.time()
         for job in [each for each in self._jobs if each.due <= now]:
             if not job.is_cancelled:
-                log.warning("job timed out: service=%s seconds=%g", job.service, job.assignment.timeout)
+                log.warning("%s timed out after %g s", job.label, job.assignment.timeout)
                 self._cancel(job)
             else:
                 assert job.pool is not None

@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any
 
 from dragoman.sdk.parent_death import exit_if_forked
@@ -21,6 +22,7 @@ class LoopMailbox:
         self._process = os.getpid()
         self._posted: deque[tuple[Callable[[Any], object], Any]] = deque()
         self._is_scheduled = False
+        self._context = copy_context()  # otherwise posted calls would run in the context of a handler
 
     def post(self, act: Callable[[Any], object], argument: Any) -> None:
         exit_if_forked(self._process)
@@ -28,7 +30,7 @@ class LoopMailbox:
         if not self._is_scheduled:
             self._is_scheduled = True
             with suppress(RuntimeError):  # the loop is closed; the call is dropped
-                self._loop.call_soon_threadsafe(self._run)
+                self._loop.call_soon_threadsafe(self._run, context=self._context)
 
     def _run(self) -> None:
         self._is_scheduled = False  # first, so that later posts wake the loop again

@@ -146,6 +146,15 @@ def result(id: str, timeout: float | None, codec: Codec) -> Steps[Any]:
             raise JobTimeout(f"timed out: job {id} is still {job.state} after {timeout:g} s")
 
 
+def payload(id: str) -> Steps[bytes]:
+    """Returns the payload of a job, as it was submitted."""
+    from dragoman.operations.schemas import JobRef
+    from dragoman.operations.table import PAYLOAD
+
+    answer = yield from perform(PAYLOAD, JobRef(id=id))
+    return bytes(answer[1])
+
+
 def cancel(id: str) -> Steps[bool]:
     """Cancel a job. Returns whether it is cancelled now."""
     from dragoman.operations.schemas import JobRef

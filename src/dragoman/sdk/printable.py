@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from datetime import datetime
+
+from dragoman.sdk.current_job import current_job
 
 
 def printable(text: object, kept: str = "\n\t") -> str:
@@ -19,14 +22,25 @@ def _escaped(character: str) -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Formats log lines without control characters, because a failure may quote a caller's payload."""
+    """Formats log lines without control characters, because a failure may quote a caller's payload. The line of a
+    handler has the id of its job before the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
 
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """The local time in ISO 8601, with its offset."""
+        return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        job = current_job.get()
+        if job:
+            record.message = f"job {job}: {record.message}"
+        return super().formatMessage(record)
+
 
 def log_to_stderr(level: int | str, *, force: bool = False) -> None:
-    """Configure logging to standard error, unless it is already configured; `force`: in any case."""
+    """Configure a worker's logging to standard error, unless logging is already configured; `force`: in any case."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=force)

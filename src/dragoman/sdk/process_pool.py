@@ -14,12 +14,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import inf
+from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import Any
 
 from dragoman.carriers.carrier import Frame, Messages
 from dragoman.dialects.sides import Failure
 from dragoman.sdk.child_main import ChildSettings, read_failure, run_child
+from dragoman.sdk.exit_status import exit_text
 from dragoman.sdk.job_runner import RunningJob
 from dragoman.sdk.loading import HandlerLoadError
 from dragoman.sdk.pipes import (
@@ -214,7 +216,7 @@ class ChildProcess:
         ours, theirs = socket.socketpair()
         self._process = context.Process(target=run_child, args=(theirs, child_settings), daemon=True)
         try:
-            with _without_main():
+            with _without_main(), _without_interrupts():
                 self._process.start()
         except (OSError, EOFError) as error:
             ours.close()
@@ -315,8 +317,20 @@ class ChildProcess:
             job.performer = None  # never sent: another child process can run it
             self._pool.begin(job)
         elif job is not None:
-            job.lost(f"the child process ended with exit code {code} during the job")
+            job.lost(f"the child process ended with {exit_text(code)} during the job")
         self._process.close()
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Block SIGINT for processes that are started here. Ctrl-C would end the fork server with a traceback while it
+    loads its modules. A child unblocks it once it has its own handler."""
+    resource_tracker.ensure_running()  # started with the fork server, it would unblock SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

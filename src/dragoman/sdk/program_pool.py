@@ -10,6 +10,7 @@ import signal
 from contextlib import suppress
 
 from dragoman.dialects.sides import Failure
+from dragoman.sdk.exit_status import exit_text
 from dragoman.sdk.job_runner import RunningJob
 from dragoman.sdk.parent_death import exit_with_parent
 
@@ -73,7 +74,7 @@ class ProgramPool:
             job.lost("the program was stopped")
         else:
             output = stderr.decode("utf-8", "replace").strip() or "no output on standard error"
-            message = f"{name} ended with exit code {process.returncode}: {output}"
+            message = f"{name} ended with {exit_text(process.returncode)}: {output}"
             job.fail(Failure("subprocess.CalledProcessError", message))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from queue import SimpleQueue
 
 from dragoman.sdk.context import Context
+from dragoman.sdk.current_job import current_job
 from dragoman.sdk.handlers import Handler, HandlerFailed
 from dragoman.sdk.job_runner import RunningJob
 from dragoman.sdk.loop_mailbox import LoopMailbox
@@ -39,7 +40,7 @@ class ThreadPool:
         """Do nothing: a running handler checks `ctx.cancelled`; a waiting job is not started."""
 
     def kill(self, job: RunningJob) -> None:
-        log.warning("cancelled job still running: service=%s; a thread cannot be stopped by force", job.service)
+        log.warning("%s was cancelled and still runs: a thread cannot be stopped by force", job.label)
 
     async def close(self) -> None:
         for _ in range(self._count):
@@ -53,12 +54,15 @@ class ThreadPool:
                 continue
             service = services[job.service]
             context = self._context(service, job) if service.wants_context else None
+            current_job.set(job.assignment.job_id)
             try:
                 result = service.perform(job.payload, context)
             except HandlerFailed as problem:
                 post(job.fail, problem.failure)
             else:
                 post(job.finish, result)
+            finally:
+                current_job.set("")
 
     def _context(self, service: Handler, job: RunningJob) -> Context:
         return context_here(service, job, self._mailbox, self._without_parts)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, TextIO, cast
 
 import structlog
@@ -30,11 +32,12 @@ class LossyStream:
 def make_log(
     kind: str = "auto", level: str = "info", stream: TextIO | None = None
 ) -> structlog.typing.FilteringBoundLogger:
-    """Make a logger. `kind`: auto (human on a terminal, else json), human or json."""
+    """Make a log: `human` is text with local times, `json` is JSON with times in UTC, `auto` is text on a terminal,
+    else JSON. Text is coloured on a terminal, unless NO_COLOR is set."""
     out = stream if stream is not None else sys.stderr
     is_human = kind == "human" or (kind == "auto" and out.isatty())
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=out.isatty())
+        structlog.dev.ConsoleRenderer(colors=out.isatty() and not os.environ.get("NO_COLOR"))
         if is_human
         else structlog.processors.JSONRenderer(default=repr)
     )
@@ -42,7 +45,7 @@ def make_log(
         structlog.WriteLogger(cast(TextIO, LossyStream(out))),
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _add_local_time if is_human else structlog.processors.TimeStamper(fmt="iso", utc=True),
             _traceback_as_text,
             _escape,
             renderer,
@@ -50,6 +53,22 @@ def make_log(
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
     )
     return logger
+
+
+def starts_in_json(kind: str) -> bool:
+    """Whether the lines at the start of a broker are JSON, too: sentences on standard output would stand among the JSON
+    lines of the log if that is `json`, or if both streams are the same file or pipe."""
+    if kind != "auto" or sys.stdout.isatty():
+        return kind == "json"
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):  # one of them has no descriptor, as in a test
+        return False
+
+
+def _add_local_time(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    event["timestamp"] = datetime.now().astimezone().isoformat(timespec="milliseconds")
+    return event
 
 
 def _traceback_as_text(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

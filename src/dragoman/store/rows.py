@@ -2,7 +2,8 @@
 
 A job's row is written once, unless its options change. Its *status* has a row of its own (table `fate`), so that a
 payload is never written twice. Times are stored as wall clock time, because the broker's clock restarts with the
-machine. Infinite times are NULL.
+machine. Infinite times are NULL. `given` is the start time of the current attempt;
+for an ended job, the time at which it ended. Rows of earlier builds lack that time and the times in the history.
 """
 
 from __future__ import annotations
@@ -126,13 +127,15 @@ def status_row(job: Job, offset: float) -> Row:
         token, number, given = attempt.token, attempt.number, attempt.given + offset
         worker = _text(attempt.worker.name)
         can_resume = int(attempt.worker.profile.can_resume)
+    elif job.ended is not None:
+        given = job.ended + offset
     outcome = job.outcome
     return (
         job.number,
         start_at,
         job.spent,
         job.deaths,
-        _history_text(history) if history else None,
+        _history_text(history, offset) if history else None,
         token,
         number,
         given,
@@ -162,13 +165,16 @@ def read_result(job: Job, stored: Payload) -> tuple[Payload, Failure | None]:
     return b"", unpack_failure(stored)
 
 
-def _history_text(history: list[AttemptRecord]) -> str:
-    """Return JSON. `json.dumps` creates an encoder per call, which costs more than all other work at a job's end."""
-    endings = [
-        f"[{each.number},{_quoted(each.worker)},{_quoted(each.outcome._value_)},{_quoted(each.reason)}]"
-        for each in history
-    ]
-    return f"[{','.join(endings)}]"
+def _history_text(history: list[AttemptRecord], offset: float) -> str:
+    """Return JSON: number, worker, outcome, reason and, if they are known, start and end in milliseconds. `json.dumps`
+    creates an encoder per call, which costs more than all other work at a job's end."""
+    records = []
+    for each in history:
+        text = f"[{each.number},{_quoted(each.worker)},{_quoted(each.outcome._value_)},{_quoted(each.reason)}"
+        if each.started is not None and each.ended is not None:
+            text += f",{round((each.started + offset) * 1_000.0)},{round((each.ended + offset) * 1_000.0)}"
+        records.append(text)
+    return f"[{'],'.join(records)}]]"
 
 
 def _text(text: str) -> str:
@@ -260,7 +266,7 @@ def _add_status(kept: StoredJob, status: list[object] | Row, offset: float) -> N
     if start_at is not None:
         kept.start_at = _time(start_at) - offset
     if history is not None:
-        kept.history = _history_of(history)
+        kept.history = _history_of(history, offset)
     if token is not None:
         if type(token) is not bytes or type(attempt) is not int or type(worker) is not str:
             raise ValueError("invalid token, attempt or worker")
@@ -268,6 +274,8 @@ def _add_status(kept: StoredJob, status: list[object] | Row, offset: float) -> N
         kept.worker, kept.can_resume = worker, bool(can_resume)
     if outcome is not None:
         kept.outcome = Outcome(_as_text(outcome))
+        if given is not None:
+            kept.ended = _time(given) - offset
         if reason is not None:
             kept.reason = _as_text(reason)
         kept.quarantined = bool(quarantined)
@@ -275,13 +283,17 @@ def _add_status(kept: StoredJob, status: list[object] | Row, offset: float) -> N
             kept.keep_until = _time(keep_until) - offset
 
 
-def _history_of(text: object) -> list[AttemptRecord]:
-    endings = json.loads(_as_text(text))
-    _require(type(endings) is list, "history")
+def _history_of(text: object, offset: float) -> list[AttemptRecord]:
+    records = json.loads(_as_text(text))
+    _require(type(records) is list, "history")
     history = []
-    for number, worker, outcome, reason in endings:
-        _require(type(number) is int, "history")
-        history.append(AttemptRecord(number, _as_text(worker), Outcome(outcome), _as_text(reason)))
+    for number, worker, outcome, reason, *times in records:
+        _require(type(number) is int and len(times) in (0, 2), "history")
+        record = AttemptRecord(number, _as_text(worker), Outcome(outcome), _as_text(reason))
+        if times:
+            _require(all(type(each) is int for each in times), "history")
+            record.started, record.ended = (each / 1_000.0 - offset for each in times)
+        history.append(record)
     return history
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import Job, JobId, Service, Worker, WorkerId
+from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, WorkerId
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
@@ -42,9 +42,12 @@ def test_ending_is_one_more_entry_of_the_history_and_ends_a_row_of_refusals() ->
     """R8, R9."""
     job = a_job()
     job.refusals = 7
-    record_attempt(job, a_worker(1), Outcome.FAILED, "no")
-    record_attempt(job, a_worker(2), Outcome.LOST, "gone")
-    assert job.history == [AttemptRecord(1, "w1", Outcome.FAILED, "no"), AttemptRecord(2, "w2", Outcome.LOST, "gone")]
+    record_attempt(job, Attempt(job, 1, Token(b"1"), a_worker(1), 3.0, 9.0), Outcome.FAILED, "no", 4.0)
+    record_attempt(job, Attempt(job, 2, Token(b"2"), a_worker(2), 5.0, 9.0), Outcome.LOST, "gone", 7.5)
+    assert job.history == [
+        AttemptRecord(1, "w1", Outcome.FAILED, "no", 3.0, 4.0),
+        AttemptRecord(2, "w2", Outcome.LOST, "gone", 5.0, 7.5),
+    ]
     assert (job.spent, job.refusals, job.tried) == (2, 0, (1, 2))
 
 

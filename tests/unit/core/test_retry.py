@@ -78,8 +78,8 @@ def test_failed_attempt_is_followed_by_another_after_the_back_off(broker: Checke
     broker.fail(attempt, "still no", 3.0)
     assert broker.take() == [DeliverOutcome(caller, job, Outcome.FAILED, reason="still no")]
     assert job.history == [
-        AttemptRecord(1, "w", Outcome.FAILED, "no"),
-        AttemptRecord(2, "w", Outcome.FAILED, "still no"),
+        AttemptRecord(1, "w", Outcome.FAILED, "no", 0.0, 1.0),
+        AttemptRecord(2, "w", Outcome.FAILED, "still no", 2.0, 3.0),
     ]
 
 
@@ -203,10 +203,11 @@ def test_refusals_in_between_spend_nothing(broker: CheckedBroker) -> None:
 
 
 def test_background_job_whose_attempts_are_spent_is_quarantined(broker: CheckedBroker) -> None:
-    """D8, I22: with its payload, the names and the reasons."""
+    """D8, I22: with its payload, the names, the reasons and the times."""
     job = quarantined(broker)
     assert (job.quarantined, job.state, job.payload) == (True, JobState.ENDED, b"payload")
-    assert job.history == [AttemptRecord(1, "w", Outcome.FAILED, "poison")]
+    assert job.history == [AttemptRecord(1, "w", Outcome.FAILED, "poison", 0.0, 1.0)]
+    assert job.ended == 1.0
 
 
 def test_background_job_that_killed_three_workers_is_quarantined(broker: CheckedBroker) -> None:

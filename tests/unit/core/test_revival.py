@@ -158,7 +158,7 @@ def test_running_job_whose_worker_cannot_name_it_is_lost_at_once(broker: Checked
     """R107, R9."""
     job = revive(broker, given(can_resume=False))
     assert (job.state, job.spent, job.deaths) == (JobState.DELAYED, 1, 1)
-    assert job.history == [AttemptRecord(1, "w", Outcome.LOST, "the broker died while it ran")]
+    assert job.history == [AttemptRecord(1, "w", Outcome.LOST, "the broker died while it ran", NOW - 10.0, NOW)]
     assert broker.worker_registry.workers == {}
 
 

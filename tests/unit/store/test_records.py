@@ -36,7 +36,8 @@ job_options = st.builds(
     retry_first=st.none() | times,
     retry_jitter=st.none() | st.floats(0, 1),
 )
-endings = st.builds(AttemptRecord, st.integers(1, 100), said, st.sampled_from(Outcome), said)
+untimed = st.builds(AttemptRecord, st.integers(1, 100), said, st.sampled_from(Outcome), said)
+endings = untimed | st.builds(AttemptRecord, st.integers(1, 100), said, st.sampled_from(Outcome), said, times, times)
 
 
 @st.composite
@@ -57,6 +58,7 @@ def jobs(draw: st.DrawFn) -> Job:
     if job.outcome is not None:
         job.reason, job.result = draw(said), draw(st.binary(max_size=100))
         job.quarantined, job.keep_until = draw(st.booleans()), draw(times)
+        job.ended = draw(st.none() | times)
     return job
 
 
@@ -88,7 +90,13 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
     if not has_fate:
         assert (payload, kept.spent, kept.token, kept.outcome) == (job.payload, 0, None, None)
         return
-    assert (kept.spent, kept.deaths, kept.history) == (job.spent, job.deaths, job.history)
+    assert (kept.spent, kept.deaths) == (job.spent, job.deaths)
+    assert (kept.history is None) == (job.history is None)
+    for found, record in zip(kept.history or (), job.history or (), strict=True):
+        assert (found.number, found.worker, found.outcome) == (record.number, record.worker, record.outcome)
+        assert found.reason == record.reason
+        assert found.started == (None if record.started is None else moved(record.started))
+        assert found.ended == (None if record.ended is None else moved(record.ended))
     assert kept.start_at == (moved(job.start_at) if job.start_at else 0.0)
     if job.attempt is not None:
         assert (kept.token, kept.attempt, kept.given) == (
@@ -103,6 +111,7 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
     assert (kept.outcome, kept.quarantined) == (job.outcome, job.quarantined)
     if job.outcome is not None:
         assert (kept.reason, result, kept.keep_until) == (as_stored(job.reason), job.result, moved(job.keep_until))
+        assert kept.ended == (None if job.ended is None else moved(job.ended))
     is_dropped = job.outcome is not None and not job.quarantined and len(job.payload) > LARGE
     assert payload == (b"" if is_dropped else job.payload)
 
@@ -128,10 +137,16 @@ def test_many_wishes_do_not_pile_up() -> None:
 
 
 def test_history_is_the_json_that_it_was() -> None:
-    """Earlier releases wrote it with `json.dumps`: its checksum is over the text."""
+    """Earlier releases wrote it with `json.dumps`: its checksum is over the text. Times follow the reason."""
     history = [AttemptRecord(1, 'w "1"\n\ud800é', Outcome.TIMED_OUT, "no\\"), AttemptRecord(2, "", Outcome.DONE, "")]
+    timed = AttemptRecord(3, "w", Outcome.FAILED, "no", 1.5, 2.0004)
     job = Job(JobId(b"i" * 16), Service("s", 60.0), b"", (), JobOptions(), 0.0)
     job.history = history
     text = RowEncoder().status_row(job, 0.0)[STATUS_COLUMNS.index("history")]
-    endings = [(each.number, each.worker, each.outcome.value, each.reason) for each in history]
+    endings: list[tuple[object, ...]] = [
+        (each.number, each.worker, each.outcome.value, each.reason) for each in history
+    ]
     assert text == json.dumps(endings, separators=(",", ":"))
+    job.history = [*history, timed]
+    text = RowEncoder().status_row(job, 100.0)[STATUS_COLUMNS.index("history")]
+    assert text == json.dumps([*endings, (3, "w", "failed", "no", 101_500, 102_000)], separators=(",", ":"))

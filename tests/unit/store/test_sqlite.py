@@ -165,7 +165,13 @@ def test_attempts_and_history_survive(houses: Any) -> None:
     again.load()
     found = again.broker.jobs[job.id]
     assert (found.spent, found.state, found.start_at) == (1, JobState.DELAYED, pytest.approx(job.start_at))
-    assert [(each.number, each.worker, each.outcome) for each in found.history] == [(1, "w", Outcome.FAILED)]
+    [record] = found.history
+    assert (record.number, record.worker, record.outcome) == (1, "w", Outcome.FAILED)
+    [noted] = job.history
+    assert (record.started, record.ended) == (
+        pytest.approx(noted.started, abs=2e-3),
+        pytest.approx(noted.ended, abs=2e-3),
+    )
 
 
 def test_job_that_ran_with_a_worker_that_cannot_come_back_has_lost_an_attempt(houses: Any) -> None:

@@ -60,6 +60,11 @@ def check_all(folder: Path, ids: dict[str, list[str]]) -> None:
     assert [(jobs[id].outcome, jobs[id].quarantined) for id in ids["quarantined"]] == [(Outcome.FAILED, True)] * 2
     failure = Failure("subprocess.CalledProcessError", "false ended with exit code 1: it said nothing")
     assert body(house, jobs[ids["quarantined"][0]]) == (b"fails 0", b"", failure)
+    # That build stored no times of attempts and ends.
+    assert [job.ended for job in jobs.values()] == [None] * len(jobs)
+    records = [each for id in ids["done"] + ids["quarantined"] for each in jobs[id].history or ()]
+    assert len(records) >= len(ids["done"] + ids["quarantined"])
+    assert {(each.started, each.ended) for each in records} == {(None, None)}
     assert [jobs[id].spent for id in ids["running"]] in ([0], [1])
     assert [key for key in house.notes if key.startswith("cron/")] == ["cron/nightly"]
     house.close()

@@ -1,0 +1,94 @@
+"""All details of one job, as the operations `job` and `payload` return them."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from codecs import getincrementaldecoder
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from dragoman.core.failure import Failure
+from dragoman.core.model import Job, Payload
+from dragoman.core.states import ENDED
+from dragoman.operations.responders import Responder
+from dragoman.operations.schemas import JobView, OperationError, PayloadKind, PayloadView
+from dragoman.operations.views import job_view
+
+FIRST_BYTES: Final = 256  # bytes of a payload that a view shows
+JSON_BYTES: Final = 65_536  # a longer text is not parsed in order to name its kind
+PICKLE: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # first bytes of the protocols in use
+
+Fetched = Callable[[Payload, Payload, Failure | None], None]
+
+
+class JobBodies(Protocol):
+    """Access to payloads and results, wherever they are, and to the time of a commit."""
+
+    def fetch(self, job: Job, done: Fetched) -> None: ...
+
+    def when_saved(self, call: Callable[[str | None], None]) -> None: ...
+
+
+def show_job(job: Job, bodies: JobBodies, offset: float, responder: Responder) -> None:
+    """Answer with all details of a job. An outcome is shown once it is committed (R103)."""
+    is_ended = job.state is ENDED
+    if is_ended and not job.is_told:
+        bodies.when_saved(lambda _: show_job(job, bodies, offset, responder))
+        return
+
+    def show(payload: Payload, result: Payload, failure: Failure | None) -> None:
+        if is_ended is (job.state is ENDED):
+            responder.answer(_detailed_view(job, offset, payload, result, failure))
+        else:  # it ended, or left the quarantine, while the store read its bytes
+            show_job(job, bodies, offset, responder)
+
+    bodies.fetch(job, show)
+
+
+def send_payload(job: Job, bodies: JobBodies, offset: float, responder: Responder) -> None:
+    """Answer with the payload of a job, as it was submitted. Raises OperationError if it is not kept."""
+    if not _keeps_payload(job):
+        raise OperationError(
+            "conflict",
+            f"the payload of job {job.id.hex()} is not kept: it ended {job.outcome}. A payload is kept until its job "
+            "ends, and while the job is in quarantine",
+        )
+    bodies.fetch(job, lambda payload, _, __: responder.answer(job_view(job, offset), payload))
+
+
+def payload_view(payload: Payload, most: int) -> PayloadView:
+    """The size and kind of these bytes, and the first of them, at most `most`."""
+    first = bytes(payload[:most])
+    try:
+        text = getincrementaldecoder("utf-8")().decode(first, len(first) == len(payload))
+    except UnicodeDecodeError:
+        kind: PayloadKind = "pickle" if first.startswith(PICKLE) and payload[-1:] == b"." else "bytes"
+        return PayloadView(size=len(payload), kind=kind, base64=b64encode(first).decode())
+    return PayloadView(size=len(payload), kind="JSON" if _is_json(payload) else "text", text=text)
+
+
+def _detailed_view(job: Job, offset: float, payload: Payload, result: Payload, failure: Failure | None) -> JobView:
+    view = job_view(job, offset, result if job.state is ENDED else None, failure)
+    if _keeps_payload(job):
+        view.payload = payload_view(payload, FIRST_BYTES)
+    if job.progress is not None:
+        view.progress = payload_view(job.progress, len(job.progress))
+    return view
+
+
+def _keeps_payload(job: Job) -> bool:
+    """A payload is kept until the job ends; with a job that went into quarantine until its outcome is deleted."""
+    return job.state is not ENDED or job.quarantined or job.retried_as is not None
+
+
+def _is_json(payload: Payload) -> bool:
+    """Whether these bytes are a JSON object or array. A number or a word in JSON is a text, too."""
+    if len(payload) > JSON_BYTES or payload[:1] not in (b"{", b"["):
+        return False
+    try:
+        msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
