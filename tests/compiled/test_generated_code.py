@@ -41,7 +41,7 @@ HOT = {
     "core.idle:IdleList.remove": Slow(),
     "server.runner:Runner._drain_effects": Slow(methods=1, objects=1, attributes=2, names=2),  # diary, strict, raised
     "server.connections:Connections.arrived": Slow(objects=2, attributes=5),  # clock, wake; failures
-    "server.connections:Connections._hear": Slow(objects=1, attributes=1, names=2),  # strict; what was raised
+    "server.connections:Connections._receive": Slow(objects=1, attributes=1, names=2),  # strict; what was raised
     "server.connections:Connections.send": Slow(),
     "server.connections:Connections.write": Slow(objects=1),  # what sessions do at the end of a turn
     "dialects.native.broker_side:NativeBrokerSide.hear": Slow(methods=2, objects=4),  # words other than those of jobs

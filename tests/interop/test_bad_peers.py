@@ -461,8 +461,8 @@ def test_a_libzmq_peer_whose_application_sleeps_is_not_lost(broker_house: Start,
     sleeper = visitors.visit(zmq.REQ, house.callers)
     until(lambda: any(each.is_open for each in list(house.runner.connections.peers)), "it has greeted")
     (peer,) = house.runner.connections.peers
-    since = peer.heard
-    until(lambda: peer.heard > since + 2.5, "libzmq has answered for longer than the time-out")
+    since = peer.last_received
+    until(lambda: peer.last_received > since + 2.5, "libzmq has answered for longer than the time-out")
     assert list(house.runner.connections.peers) == [peer]
     with Workers(visitors, house.workers):
         assert ask(sleeper, b"awake") == [b"awake"]

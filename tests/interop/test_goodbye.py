@@ -114,7 +114,7 @@ def test_dropped_jobs_that_no_warning_has_counted_yet_are_reported_when_the_brok
     def drop(count: int) -> None:
         for _ in range(count):
             house.counters.drop("s", QUEUE_TIMEOUT, "the reason")
-        house.runner.turn()
+        house.runner.run_once()
 
     def reported() -> list[object]:
         return [fields["count"] for _, event, fields in house.journal.lines if event == "jobs dropped"]

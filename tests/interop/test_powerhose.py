@@ -65,7 +65,7 @@ def caller_of(visitors: Visitors) -> Callable[[str], Callers]:
 
 def count_workers(house: BrokerHouse, state: WorkerState | None = None) -> int:
     def count() -> int:
-        return sum(state is None or worker.state is state for worker in house.broker.roster.workers.values())
+        return sum(state is None or worker.state is state for worker in house.broker.worker_registry.workers.values())
 
     return int(house.run(count))
 

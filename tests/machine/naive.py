@@ -1,4 +1,4 @@
-"""The broker as one would write it without a care for cost: dicts of jobs and workers, loops over all of them."""
+"""A naive broker, without regard to cost: dictionaries of jobs and workers, and loops over all of them."""
 
 from dataclasses import replace
 from itertools import count
@@ -9,7 +9,7 @@ from types import SimpleNamespace as Record
 class Naive:
     def __init__(self, policy, jitter):
         self.policy, self.jitter, self.sequence, self.paused = policy, jitter, count(), set()
-        self.jobs, self.workers, self.holder = {}, {}, {}  # holder: (job's id, which hand-out) -> worker
+        self.jobs, self.workers, self.holder = {}, {}, {}  # holder: (job's id, number of the dispatch) -> worker
 
     def submit(self, id, service, job_options, deadline, now):
         job = self.jobs[id] = Record(
@@ -23,7 +23,7 @@ class Naive:
             None,
         )
         job.spent = job.deaths = job.refusals = job.given = 0
-        job.orphan = inf  # when its caller's time to come back is over
+        job.orphan = inf  # time until which its caller may return
 
     def join(self, id, services, profile, now):
         worker = Record(
@@ -130,7 +130,7 @@ class Naive:
                 else min(60.0, 2.0 ** (job.spent - 1))
             )
             job.state, job.until = "delayed", now + (0.1 if is_unseen else self.jittered(seconds, delay))
-            job.queue_due = job.queue_due if is_unseen else None  # only a spent attempt begins the waiting anew
+            job.queue_due = job.queue_due if is_unseen else None  # only a used attempt restarts the queue time-out
             if delay == 0:  # given back, and waits at once: others come before the worker that gave it back
                 self.wait(job, now)
                 self.match(now)

@@ -1,6 +1,6 @@
-"""Any bytes at all: Worker-Controller's codec understands them or says Malformed, and nothing else ever happens.
+"""Any bytes: Worker-Controller's codec decodes them or raises Malformed, and nothing else.
 
-Random inputs come from fixed seeds: a failure prints the input and repeats.
+Random inputs come from fixed seeds: a failure prints the input and can be repeated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ READERS: dict[str, Callable[[bytes, Edition], object]] = {
 
 
 def understood(head: bytes) -> set[str]:
-    """By which readers. The editions differ in words only, so both understand or neither does."""
+    """Return the readers that decode it. Editions differ in message names only, so both decode it or neither does."""
     found = set()
     for name, reader in READERS.items():
         ends = []

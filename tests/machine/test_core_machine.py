@@ -1,11 +1,11 @@
 """The broker against hostile arguments, twice.
 
-`Against the model`: every verb is said to the broker and to a naive broker of some 100 lines; after every step both
+`Against the model`: every method is called on the broker and on a naive broker of some 100 lines; after every step both
 must agree about every job and every worker. `At the bounds`: tiny limits, background jobs, keys, and jumps of time;
-there the broker must keep its invariants and give every submission at most one answer, and once all is well again
-(I14) exactly one.
+there the broker must keep its invariants and deliver at most one outcome per submit, and exactly one after the faults
+have ended (I14).
 
-Attempts that are over, jobs that have ended and workers that have gone are drawn as readily as living ones.
+Ended attempts, ended jobs and workers that have left are drawn as often as live ones.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Machine(RuleBasedStateMachine):
         self.jobs: list[Job] = []
         self.workers: list[Worker] = []
         self.attempts: list[Attempt] = []
-        self.keys: dict[Attempt, tuple[bytes, int]] = {}  # which hand-out of its job an attempt is
+        self.keys: dict[Attempt, tuple[bytes, int]] = {}  # number of the dispatch of its job
         self.dispatched: Counter[bytes] = Counter()
         self.answers: Counter[Caller] = Counter()
         self.accepts: Counter[tuple[Caller, bytes]] = Counter()
@@ -350,7 +350,7 @@ class AgainstTheModel(Machine):
 
     @rule(seconds=st.sampled_from([0.0, 0.05, 0.3, 1.1, 2.3, 5.2, 30.1]))
     def wait(self, seconds: float) -> None:
-        """Time passes, and the line is never late: each deadline is judged at its moment."""
+        """Let time pass with a runner that is never late: each deadline is handled at its time."""
         end = self.now + seconds + 0.0001
         while (due := self.broker.next_deadline()) <= end:
             self.now = max(self.now, due)
@@ -442,7 +442,7 @@ class AtTheBounds(Machine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.waiting: dict[Caller, Job] = {}  # callers that were let in and have not gone
+        self.waiting: dict[Caller, Job] = {}  # accepted callers that have not left
         self.committed = 0
 
     @rule(
@@ -631,7 +631,7 @@ class AtTheBounds(Machine):
 
     @rule(seconds=st.sampled_from([0.0, 0.1, 1.0, 5.0, 50.0]), is_paused=st.booleans())
     def jump(self, seconds: float, is_paused: bool) -> None:
-        """The line comes late, and knows it or not."""
+        """Let the runner be late, with or without `extend_leases`."""
         self.now += seconds
         if is_paused:
             self.broker.extend_leases(seconds, self.now)
@@ -640,7 +640,7 @@ class AtTheBounds(Machine):
         assert self.broker.next_deadline() > self.now
 
     def teardown(self) -> None:
-        """All is well again: the diary writes, workers come and work, time passes. Then everybody has been answered."""
+        """End all faults: the store writes, workers join and work, time passes. Then every caller has its outcome."""
         broker = self.broker
         for service in list(broker.worker_registry.services):
             broker.resume(service, self.now)

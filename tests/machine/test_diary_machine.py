@@ -1,7 +1,7 @@
-"""A broker with a diary that crashes at any instant, driven at random: what the file has is what memory had (I3, I16).
+"""A broker with a store that crashes at any instant, driven at random: the file has what memory had (I3, I16).
 
-A crash is a copy of the files as they are, and another broker on the copy. Whatever was acknowledged by then must be
-there, once, with all that has happened to it.
+A crash is a copy of the files as they are, and another broker on the copy. Everything acknowledged by then must be
+there, once, with its latest status.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DiaryMachine(RuleBasedStateMachine):
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="diary-machine-"))
         self.runs = 0
-        self.accepted: dict[bytes, None] = {}  # what was promised
+        self.accepted: dict[bytes, None] = {}  # acknowledged jobs
         self.told: dict[bytes, Outcome] = {}
         self.house = self.open(self.root / "0", 100.0)
 
@@ -104,12 +104,12 @@ class DiaryMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.05, 1.0, 7.0, 60.0]))
     def wait(self, seconds: float) -> None:
         self.house.now += seconds
-        self.house.broker.extend_leases(seconds, self.house.now)  # workers are not judged here
+        self.house.broker.extend_leases(seconds, self.house.now)  # leases are not tested here
         self.house.runner.run_once()
 
     @rule()
     def run_once(self) -> None:
-        """What was decided goes to the diary; nobody has heard from it yet."""
+        """Pass the decisions to the store, without its callbacks."""
         self.house.runner.run_once()
 
     # ------------------------------------------------------------ what must hold
@@ -118,7 +118,7 @@ class DiaryMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         """I16."""
         self.house.settle()
-        self.wait_for_diary()  # nobody waits for erasures
+        self.wait_for_diary()  # no caller waits for deletes
         self.receive()
         memory = {job.number: job for job in self.house.broker.jobs.values() if job.options.durable}
         kept = {each.number: each for each in self.read_copy()}
@@ -132,7 +132,7 @@ class DiaryMachine(RuleBasedStateMachine):
         self.wait_for_diary()
         self.receive()
         for id in [id for id in self.accepted if id not in self.house.broker.jobs]:
-            del self.accepted[id]  # its keep time is over
+            del self.accepted[id]  # its retention time has passed
             self.told.pop(id, None)
         spent = {job.id: job.spent for job in self.house.broker.jobs.values()}
         folder = self.copy()
@@ -158,20 +158,20 @@ class DiaryMachine(RuleBasedStateMachine):
         self.house.caller.heard.clear()
 
     def wait_for_diary(self) -> None:
-        """Until it has written what it was told: not what would be told next."""
+        """Wait until the store has written what it was given so far."""
         is_here: list[bool] = []
         self.house.store.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0), lambda *_: is_here.append(True))  # type: ignore[arg-type]
         self.house.loop.run_until(lambda: is_here)
 
     def check_payloads(self) -> None:
-        """Whatever is handed out has its bytes."""
+        """Check that every dispatched job has its payload."""
         self.house.settle()
         for give in self.house.workers.of(SendJob):
             job = give.attempt.job
             assert len(job.payload) in (0, 1, 300, 5_000)
 
     def copy(self) -> Path:
-        """The files as a crash would leave them: the diary's thread does nothing by itself here."""
+        """Copy the files as a crash would leave them: the store's thread does nothing by itself here."""
         self.runs += 1
         folder = self.root / str(self.runs)
         folder.mkdir()

@@ -1,5 +1,5 @@
 """I18 for HTTP of a client: any bytes, cut anywhere, give the same responses or the same one failure, and never an
-exception. The size at which the carrier changes its ways (64 KiB) is tiny here, and so are the limits."""
+exception. The carrier's threshold for large bodies (64 KiB) is tiny here, and so are the limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""I18 for HTTP: any bytes, cut anywhere, are served and refused alike, and break nothing.
+"""I18 for HTTP: any bytes, cut anywhere, are served and rejected alike, and break nothing.
 
-The bytes are requests of the corpus, one to three in a row, spoiled in a few places. Random inputs come from fixed
-seeds: a failure prints the input and repeats.
+The bytes are requests of the corpus, one to three in a row, damaged in a few places. Random inputs come from fixed
+seeds: a failure prints the input and can be repeated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def spoiled(chance: random.Random) -> bytes:
 
 
 def fate(data: bytes, size: int) -> tuple[list[int], int, bool]:
-    """Which responses there are, how many refusals, and whether the connection ends."""
+    """Return the responses, the number of rejections, and whether the connection ends."""
     world = World()
     try:
         world.serve()

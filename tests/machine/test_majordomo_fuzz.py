@@ -1,5 +1,5 @@
-"""Any frames at all, from anybody at a Majordomo listener: words or malformed, never an exception, and the books are
-right after each. Random inputs come from fixed starts: a failure repeats."""
+"""Any frames on any connection of a Majordomo listener: messages or malformed, never an exception, and the broker
+side's records are consistent after each. Random inputs come from fixed seeds: a failure can be repeated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def frame(rng: random.Random) -> bytes:
 
 
 def near_miss(rng: random.Random) -> list[bytes]:
-    """A message that somebody might send, as it is or with a frame changed, added or left out."""
+    """A plausible message, unchanged or with a frame changed, added or left out."""
     speech = rng.choice(SPEECHES)
     body = [rng.randbytes(rng.randrange(4)) for _ in range(rng.choice([0, 1, 1, 1, 2, 5, 58, 59, 60]))]
     token = rng.choice([b"t" * 16, b"", rng.randbytes(16)])
@@ -129,7 +129,7 @@ def client(frames: list[bytes], wire: EditionFrames) -> str:
 
 
 class Crowd:
-    """Peers that say anything, among one honest worker and one honest client of a service of their own."""
+    """Connections that send anything, beside one correct worker and one correct client of a service of their own."""
 
     def __init__(self, start: str) -> None:
         self.rng = random.Random(start)
@@ -159,7 +159,7 @@ class Crowd:
             world.run_once()
 
     def _sensible(self, side: Side) -> list[bytes]:
-        """What a peer in its place might well say."""
+        """A plausible message for this connection."""
         speech, rng = side.speech, self.rng
         side.told()
         remote = side.peer.remote
@@ -180,7 +180,7 @@ class Crowd:
         )
 
     def serve_the_honest(self, number: int) -> None:
-        """Whatever the others do, those two understand each other."""
+        """Check that the correct worker and client still serve each other."""
         self.world.run_once()
         self.honest.told()
         self.caller.call(b"%d" % number, service=b"honest")

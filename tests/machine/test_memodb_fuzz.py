@@ -1,7 +1,7 @@
-"""Any bytes at all are a word of MemoDB or malformed, and another CBOR library is the judge in both directions.
+"""Any bytes are a message of MemoDB or malformed; another CBOR library checks both directions.
 
-What is accepted must mean the same to the other library. What is refused must not be a message that it finds valid and
-deterministically encoded. Random inputs come from fixed starts: a failure prints the input and repeats.
+An accepted message must mean the same to the other library. A rejected one must not be a message that it finds valid
+and deterministically encoded. Random inputs come from fixed seeds: a failure prints the input and can be repeated.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ KIB_64 = 65_536
 MEMO01 = b"\x66memo01"
 
 
-# -------------------------------------------------------------------- the judge
+# -------------------------------------------------------------------- the other library
 
 
 def decoded(body: bytes) -> tuple[object, int]:
-    """The first item and where it ends, or (None, 0) if there is none. The library takes much that we do not."""
+    """Return the first item and its end, or (None, 0) if there is none. The library accepts much that the codec
+    rejects."""
     stream = BytesIO(body)
     try:
         item = cbor2.CBORDecoder(stream).decode()
@@ -36,7 +37,7 @@ def decoded(body: bytes) -> tuple[object, int]:
 
 
 def items_of(word: ParsedMessage) -> list[object]:
-    """What its header says, in the other library's types, after the version; a flag is always said."""
+    """Return the content of its header in the other library's types, after the version; a flag is always present."""
     match word:
         case Ready():
             return [1, word.id, list(word.services)]
@@ -51,7 +52,7 @@ def items_of(word: ParsedMessage) -> list[object]:
 
 
 def meaning(item: object, rest: int) -> list[object] | None:
-    """What the decoded header says, in the form of `items_of`, or None if it is no word with so long a payload."""
+    """Return the decoded header in the form of `items_of`, or None if it is no message with such a payload."""
     if not isinstance(item, list) or len(item) < 3 or item[0] != "memo01":
         return None
     _, kind, id, *fields = item
@@ -83,7 +84,7 @@ def outcome(body: bytes | bytearray) -> ParsedMessage | Malformed:
 
 
 def judge(body: bytes) -> str:
-    """Reads it both ways, holds it against the other library, and tells what became of it."""
+    """Decode it both ways, compare with the other library, and return the kind of result."""
     copy = bytearray(body)
     word, again = outcome(body), outcome(copy)
     item, end = decoded(body)

@@ -1,7 +1,7 @@
-"""Any frames at all are a word of the native dialect or malformed, for every reader, and what is read can be written.
+"""Any frames are a message of the native dialect or malformed, for every reader, and what is decoded can be encoded.
 
-Random inputs come from fixed starts: a failure prints the input and repeats. Sessions are fed by hostile peers in
-tests/unit/dialects/native/test_machine.py.
+Random inputs come from fixed seeds: a failure prints the input and can be repeated. Broker sides are tested with
+hostile connections in tests/unit/dialects/native/test_machine.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def order_again(order: SubmitHeader) -> Frames:
     return [codec.write_order(order)]
 
 
-# A reader, and how to say what it has read once more, so that it reads the same. None: the words do not tell all.
+# A reader, and a function that encodes what it has decoded, so that it decodes to the same. None: not all is known.
 READERS: dict[str, tuple[Callable[[Frames], Any], Callable[[Any], Frames] | None]] = {
     "HELLO": (codec.read_hello, hello_again),
     "WELCOME": (codec.read_welcome, lambda welcome: codec.write_welcome(welcome, Role.CLIENT)),
@@ -82,7 +82,7 @@ def judge_all(make: Callable[[random.Random], Frames], count: int, start: str) -
     begin = process_time()
     for _ in range(count):
         frames = make(rng)
-        if frames[0]:  # the session looks at the first byte before anybody reads
+        if frames[0]:  # the broker side checks the first byte before any reader
             understood |= judge(frames)
     assert process_time() - begin < count * 0.005
     return understood

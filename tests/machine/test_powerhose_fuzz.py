@@ -1,5 +1,5 @@
-"""Any bytes at all, on any socket of a Powerhose listener: words or malformed, never an exception, and the books are
-right after each. Random inputs come from fixed starts: a failure repeats."""
+"""Any bytes on any socket of a Powerhose listener: messages or malformed, never an exception, and the broker side's
+records are consistent after each. Random inputs come from fixed seeds: a failure can be repeated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def noise(rng: random.Random) -> bytes:
 
 
 def near_miss(rng: random.Random) -> bytes:
-    """Pieces of words, put together at random, now and then with a byte changed."""
+    """Pieces of messages, joined at random, sometimes with a byte changed."""
     pieces = [rng.choice([*WORDS, rng.choice(ENDPOINTS).encode(), noise(rng)]) for _ in range(rng.randrange(1, 7))]
     body = bytearray(b"".join(pieces))
     for _ in range(rng.choice([0, 0, 1, 3])):
@@ -204,7 +204,7 @@ class Fuzz:
             self.told[number] += len(caller.told())
 
     def end(self) -> None:
-        """Everybody is told, and those who behave are idle again."""
+        """Check that every caller has its outcome, and that correct workers are idle again."""
         world = self.world
         for bench in self.benches:
             world.places[bench.endpoint] = "open"

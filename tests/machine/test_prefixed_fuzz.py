@@ -1,7 +1,7 @@
-"""I18 for messages behind a length: any bytes, cut anywhere, give the same messages or the same one failure.
+"""I18 for length-prefixed messages: any bytes, cut anywhere, give the same messages or the same one failure.
 
-The sizes at which the carrier changes its ways (64 KiB, 1 MiB) are made tiny here, so that short inputs reach every
-step; limits are tiny, too. Random inputs come from fixed seeds: a failure prints the input and repeats.
+The carrier's thresholds (64 KiB, 1 MiB) are tiny here, so that short inputs reach every step; limits are tiny, too.
+Random inputs come from fixed seeds: a failure prints the input and can be repeated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def extra_of(head: bytes) -> int:
 
 
 def run(stream: bytes, sizes: Iterator[int], use_gap: bool = False) -> Outcome:
-    """Hears the whole stream in pieces of the given sizes, and tells all that can be seen."""
+    """Feed the whole stream in pieces of the given sizes, and return everything observable."""
     carrier = LengthPrefix(extra_of, limits=TINY)
     messages: list[list[bytes]] = []
     pos = 0
@@ -69,7 +69,7 @@ def run(stream: bytes, sizes: Iterator[int], use_gap: bool = False) -> Outcome:
             head, extra = message
             messages.append([bytes(head), bytes(extra)])
             assert type(head) is bytes
-            assert not isinstance(extra, bytearray) or extra.append(0) is None  # nobody has a view of it
+            assert not isinstance(extra, bytearray) or extra.append(0) is None  # no memoryview of it exists
         assert carrier.holding <= 40 + 8 + 120, f"holds {carrier.holding} bytes"
         assert carrier.gap is None or len(carrier.gap) > 0
     assert carrier.failure is None or isinstance(carrier.failure, Malformed)
@@ -134,7 +134,7 @@ def mutate(stream: bytes, rng: random.Random) -> bytes:
 
 
 def noise(rng: random.Random) -> bytes:
-    """Messages whose lengths and counts are likely and seldom fit."""
+    """Messages with plausible lengths and counts that seldom match."""
     parts = []
     for _ in range(rng.randint(1, 8)):
         size = rng.choice(

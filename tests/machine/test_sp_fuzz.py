@@ -1,7 +1,7 @@
 """I18 for SP: any bytes, cut anywhere, give the same messages or the same one failure, and never an exception.
 
-The sizes at which the carrier changes its ways (64 KiB, 1 MiB) are made tiny here, so that short inputs reach every
-step; limits are tiny, too. Random inputs come from fixed seeds: a failure prints the input and repeats.
+The carrier's thresholds (64 KiB, 1 MiB) are tiny here, so that short inputs reach every step; limits are tiny, too.
+Random inputs come from fixed seeds: a failure prints the input and can be repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def tiny_sizes() -> Iterator[None]:
 
 
 def run(stream: bytes, ipc: bool, sizes: Iterator[int], use_gap: bool = False) -> Outcome:
-    """Hears the whole stream in pieces of the given sizes, and tells all that can be seen."""
+    """Feed the whole stream in pieces of the given sizes, and return everything observable."""
     sp = Sp("REP", ipc=ipc, limits=TINY)
     messages: list[list[bytes]] = []
     pos = 0
@@ -57,7 +57,7 @@ def run(stream: bytes, ipc: bool, sizes: Iterator[int], use_gap: bool = False) -
             route, body = message
             messages.append([bytes(route), bytes(body)])
             assert type(route) is bytes
-            assert not isinstance(body, bytearray) or body.append(0) is None  # nobody has a view of it
+            assert not isinstance(body, bytearray) or body.append(0) is None  # no memoryview of it exists
         assert sp.holding <= MOST + 9, f"holds {sp.holding} bytes"
         assert sp.gap is None or len(sp.gap) > 0
     assert sp.failure is None or isinstance(sp.failure, Malformed)
@@ -74,7 +74,7 @@ def assert_cuts_do_not_matter(stream: bytes, ipc: bool, rng: random.Random) -> O
 
 
 def random_message(rng: random.Random) -> list[bytes]:
-    """Mostly a route and two frames; sometimes too many words, none, or too much."""
+    """Mostly a route and two frames; sometimes too many route entries, none, or too many bytes."""
     hops = b"".join(rng.randrange(1 << 31).to_bytes(4, "big") for _ in range(rng.choice((0, 0, 0, 1, 2, 2, 3))))
     route = hops + (rng.randrange(1 << 31) | 1 << 31).to_bytes(4, "big")
     sizes = rng.choices((0, 0, 1, 5, 20, 24, 30, 41, 60), k=2)
@@ -100,7 +100,7 @@ def mutate(stream: bytes, rng: random.Random) -> bytes:
 
 
 def noise(ipc: bool, rng: random.Random) -> bytes:
-    """Messages whose lengths are likely and seldom fit."""
+    """Messages with plausible lengths that seldom match."""
     parts = []
     for _ in range(rng.randint(1, 8)):
         size = rng.choice((0, 0, 1, 3, 4, 5, 12, 16, 24, 30, 50, 130, MOST, MOST + (rng.random() < 0.2), 1 << 63))

@@ -1,7 +1,7 @@
 """I18 for ZMTP: any bytes, cut anywhere, give the same messages or the same one failure, and never an exception.
 
-The sizes at which the carrier changes its ways (64 KiB, 1 MiB) are made tiny here, so that short inputs reach every
-step; limits are tiny, too. Random inputs come from fixed seeds: a failure prints the input and repeats.
+The carrier's thresholds (64 KiB, 1 MiB) are tiny here, so that short inputs reach every step; limits are tiny, too.
+Random inputs come from fixed seeds: a failure prints the input and can be repeated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HANDSHAKE = greeting_and_ready()
 
 
 def run(stream: bytes, sizes: Iterator[int], use_gap: bool = False) -> Outcome:
-    """Hears the whole stream in pieces of the given sizes, and tells all that can be seen."""
+    """Feed the whole stream in pieces of the given sizes, and return everything observable."""
     zmtp = Zmtp("ROUTER", limits=TINY)
     messages: list[Message | TooLarge] = []
     pos = 0
@@ -75,7 +75,7 @@ def run(stream: bytes, sizes: Iterator[int], use_gap: bool = False) -> Outcome:
 
 
 def assert_cuts_do_not_matter(stream: bytes, rng: random.Random, uncut: int = 0) -> Outcome:
-    """`uncut`: so much of the beginning comes in one piece, which saves time where it is not what is tested."""
+    """`uncut`: bytes of the beginning that come in one piece, which saves time where they are not tested."""
     first = [uncut] if uncut else []
     whole = run(stream, repeat(len(stream)))
     assert run(stream, chain(first, repeat(1))) == whole, stream
@@ -114,7 +114,7 @@ def mutate(stream: bytes, rng: random.Random) -> bytes:
 
 
 def noise(rng: random.Random) -> bytes:
-    """Frames whose headers are likely and whose lengths seldom fit."""
+    """Frames with plausible headers and lengths that seldom match."""
     parts = []
     for _ in range(rng.randint(1, 12)):
         flags = rng.choice((0, 0, 0, 1, 1, 1, 2, 3, 4, 6, rng.randrange(256)))

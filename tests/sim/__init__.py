@@ -1,1 +1,1 @@
-"""The small world: the real line, core, session and carriers, and everything around them made up from a seed."""
+"""Simulation: the real runner, core, broker sides and carriers, with everything around them generated from a seed."""

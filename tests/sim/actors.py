@@ -1,18 +1,18 @@
-"""The people of the world: PingPong workers, honest and not, and callers.
+"""Simulated PingPong programs: correct and faulty workers, and callers.
 
 Each has a `Socket` of its own, which does what libzmq does underneath a program, with a real Zmtp object for every
 connection. The programs are written from the document alone and share no code with the dialect; they are driven by
 events and never wait.
 
-A worker says READY once for each socket it opens, PING every second, and closes its socket and opens another after
-three seconds without a message (N_TIMEOUTS × BROKER_TIMEOUT). It differs from others in:
+A worker sends READY once for each socket it opens, PING every second, and closes its socket and opens another after
+three seconds without a message (N_TIMEOUTS × BROKER_TIMEOUT). Workers differ in these properties:
 
-- *threaded*: goes on reading and pinging while it works. Otherwise it neither reads nor pings while it works.
-- *transparent*: its socket reconnects by itself, as libzmq's does, and the program never learns of it; what it sends
-  meanwhile goes out on the next connection. Otherwise it learns of it, forgets its job, and opens a new socket.
-- *carries over* (R39): sends the result of a job it took on an earlier socket. Our own worker never does.
+- *threaded*: continues to read and ping while it works. Otherwise it neither reads nor pings while it works.
+- *transparent*: its socket reconnects by itself, as libzmq's does, without notice to the program; what it sends
+  meanwhile goes out on the next connection. Otherwise it is notified, drops its job, and opens a new socket.
+- *carries over* (R39): sends the result of a job that it received on an earlier socket. Dragoman's worker never does.
 
-The mutants are subclasses that do one thing wrong, each time with a certain likelihood. From `is_calm` on all behave.
+The mutants are subclasses that do one thing wrong, with a certain probability. From `is_calm` on all are correct.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sim.world import World
 BACKEND, FRONTEND = "backend", "frontend"
 PING_EVERY = 1.0
 PATIENCE = 3.0  # N_TIMEOUTS × BROKER_TIMEOUT
-KEEP_ALIVE = 20.0  # when a kernel gives up a connection whose other side has vanished
+KEEP_ALIVE = 20.0  # seconds after which a kernel drops a connection whose other side has vanished
 READY = [b"", b"READY"]
 PING = [b"", b"PING"]
 
@@ -56,7 +56,7 @@ class Socket:
         self._label = label
         self._identity = identity
         self._heard = heard
-        self._ended = ended  # None: reconnect, and tell nobody
+        self._ended = ended  # None: reconnect without a callback
         self._queue: deque[list[bytes]] = deque()
         self._end: End | None = None
         self._carrier = Zmtp(kind, identity)
@@ -308,7 +308,7 @@ class Worker:
         self.then(seconds, self._finish, work)
 
     def then(self, seconds: float, call: Callable[[], None], work: int) -> None:
-        """Go on with this piece of work in so many seconds, unless it is dropped meanwhile."""
+        """Continue this work in this many seconds, unless it is dropped meanwhile."""
         self.world.after(seconds, self._go_on, call, work)
 
     def _go_on(self, call: Callable[[], None], work: int) -> None:
@@ -348,7 +348,7 @@ class Worker:
 
 
 class Threaded(Worker):
-    """The second text recommends it: a thread does the work, so it goes on pinging."""
+    """The second text recommends it: a thread does the work, so it continues to ping."""
 
     is_threaded = True
 
@@ -395,7 +395,7 @@ class Resetter(Worker):
 
 
 class Repeater(Worker):
-    """Says READY again and again while it is idle: one of them may cross a job on the wire."""
+    """Sends READY repeatedly while it is idle: one of them may cross a job on the wire."""
 
     def _tick(self, life: int) -> None:
         super()._tick(life)
@@ -409,7 +409,7 @@ class Repeater(Worker):
 
 
 class Dropper(Worker):
-    """Its loop fails in the middle of a job and begins anew on the same socket: READY, and no result."""
+    """Its loop fails in the middle of a job and restarts on the same socket: READY, and no result."""
 
     def begin(self, work: int) -> None:
         if self.is_calm or self.random.random() < 0.5:
@@ -423,7 +423,7 @@ class Dropper(Worker):
 
 
 class Babbler(Worker):
-    """Sends what is no message of this dialect, sometimes so much that it is shown the door (D6)."""
+    """Sends messages that are not of this dialect, sometimes so many that it is disconnected (D6)."""
 
     def say_something(self) -> None:
         super().say_something()
@@ -437,7 +437,7 @@ class Babbler(Worker):
 
 
 class CarriesOver(Threaded):
-    """R38, R39: sends its result on whatever connection there is when it is done."""
+    """R38, R39: sends its result on the connection that exists when it is done."""
 
     carries_over = True
 
@@ -474,7 +474,7 @@ class Mistaken(Twice):
 
 
 class Impatient(Threaded):
-    """Says READY while it works, as if it were free, and sends the result all the same."""
+    """Sends READY while it works, as if it were free, and still sends the result."""
 
     def say_something(self) -> None:
         if self.is_calm or self.random.random() < 0.6:
@@ -487,7 +487,7 @@ class Impatient(Threaded):
 
 
 class Caller:
-    """Asks for jobs, one at a time (REQ) or several at once (DEALER), for as long as it is told to."""
+    """Submits jobs, one at a time (REQ) or several at once (DEALER), until it is stopped."""
 
     def __init__(self, house: House, oracle: Oracle, name: str, *, at_once: int, think: float, largest: int) -> None:
         self.name = name
@@ -498,7 +498,7 @@ class Caller:
         self._at_once = at_once
         self._think = think
         self._largest = largest
-        self._is_busy = True  # goes on asking
+        self._is_busy = True  # continues to submit
         self._converse()
 
     @property
@@ -506,7 +506,7 @@ class Caller:
         return self._socket
 
     def leave(self) -> None:
-        """Hang up, whatever is outstanding (R18, R19), and come back as somebody else."""
+        """Close the connection, with any job outstanding (R18, R19), and connect as another caller."""
         self._world.note(self.name, "leaves")
         self._socket.close()
         self._broken(self.conversation)

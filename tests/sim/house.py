@@ -1,11 +1,11 @@
-"""Where the broker lives: what server/asyncio_host.py is to real sockets, this is to the world's pipes.
+"""The broker's host in the simulation: server/asyncio_host.py for simulated pipes instead of sockets.
 
-A `Life` is one run of the broker from start to crash: a Runner with its Broker and session, fed real bytes through a
-real Zmtp object a connection. A turn happens at this very instant when the line asks for one (`wake`), and at the time
-the last turn returned. `ServerContext` outlives crashes: it is the address at which actors knock.
+A `Life` is one run of the broker from start to crash: a Runner with its Broker and broker side, fed real bytes through
+a real Zmtp object per connection. An iteration happens at once when the runner requests one (`wake`), and at the time
+that the last iteration returned. `House` outlives crashes: it is the address to which actors connect.
 
-A *paused* life (D13) does nothing at all while bytes and connections pile up in front of it. When it goes on, some
-sockets may be read before the turn that notices the pause and some after it: a real loop gives no promise.
+A *paused* life (D13) does nothing while bytes and connections queue up. When it continues, some sockets may be read
+before the iteration that notices the pause and some after it: a real loop guarantees no order.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class House:
         self.world.after(downtime, self.open)
 
     def knock(self, endpoint: str, label: str) -> End | None:
-        """Connect, as an actor: its end of a new wire, or None while nobody listens."""
+        """Connect as an actor. Returns its end of a new wire, or None while the broker does not listen."""
         life = self.life
         if life is None:
             return None
@@ -112,13 +112,13 @@ class Life:
         world = house.world
         self.is_alive = True
         self.is_paused = False
-        self.pause_next: float | None = None  # pause for so long at the next job: before its turn, or right after
+        self.pause_next: float | None = None  # length of a pause at the next job: before its iteration, or right after
         self.pauses_before = False
         self._house = house
         self._world = world
         self._ends: dict[End, None] = {}
         self._waiting: list[tuple[str, Wire]] = []  # knocked during a pause
-        self._ended_late: list[tuple[StreamConnection, End, str]] = []  # read just before a pause, not yet told
+        self._ended_late: list[tuple[StreamConnection, End, str]] = []  # read just before a pause, not yet reported
         self._resumed = 0.0
         self._timer_due = 0.0
         self._timer_number = 0
@@ -154,7 +154,7 @@ class Life:
             self._timer_due = float("inf")
             self._turn()
 
-    # ---------------------------------------------------------------- a pause of our own
+    # ---------------------------------------------------------------- pauses of the broker
 
     def _maybe_pause(self) -> None:
         if self.pause_next is not None:

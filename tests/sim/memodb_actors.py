@@ -1,14 +1,14 @@
-"""Processes that speak MemoDB: each has one REQ socket of NNG, which its workers and callers share as contexts.
+"""Simulated MemoDB processes: each has one REQ socket of NNG, which its workers and callers share as contexts.
 
 `NngSocket` does what libnng does underneath a program, with a real Sp object for every connection:
 
-- a context has one request outstanding; to send another one is to drop it;
-- a request goes out when there is a connection, again under the same id when the resend timer fires, and again at once
-  on every new connection, until its answer has come;
-- an answer whose id is not outstanding is dropped.
+- a context has one request outstanding; sending another one drops it;
+- a request is sent when there is a connection, again under the same id when the resend timer fires, and again at once
+  on every new connection, until its reply arrives;
+- a reply whose id is not outstanding is dropped.
 
 The programs are written from the MemoDB document alone and share no code with the dialect. They are driven by events
-and never wait. From `is_calm` on all behave: nobody is slow, lazy or impatient any more.
+and never wait. From `is_calm` on all are correct: none is slow, lazy or impatient any more.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from sim.pipes import End, Wire
 ENDPOINT = "memodb"
 READY, JOB, RESULT, HEARTBEAT, DISCONNECT = 1, 2, 3, 4, 5
 VERSION = b"\x66memo01"
-KEEP_ALIVE = 20.0  # by when a kernel has given up a connection whose other side has vanished
+KEEP_ALIVE = 20.0  # seconds within which a kernel drops a connection whose other side has vanished
 
 
-# -------------------------------------------------------------------- the document's words, as far as these need them
+# -------------------------------------------------------------------- the document's messages, as far as these need
+# them
 
 
 def ready(services: tuple[str, ...]) -> bytes:
@@ -73,7 +74,7 @@ class Heard:
 
 
 def understand(body: bytes) -> Heard:
-    """What the broker says, and it must say it in the shortest way."""
+    """Decode a message of the broker, which must use the shortest encoding."""
     require(body[1:8] == VERSION, "document", f"{body[:8].hex(' ')} is no header")
     kind, length = body[8], body[9] - 0x40
     require(body[0] == (0x85 if kind == JOB else 0x83), "document", f"{body[0]:#x} items for type {kind}")
@@ -95,7 +96,7 @@ def understand(body: bytes) -> Heard:
 
 
 class Context:
-    """Whoever asks: one request at a time."""
+    """One requester: one request at a time."""
 
     request: Request | None = None
 
@@ -113,7 +114,7 @@ class Request:
 
 @dataclass(slots=True)
 class Traffic:
-    """What passed by one connection, as far as it arrived at the actor or left it."""
+    """Bytes of one connection that arrived at the actor or left it."""
 
     written: bytearray
     heard: bytearray
@@ -138,7 +139,7 @@ class NngSocket:
         self._oracle = oracle
         self._resend = resend
         self._next_id = first_id
-        self._outruns = outruns  # comes back before the broker knows that it had gone
+        self._outruns = outruns  # reconnects before the broker has noticed the end of the old connection
         self._dialled = dialled
         self._outstanding: dict[bytes, Request] = {}
         self._end: End | None = None
@@ -171,7 +172,7 @@ class NngSocket:
             self._end.wire.cut()
 
     def hang_up(self) -> None:
-        """Close the connection and dial again at once: what is under way may arrive after what comes by the new one."""
+        """Close the connection and dial again at once: bytes in transit may arrive after those of the new one."""
         if self._end is not None and not self._is_closed:
             self._end.close()
             self._end = self._former = None
@@ -251,7 +252,7 @@ class NngSocket:
 
 
 def _is_known_to_be_over(end: End) -> bool:
-    """Whether this side knows, or will before it accepts a newcomer, that the connection has ended."""
+    """True if this side knows, or will before it accepts the next connection, that this connection has ended."""
     return end.is_over or end.is_closed or (end.is_frozen and any(isinstance(piece, str) for piece in end.inbox))
 
 
@@ -260,17 +261,17 @@ def _is_known_to_be_over(end: End) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How the people of a world behave before it calms down."""
+    """Behaviour of the actors before the faults end."""
 
     job_timeouts: tuple[int, ...] = (60_000,)  # ms, one of which a caller names; -1: none
     slowest: float = 1.0  # seconds a job may take
     think: float = 0.5  # seconds between a caller's jobs, at most
-    patience: float | None = None  # after which a caller asks for something else
-    worker_patience: float | None = None  # after which a worker says READY anew
-    goodbyes: float = 0.0  # how likely a worker says goodbye with its result
-    laziness: float = 0.0  # how likely a worker is slow to answer a HEARTBEAT
+    patience: float | None = None  # after which a caller submits another job
+    worker_patience: float | None = None  # after which a worker sends READY again
+    goodbyes: float = 0.0  # probability that a worker leaves with its result
+    laziness: float = 0.0  # probability that a worker is slow to answer a HEARTBEAT
     largest: int = 300  # bytes of filler in a payload, at most
-    jobs: int | None = None  # how many a caller asks for; None: until it is told to stop
+    jobs: int | None = None  # number of jobs of a caller; None: until it is stopped
 
 
 class Process:
@@ -349,7 +350,7 @@ class Process:
 class Worker(Context):
     def __init__(self, process: Process, name: str) -> None:
         self.name = name
-        self.id = b""  # what the broker calls it, as far as it knows
+        self.id = b""  # its id at the broker, as far as known
         self.is_dead = False
         self.is_at_work = False
         self._process = process
@@ -407,7 +408,7 @@ class Worker(Context):
             self._join()
 
     def _later(self, seconds: float, call: Callable[..., None], *args: object) -> None:
-        """In so many seconds, unless something else happens to this worker meanwhile."""
+        """Call back in this many seconds, unless the worker does something else meanwhile."""
         self._world.after(seconds, self._go_on, self._step, call, args)
 
     def _go_on(self, step: int, call: Callable[..., None], args: tuple[object, ...]) -> None:
@@ -432,7 +433,7 @@ class Caller(Context):
 
     @property
     def is_done(self) -> bool:
-        """Whether it has asked for all its jobs and was answered."""
+        """True if it has submitted all its jobs and has their outcomes."""
         return self.request is None and self._asked == self._process.habits.jobs
 
     def ask(self) -> None:

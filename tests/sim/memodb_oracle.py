@@ -1,22 +1,22 @@
-"""What must be true of a run of MemoDB, seen from outside: the letters are those of docs/rules.md.
+"""Rules that every run of MemoDB must keep, checked from outside. The letters are those of docs/rules.md.
 
-I7   an answer was computed for the payload it answers: the result is a keyed hash of it that nobody else can know.
-I8   a job is handed out at most as often as it was accepted and has attempts, and a hand-out is run at most once:
-     an answer that may have arrived is only ever repeated under the same request (R60, R65).
-R60  no request is answered that nobody asked; whatever is said again is the same, byte for byte, as long as the worker
-     it was said to lives; a worker is never called by another one's id.
-R6   nobody is timed out before their time.
+I7   a reply was computed for the payload it answers: the result is a keyed hash of it that only the worker can know.
+I8   a job is dispatched at most as often as it was accepted and has attempts, and a dispatch is run at most once:
+     a reply that may have arrived is only ever repeated under the same request (R60, R65).
+R60  no reply without a request; a repeated reply is the same, byte for byte, as long as its worker is alive;
+     a worker is never addressed by another one's id.
+R6   no job times out before its time.
 
-In an *exact* run connections are cut and messages repeated, but no process ends, nobody is slow beyond a time limit,
+In an *exact* run connections are cut and messages repeated, but no process ends, none is slow beyond a time limit,
 and the limits of what is kept are not reached. Then these hold as well, all the time:
 
-R62  every job is accepted once and run once, and none ends in silence.
-R61  there are never more workers in the books than there are workers.
+R62  every job is accepted once and run once, and none ends without a reply.
+R61  there are never more workers in the records than there are workers.
 
-Otherwise a caller whose job ended in silence repeats it and that is another job, by design; so is a job whose answer
-was kept no longer. The bound then is I8.
+Otherwise a caller whose job ended without a reply repeats it and that is another job, by design; so is a job whose
+reply was not kept long enough. The bound then is I8.
 
-`books` looks inside the session after every event, as `invariants.check` looks inside the core.
+`books` checks the broker side after every event, as `invariants.check` checks the core.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Record:
     service: str
     timeout: int  # on the wire
     accepted: int = 0
-    gives: int = 0  # hand-outs that left us, or may have
+    gives: int = 0  # dispatches that were sent, or may have been
     runs: int = 0
     answers: int = 0
 
@@ -114,13 +114,13 @@ class MemoDbOracle:
         self.gives_said = 0
         self.is_exact = is_exact
         self.workers = workers
-        self._outruns = outruns  # sockets come back before the broker knows that they had gone
+        self._outruns = outruns  # sockets that reconnect before the broker has noticed the end of the old connection
         self._world = world
         self._attempts = options.attempts or 1
         self._asked: dict[tuple[str, bytes], bytes] = {}
-        self._first: dict[tuple[str, bytes], tuple[bytes, bytes]] = {}  # the answer, and whose worker's it was
+        self._first: dict[tuple[str, bytes], tuple[bytes, bytes]] = {}  # the reply, and the worker it came from
         self._last_of: dict[bytes, tuple[str, bytes]] = {}  # the last request that was answered, by worker
-        self._by_job: dict[bytes, Record] = {}  # of jobs that were handed out
+        self._by_job: dict[bytes, Record] = {}  # of dispatched jobs
         self._former_ids: set[bytes] = set()  # of lives that are over
 
     def hit(self, what: str, times: int = 1) -> None:
@@ -130,7 +130,7 @@ class MemoDbOracle:
     # ---------------------------------------------------------------- actors
 
     def new_job(self, filler: int, service: str, timeout: int) -> bytes:
-        """A job nobody has asked for before."""
+        """Return a new payload."""
         number = len(self.records) + 1
         self.records[number] = Record(service, timeout)
         return b"job %d %s" % (number, b"x" * filler)
@@ -185,7 +185,7 @@ class MemoDbOracle:
         require(record.gives <= most, "I8", f"{bytes(job.payload[:16])!r}: {record.gives} hand-outs of {most}")
 
     def takes_back(self, remote: MemoDbWorker, attempt: Attempt) -> None:
-        """It never left us, so what is said instead may be something else."""
+        """Forget a reply that was never sent: another may be sent instead."""
         self.hit("unsent JOB taken back")
         self._by_job[attempt.job.id].gives -= 1
         self._first.pop(self._last_of.pop(remote.id), None)
@@ -256,7 +256,7 @@ class MemoDbOracle:
     # ---------------------------------------------------------------- the end
 
     def verdict(self) -> None:
-        """Of an exact run that is over: every job once, from beginning to end."""
+        """Check an exact run at its end: every job ran once, from beginning to end."""
         for number, record in self.records.items():
             is_once = (record.accepted, record.gives, record.runs, record.answers) == (1, 1, 1, 1)
             require(is_once or not self.is_exact, "R62", f"job {number}: {record}")
@@ -266,7 +266,7 @@ class MemoDbOracle:
 
 
 class WatchedLine:
-    """What the session knows as its line: every answer is seen on its way out."""
+    """Wraps the I/O of the broker side: sees every reply that is sent."""
 
     def __init__(self, oracle: MemoDbOracle, io: Connections) -> None:
         self._oracle = oracle
@@ -431,7 +431,7 @@ def books(session: WatchedMemoDb, io: Runner) -> None:
     """Raise if the session's records contradict each other."""
     peers = [peer for peer in io.connections.peers if peer.is_open and not peer.is_lost]
     waiting = [call for peer in peers for call in peer.remote.waiting.values()]
-    if not session._broker.effects:  # else somebody is still to be told
+    if not session._broker.effects:  # otherwise a reply is still to be sent
         calls = sum(len(job.callers) for job in session._broker.jobs.values())
         require(session.waiting == calls, "books", f"{session.waiting} calls are counted, {calls} are there")
     for call in waiting:

@@ -1,6 +1,6 @@
-"""Bugs that a MemoDB broker is likely to have, planted on purpose: a simulator that misses them is too weak.
+"""Likely bugs of a MemoDB broker, planted on purpose: a simulator that misses them is too weak.
 
-Each is a subclass put in the place of the real session, or of its callers, for one run; nothing in `src` is touched.
+Each is a subclass that replaces the real broker side, or its callers, for one run; nothing in `src` is changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NoReplay(WatchedMemoDb):
 
 
 class HeartbeatForReplay(WatchedMemoDb):
-    """Whoever asks again is told that there is no job, whatever it was told before (R60)."""
+    """A repeated request is answered that there is no job, whatever the first reply was (R60)."""
 
     def _receive_again(self, remote: MemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
         if remote.answer is not None:
@@ -75,7 +75,7 @@ class JobOnNewConnection(WatchedCallers):
 
 
 class AdoptedByIdAlone(WatchedCallers):
-    """A request with the id of a lost one is taken for it, whatever it says (R62)."""
+    """A request with the id of a lost one is treated as that one, whatever its content is (R62)."""
 
     def before_job(self, peer: StreamConnection, route: bytes, mark: int) -> None:
         for key in list(self.orphans):
@@ -86,7 +86,7 @@ class AdoptedByIdAlone(WatchedCallers):
 
 
 class GivenAgain(WatchedMemoDb):
-    """A job whose worker's connection ended goes to another worker at once (R65)."""
+    """A job whose worker's connection ended is given to another worker at once (R65)."""
 
     def lost(self, peer: StreamConnection, unsent: Sequence[object], now: float) -> None:  # type: ignore[override]
         held = [remote.attempt for remote in peer.remote.remotes if remote.attempt is not None]
@@ -94,7 +94,7 @@ class GivenAgain(WatchedMemoDb):
 
 
 class OfferedWhileAway(WatchedMemoDb):
-    """A worker that was told HEARTBEAT is given a job before it has asked again."""
+    """A worker that was sent HEARTBEAT is given a job before its next request."""
 
     def tick(self, now: float) -> float:
         due = super().tick(now)

@@ -1,11 +1,11 @@
-"""What a seed decides for a world of MemoDB, and the run that follows: chaos, then healing, then a last job for all.
+"""Scenarios of MemoDB from a seed: a phase of faults, then healing, then a last job for every caller.
 
-Processes with one NNG socket each share one or two addresses. From the seed come the options, who shares which socket,
+Processes with one NNG socket each share one or two addresses. From the seed come the options, the sharing of sockets,
 the resend timers, and a random subset of the faults. A third of the seeds are *exact* (see memodb_oracle.py): only
-faults of `HARMLESS` befall them, and the time limits are longer than the run.
+faults of `HARMLESS` happen in them, and the time limits are longer than the run.
 
-`sweep` is the other way to look: three jobs of one caller and one worker, and one run for every place where a
-connection can be cut: at every boundary between two messages and within every message, in each direction.
+`sweep` is systematic: three jobs of one caller and one worker, and one run for every position at which a connection can
+be cut: at every boundary between two messages and within every message, in each direction.
 
 Run one seed by hand: `cd tests && python -m sim.memodb_scenario 123`.
 """
@@ -38,7 +38,7 @@ GREETING, LENGTH = 8, 8
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Who shares one socket."""
+    """The workers and callers that share one socket."""
 
     workers: int
     callers: int
@@ -49,7 +49,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a seed decides before anything happens."""
+    """The decisions of a seed before the run."""
 
     seed: int
     options: ListenerOptions
@@ -110,7 +110,7 @@ def draw(seed: int) -> Plan:
             patience=random.choice((0.5, 4.0)) if "impatient" in faults else None,
             worker_patience=3 * options.heartbeat_after if "start over" in faults else None,
             laziness=0.3 if "lazy" in faults else 0.0,
-            # Who starts over on a living connection may leave a job behind that only its time-out ends.
+            # A worker that starts over on a live connection may leave a job that only its time-out ends.
             job_timeouts=(timeout,) if "start over" in faults else (timeout, timeout, -1),
         )
     shares = tuple(_draw_share(random) for _ in range(random.randint(1, 4)))
@@ -141,7 +141,7 @@ def _draw_share(random: Random) -> Share:
 
 
 class MemoDbLife(Life):
-    """As a real loop does, it hears after a pause that a connection is over before it accepts the one that follows."""
+    """A life that notices the end of a connection before it accepts the next one after a pause, as a real loop does."""
 
     def new_carrier(self) -> Carrier:
         return Sp("REP")
@@ -331,7 +331,7 @@ class Run:
                 raise Wrong(f"{problem}, {self._plan.bound:g} s after everything calmed down")
 
     def unhealed(self) -> str | None:
-        """What is not yet as it should be once everything has calmed down, or None."""
+        """Return what has not healed after the faults ended, or None."""
         life = self._house.life
         if life is None or not all(process.is_up for process in self.processes):
             return "somebody is down"
@@ -354,7 +354,7 @@ class Run:
         return None
 
     def _last_jobs(self) -> None:
-        """Whoever is idle does the job it is given, and whoever asks gets the result."""
+        """Check that every idle worker does the job it gets, and every caller gets the result."""
         callers = [caller for process in self.processes for caller in process.callers]
         before = [caller.answered for caller in callers]
         for caller in callers:
@@ -369,7 +369,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Of one process, its connection of this number: cut it when so many bytes have arrived at the broker, or there."""
+    """A cut of one connection of one process, when this many bytes have arrived at the broker, or at the process."""
 
     process: int
     connection: int
@@ -414,7 +414,7 @@ class DirectedRun(Run):
         return self.end()
 
     def places(self, connection: int, *, within: bool) -> Iterator[Cut]:
-        """Where each process's connection of this number can be cut, by what passed it in this run."""
+        """Return the positions at which each process's connection can be cut, from the bytes of this run."""
         for number, process in enumerate(self.processes):
             if len(process.socket.connections) >= connection:
                 traffic = process.socket.connections[connection - 1]
@@ -473,7 +473,7 @@ def sweep_twice(setting: Setting, session: type[WatchedMemoDb] = WatchedMemoDb) 
 
 
 def total(reports: Iterator[Report]) -> tuple[int, int, Counter[str]]:
-    """How many runs, how many events, and all their hits."""
+    """Return the number of runs, the number of events, and all their hits."""
     runs, events, hits = 0, 0, Counter[str]()
     for report in reports:
         runs += 1

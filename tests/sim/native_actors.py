@@ -1,8 +1,8 @@
-"""Programs that speak native: our own client's and worker's sides, each with real Zmtp objects on the world's pipes.
+"""Programs of the native dialect: Dragoman's own client and worker sides, with real Zmtp objects on simulated pipes.
 
-A client submits jobs and waits for all of them; its connections are cut, or it hangs up and dials anew at once, so that
-what it sent by the old connection arrives after what it says by the new one. A worker does what it is given. From
-`is_calm` on nothing befalls them any more.
+A client submits jobs and waits for all of them. Its connections are cut, or it closes one and dials again at once, so
+that bytes of the old connection arrive after those of the new one. A worker does the jobs it gets. From `is_calm` on
+there are no faults.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Program:
 
     def __init__(self, house: House, oracle: NativeOracle, name: str, dialled: Dialled) -> None:
         self.name = name
-        self.connections: list[tuple[bytearray, bytearray]] = []  # of each: what it wrote, what it heard
+        self.connections: list[tuple[bytearray, bytearray]] = []  # for each: bytes sent, bytes received
         self.is_calm = False
         self.is_up = True
         self.house = house
@@ -62,7 +62,7 @@ class Program:
         self._post()
 
     def hang_up(self) -> None:
-        """Close, and dial anew at once: what is under way arrives all the same."""
+        """Close, and dial again at once: bytes in transit still arrive."""
         if self.end is not None:
             end, self.end = self.end, None
             end.close()
@@ -143,7 +143,7 @@ class Program:
 
 
 class Client(Program):
-    """Submits `jobs` jobs, one or some at a time, and counts what comes back."""
+    """Submits `jobs` jobs, one or some at a time, and counts the outcomes."""
 
     def __init__(
         self, house: House, oracle: NativeOracle, name: str, dialled: Dialled, *, jobs: int, window: int, pace: float
@@ -151,7 +151,7 @@ class Client(Program):
         super().__init__(house, oracle, name, dialled)
         random = self.world.random
         self.side: ClientSide = ClientSide(ClientOptions(window=window), self, random.randbytes(16).hex())
-        self.awaited: set[bytes] = set()  # ids that it has sent and has heard no outcome of
+        self.awaited: set[bytes] = set()  # ids of submitted jobs without an outcome
         self._job_options = SubmitOptions("echo", waits=True, attempts=oracle.attempts)
         self._jobs = jobs
         self._pace = pace

@@ -1,15 +1,15 @@
-"""What must be true of a run of the native dialect, seen from outside: the letters are those of docs/rules.md.
+"""Rules that every run of the native dialect must keep, checked from outside. The letters are those of docs/rules.md.
 
 I4       every job ends for its client, exactly once.
-I7       a result was computed for the payload it answers: it is a keyed hash that nobody else can know.
-I8       with one attempt no job is run twice, however often its client came back, and none with another payload.
-once     no outcome comes by the wire to a client that has heard it already.
-MISSING  is said only of what never arrived.
+I7       a result was computed for the payload it answers: it is a keyed hash that only the worker can know.
+I8       with one attempt no job is run twice, however often its client reconnected, and none with another payload.
+once     no outcome is sent to a client that has received it already.
+MISSING  is sent only for a job that never arrived.
 
-In an *exact* run nothing befalls workers and the broker, and whoever breaks off comes back in time. Then every job that
-was not cancelled and does not fail by itself is done.
+In an *exact* run workers and the broker have no faults, and every client reconnects in time. Then every job that was
+not cancelled and does not fail by itself is done.
 
-`books` looks inside the session after every event, as `invariants.check` looks inside the core.
+`books` checks the broker side after every event, as `invariants.check` checks the core.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class NativeOracle:
         require(record.outcomes == 1, "I4", f"{name} ended {record.outcomes} times")
         return record, name
 
-    # ---------------------------------------------------------------- the house
+    # ---------------------------------------------------------------- the broker
 
     def frontend_heard(self, broker: Broker, messages: int) -> None: ...
 
@@ -191,7 +191,7 @@ class WatchedNative(NativeBrokerSide):
 
 
 def books(session: NativeBrokerSide) -> None:
-    """What the session knows of its clients is what the broker knows, and no more is kept than may be."""
+    """Check that the broker side's records of clients match the broker, and that no more is kept than allowed."""
     sessions, options = session._clients.sessions, session._options
     for secret, client in sessions._by_secret.items():
         require(client.secret == secret, "books", "a session under another's secret")

@@ -1,6 +1,6 @@
-"""Bugs that resuming is likely to have, planted on purpose: a simulator that misses them is too weak.
+"""Likely bugs of resuming, planted on purpose: a simulator that misses them is too weak.
 
-Each is a subclass put in the place of the real clients of a session for one run; nothing in `src` is touched.
+Each is a subclass that replaces the real clients of a broker side for one run; nothing in `src` is changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sim.native_oracle import WatchedClients, WatchedNative
 
 
 class NothingKept(WatchedClients):
-    """Outcomes are forgotten once they are told: what did not arrive is missing, and runs again."""
+    """Outcomes are dropped once they are sent: one that did not arrive is missing, and its job runs again."""
 
     def _resume(self, client: ClientSession, message: Message, now: float) -> None:
         client.heard(list(client.kept_messages()))
@@ -25,7 +25,7 @@ class NothingKept(WatchedClients):
 
 
 class AllToldAgain(WatchedClients):
-    """Whoever comes back is told everything that is kept, not only what it asks for."""
+    """A client that reconnects is sent everything that is kept, not only what it requests."""
 
     def _resume(self, client: ClientSession, message: Message, now: float) -> None:
         ids = list(client.kept_messages())
@@ -33,7 +33,7 @@ class AllToldAgain(WatchedClients):
 
 
 class ToldAgainOnOneConnection(WatchedClients):
-    """An outcome that came between WELCOME and RESUME is told again."""
+    """An outcome that came between WELCOME and RESUME is sent again."""
 
     def _resume(self, client: ClientSession, message: Message, now: float) -> None:
         client.connection += 1
@@ -41,7 +41,7 @@ class ToldAgainOnOneConnection(WatchedClients):
 
 
 class MissingThoughItRuns(WatchedClients):
-    """A job that is under way is said to be missing."""
+    """A running job is reported as missing."""
 
     def _resume(self, client: ClientSession, message: Message, now: float) -> None:
         present = [id for id in read_list(message) if client.open_job(id) is not None]
@@ -61,7 +61,7 @@ class NeverCountedBack(WatchedClients):
 
 
 class OldConnectionHeard(WatchedClients):
-    """Whoever comes back takes over, but what arrives late by the old connection is heard all the same."""
+    """A client that reconnects takes over, but late messages of the old connection are still processed."""
 
     def enter(self, peer: StreamConnection, hello: Hello, now: float) -> tuple[ClientSession, bool]:  # type: ignore[override]
         client = self.sessions._by_secret.get(hello.session + hello.epoch)
@@ -76,7 +76,7 @@ class OldConnectionHeard(WatchedClients):
 
 
 class NeverAdopted(WatchedClients):
-    """Whoever comes back finds its waiting jobs cancelled some time later."""
+    """A client that reconnects finds its waiting jobs cancelled some time later."""
 
     def enter(self, peer: StreamConnection, hello: Hello, now: float) -> tuple[ClientSession, bool]:  # type: ignore[override]
         entered = super().enter(peer, hello, now)
@@ -87,7 +87,7 @@ class NeverAdopted(WatchedClients):
 
 
 class AbandonedAtOnce(WatchedClients):
-    """Whose connection breaks is forgotten, and not waited for."""
+    """A client whose connection breaks is removed at once."""
 
     def lost(self, client: ClientSession, now: float) -> None:
         self.leave(client)
@@ -95,7 +95,7 @@ class AbandonedAtOnce(WatchedClients):
 
 
 class KnownBySecretAlone(WatchedClients):
-    """A session of whose WELCOME its client never heard is taken for the one it means."""
+    """A session whose WELCOME never reached its client is taken for the one that the client means."""
 
     def enter(self, peer: StreamConnection, hello: Hello, now: float) -> tuple[ClientSession, bool]:  # type: ignore[override]
         for secret, client in self.sessions._by_secret.items():

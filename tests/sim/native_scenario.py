@@ -1,11 +1,11 @@
-"""What a seed decides for a world of the native dialect, and the run that follows: chaos, then healing.
+"""Scenarios of the native dialect from a seed: a phase of faults, then healing.
 
 One to three clients with small windows submit jobs to one to three workers. From the seed come the options and a random
-subset of the faults. Half of the seeds are *exact* (see native_oracle.py): only faults of `HARMLESS` befall them.
+subset of the faults. Half of the seeds are *exact* (see native_oracle.py): only faults of `HARMLESS` happen in them.
 
-`sweep` is the other way to look: three jobs of one client, and one run for every place where its connection can be cut:
-at every boundary between two messages and within every message, in each direction; and then by hanging up there, so
-that what is under way arrives late.
+`sweep` is systematic: three jobs of one client, and one run for every position at which its connection can be cut: at
+every boundary between two messages and within every message, in each direction; and then by closing it there, so that
+bytes in transit arrive late.
 
 Run one seed by hand: `cd tests && python -m sim.native_scenario 123`.
 """
@@ -35,7 +35,7 @@ GREETING = 64
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a seed decides before anything happens."""
+    """The decisions of a seed before the run."""
 
     seed: int
     options: ListenerOptions
@@ -214,7 +214,7 @@ def run(plan: Plan, session: type[WatchedNative] = WatchedNative, tail: int = 60
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The client's connection of this number: cut when so many bytes have arrived at the broker, or at the client."""
+    """A cut of one connection of the client, when this many bytes have arrived at the broker, or at the client."""
 
     connection: int
     at_broker: bool
@@ -238,7 +238,7 @@ class DirectedRun(Run):
         return self.end()
 
     def places(self, connection: int, *, within: bool) -> Iterator[Cut]:
-        """Where the client's connection of this number can be cut, by what passed it in this run."""
+        """Return the positions at which the client's connection can be cut, from the bytes of this run."""
         (client,) = self.clients
         if len(client.connections) >= connection:
             for at_broker, stream in zip((True, False), client.connections[connection - 1], strict=True):
@@ -283,7 +283,7 @@ def sweep() -> Iterator[Report]:
 
 
 def total(reports: Iterator[Report]) -> tuple[int, int, Counter[str]]:
-    """How many runs, how many events, and all their hits."""
+    """Return the number of runs, the number of events, and all their hits."""
     runs, events, hits = 0, 0, Counter[str]()
     for report in reports:
         runs += 1

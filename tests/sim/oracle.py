@@ -1,28 +1,27 @@
-"""What must be true of a run, seen from outside: the letters are those of RELIABILITY.md, section 3.
+"""Rules that every run must keep, checked from outside. The letters are those of docs/rules.md.
 
-The oracle sits with the callers (what did I ask, what was I told), with the workers (what did I run), and looks over
-the session's shoulder (`WatchedSession`: what was said to whom, and when). `invariants.check` looks inside; see
-house.py.
+The oracle records what callers submit and receive, what workers run, and which effects the broker side executes and
+when (`WatchedSession`). `invariants.check` checks the core; see house.py.
 
-I7   an answer was computed for the payload it answers: the result is a keyed hash of it that nobody else can know.
-I4   never more answers than submissions on one connection; after the heal phase as many, unless it broke.
+I7   a reply was computed for the payload it answers: the result is a keyed hash of it that only the worker can know.
+I4   never more replies than submits on one connection; after the heal phase as many, unless it broke.
 I8   a job is run at most as often as it has attempts.
-I13  after the heal phase every worker is idle again, and does the next job it is given.
+I13  after the heal phase every worker is idle again, and does the next job it gets.
 I14  after the heal phase nothing is queued, delayed or running.
 I17  every message of a caller is a job accepted or refused; every job accepted has ended or is present.
-D2   an attempt that has ended is not sent to anybody.
-D8   an attempt that was never sent is not spent; one that cannot have been seen is not run.
-R6   nobody is timed out before their time.
+D2   an attempt that has ended is not sent.
+D8   an attempt that was never sent is not used up; one that cannot have been seen is not run.
+R6   no job times out before its time.
 R34  a READY that crossed the job on the wire does not end the attempt.
-D13  our own pause expires nobody.
+D13  a pause of the broker expires no worker.
 
-**Who may take part in edition plain.** There a result is tied to its job by nothing but order, so a worker that sends a
-result which is not for the job it holds cannot be told from an honest one, and whoever gets that job gets a wrong
-answer. No exception is made in I7 for that. Instead such workers (R38 and R39: threaded ones that carry a result over
-to a new connection; those that answer twice; those that say READY while they still work) only take part in edition
+**Workers in edition plain.** There a result is tied to its job by nothing but order, so a worker that sends a result
+which is not for the job it holds cannot be distinguished from a correct one, and the caller of that job gets a wrong
+result. No exception is made in I7 for that. Instead such workers (R38 and R39: threaded ones that carry a result over
+to a new connection; those that answer twice; those that send READY while they still work) only take part in edition
 package, where I7 must hold against all of them. scenario.py names the conditions, actor by actor.
 
-`hits` counts how often the rare ways were really gone, so that a run in which nothing happened does not pass.
+`hits` counts how often the rare paths were taken, so that a run in which nothing happened does not pass.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def result_of(payload: bytes | bytearray) -> bytes:
 
 
 class Conversation:
-    """One connection of a caller: what it asked for and has not been told."""
+    """One connection of a caller: its submitted jobs without an outcome."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -107,11 +106,11 @@ class Oracle:
         self.conversations: list[Conversation] = []
         self.gives_said = 0
         self.said: Counter[JobId] = Counter()  # attempts sent, by job
-        self.given: dict[JobId, float] = {}  # when the last one was sent
+        self.given: dict[JobId, float] = {}  # time at which the last one was sent
         self._world = world
         self._options = options
-        self._only_we_fail = only_we_fail  # no fault of peers or network in this world: nobody may be found silent
-        self._nobody_drops = nobody_drops  # no worker says READY instead of a result: nobody may be told *failed*
+        self._only_we_fail = only_we_fail  # no faults of peers or network in this run: no worker may be found silent
+        self._nobody_drops = nobody_drops  # no worker sends READY instead of a result: no job may end *failed*
         self._attempts = options.attempts or 1
         self._number = 0
         self._executions: Counter[int] = Counter()
@@ -130,7 +129,7 @@ class Oracle:
         return conversation
 
     def new_payload(self, filler: int) -> tuple[int, bytes]:
-        """A job nobody has asked for before."""
+        """Return a new payload."""
         self._number += 1
         return self._number, b"job %d %s" % (self._number, b"x" * filler)
 
@@ -160,7 +159,7 @@ class Oracle:
         times = self._executions[number]
         require(times <= self._attempts, "I8", f"{worker} runs job {number}: {times} runs of {self._attempts} attempts")
 
-    # ---------------------------------------------------------------- what the session says
+    # ---------------------------------------------------------------- effects of the broker side
 
     def gives(self, attempt: Attempt, now: float) -> None:
         job = attempt.job
@@ -209,7 +208,7 @@ class Oracle:
         self._heard[id(broker)] = self._heard.get(id(broker), 0) + messages
 
     def life_ended(self, broker: Broker) -> None:
-        """A crash, or the end of the run: what its counters say."""
+        """Check the counters after a crash, or at the end of the run."""
         self._lives.append(broker)  # kept, so that no other broker gets its id()
         counters = broker.counters
         heard = self._heard.get(id(broker), 0)
@@ -225,7 +224,7 @@ class Oracle:
     # ---------------------------------------------------------------- after the heal phase
 
     def unhealed(self, broker: Broker, workers: int) -> str | None:
-        """What is not yet as it should be once everything has calmed down, or None."""
+        """Return what has not healed after the faults ended, or None."""
         states = Counter(worker.state for worker in broker.worker_registry.workers.values())
         if broker.jobs:
             return f"I14: {len(broker.jobs)} jobs are still there"
@@ -285,7 +284,7 @@ class WatchedSession(PingPongBrokerSide):
         *,
         is_answered: bool,
     ) -> None:
-        """Which of the rare ways this message went."""
+        """Record which of the rare paths this message took."""
         hit = self._oracle.hit
         after = self._standing(remote)
         word = message[1:2] if isinstance(message, list) else []

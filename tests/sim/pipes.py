@@ -3,15 +3,15 @@
 A `Wire` is one connection. Each `End` is a `Stream` as the runner knows it (server/connection.py); actors use the same.
 
 - Bytes of one direction arrive in order, each piece after a latency of its own; a piece never overtakes another.
-- `window` is what the kernels of both sides hold together: what was sent and not yet read. More is `backlog`.
-- A frozen end does not read: what arrives waits, as it does in a kernel's buffer, until `thaw` or `read_dry`.
-- `close` is polite: what has been sent still arrives, and after it the end.
-- `cut` is not: what is under way is lost, and what waits unread, too. Both ends learn of it a latency later, or, if it
-  was *silent* (a cable, a dead host), neither does, and what is written afterwards fills the window and stays there.
-- A `fuse` cuts at a certain byte: so many more arrive at this end, and with the last of them the connection is cut.
-- An end that has learned of a cut takes nothing more: those bytes count as backlog, for they have never left (D8).
+- `window` is what the kernels of both sides hold together: bytes sent and not yet read. More is `backlog`.
+- A frozen end does not read: bytes that arrive wait, as in a kernel's buffer, until `thaw` or `read_dry`.
+- `close` is orderly: bytes already sent still arrive, and after them the end.
+- `cut` is not: bytes in transit and unread bytes are lost. Both ends learn of it a latency later, or, if it was
+  *silent* (a cable, a dead host), neither does, and bytes written afterwards fill the window and stay there.
+- A `fuse` cuts at a certain byte: this many more arrive at this end, and with the last of them the connection is cut.
+- An end that has learned of a cut takes nothing more: those bytes count as backlog, because they were never sent (D8).
 
-As with a real socket, whoever owns an end is told of its end by an event of its own and never from within a call.
+As with a real socket, the owner of an end is notified of its end in an event of its own, and never within a call.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ CLOSED = "the peer closed the connection"
 
 @dataclass(slots=True)
 class Weather:
-    """What the network is like at present."""
+    """The state of the network."""
 
-    slow: float = 0.0  # how likely a piece takes up to `slowest` seconds
+    slow: float = 0.0  # probability that a piece takes up to `slowest` seconds
     slowest: float = 2.5
-    splits: float = 0.0  # how likely a piece arrives in two parts
+    splits: float = 0.0  # probability that a piece arrives in two parts
     window: int = 1 << 20
 
     def latency(self, world: World) -> float:
@@ -84,12 +84,12 @@ class End(ByteStream):
         self.is_over = False  # it knows that nothing more comes
         self.closed_in_order = False  # by the other side, which has read all that was sent from here
         self.is_frozen = False
-        self.fuse: int | None = None  # cut when so many bytes more have arrived here
+        self.fuse: int | None = None  # cut after this many more bytes have arrived here
         self.inbox: list[bytes | str] = []  # arrived while frozen; a str is the news of the end
         self.on_bytes: Callable[[bytes], None] = lambda data: None
         self.on_end: Callable[[str], None] = lambda problem: None
         self._pending = bytearray()
-        self._unread = 0  # of what we sent, what the other side has not yet read
+        self._unread = 0  # bytes sent that the other side has not read yet
         self._last_arrival = 0.0
 
     # ---------------------------------------------------------------- the Stream protocol
@@ -119,7 +119,7 @@ class End(ByteStream):
         return not (self.is_over or self.is_closed)
 
     def unread(self) -> int:
-        return 0  # no kernel here that could tell
+        return 0  # there is no kernel that could report it
 
     # ---------------------------------------------------------------- what befalls it
 
@@ -147,7 +147,7 @@ class End(ByteStream):
             self.wire.cut()
 
     def learn(self, problem: str) -> None:
-        """The connection is over. Its owner hears of it in an event of its own."""
+        """Learn that the connection has ended. The owner is notified in an event of its own."""
         if self.is_frozen:
             self.inbox.append(problem)
         elif not (self.is_over or self.is_closed):

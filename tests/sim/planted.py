@@ -1,6 +1,6 @@
-"""Three bugs that a PingPong broker is likely to have, planted on purpose: a simulator that misses them is too weak.
+"""Three likely bugs of a PingPong broker, planted on purpose: a simulator that misses them is too weak.
 
-Each is a subclass put in the place of the real class for one run (`Kinds`); nothing in `src` is touched.
+Each is a subclass that replaces the real class for one run (`Kinds`); nothing in `src` is changed.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class WorkersRestartedByReady(RemoteWorkers):
 
 
 class TimersWithoutGeneration(Broker):
-    """A timer that was set stays set, and when it fires the job is judged by the state it is in by then (against R5).
+    """A timer stays set, and when it fires the job is checked by its state at that time (against R5).
 
-    So the time-out of the queue ends a run, and that of the first attempt ends the second.
+    So the queue time-out ends a run, and the time-out of the first attempt ends the second.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -67,7 +67,7 @@ class TimersWithoutGeneration(Broker):
 
 
 class ExpiryByState(Expiry):
-    """Judges by the state alone, whatever the reminder was for."""
+    """Checks by the state alone, whatever the timer was for."""
 
     __slots__ = ()
 

@@ -1,18 +1,18 @@
-"""What a seed decides, and the run that follows from it: chaos, then healing, then a last job for everybody.
+"""Scenarios from a seed: a phase of faults, then healing, then a last job for every caller.
 
-From the seed come the edition, the time-outs, who takes part, and a random subset of the faults with their moments.
-Who may take part has conditions; the reason for them is in oracle.py. They are these:
+From the seed come the edition, the time-outs, the actors, and a random subset of the faults with their times. Some
+actors take part only under conditions; the reason is in oracle.py. The conditions are these:
 
-- In edition plain no worker takes part that sends a result which is not for the job it holds (`ANY_EDITION` is what
-  the rules protect against, `PACKAGE_ONLY` the rest).
-- A threaded worker whose socket reconnects behind its back (R38) pings on the new connection while it works at a job of
-  the former one. In edition plain it takes part only where a PING does not adopt (`adopt_on_ping=false`, R30).
+- In edition plain no worker takes part that sends a result which is not for the job it holds (`ANY_EDITION` are the
+  workers that the rules protect against, `PACKAGE_ONLY` the rest).
+- A threaded worker whose socket reconnects without its notice (R38) pings on the new connection while it works at a job
+  of the former one. In edition plain it takes part only if a PING does not adopt (`adopt_on_ping=false`, R30).
 - A worker that repeats READY is understood as long as its READY comes within a second of the job that it crossed (R34).
-  In edition plain it takes part only where neither the network nor the worker itself is slower than that. Our own
-  pauses are no excuse (D13), so they go on.
+  In edition plain it takes part only if neither the network nor the worker itself is slower than that. Pauses of the
+  broker must not matter (D13), so they happen.
 - A threaded worker that would carry a result over to a new connection (R39) is harmless as long as it has no reason to
-  open one. In edition plain it takes part only where the network, the workers and the broker live on and our pauses are
-  short: then it is our rules (R36: never withhold its PONG) that keep it where it is.
+  open one. In edition plain it takes part only if the network, the workers and the broker stay alive and pauses of the
+  broker are short: then the rules (R36: never omit its PONG) keep it on its connection.
 
 Run one seed by hand: `cd tests && python -m sim.scenario 123`.
 """
@@ -60,19 +60,19 @@ PACKAGE_ONLY = (CarriesOver, Twice, Mistaken, Impatient)
 FAULTS = ("slow", "split", "narrow", "cut", "freeze", "worker crash", "broker crash", "broker pause", "leave", "twins")
 OURS = frozenset(("split", "narrow", "broker pause", "leave"))  # faults that leave no worker silent or unheard
 CARRIER_TIMEOUT = 15.0
-SHORT_PAUSE = 1.9  # with what else may delay a PONG, still within a worker's patience
+SHORT_PAUSE = 1.9  # with everything else that may delay a PONG, still within a worker's time-out
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a seed decides before anything happens."""
+    """The decisions of a seed before the run."""
 
     seed: int
     options: ListenerOptions
     faults: frozenset[str]
     cast: tuple[type[Worker], ...]
     longest_pause: float
-    callers: tuple[int, ...]  # how many jobs each asks for at once
+    callers: tuple[int, ...]  # number of jobs that each submits at once
     chaos: float
 
     @property
@@ -289,7 +289,7 @@ class Run:
             self._house.life.resume()
 
     def _wait_until_healed(self) -> None:
-        """I4, I13, I14: by the bound all is well, and stays so for longer than a worker's patience."""
+        """I4, I13, I14: within the bound everything has healed, and stays so for longer than a worker's time-out."""
         world = self._world
         limit = world.now + self._plan.bound
         well_since: float | None = None
@@ -309,7 +309,7 @@ class Run:
                 raise Wrong(f"{problem}, {self._plan.bound:g} s after everything calmed down")
 
     def _last_jobs(self) -> None:
-        """Whoever is idle does the job it is given, and whoever asks gets the result."""
+        """Check that every idle worker does the job it gets, and every caller gets the result."""
         before = [caller.conversation.done for caller in self._callers]
         for caller in self._callers:
             caller.ask()
@@ -323,7 +323,7 @@ class Run:
 
 
 def _notice(socket: Socket) -> None:
-    """A caller whose connection was cut silently finds out when the network is back."""
+    """A caller whose connection was cut silently notices it when the network is back."""
     if socket.end is not None and socket.end.wire.is_cut:
         socket.lose_patience(socket.end)
 

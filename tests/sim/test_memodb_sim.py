@@ -1,10 +1,10 @@
-"""NNG repeats requests by itself: one job and not two, the last answer byte for byte, never another job's result.
+"""NNG repeats requests by itself: one job and not two, the last reply byte for byte, never another job's result.
 
-Two hundred small worlds, the same ones in every run, and one run for every place where a connection can be cut; see
-memodb_scenario.py for what happens in them.
+Two hundred simulations, the same in every run, and one run for every position at which a connection can be cut; see
+memodb_scenario.py.
 
-SIM_SEEDS=5000 python -m pytest tests/sim -k memodb_seeds      more of them
-MEMODB_SEED=123 python -m pytest tests/sim -k memodb_one_seed  only this one, with the end of its story
+    SIM_SEEDS=5000 python -m pytest tests/sim -k memodb_seeds      more of them
+    MEMODB_SEED=123 python -m pytest tests/sim -k memodb_one_seed  only this one, with the end of its trace
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def test_planted_memodb_bug_is_found(
 
 
 def test_same_memodb_seed_same_story() -> None:
-    """I15: whatever the hashes of strings are in this process."""
+    """I15: with any hashes of strings in this process."""
     seeds = (3, 4, 5)
     here = "".join(f"{seed} {report.events} {report.trace}\n" for seed in seeds for report in [live(draw(seed))])
     for hash_seed in ("1", "2"):

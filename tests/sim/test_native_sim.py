@@ -1,10 +1,10 @@
-"""Clients that come back: every job ends for them exactly once, and with one attempt no job runs twice.
+"""Clients that reconnect: every job ends for them exactly once, and with one attempt no job runs twice.
 
-Two hundred small worlds, the same ones in every run, and one run for every place where a connection can be cut; see
-native_scenario.py for what happens in them.
+Two hundred simulations, the same in every run, and one run for every position at which a connection can be cut; see
+native_scenario.py.
 
-SIM_SEEDS=5000 python -m pytest tests/sim -k native_seeds      more of them
-NATIVE_SEED=123 python -m pytest tests/sim -k native_one_seed  only this one, with the end of its story
+    SIM_SEEDS=5000 python -m pytest tests/sim -k native_seeds      more of them
+    NATIVE_SEED=123 python -m pytest tests/sim -k native_one_seed  only this one, with the end of its trace
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def test_planted_native_bug_is_found(
 
 
 def test_same_native_seed_same_story() -> None:
-    """I15: whatever the hashes of strings are in this process."""
+    """I15: with any hashes of strings in this process."""
     seeds = (3, 4, 5)
     here = "".join(f"{seed} {report.events} {report.trace}\n" for seed in seeds for report in [live(draw(seed))])
     for hash_seed in ("1", "2"):

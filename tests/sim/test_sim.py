@@ -1,7 +1,7 @@
-"""Two hundred small worlds, the same ones in every run; see scenario.py for what happens in them.
+"""Two hundred simulations, the same in every run; see scenario.py.
 
 SIM_SEEDS=5000 python -m pytest tests/sim -k seeds      more of them
-SIM_SEED=123 python -m pytest tests/sim -k one_seed     only this one, with the end of its story
+SIM_SEED=123 python -m pytest tests/sim -k one_seed     only this one, with the end of its trace
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if "SIM_SEED" in os.environ:
 
 @pytest.mark.parametrize(("name", "kinds", "letter"), BUGS, ids=[name for name, _, _ in BUGS])
 def test_planted_bug_is_found(name: str, kinds: Kinds, letter: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """By what it does to callers, not merely by an oddity in the books."""
+    """By its effect on callers, not only by an inconsistency in the records."""
     for seed in range(200):
         try:
             live(draw(seed), kinds)
@@ -67,7 +67,7 @@ def test_planted_bug_is_found(name: str, kinds: Kinds, letter: str, capsys: pyte
 
 
 def test_same_seed_same_story() -> None:
-    """I15: whatever the hashes of strings are in this process."""
+    """I15: with any hashes of strings in this process."""
     seeds = (3, 4, 5)
     here = "".join(f"{seed} {report.events} {report.trace}\n" for seed in seeds for report in [live(draw(seed))])
     for hash_seed in ("1", "2"):
@@ -82,7 +82,7 @@ def test_another_seed_is_another_story() -> None:
 
 
 def test_long_times() -> None:
-    """The defaults of the dialect: ten minutes for a job, an hour until an stuck worker is let go."""
+    """The defaults of the dialect: ten minutes for a job, an hour until a stuck worker is removed."""
     reports = [live(long_times(seed)) for seed in range(4)]
     hits = sum((report.hits for report in reports), Counter[str]())
     assert hits["answer timed out in the run"]

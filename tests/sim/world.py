@@ -1,10 +1,10 @@
-"""Time, chance and the order of events: all a run depends on is its seed.
+"""Time, randomness and the order of events: a run depends on its seed only.
 
-Time jumps from one event to the next, so an hour costs as much as what happens in it. It moves on a grid of one
-millisecond, on purpose: many things then happen at the same instant, as they do for a real loop that finds ten sockets
-readable at once. Events of one instant happen in the order they were asked for.
+Time jumps from one event to the next, so an hour costs as much as its events. It moves on a grid of one millisecond, on
+purpose: many things then happen at the same instant, as for a real loop that finds ten sockets readable at once. Events
+of one instant happen in the order of their requests.
 
-`note` adds to the trace. Its hash tells whether two runs were the same (I15); its tail is what a failure prints.
+`note` adds to the trace. Its hash shows whether two runs were the same (I15); its tail is printed by a failure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class World:
         self._push(self._instant + max(0, round(delay * GRID)), call, args)
 
     def at(self, when: float, call: Callable[..., None], *args: Any) -> None:
-        """Not before `when`, and never within this instant: who asks for now is called a moment later."""
+        """Call back at `when`, and never within this instant: a call for now is made a moment later."""
         self._push(max(self._instant + 1, ceil(when * GRID - 1e-6)), call, args)
 
     def run(self, until: float) -> None:
@@ -59,7 +59,7 @@ class World:
         self.now = until
 
     def note(self, who: str, what: object) -> None:
-        """What happened; `what` is bytes, or something whose repr is the same in every run."""
+        """Add an event to the trace; `what` is bytes, or an object whose repr is the same in every run."""
         self.tail.append((self.now, who, what))
         self._trace.update(b"%d %s " % (self._instant, who.encode()))
         self._trace.update(what if isinstance(what, bytes) else repr(what).encode())

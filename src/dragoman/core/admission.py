@@ -40,7 +40,7 @@ def refusal_for(
 
 
 def can_offer(services: Collection[str], policy: Policy) -> bool:
-    """Whether a worker may offer these services: not too many, and all names are valid."""
+    """True if a worker may offer these services: not too many, and all names are valid."""
     if not 0 < len(services) <= policy.max_services_per_worker:
         return False
     return all(is_name(each, policy.max_service_bytes) for each in services)

@@ -12,6 +12,8 @@ OBJECT_BYTES: Final = 1024  # cost of a job besides its bytes: an empty outcome 
 
 
 class Archive:
+    """Index of kept jobs by idempotency key, and their order of deletion."""
+
     __slots__ = ("_kept", "_keys", "_max_bytes", "bytes")
 
     def __init__(self, max_bytes: int) -> None:

@@ -248,7 +248,7 @@ class Attempts:
                 self._retry_at(job, now + back_off(job, outcome, self._policy, self._entropy.jitter()))
 
     def _outlives_caller(self, job: Job, now: float) -> bool:
-        """Whether the job goes on. A call whose callers all left, or did not return in time, is cancelled (R18)."""
+        """True if the job goes on. A call whose callers all left, or did not return in time, is cancelled (R18)."""
         if job.is_kept or (job.callers and job.orphan_due > now):
             return True
         self._job_registry.end(job, CANCELLED, b"", CALLER_GONE, now)

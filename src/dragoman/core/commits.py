@@ -23,6 +23,8 @@ Held = tuple[Job, AfterCommit, Attempt | None]
 
 
 class PendingCommits:
+    """Numbers the saves, and holds what must wait for each commit."""
+
     __slots__ = ("_held", "_unwritten", "last", "safe")
 
     def __init__(self) -> None:
@@ -58,10 +60,10 @@ class PendingCommits:
                 self._unwritten.append(held)
 
     def has_accepted(self, job: Job) -> bool:
-        """Whether the store has committed this background job."""
+        """True if the store has committed this background job."""
         return job.number <= self.safe
 
     @property
     def is_holding(self) -> bool:
-        """Whether a decision waits for its commit."""
+        """True if a decision waits for its commit."""
         return self.safe < self.last

@@ -52,7 +52,7 @@ class Components:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the broker is shutting down: it accepts and dispatches no jobs."""
+        """True if the broker is shutting down: it accepts and dispatches no jobs."""
         return self.dispatch.is_draining
 
     @is_draining.setter

@@ -22,6 +22,8 @@ class Dropped:
 
 
 class Counters:
+    """Totals since the start of the broker, for metrics and reports."""
+
     __slots__ = (
         "accepted",
         "ambiguous_results",

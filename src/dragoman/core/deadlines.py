@@ -18,6 +18,8 @@ SWEEP_FLOOR: Final = 64
 
 
 class Subject(Protocol):
+    """An object with a timer."""
+
     alarm: float  # time of its next timer; inf: none
     alarm_number: int  # number of its entry in the heap
 
@@ -26,6 +28,8 @@ S = TypeVar("S", bound=Subject)
 
 
 class Deadlines(Generic[S]):
+    """A heap of timers, at most one live entry per subject."""
+
     __slots__ = ("_heap", "_number", "armed")
 
     def __init__(self) -> None:

@@ -7,6 +7,8 @@ from dragoman.core.model import Payload, Token
 
 
 class EarlyResults:
+    """Keeps results by token, up to a limit in bytes."""
+
     __slots__ = ("_bytes", "_max_bytes", "_results")
 
     def __init__(self, max_bytes: int) -> None:

@@ -24,6 +24,8 @@ class Node(Generic[W]):
 
 
 class IdleList(Generic[W]):
+    """Ordered set of idle workers."""
+
     __slots__ = ("_first", "_last", "_nodes", "length")
 
     def __init__(self) -> None:

@@ -17,6 +17,8 @@ from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outc
 
 
 class JobRegistry(KeptJobs):
+    """All jobs of the broker, with their limits."""
+
     __slots__ = ()
 
     def admit(

@@ -115,7 +115,7 @@ class KeptJobs:
     def attend(self, job: Job, caller: Caller) -> bool:
         """Add a caller that waits for this job. False if it has ended: the outcome is delivered at once."""
         if job.is_told:
-            self.tell(job, (caller,))
+            self.deliver(job, (caller,))
             return False
         job.callers += (caller,)
         caller.add_job(job)
@@ -181,7 +181,7 @@ class KeptJobs:
 
     # ---------------------------------------------------------------- outcomes that are kept
 
-    def tell(self, job: Job, newcomers: tuple[Caller, ...] = (), refusal: RefusalReason | None = None) -> None:
+    def deliver(self, job: Job, newcomers: tuple[Caller, ...] = (), refusal: RefusalReason | None = None) -> None:
         """Deliver a kept outcome to its callers, and to `newcomers`."""
         assert job.outcome is not None
         if not job.is_told and self.events.wanted & JOB_ENDED:
@@ -203,7 +203,7 @@ class KeptJobs:
     def _keep(self, job: Job, now: float, refusal: RefusalReason | None) -> None:
         """Keep the outcome for later requests, within limits (L20)."""
         if refusal is RefusalReason.STORE_UNAVAILABLE:  # never acknowledged and never stored: treated as not submitted
-            self.tell(job, refusal=refusal)
+            self.deliver(job, refusal=refusal)
             self._return_to_quarantine(job)
             self._drop(job)
             return
@@ -211,7 +211,7 @@ class KeptJobs:
             if job.options.durable:
                 self.save(job, AfterCommit.DELIVER)  # deleted after the commit: nothing is delivered before
             else:
-                self.tell(job, refusal=refusal)
+                self.deliver(job, refusal=refusal)
                 self._drop(job)
             return
         self._archive.keep(job, now + self._policy.outcome_retention)
@@ -219,7 +219,7 @@ class KeptJobs:
         if job.options.durable:
             self.save(job, AfterCommit.DELIVER)
         else:
-            self.tell(job, refusal=refusal)
+            self.deliver(job, refusal=refusal)
         for oldest in self._archive.over_limit():
             self.erase(oldest)
 

@@ -209,7 +209,7 @@ class Job(Queued):
 
     @property
     def is_kept(self) -> bool:
-        """Whether its outcome is kept after its end, for later requests."""
+        """True if its outcome is kept after its end, for later requests."""
         return self.options.durable or self.key is not None
 
     @property
@@ -219,7 +219,7 @@ class Job(Queued):
 
     @property
     def is_archived(self) -> bool:
-        """Whether it has ended and its outcome is kept."""
+        """True if it has ended and its outcome is kept."""
         return 0.0 <= self.keep_until < inf
 
     def due(self) -> float:

@@ -9,10 +9,10 @@ BARRED_FROM_NAMES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # c
 
 
 def is_name(name: str, max_bytes: int) -> bool:
-    """Whether it is 1 to `max_bytes` bytes of UTF-8 without control characters."""
+    """True if it is 1 to `max_bytes` bytes of UTF-8 without control characters."""
     return is_text(name) and 0 < len(name.encode()) <= max_bytes
 
 
 def is_text(name: str) -> bool:
-    """Whether it can be encoded as UTF-8 and has no control characters."""
+    """True if it can be encoded as UTF-8 and has no control characters."""
     return BARRED_FROM_NAMES.search(name) is None

@@ -101,7 +101,7 @@ class OperatorVerbs(Components):
                     else:  # it was detached during the commit
                         self.attempts.undelivered(attempt, now)
             elif after_commit is AfterCommit.DELIVER:
-                self.job_registry.tell(job)
+                self.job_registry.deliver(job)
                 if not job.outlives_end:
                     self.job_registry.erase(job)
             elif after_commit is AfterCommit.ACKNOWLEDGE:

@@ -36,6 +36,8 @@ J = TypeVar("J", bound=Queued)
 
 
 class Queue(Generic[J]):
+    """The waiting jobs of one service."""
+
     __slots__ = ("_dead", "_lanes", "_next", "_priority_step", "_returned", "length")
 
     def __init__(self, priority_step: float) -> None:

@@ -38,7 +38,7 @@ def remember_tried(job: Job, worker: Worker) -> None:
 
 
 def attempts_used_up(job: Job, worker: Worker, policy: Policy) -> bool:
-    """Whether the attempt that this worker has just used up was the last (D8, R10)."""
+    """True if the attempt that this worker has just used up was the last (D8, R10)."""
     limit = job.options.attempts
     if limit is None:
         limit = max(job.options.default_attempts, worker.profile.attempts)

@@ -78,7 +78,7 @@ class RemovalReason(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the worker must not reconnect."""
+        """True if the worker must not reconnect."""
         return self in (RemovalReason.DRAINED, RemovalReason.KILLED)
 
 

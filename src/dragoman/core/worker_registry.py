@@ -12,6 +12,8 @@ from dragoman.core.states import BUSY, DRAINING, GONE, IDLE
 
 
 class WorkerRegistry(ServiceNames):
+    """All workers of the broker, by id."""
+
     __slots__ = ("_last_id", "workers")
 
     def __init__(self, priority_step: float, max_services: int, first_id: int) -> None:

@@ -92,7 +92,7 @@ class Acceptor:
             start(stream, self._connections, peer)
 
     def _has_accepted_enough(self) -> bool:
-        """Whether `max_accepts_per_second` is reached. More connections wait in the kernel's queue (R23)."""
+        """True if `max_accepts_per_second` is reached. More connections wait in the kernel's queue (R23)."""
         second = int(clock.now())
         if second != self._second:
             self._second, self.accepted = second, 0

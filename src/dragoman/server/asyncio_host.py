@@ -31,6 +31,8 @@ class ExternalSocket:
 
 
 class AsyncioHost:
+    """Owns the sockets and the timer of the event loop; calls the runner."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, runner: Runner, now: Callable[[], float] = clock.now) -> None:
         self._loop = loop
         self._now = now

@@ -17,29 +17,13 @@ from dragoman.streams.byte_stream import ByteStream
 
 @final
 class StreamConnection(interface.Connection):
+    """A connection with its carrier, its unsent messages and their delivery tags."""
+
     # fmt: off
     __slots__ = (
-        "alarm",
-        "alarm_number",
-        "bad_count",
-        "bad_since",
-        "carrier",
-        "closing",
-        "dialled",
-        "fresh_tags",
-        "heard",
-        "holding",
-        "is_lost",
-        "is_open",
-        "largest",
-        "latest",
-        "latest_end",
-        "limits",
-        "out",
-        "seen_sent",
-        "stream",
-        "tags",
-        "unsendable",
+        "alarm", "alarm_number", "bad_count", "bad_since", "carrier", "closing", "dialled", "fresh_tags",
+        "holding", "is_lost", "is_open", "largest", "last_received", "latest", "latest_end", "limits", "out",
+        "seen_sent", "stream", "tags", "unsendable",
     )
     # fmt: on
 
@@ -73,7 +57,7 @@ class StreamConnection(interface.Connection):
         self.closed_in_order = False  # set when it is lost
         self.closing: str | None = None  # reason for closing, once decided
         self.since = now
-        self.heard = now
+        self.last_received = now
         self.holding = 0  # bytes of an incomplete message, when last checked
         self.largest = 0  # the largest buffer that the kernel has not taken completely: one message may always wait
         self.seen_sent = 0  # bytes that its stream had sent at the last heartbeat check
@@ -89,7 +73,7 @@ class StreamConnection(interface.Connection):
         self.alarm_number = 0
 
     def is_closing(self) -> bool:
-        """Whether it has ended or is being closed."""
+        """True if it has ended or is being closed."""
         return self.closing is not None
 
     def write(self, stream: ByteStream) -> bool:

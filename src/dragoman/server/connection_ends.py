@@ -72,7 +72,7 @@ class ConnectionEnds(interface.BrokerIO):
 
     def ended(self, peer: StreamConnection, problem: str) -> None:
         """Handle the end of a stream, or an error on it."""
-        if not peer.is_open and not peer.is_lost and peer.heard > peer.since:  # a port scan is not logged
+        if not peer.is_open and not peer.is_lost and peer.last_received > peer.since:  # a port scan is not logged
             self._reports.log_limited("handshake aborted", peer=peer, reason=problem)
         self._lose(peer, problem)
         self.request_iteration()
@@ -147,7 +147,7 @@ class ConnectionEnds(interface.BrokerIO):
                 self._reports.log_limited("connection rejected", peer=peer, reason=reason)
                 self.close(peer, reason)
             elif state is SILENT:
-                reason = f"nothing received for {now - peer.heard:.0f} s (carrier_timeout)"
+                reason = f"nothing received for {now - peer.last_received:.0f} s (carrier_timeout)"
                 self._reports.remark("connection closed", level="warning", peer=peer, reason=reason)
                 self.close(peer, reason)
 

@@ -66,7 +66,7 @@ class Connections(ConnectionEnds):
         if not self.is_awake:
             self.is_awake = True
             self.wake()
-        peer.heard = now = self._clock()
+        peer.last_received = now = self._clock()
         if now - self.next_run > LATE:
             self._broker.resumed_at = now  # this message has waited for the broker
         carrier = peer.carrier
@@ -150,7 +150,7 @@ class Connections(ConnectionEnds):
 
     @property
     def has_work(self) -> bool:
-        """Whether there is something to write, to close, or to call before writing."""
+        """True if there is something to write, to close, or to call before writing."""
         return bool(self._dirty or self._before_write)
 
     def write(self, now: float) -> None:
@@ -178,13 +178,13 @@ class Connections(ConnectionEnds):
         self.peers[peer] = None
         if not peer.dialled:  # dialled connections do not count towards the limits
             self.admission.enter(peer.address)
-        peer.heard = peer.since = self._clock()
+        peer.last_received = peer.since = self._clock()
         self.heartbeats.began(peer)
         self._post(peer, peer.carrier.outgoing)
         peer.carrier.outgoing = []
         self.request_iteration()
         if peer.carrier.ready:  # its carrier has no handshake
-            self._open(peer, peer.heard)
+            self._open(peer, peer.last_received)
 
     def _open(self, peer: StreamConnection, now: float) -> None:
         peer.is_open = True

@@ -18,6 +18,8 @@ WORKERS_SOCKET = re.compile(r"[0-9]+\.sock")
 
 
 class ControllerFolder:
+    """Creates, checks and cleans the folder, and finds the sockets of workers."""
+
     def __init__(self, path: str, mode: int, uids: Collection[int]) -> None:
         """`uids`: owners of the sockets that are dialled and removed."""
         self._path = path

@@ -21,6 +21,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class DialPolicy:
+    """Decides whether an endpoint may be dialled."""
+
     def __init__(self, folders: Sequence[str], allowed: Sequence[str]) -> None:
         """Raises ValueError for an invalid address or an unknown host name."""
         self._folders = [os.path.realpath(folder) for folder in folders]

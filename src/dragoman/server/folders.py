@@ -29,7 +29,7 @@ def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def is_link(path: str) -> bool:
-    """Whether it is a symbolic link. Raises OSError if the path does not exist."""
+    """True if it is a symbolic link. Raises OSError if the path does not exist."""
     return stat.S_ISLNK(os.lstat(path).st_mode)
 
 

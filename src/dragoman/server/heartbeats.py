@@ -33,7 +33,7 @@ class Heartbeats:
         self._deadlines: Deadlines[StreamConnection] = Deadlines()
 
     def began(self, peer: StreamConnection) -> None:
-        self._deadlines.arm(peer, peer.heard + peer.limits.handshake_timeout)
+        self._deadlines.arm(peer, peer.last_received + peer.limits.handshake_timeout)
 
     def opened(self, peer: StreamConnection, now: float) -> None:
         """The handshake is finished. A connection whose carrier has no PING is not checked any more."""
@@ -56,14 +56,14 @@ class Heartbeats:
         limits = peer.limits
         stream = peer.stream
         if stream is not None and stream.backlog and stream.sent > peer.seen_sent:
-            peer.heard = now  # the PING waits behind unsent data: progress with that counts as a heartbeat
+            peer.last_received = now  # the PING waits behind unsent data: progress with that counts as a heartbeat
         peer.seen_sent = stream.sent if stream is not None else 0
         if not peer.is_open:
             return NO_HANDSHAKE
         # Compared as sums, as they were armed. A difference may be rounded to less than the period, and an iteration at
         # that instant would then arm the same instant again, forever.
-        dead_at = peer.heard + limits.carrier_timeout
-        ask_at = peer.heard + limits.carrier_ping
+        dead_at = peer.last_received + limits.carrier_timeout
+        ask_at = peer.last_received + limits.carrier_ping
         if now >= dead_at:
             return SILENT
         if now >= ask_at:
@@ -74,7 +74,7 @@ class Heartbeats:
 
     def extend(self, peer: StreamConnection, gap: float, now: float) -> None:
         """Move the due times by `gap` seconds, in which the broker was paused (D13)."""
-        peer.heard = min(peer.heard + gap, now)
+        peer.last_received = min(peer.last_received + gap, now)
         if not peer.is_open and peer.alarm < inf:
             due = min(peer.alarm + gap, now + peer.limits.handshake_timeout)
             self._deadlines.disarm(peer)

@@ -8,6 +8,8 @@ OverBudget = tuple[StreamConnection, str] | None  # the connection to close, and
 
 
 class MemoryBudget:
+    """Tracks buffered bytes, and names the connection to close when a limit is exceeded."""
+
     def __init__(self, max_memory: int) -> None:
         self._max_memory = max_memory
         self._backlogged: dict[StreamConnection, None] = {}  # connections with unsent data

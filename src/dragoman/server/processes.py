@@ -18,6 +18,8 @@ def max_watched(max_connections: int) -> int:
 
 
 class Processes:
+    """Watches any number of processes on one event loop."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self._loop = loop
         self._most = most
@@ -57,6 +59,8 @@ class Processes:
 
 
 class ProcessWatch:
+    """One watched process."""
+
     __slots__ = ("ended", "pidfd")
 
     def __init__(self, pidfd: int, ended: Callable[[], None]) -> None:

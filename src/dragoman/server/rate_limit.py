@@ -20,7 +20,7 @@ class RateLimit:
         self._sweep_at = -inf
 
     def is_open(self, key: Hashable, now: float) -> bool:
-        """Whether a line may be written."""
+        """True if a line may be written."""
         end, count = self._intervals.get(key, (-inf, 0))
         return end <= now or count < self._most
 

@@ -144,11 +144,11 @@ class Server:
 
     @property
     def is_loading(self) -> bool:
-        """Whether jobs of an earlier run are still being restored: until then, not every job is known."""
+        """True if jobs of an earlier run are still being restored: until then, not every job is known."""
         return self.broker.job_registry.is_loading
 
     def health(self) -> HealthView:
-        """Whether new jobs are accepted now, with the problems if not."""
+        """True if new jobs are accepted now, with the problems if not."""
         problems = []
         if not self._is_open:
             problems.append("not every listener is open")
@@ -221,13 +221,13 @@ class Server:
             self._loop.call_later(0.02, self._stop_when_drained, until)
 
     def _is_writing(self) -> bool:
-        """Whether replies are still being written: the last one may be more than the kernel takes at once."""
+        """True if replies are still being written: the last one may be more than the kernel takes at once."""
         return any(
             peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.runner.connections.peers
         )
 
     def _is_saving(self) -> bool:
-        """Whether a decision is not committed yet."""
+        """True if a decision is not committed yet."""
         return self.broker.job_registry.pending_commits.is_holding
 
     def _running(self) -> int:
@@ -271,14 +271,14 @@ class Server:
         post = self._loop.call_soon_threadsafe
         store = SqliteStore(folder, post, clock.wall_offset, limits, author=release, progress=self._upgraded)
         store.failed = self._store_failed
-        store.when_lost(lambda sentence: self._log.error("store files lost", problem=sentence))
+        store.when_lost(lambda message: self._log.error("store files lost", problem=message))
         if store.problem is not None:
             self._log.warning("store unavailable", problem=store.problem)
         return store
 
-    def _store_failed(self, sentence: str) -> None:
+    def _store_failed(self, message: str) -> None:
         """Stop after a failure of the disk (R104). The next start reads what is really stored."""
-        self._log.error("store failed", problem=sentence)
+        self._log.error("store failed", problem=message)
         self._set_stopped(EXIT_DISK)
 
     def _upgraded(self, rows: int, total: int) -> None:

@@ -10,6 +10,8 @@ CHUNK = bytes(1 << 20)
 
 
 class Ballast:
+    """Creates and removes the ballast file of a folder."""
+
     def __init__(self, folder: Path, size: int) -> None:
         self._folder = folder
         self._path = folder / NAME
@@ -39,12 +41,12 @@ class Ballast:
             return False
 
     def has_room(self) -> bool:
-        """Whether this user has twice its size free."""
+        """True if this user has twice its size free."""
         return self._free() >= 2 * self._size
 
     @property
     def is_missed(self) -> bool:
-        """Whether it is missing and less than 1.5 times its size is free: the disk is still full."""
+        """True if it is missing and less than 1.5 times its size is free: the disk is still full."""
         return not self.is_there and self._free() < 1.5 * self._size
 
     def _free(self) -> int:

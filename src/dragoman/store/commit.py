@@ -6,6 +6,8 @@ from dragoman.store.rows import OUTCOME, QUARANTINED, Row
 
 
 class Commit:
+    """Changes by job number or key; a later change replaces an earlier one."""
+
     __slots__ = ("erased", "heads", "jobs", "notes", "statuses")
 
     def __init__(self) -> None:

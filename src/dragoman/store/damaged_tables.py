@@ -125,7 +125,7 @@ def notes_of(source: apsw.Connection, is_sealed: bool) -> Iterator[tuple[str, st
 
 
 def is_sealed(source: apsw.Connection) -> bool:
-    """Whether every row must have its checksums: not in a file of an older format, or one that is being changed."""
+    """True if every row must have its checksums: not in a file of an older format, or one that is being changed."""
     try:
         return "sum" in _known(source, "note") and read_note(source, UNSEALED) is None
     except (apsw.Error, UnicodeDecodeError):

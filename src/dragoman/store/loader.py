@@ -17,6 +17,8 @@ def _nothing(*_: object) -> None:
 
 
 class Loader:
+    """Reads batches of stored jobs in order of their numbers."""
+
     def __init__(self, connection: apsw.Connection, wall_offset: Callable[[], float], batch: int) -> None:
         self.last = statements.last_number(connection)  # later jobs are of this run
         self.is_loading = False

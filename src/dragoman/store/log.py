@@ -38,7 +38,7 @@ def size_of_log(frames: int, page_size: int) -> int:
 
 
 def is_blank(path: Path) -> bool:
-    """Whether there is no log, or it has only preallocated space."""
+    """True if there is no log, or it has only preallocated space."""
     try:
         with open(path, "rb") as file:
             while some := file.read(CHUNK):
@@ -51,6 +51,8 @@ def is_blank(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
+    """One frame of a log."""
+
     index: int
     page: int
     commit: int  # pages of the file after this commit; 0: not the last frame of its transaction
@@ -125,7 +127,7 @@ class Log:
         return self._bytes[at : at + self.page_size]
 
     def has_later_commit(self, first: int) -> bool:
-        """Whether a frame from here on is marked as a commit of this log. A quick check, without checksums."""
+        """True if a frame from here on is marked as a commit of this log. A quick check, without checksums."""
         for index in range(first, self.count):
             _, commit, salt, other_salt, _, _ = _read_frame(self._bytes, self._at(index))
             if commit and (salt, other_salt) == self.salts:

@@ -27,6 +27,8 @@ MAX_NAMED = 10  # jobs in one message
 
 @dataclass(frozen=True, slots=True)
 class Loss:
+    """A detected loss: its cause and the affected jobs."""
+
     how: str  # a clause of the message
     jobs: list[str] = field(default_factory=list)  # ids of missing jobs, as far as known
     is_short: bool = False  # the store is valid, but more was acknowledged: an older backup looks like this
@@ -42,7 +44,7 @@ class Loss:
 
 
 def is_there(folder: Path) -> bool:
-    """Whether there is a store, or a file that a lost one left behind."""
+    """True if there is a store, or a file that a lost one left behind."""
     path = folder / name_in(folder)
     return any(each.exists() for each in (path, log_of(path), folder / COUNTER, folder / EPOCH))
 
@@ -110,7 +112,7 @@ def after_opening(connection: apsw.Connection, folder: Path) -> Loss | None:
 
 
 def has_leftovers(connection: apsw.Connection, path: Path) -> bool:
-    """Whether a power failure left an incomplete transaction in the log, with its commit frame."""
+    """True if a power failure left an incomplete transaction in the log, with its commit frame."""
     if not has_bytes(log_of(path)):
         return False
     with Log(log_of(path)) as log:

@@ -11,6 +11,8 @@ from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
 
 
 class NullStore:
+    """Confirms every save at once."""
+
     problem: str | None = None  # the reason why nothing can be written; never set
 
     def __init__(self) -> None:

@@ -54,6 +54,8 @@ INFO_COLUMNS = {"history": "NULL", "reason": "NULL", "worker": "iif(token IS NUL
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
+    """Result of a recovery."""
+
     jobs: int
     fates: int  # jobs with their status
     notes: int

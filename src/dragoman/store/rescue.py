@@ -22,6 +22,8 @@ QUIET = 0.1  # seconds without a write, before and during the copy
 
 @dataclass(frozen=True, slots=True)
 class OpenFiles:
+    """Paths of the files that a process has open."""
+
     store: Path
     log: Path | None
     epoch: Path | None

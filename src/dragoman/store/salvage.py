@@ -65,7 +65,7 @@ class Salvage:
         return True
 
     def _is_one_row(self, before: int) -> bool:
-        """Whether only the row behind this one cannot be read, and not all that follow."""
+        """True if only the row behind this one cannot be read, and not all that follow."""
         query = f"SELECT number FROM {self._table} WHERE number > ? ORDER BY number LIMIT 1"  # noqa: S608
         try:
             return self._source.execute(query, (before,)).get is not None

@@ -171,7 +171,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
 
 
 def is_new(connection: apsw.Connection) -> bool:
-    """Whether nothing has been written into it yet."""
+    """True if nothing has been written into it yet."""
     return not connection.execute("SELECT count(*) FROM sqlite_schema").get
 
 

@@ -60,6 +60,8 @@ class WriteRequest:
 
 
 class FetchRequest:
+    """Loads a job's payload and result."""
+
     __slots__ = ("done", "number")
 
     def __init__(self, number: int, done: Callable[[Payload, Payload], None]) -> None:
@@ -68,6 +70,8 @@ class FetchRequest:
 
 
 class LoadRequest:
+    """Loads all jobs of earlier runs."""
+
     __slots__ = ("deliver", "finished")
 
     def __init__(self, deliver: Callable[[list[StoredJob]], None], finished: Call) -> None:
@@ -80,13 +84,15 @@ class BatchConsumed:
 
 
 class CloseRequest:
-    pass
+    """Ends the thread."""
 
 
 Item = WriteRequest | FetchRequest | LoadRequest | BatchConsumed | CloseRequest
 
 
 class Writer:
+    """Owns the connection to the file, in a thread of its own."""
+
     def __init__(
         self,
         connection: apsw.Connection,
@@ -103,8 +109,8 @@ class Writer:
         self.problem: str | None = None
         self.unwritten = 0  # changes that could not be written until the end
         self.commits = Histogram()
-        self.failed: Callable[[str], None] = lambda sentence: None
-        self.lost: Callable[[str], None] = lambda sentence: None
+        self.failed: Callable[[str], None] = lambda message: None
+        self.lost: Callable[[str], None] = lambda message: None
         self._connection = connection
         self._ballast = ballast
         self._post = post
@@ -213,9 +219,9 @@ class Writer:
 
     def _fail(self, error: BaseException) -> None:
         """Stop after an error (R104): nothing is acknowledged or written any more."""
-        sentence = self.problem = describe(error)
+        message = self.problem = describe(error)
         self._leave_log()
-        self._post(lambda: self.failed(sentence))
+        self._post(lambda: self.failed(message))
 
     # ---------------------------------------------------------------- writing
 
@@ -251,7 +257,7 @@ class Writer:
                 callbacks.append(_call_done(each, None))
 
     def _check_files(self) -> bool:
-        """Whether the open files are gone from the folder (R130). They are the last copy, so they stay open, and
+        """True if the open files are gone from the folder (R130). They are the last copy, so they stay open, and
         changes of accepted jobs are still written to them; but nothing is acknowledged any more."""
         gone = self._cut or self._presence.missing_file()
         if gone is None:
@@ -259,9 +265,9 @@ class Writer:
             return False
         if not self._is_lost:
             self._is_lost = True
-            sentence = self.problem = gone
+            message = self.problem = gone
             self._next_check = monotonic() + self._limits.retry
-            self._post(lambda: self.lost(sentence))
+            self._post(lambda: self.lost(message))
         return True
 
     def _delete_refused(self, group: Commit) -> None:

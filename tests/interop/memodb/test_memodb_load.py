@@ -184,7 +184,7 @@ def test_r76_a_thousand_parked_at_once_and_fifty_thousand_jobs_none_lost_or_doub
 
     def resume() -> None:
         house.broker.resume("load", clock.now())
-        house.runner.turn()
+        house.runner.run_once()
 
     async def crowd() -> list[Crowd]:
         loop = asyncio.get_running_loop()
