@@ -146,7 +146,7 @@ def test_a_place_that_accepts_and_never_greets_is_a_loss(house: House) -> None:
 @pytest.mark.parametrize(
     ("said", "named"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP answer"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP response"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
         (b"\x00SP\x00\x00\x31\x00\x00", "nanomsg and NNG"),
         (b"\xff\0\0\0\0\0\0\0\x01\x7f\x01", "ZMTP 2"),

@@ -50,7 +50,7 @@ def understood(head: bytes) -> set[str]:
             except Malformed as malformed:
                 ends.append(str(malformed))
         assert ends[0] == ends[1], head
-        assert not ends[0] or ends[0].startswith(f"unreadable: {len(head)} bytes where a "), head
+        assert not ends[0] or ends[0].startswith(f"unreadable: {len(head)} bytes instead of a "), head
         if not ends[0]:
             found.add(name)
     return found

@@ -1,4 +1,4 @@
-"""Requests to the HTTP door of a world without sockets: its application, on a loop that is turned by hand."""
+"""Requests to the HTTP application without sockets, on an event loop that is run step by step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 class Exchange:
-    """One request, and its response as far as it has come."""
+    """One request, and the part of its response that has arrived."""
 
     def __init__(
         self, world: World, method: str, path: str, body: bytes, headers: dict[str, str], options: ListenerOptions
@@ -61,7 +61,7 @@ class Exchange:
 
 
 def settle(world: World) -> None:
-    """Let everything run that can."""
+    """Run the loop until nothing moves."""
     loop = _the_loop()
     for _ in range(4):
         world.runner.run_once()
@@ -71,7 +71,7 @@ def settle(world: World) -> None:
 
 @contextmanager
 def one_world(*, strict: bool = True) -> Iterator[World]:
-    """A world for one row of a table: requests that still wait in it end before the next row begins."""
+    """A world for one row of a table: its waiting requests end before the next row begins."""
     try:
         yield World(strict=strict)
     finally:
@@ -79,7 +79,7 @@ def one_world(*, strict: bool = True) -> Iterator[World]:
 
 
 def end_all() -> None:
-    """Whoever still waits when a test is over is let go."""
+    """End all waiting requests."""
     global _loop
     loop, _loop = _loop, None
     _doors.clear()

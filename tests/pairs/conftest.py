@@ -1,4 +1,4 @@
-"""What pairs leave behind."""
+"""Cleans up after each test of pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker-Controller, by hand: both editions. Its people have workers only."""
+"""Worker-Controller workers, written by hand, in both editions. The dialect has no callers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.carriers.length_prefix import LengthPrefix
 from dragoman.dialects.controller.codec import extra_of_control, extra_of_pulse
-from pairs.people import MAX_PAYLOAD, People
+from pairs.participants import MAX_PAYLOAD, Participants
 from pairs.world import SERVICE, Connection, Dialled, World
 
 URL = f"controller+unix:///nowhere?service={SERVICE}&max_payload={MAX_PAYLOAD}"
@@ -67,7 +67,7 @@ class SeedWorker:
         return answer.get(2, 0)
 
     def _heard(self) -> list[tuple[Dialled, int, int, bytes]]:
-        """Every new connection, with the type, task and extra bytes of what was said there."""
+        """Return type, task and extra bytes of the message on every new connection."""
         self._world.connect()
         connections = self._world.dialled.get(self._place, [])
         new, self._seen = connections[self._seen :], len(connections)
@@ -93,12 +93,12 @@ class ShiftedWorker(SeedWorker):
 
 
 def _reach(worker_id: int) -> tuple[Any, str]:
-    """There are no files here."""
+    """Accept every worker id: there are no files."""
     return f"{worker_id}.sock", ""
 
 
 def _written(*values: int) -> bytes:
-    """Protobuf, by hand: fields from 1 on, without those that are 0."""
+    """Encode protobuf by hand: fields from 1 on, without zeros."""
     written = bytearray()
     for field, value in enumerate(values, 1):
         if value:
@@ -124,5 +124,5 @@ def _read(data: Any) -> dict[int, int]:
     return found
 
 
-SEED = People("controller", "controller", None, SeedWorker)
-SHIFTED = People("controller-shifted", "controller", None, ShiftedWorker)
+SEED = Participants("controller", "controller", None, SeedWorker)
+SHIFTED = Participants("controller-shifted", "controller", None, ShiftedWorker)

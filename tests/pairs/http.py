@@ -7,7 +7,7 @@ import json
 from dragoman.core.states import Outcome
 from dragoman.http.options import ListenerOptions
 from pairs.asgi import Exchange, settle
-from pairs.people import ATTEMPTS, JOB_TIMEOUT, People
+from pairs.participants import ATTEMPTS, JOB_TIMEOUT, Participants
 from pairs.world import SERVICE, World
 
 OPTIONS = ListenerOptions(job_timeout=JOB_TIMEOUT, attempts=ATTEMPTS, lease=600)
@@ -46,7 +46,7 @@ class HttpCaller:
 
 
 class HttpWorker:
-    """It asks for the next job as soon as it is done with one."""
+    """A worker that requests the next job as soon as it has finished one."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -77,7 +77,7 @@ class HttpWorker:
         self._ask()
 
     def vanish(self) -> None:
-        """Nobody is there to answer any more, and a request tells that it was not just slow."""
+        """Leave: no response is read any more, and a request shows that the worker was not just slow."""
         assert Exchange(self._world, "DELETE", self._path, b"", self._secret, OPTIONS).status == 204
 
     def recover(self, world: World) -> None:
@@ -92,4 +92,4 @@ class HttpWorker:
         assert said.status in (204, 409)
 
 
-HTTP = People("http", "http", HttpCaller, HttpWorker)
+HTTP = Participants("http", "http", HttpCaller, HttpWorker)

@@ -1,10 +1,10 @@
-"""Majordomo, by hand: both RFCs, and what packages in the field speak."""
+"""Majordomo, by hand: both RFCs, and the variant of common packages."""
 
 from __future__ import annotations
 
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.states import Outcome
-from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
+from pairs.participants import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, Participants
 from pairs.world import SERVICE, Connection, World
 
 URL = f"majordomo+tcp://127.0.0.1:0?attempts={ATTEMPTS}&job_timeout={JOB_TIMEOUT}&max_payload={MAX_PAYLOAD}"
@@ -28,7 +28,7 @@ class Rfc7Caller:
         return [(Outcome.DONE, b"".join(body)) for body in self.bodies()]
 
     def bodies(self) -> list[list[bytes]]:
-        """What was told since the last time, frame by frame."""
+        """Return the bodies received since the last call, frame by frame."""
         at = len(self.answer)
         told = self._connection.take()
         assert all(tuple(message[:at]) == self.answer for message in told)
@@ -46,7 +46,7 @@ class FieldCaller(Rfc7Caller):
 
 
 class Rfc7Worker:
-    """It lives as long as it is connected: time passes in `World.wait`, and no test lets it pass for an idle worker."""
+    """A worker without heartbeats: no test lets time pass for an idle one."""
 
     head: tuple[bytes, ...] = (b"", b"MDPW01")
     reply, heartbeat = b"\x03", b"\x04"
@@ -75,7 +75,7 @@ class Rfc7Worker:
         self._connection.say(*self.head, self.reply, self._client, b"", *body)
 
     def fail(self) -> None:
-        """There is no word for it; a result that is too large is one way."""
+        """Fail the job with a result that is too large: there is no message for a failure."""
         self.finish(bytes(TOO_LARGE))
 
     def vanish(self) -> None:
@@ -98,6 +98,6 @@ class FieldWorker(Rfc18Worker):
 
 
 SILENT = frozenset(Outcome) - {Outcome.DONE}
-RFC7 = People("majordomo", "majordomo", Rfc7Caller, Rfc7Worker, silent=SILENT)
-RFC18 = People("majordomo-0.2", "majordomo", Rfc18Caller, Rfc18Worker, silent=SILENT)
-FIELD = People("majordomo-field", "majordomo", FieldCaller, FieldWorker, silent=SILENT)
+RFC7 = Participants("majordomo", "majordomo", Rfc7Caller, Rfc7Worker, silent=SILENT)
+RFC18 = Participants("majordomo-0.2", "majordomo", Rfc18Caller, Rfc18Worker, silent=SILENT)
+FIELD = Participants("majordomo-field", "majordomo", FieldCaller, FieldWorker, silent=SILENT)

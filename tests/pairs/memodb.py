@@ -10,7 +10,7 @@ import cbor2
 
 from dragoman.carriers.sp import Sp
 from dragoman.core.states import Outcome
-from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
+from pairs.participants import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, Participants
 from pairs.world import SERVICE, Connection, World
 
 READY, JOB, RESULT, HEARTBEAT, DISCONNECT = range(1, 6)
@@ -19,7 +19,7 @@ URL = f"memodb+tcp://127.0.0.1:0?max_payload={MAX_PAYLOAD}&detach_timeout={DETAC
 
 
 class Context:
-    """What an NNG context is: one request at a time."""
+    """An NNG context: one request at a time."""
 
     def __init__(self, world: World) -> None:
         self.connection = Connection(world, world.door(URL, "both"), Sp("REQ"))
@@ -81,11 +81,11 @@ class MemoDbWorker:
         self._context.ask(RESULT, self._id, payload=result)
 
     def fail(self) -> None:
-        """There is no word for it; a result that is too large is one way."""
+        """Fail the job with a result that is too large: there is no message for a failure."""
         self.finish(bytes(TOO_LARGE))
 
     def vanish(self) -> None:
-        """Its connection might come back, so this takes a while."""
+        """Disconnect, and wait until the broker does not expect a reconnect any more."""
         self._context.connection.cut()
         self._world.wait(DETACH_TIMEOUT)
 
@@ -94,4 +94,4 @@ class MemoDbWorker:
         self.jobs()  # if it was given up, it hears DISCONNECT, and begins anew
 
 
-MEMODB = People("memodb", "memodb", MemoDbCaller, MemoDbWorker, silent=frozenset(Outcome) - {Outcome.DONE})
+MEMODB = Participants("memodb", "memodb", MemoDbCaller, MemoDbWorker, silent=frozenset(Outcome) - {Outcome.DONE})

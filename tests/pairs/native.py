@@ -8,7 +8,7 @@ from itertools import count
 from dragoman.carriers.carrier import Message
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.states import Outcome
-from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, People
+from pairs.participants import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, Participants
 from pairs.world import SERVICE, Connection, World
 
 URL = f"tcp://127.0.0.1:0?max_payload={MAX_PAYLOAD}&attempts={ATTEMPTS}&lease=600"
@@ -82,4 +82,4 @@ class NativeWorker:
         self.finish(b"the result of a job that is over")
 
 
-NATIVE = People("native", "native", NativeCaller, NativeWorker)
+NATIVE = Participants("native", "native", NativeCaller, NativeWorker)

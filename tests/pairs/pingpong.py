@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.states import Outcome
-from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
+from pairs.participants import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, Participants
 from pairs.world import SERVICE, Connection, World
 
 CONTROL = (b"PONG", b"EXIT")
@@ -57,7 +57,7 @@ class PlainWorker:
             self._connection.say(b"", result)
 
     def fail(self) -> None:
-        """There is no word for it; a result that is too large is one way."""
+        """Fail the job with a result that is too large: there is no message for a failure."""
         self.finish(bytes(TOO_LARGE))
 
     def vanish(self) -> None:
@@ -76,5 +76,5 @@ class PackageWorker(PlainWorker):
     edition = "package"
 
 
-PLAIN = People("pingpong", "pingpong", PingPongCaller, PlainWorker)
-PACKAGE = People("pingpong-package", "pingpong", PingPongCaller, PackageWorker)
+PLAIN = Participants("pingpong", "pingpong", PingPongCaller, PlainWorker)
+PACKAGE = Participants("pingpong-package", "pingpong", PingPongCaller, PackageWorker)

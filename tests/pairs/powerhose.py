@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.states import Outcome
-from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
+from pairs.participants import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, Participants
 from pairs.pingpong import PingPongCaller
 from pairs.world import SERVICE, Connection, Dialled, World
 
@@ -14,7 +14,7 @@ FIRST_PORT = 9001
 
 
 class PowerhoseCaller(PingPongCaller):
-    """Endings are told as in PingPong."""
+    """A caller. Outcomes have the same form as in PingPong."""
 
     def __init__(self, world: World) -> None:
         self._connection = Connection(world, world.door(URL, "callers"), Zmtp("DEALER", dials=True))
@@ -44,7 +44,7 @@ class PowerhoseWorker:
         self._dialled.say(b"", b":::".join((b"JOBRES", self._job_id, result)))
 
     def fail(self) -> None:
-        """There is no word for it; a result that is too large is one way."""
+        """Fail the job with a result that is too large: there is no message for a failure."""
         self.finish(bytes(TOO_LARGE))
 
     def vanish(self) -> None:
@@ -53,7 +53,7 @@ class PowerhoseWorker:
         self._dialled.cut()
 
     def recover(self, world: World) -> None:
-        """A laggy worker was hung up on, and may register again after a second; of a cancelled job it tells late."""
+        """Register again a second after a time-out, or send the late result of a cancelled job."""
         if self._dialled.is_cut:
             world.wait(1)
             self._register()
@@ -77,4 +77,6 @@ class PowerhoseWorker:
         return [bytes(body) for _, body in self._dialled.take()]
 
 
-POWERHOSE = People("powerhose", "powerhose", PowerhoseCaller, PowerhoseWorker, hangs_up=frozenset({Outcome.TIMED_OUT}))
+POWERHOSE = Participants(
+    "powerhose", "powerhose", PowerhoseCaller, PowerhoseWorker, hangs_up=frozenset({Outcome.TIMED_OUT})
+)

@@ -11,7 +11,7 @@ import pytest
 from call_counts import counting
 from dragoman.core.states import Outcome
 from pairs.asgi import one_world
-from pairs.people import Caller, People, Worker
+from pairs.participants import Caller, Participants, Worker
 from pairs.test_pairs import CALLERS
 
 JOBS = 20
@@ -37,10 +37,10 @@ def do_job(caller: Caller, worker: Worker) -> None:
     assert caller.told() == [(Outcome.DONE, b"hello")]
 
 
-@pytest.mark.parametrize("people", CALLERS, ids=str)
-def test_calls_of_a_job(people: People) -> None:
+@pytest.mark.parametrize("participants", CALLERS, ids=str)
+def test_calls_of_a_job(participants: Participants) -> None:
     with one_world(strict=False) as world:
-        worker, caller = people.worker(world), people.call(world)
+        worker, caller = participants.worker(world), participants.call(world)
         for _ in range(3):
             do_job(caller, worker)
         with counting() as calls:
@@ -48,4 +48,4 @@ def test_calls_of_a_job(people: People) -> None:
                 do_job(caller, worker)
     a_job = sum(calls.values()) / JOBS
     most = ", ".join(f"{module}:{name} {count / JOBS:g}" for (module, name), count in calls.most_common(60))
-    assert a_job <= CEILINGS[people.name], f"{a_job} calls: {most}"
+    assert a_job <= CEILINGS[participants.name], f"{a_job} calls: {most}"

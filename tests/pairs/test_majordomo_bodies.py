@@ -1,4 +1,4 @@
-"""What only Majordomo's wire can say, told to every other people: bodies of several frames, and results in parts."""
+"""Bodies of several frames and results in parts, which only Majordomo has, with every other dialect."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dragoman.core.states import Outcome
 from pairs import native
 from pairs.asgi import one_world
 from pairs.majordomo import FIELD, RFC7, RFC18, Rfc7Caller, Rfc7Worker, Rfc18Worker
-from pairs.people import People
-from pairs.test_pairs import CALLERS, PEOPLES
+from pairs.participants import Participants
+from pairs.test_pairs import CALLERS, PARTICIPANTS
 from pairs.world import World
 
 OWN = [RFC7, RFC18, FIELD]
@@ -18,8 +18,8 @@ BODY = [b"first", b"", bytes(range(256)), b"x" * 50_000]
 
 
 @pytest.mark.parametrize("callers", OWN, ids=str)
-def test_the_frames_of_a_job_are_kept_for_majordomos_workers_and_joined_for_all_others(callers: People) -> None:
-    def check(workers: People) -> None:
+def test_the_frames_of_a_job_are_kept_for_majordomos_workers_and_joined_for_all_others(callers: Participants) -> None:
+    def check(workers: Participants) -> None:
         with one_world() as world:
             caller, worker = callers.call(world), workers.worker(world)
             assert isinstance(caller, Rfc7Caller)
@@ -30,12 +30,14 @@ def test_the_frames_of_a_job_are_kept_for_majordomos_workers_and_joined_for_all_
             worker.finish(b"done")
             assert caller.told() == [(Outcome.DONE, b"done")]
 
-    check_every_row(check, [(workers,) for workers in PEOPLES])
+    check_every_row(check, [(workers,) for workers in PARTICIPANTS])
 
 
 @pytest.mark.parametrize("callers", CALLERS, ids=str)
-def test_the_frames_of_a_result_are_kept_for_majordomos_callers_and_joined_for_all_others(callers: People) -> None:
-    def check(workers: People) -> None:
+def test_the_frames_of_a_result_are_kept_for_majordomos_callers_and_joined_for_all_others(
+    callers: Participants,
+) -> None:
+    def check(workers: Participants) -> None:
         with one_world() as world:
             caller, worker = callers.call(world), workers.worker(world)
             assert isinstance(worker, Rfc7Worker)
@@ -51,7 +53,7 @@ def test_the_frames_of_a_result_are_kept_for_majordomos_callers_and_joined_for_a
 
 
 @pytest.mark.parametrize("callers", [each for each in CALLERS if each not in (RFC18, FIELD, native.NATIVE)], ids=str)
-def test_parts_that_a_caller_has_no_word_for_come_in_front_of_the_rest(callers: People) -> None:
+def test_parts_that_a_caller_has_no_word_for_come_in_front_of_the_rest(callers: Participants) -> None:
     world = World()
     caller, worker = callers.call(world), RFC18.worker(world)
     assert isinstance(worker, Rfc18Worker)

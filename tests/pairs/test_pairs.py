@@ -1,7 +1,7 @@
-"""The interpreter at work: every caller × every worker × every outcome, each caller told in its own words (D4).
+"""Every caller × every worker × every outcome, each delivered in the caller's dialect (D4).
 
-A people is added in one line of PEOPLES. What its workers cannot bring about is listed in its own `impossible`, with
-the reason; what its callers cannot be told is `silent`, and counted.
+A dialect is added in one line of PARTICIPANTS. Outcomes that its workers cannot cause are listed in its `impossible`,
+with the reason; outcomes that its callers cannot receive are `silent`, and counted.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dragoman.core.states import Outcome
 from dragoman.dialects.catalogue import DIALECTS
 from pairs import controller, http, majordomo, memodb, native, pingpong, powerhose
 from pairs.asgi import one_world
-from pairs.people import JOB_TIMEOUT, Caller, People, Worker
+from pairs.participants import JOB_TIMEOUT, Caller, Participants, Worker
 from pairs.world import SERVICE, World
 
-PEOPLES = [
+PARTICIPANTS = [
     native.NATIVE,
     http.HTTP,
     pingpong.PLAIN,
@@ -36,7 +36,7 @@ PEOPLES = [
     majordomo.RFC18,
     majordomo.FIELD,
 ]
-CALLERS = [people for people in PEOPLES if people.caller is not None]
+CALLERS = [each for each in PARTICIPANTS if each.caller is not None]
 PAYLOADS = {"text": b"bonjour", "empty": b"", "binary": bytes(range(256)), "large": bytes(100_000)}
 
 
@@ -62,7 +62,7 @@ def cancelled(world: World, caller: Caller, worker: Worker) -> None:
 
 
 def refused(world: World, caller: Caller, worker: Worker) -> None:
-    """The one outcome that needs no worker: the broker is about to stop, and lets the job it has end first."""
+    """Refuse a job, the only outcome without a worker: the broker drains, and its running job ends first."""
     worker.finish(b"the last one")
     assert caller.told() == [(Outcome.DONE, b"the last one")]
     world.broker.close(world.now)
@@ -78,32 +78,32 @@ WAYS: dict[Outcome, Callable[[World, Caller, Worker], None]] = {
     Outcome.REFUSED: refused,
 }
 WORKERS_AND_OUTCOMES = [
-    (workers, outcome) for workers in PEOPLES for outcome in WAYS if outcome not in workers.impossible
+    (workers, outcome) for workers in PARTICIPANTS for outcome in WAYS if outcome not in workers.impossible
 ]
 
 
 def test_every_dialect_takes_part() -> None:
-    assert {people.dialect for people in PEOPLES} == set(DIALECTS)
+    assert {each.dialect for each in PARTICIPANTS} == set(DIALECTS)
 
 
 def test_every_outcome_has_a_way_or_is_listed_as_impossible_with_a_reason() -> None:
     assert set(WAYS) == set(Outcome)
-    assert all(reason for people in PEOPLES for reason in people.impossible.values())
-    expected = sum(len(Outcome) - len(people.impossible) for people in PEOPLES)
+    assert all(reason for each in PARTICIPANTS for reason in each.impossible.values())
+    expected = sum(len(Outcome) - len(each.impossible) for each in PARTICIPANTS)
     assert len(WORKERS_AND_OUTCOMES) == expected
 
 
 @pytest.mark.parametrize("callers", CALLERS, ids=str)
-def test_a_caller_of_one_people_is_served_by_a_worker_of_another(callers: People) -> None:
-    def check(workers: People, outcome: Outcome) -> None:
+def test_a_caller_of_one_dialect_is_served_by_a_worker_of_another(callers: Participants) -> None:
+    def check(workers: Participants, outcome: Outcome) -> None:
         with one_world() as world:
             _serve_one(world, callers, workers, outcome)
 
     check_every_row(check, WORKERS_AND_OUTCOMES)
 
 
-def _serve_one(world: World, callers: People, workers: People, outcome: Outcome) -> None:
-    """One job that ends in this way, and the next one."""
+def _serve_one(world: World, callers: Participants, workers: Participants, outcome: Outcome) -> None:
+    """Run one job to this outcome, and another one after it."""
     caller, worker = callers.call(world), workers.worker(world)
     caller.submit(b"bonjour")
     assert worker.jobs() == [b"bonjour"]
@@ -136,7 +136,7 @@ class Outcomes(Recipient):
 
 
 @pytest.mark.parametrize("workers", [pingpong.PLAIN, powerhose.POWERHOSE, majordomo.RFC7], ids=str)
-def test_a_job_without_any_limit_has_the_listener_s_where_workers_are_silent(workers: People) -> None:
+def test_a_job_without_any_limit_has_the_listener_s_where_workers_are_silent(workers: Participants) -> None:
     """D5: nothing else would notice that such a worker hangs."""
     world = World()
     told, worker = Outcomes(), workers.worker(world)
@@ -151,7 +151,7 @@ def test_a_job_without_any_limit_has_the_listener_s_where_workers_are_silent(wor
 
 
 @pytest.mark.parametrize("callers", CALLERS, ids=str)
-def test_every_job_counts_for_its_caller(callers: People) -> None:
+def test_every_job_counts_for_its_caller(callers: Participants) -> None:
     """L8, R29: no dialect forgets to say whose job it is."""
     world = World()
     caller, worker = callers.call(world), pingpong.PLAIN.worker(world)
@@ -164,7 +164,7 @@ def test_every_job_counts_for_its_caller(callers: People) -> None:
 
 
 class FailsOnce(Recipient):
-    """Raises at the first answer, as a fault of the broker would, and leaves all others to the real recipient."""
+    """Raises at the first outcome, like an error of the broker, and passes all others to the real recipient."""
 
     def __init__(self, real: Recipient) -> None:
         self._real = real
@@ -178,7 +178,7 @@ class FailsOnce(Recipient):
 
 
 @pytest.mark.parametrize("callers", CALLERS, ids=str)
-def test_answer_that_cannot_be_delivered_is_told_as_a_failure_of_the_broker(callers: People) -> None:
+def test_answer_that_cannot_be_delivered_is_told_as_a_failure_of_the_broker(callers: Participants) -> None:
     """R27. A bug: only callers whose connection is their own were told anything, by closing it."""
     world = World()
     world.may_fail = True
@@ -194,8 +194,8 @@ def test_answer_that_cannot_be_delivered_is_told_as_a_failure_of_the_broker(call
     assert caller.told() == [(Outcome.DONE, b"good evening")]
 
 
-def _serve_another(world: World, caller: Caller, worker: Worker, workers: People, outcome: Outcome) -> None:
-    """However the first ended, the next job is done, and nothing of the first reaches its caller (I7)."""
+def _serve_another(world: World, caller: Caller, worker: Worker, workers: Participants, outcome: Outcome) -> None:
+    """Check that the next job is done, and that nothing of the first reaches its caller (I7)."""
     if outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED):
         worker.recover(world)
         assert world.counters.late_results == (outcome not in workers.hangs_up)
@@ -208,8 +208,8 @@ def _serve_another(world: World, caller: Caller, worker: Worker, workers: People
 
 
 @pytest.mark.parametrize("callers", CALLERS, ids=str)
-def test_payloads_pass_as_they_are(callers: People) -> None:
-    def check(workers: People, kind: str) -> None:
+def test_payloads_pass_as_they_are(callers: Participants) -> None:
+    def check(workers: Participants, kind: str) -> None:
         with one_world() as world:
             caller, worker = callers.call(world), workers.worker(world)
             caller.submit(PAYLOADS[kind])
@@ -217,14 +217,14 @@ def test_payloads_pass_as_they_are(callers: People) -> None:
             worker.finish(PAYLOADS[kind][::-1])
             assert caller.told() == [(Outcome.DONE, PAYLOADS[kind][::-1])]
 
-    check_every_row(check, [(workers, kind) for workers in PEOPLES for kind in PAYLOADS])
+    check_every_row(check, [(workers, kind) for workers in PARTICIPANTS for kind in PAYLOADS])
 
 
-@pytest.mark.parametrize("workers", PEOPLES, ids=str)
-def test_callers_of_all_peoples_share_one_queue(workers: People) -> None:
+@pytest.mark.parametrize("workers", PARTICIPANTS, ids=str)
+def test_callers_of_all_dialects_share_one_queue(workers: Participants) -> None:
     """D7: jobs of one service go out in the order they came, whoever sent them."""
     world = World()
-    callers = [people.call(world) for people in CALLERS]
+    callers = [each.call(world) for each in CALLERS]
     for number, caller in enumerate(callers):
         caller.submit(b"%d" % number)
     worker = workers.worker(world)
@@ -235,11 +235,11 @@ def test_callers_of_all_peoples_share_one_queue(workers: People) -> None:
 
 
 @pytest.mark.parametrize("callers", CALLERS, ids=str)
-def test_workers_of_all_peoples_take_turns(callers: People) -> None:
+def test_workers_of_all_dialects_take_turns(callers: Participants) -> None:
     """D7: the longest idle worker goes first, whatever it speaks."""
     world = World()
     caller = callers.call(world)
-    workers = [people.worker(world) for people in PEOPLES]
+    workers = [each.worker(world) for each in PARTICIPANTS]
     for _ in range(2):
         for worker in workers:
             caller.submit(b"next")

@@ -9,12 +9,12 @@ from dragoman.core.states import Outcome
 from dragoman.server.event_log import EventLog
 from pairs import native
 from pairs.asgi import one_world, settle
-from pairs.people import People
-from pairs.test_pairs import PEOPLES
+from pairs.participants import Participants
+from pairs.test_pairs import PARTICIPANTS
 from pairs.world import SERVICE, World
 
 ABOUT = {"worker", "id", "dialect", "services", "capacity", "peer"}
-ROWS = [(people,) for people in PEOPLES]
+ROWS = [(each,) for each in PARTICIPANTS]
 
 
 class Lines:
@@ -33,8 +33,8 @@ class Lines:
         self._lines.append((event, fields))
 
 
-def join(world: World, lines: Lines, workers: People) -> tuple[Any, dict[str, Any]]:
-    """A worker that has joined, and the fields of the one line about that."""
+def join(world: World, lines: Lines, workers: Participants) -> tuple[Any, dict[str, Any]]:
+    """Return a worker that has joined, and the fields of its one log line."""
     worker = workers.worker(world)
     ((event, about),) = lines.take()
     (known,) = world.broker.worker_registry.workers.values()
@@ -48,7 +48,7 @@ def join(world: World, lines: Lines, workers: People) -> tuple[Any, dict[str, An
 
 
 def test_a_worker_that_joins_and_vanishes_with_its_job_has_two_lines() -> None:
-    def check(workers: People) -> None:
+    def check(workers: Participants) -> None:
         with one_world() as world:
             lines = Lines(world)
             worker, about = join(world, lines, workers)
@@ -64,7 +64,7 @@ def test_a_worker_that_joins_and_vanishes_with_its_job_has_two_lines() -> None:
 
 
 def test_a_worker_that_is_drained_has_a_line_for_that_and_one_for_its_end() -> None:
-    def check(workers: People) -> None:
+    def check(workers: Participants) -> None:
         with one_world() as world:
             lines = Lines(world)
             worker, about = join(world, lines, workers)
@@ -82,7 +82,7 @@ def test_a_worker_that_is_drained_has_a_line_for_that_and_one_for_its_end() -> N
 
 
 def test_a_worker_that_an_operator_kills_has_one_line() -> None:
-    def check(workers: People) -> None:
+    def check(workers: Participants) -> None:
         with one_world() as world:
             lines = Lines(world)
             _, about = join(world, lines, workers)

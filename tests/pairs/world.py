@@ -1,5 +1,6 @@
 """A broker with listeners of every dialect and no sockets: real carriers on both ends of each connection, and a clock
-that stands still until somebody waits."""
+that only `wait` moves.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ SERVICE = "translate"
 
 class World:
     def __init__(self, *, strict: bool = True) -> None:
-        """`strict` checks all that is present after every step."""
+        """`strict` checks all invariants after every step."""
         self.now = 1000.0
         self.broker = Broker(Policy(), SeededEntropy())
         self.counters = self.broker.counters
@@ -44,13 +45,13 @@ class World:
         self._listeners: dict[str, dict[str, Any]] = {}
 
     def door(self, url: str, who: str) -> Any:
-        """Where workers or callers of this listener come in; it listens from the first time on."""
+        """Return the socket of this listener for workers or callers; the first call opens the listener."""
         if url not in self._listeners:
             self._listeners[url] = dict(prepare(url, self.broker, self.runner).sockets)
         return self._listeners[url].get(who) or self._listeners[url]["both"]
 
     def connect(self) -> None:
-        """What the broker has dialled by now comes about, or does not."""
+        """Complete or fail the dials of the broker."""
         while self._dials:
             peer, place = self._dials.pop(0)
             if place in self.places:
@@ -80,7 +81,7 @@ class World:
 
 
 class Connection(ByteStream):
-    """One end of a connection to a door, as a peer's library has it: messages go in and come out."""
+    """The remote end of a connection to a listener socket: messages go in and come out."""
 
     def __init__(self, world: World, door: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
         self._begin(world, carrier, door.carrier())
@@ -90,7 +91,7 @@ class Connection(ByteStream):
         self._greet()
 
     def live(self) -> None:
-        """What a library says by itself: greetings, and answers to the carrier's life signs."""
+        """Send what a library sends by itself: greetings, and replies to the carrier's heartbeats."""
         outgoing, self._ours.outgoing = self._ours.outgoing, []
         if outgoing and not self.is_cut:
             self._pass_on(outgoing)
@@ -100,7 +101,7 @@ class Connection(ByteStream):
         self.world.runner.run_once()
 
     def take(self) -> list[Message]:
-        """What has come since the last time."""
+        """Return the messages received since the last call."""
         heard, self.heard = self.heard, []
         return heard
 
@@ -151,7 +152,7 @@ class Connection(ByteStream):
 
 
 class Dialled(Connection):
-    """The same, of a connection that the broker has made to a peer."""
+    """The remote end of a connection that the broker has dialled."""
 
     def __init__(self, world: World, peer: StreamConnection, carrier: Carrier) -> None:
         self._begin(world, carrier, peer.carrier)

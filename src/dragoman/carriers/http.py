@@ -12,13 +12,13 @@ Any other response is a failure: this is not the expected server.
 **Parsing.** `feed` takes the bytes that were read and returns the responses that ended in them. Between two calls the
 object is in one of these steps. The result does not depend on how the stream was cut (I18).
 
-        HEAD       the beginning of a response's head is in `_held`
-        BODY       the head is complete, and the beginning of a small body is in `_held`
-        LARGE      a large body is read into its own buffer; `gap` is the place for its next bytes
-        SIZE       the beginning of a chunk's size line is in `_held`
-        CHUNK      `_need` bytes of a chunk and of the CR LF behind it are missing
-        TRAILER    the last chunk has come; `_held` has trailer fields, which are dropped
-        FAILED     `failure` is the error; further bytes are ignored
+    HEAD       the beginning of a response's head is in `_held`
+    BODY       the head is complete, and the beginning of a small body is in `_held`
+    LARGE      a large body is read into its own buffer; `gap` is the place for its next bytes
+    SIZE       the beginning of a chunk's size line is in `_held`
+    CHUNK      `_need` bytes of a chunk and of the CR LF behind it are missing
+    TRAILER    the last chunk has come; `_held` has trailer fields, which are dropped
+    FAILED     `failure` is the error; further bytes are ignored
 
 **Limits.** A head has at most `max_head` bytes, a body at most `max_payload`. A claimed length allocates nothing
 (`large_frame.py`), and the sizes of chunks are summed before their bytes are kept.

@@ -13,10 +13,10 @@ any number of messages; in a dialect that allows one, `is_alone` tells if it was
 object is in one of these steps. The result does not depend on how the stream was cut (I18).
 
     BETWEEN    nothing is pending
-        HEAD       a length and the beginning of its head are in `_held`; parsing continues when it has `_need` bytes
-        EXTRA      `_head` is complete, and a few extra bytes are in `_held`, likewise
-        LARGE      `_head` is complete, and many extra bytes are read into their own buffer; `gap` is the place for more
-        FAILED     `failure` is the error; further bytes are ignored
+    HEAD       a length and the beginning of its head are in `_held`; parsing continues when it has `_need` bytes
+    EXTRA      `_head` is complete, and a few extra bytes are in `_held`, likewise
+    LARGE      `_head` is complete, and many extra bytes are read into their own buffer; `gap` is the place for more
+    FAILED     `failure` is the error; further bytes are ignored
 
 **Limits.** A length over `max_head` ends the connection at once. So does a count of extra bytes over `max_payload` as
 soon as the head is complete: nothing of either is read. A claim allocates nothing: the buffer of many extra bytes grows

@@ -22,9 +22,9 @@ object is in one of these steps. The result does not depend on how the stream wa
 
     GREETING   bytes collect in `_held` until there are eight
     BETWEEN    nothing is pending
-        HOLDING    the beginning of a small message is in `_held`; parsing continues when it has `_need` bytes
-        LARGE      a large message is being read into its own buffer; `gap` is the place for its next bytes
-        FAILED     `failure` is the error; further bytes are ignored
+    HOLDING    the beginning of a small message is in `_held`; parsing continues when it has `_need` bytes
+    LARGE      a large message is being read into its own buffer; `gap` is the place for its next bytes
+    FAILED     `failure` is the error; further bytes are ignored
 
 **Limits.** The length of a message is checked as soon as it is known. Over `max_payload` plus the room for a dialect's
 header and the route, the connection ends at the length (R80): the route of such a message is not known before its body

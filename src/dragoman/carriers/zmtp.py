@@ -1,22 +1,18 @@
 """ZMTP 3.1 and 3.0 with the NULL mechanism: the protocol of ZeroMQ sockets over TCP and ipc.
 
-A connection (RFC 37 of the ZeroMQ project; RFC 23 for 3.0) begins with a greeting and a handshake, see
-`zmtp_handshake.py`. This module handles the traffic after it.
+A connection (RFC 37 of the ZeroMQ project; RFC 23 for 3.0) begins with a greeting and a handshake, which are in
+`zmtp_handshake.py`. Then messages and commands follow, made of frames. A frame is a byte of flags (1 more, 2 long, 4
+command), the length of its body in one byte (eight if long), and the body. A message ends with the first frame without
+*more*. Commands come between messages according to the RFC; libzmq sends them inside a message, too.
 
-*Traffic* is messages and commands, made of frames. A frame is a byte of flags (1 more, 2 long, 4 command), the length
-of its body in one byte (eight if long), and the body. A message ends with the first frame without *more*. Commands
-(PING, PONG and unknown ones) come between messages according to the RFC; libzmq sends them inside a message, too.
+**Parsing.** The result does not depend on how the stream was cut (I18). Between two calls the object is in one step:
 
-**Parsing.** `feed` takes the bytes that were read and returns the messages that ended in them. Between two calls the
-object is in one of these steps. The result does not depend on how the stream was cut (I18).
-
-        HANDSHAKE             bytes collect in `_held` until greeting and handshake are done
-    BETWEEN               nothing is pending but whole frames of an unfinished message, in `_frames`
-        HOLDING               the beginning of a small frame is in `_held`; parsing continues when it has `_need` bytes
-        LARGE                 a large frame is being read into its own buffer; `gap` is the place for its next bytes.
-                              The caller may read into it and call `fill(count)`, or continue with `feed`
-        SKIPPING              the body of a frame of a message over `max_payload` is being dropped
-        FAILED                `failure` is the error; further bytes are ignored
+    HANDSHAKE    bytes collect in `_held` until greeting and handshake are done
+    BETWEEN      nothing is pending but whole frames of an unfinished message, in `_frames`
+    HOLDING      the beginning of a small frame is in `_held`; parsing continues when it has `_need` bytes
+    LARGE        a large frame is read into its own buffer; `gap` is the place for its next bytes (`carrier.py`)
+    SKIPPING     the body of a frame of a message over `max_payload` is being dropped
+    FAILED       `failure` is the error; further bytes are ignored
 
 **Limits** count the *unfinished* message as soon as a frame's header is known, not when its body is (R48). A message
 over `max_payload` is dropped while it arrives, and `TooLarge` is returned when it ends (R16). The buffer of a large
@@ -24,8 +20,7 @@ frame grows with the bytes that came, not with the claimed length (`large_frame.
 
 **Speed.** `feed` is the hot path of the broker. Its loop takes only frames that are complete in the chunk, and only if
 the whole chunk fits under `max_payload`, so that no message needs counting; it calls no other method for them. The rest
-(commands, partial and large frames, errors) goes through `_careful_frame`, one frame at a time. Errors are raised as
-`Malformed`; `feed` catches them and sets `failure`.
+(commands, partial and large frames, errors) goes through `_careful_frame`, one frame at a time.
 """
 
 from __future__ import annotations
@@ -170,7 +165,8 @@ class Zmtp(Carrier):
             if pos == last:
                 self._careful_frame(data, pos, messages)
         except Malformed as failure:
-            self._fail(failure)
+            self.failure = failure
+            self.release()
         return messages
 
     def fill(self, count: int) -> Messages:
@@ -200,9 +196,7 @@ class Zmtp(Carrier):
 
     def ping(self, ttl_tenths: int = 0, context: bytes = b"") -> bytes | None:
         """Return an encoded PING command, or None for a peer of ZMTP 3.0. `feed` does not return its PONG.
-
-        `ttl_tenths`: tenths of a second of silence after which the peer may close the connection; 0 sets no limit.
-        """
+        `ttl_tenths`: tenths of a second of silence after which the peer may close the connection; 0 sets no limit."""
         encoded = ping(ttl_tenths, context)
         return encoded if self.peer_version >= (3, 1) else None
 
@@ -249,9 +243,7 @@ class Zmtp(Carrier):
 
     def _careful_frame(self, data: bytes, pos: int, messages: Messages) -> int:
         """Parse the frame at `pos`, or the part of it that has arrived. Returns the position of the next one.
-
-        No check needs more bytes than the next one, so the way the stream is cut cannot change which of them fails.
-        """
+        No check needs more bytes than the next one, so the way the stream is cut cannot change which of them fails."""
         flags = data[pos]
         frames = self._frames
         count = (self._over_count or len(frames)) + 1
@@ -337,10 +329,6 @@ class Zmtp(Carrier):
             self._frames = []
             self._over_size = self._over_count = 0
         return end
-
-    def _fail(self, failure: Malformed) -> None:
-        self.failure = failure
-        self.release()
 
 
 def _too_many_frames(max_frames: int) -> Malformed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome
 from dragoman.core.options import JobOptions
@@ -31,7 +31,8 @@ class Frontend:
         if type(message) is TooLarge:
             self._refuse_large(peer, message)
         else:
-            self._submit(peer, read_call(message), now)
+            payload = read_call(message)
+            self._broker.submit(self._service, payload, peer, self._job_options, now, owner=peer.owner)
 
     def answer(self, effect: DeliverOutcome) -> None:
         peer: Connection = effect.caller  # type: ignore[assignment]
@@ -43,9 +44,6 @@ class Frontend:
 
     def lost(self, peer: Connection, now: float) -> None:
         self._broker.caller_gone(peer, now)
-
-    def _submit(self, peer: Connection, payload: Frame, now: float) -> None:
-        self._broker.submit(self._service, payload, peer, self._job_options, now, owner=peer.owner)
 
     def _refuse_large(self, peer: Connection, message: TooLarge) -> None:
         reason = over_max_payload("payload", message.size, self._max_payload)

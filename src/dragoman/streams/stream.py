@@ -1,13 +1,13 @@
 """One connected socket: reads for its carrier, and writes the buffers of one iteration.
 
-The socket is read and written directly when the event loop reports it ready, without an asyncio transport. The CPU cost
-is the same, and two facts are known that a transport hides: the number of bytes the kernel has taken (so that a job
-that was never sent goes to another worker, D8), and when all arrived bytes have been read (before a lease ends, D13).
+The socket is read and written directly, without an asyncio transport. The CPU cost is the same, and two facts are known
+that a transport hides: the number of bytes the kernel has taken (a job that was never sent goes to another worker, D8),
+and when all arrived bytes have been read (before a lease ends, D13).
 
-A read takes the result of one call: a second call per message would find nothing and cost several per cent of the CPU
-of a job. With asyncio's loop that is enough, because it reports a readable socket repeatedly. uvloop does not do so
-after a reset: libuv stops polling a socket with an error after one last callback. If bytes came before the reset, that
-callback returns them, and the end is not seen. So a socket is read again within a second (`streams/second_look.py`).
+A read is one call: a second one per message would find nothing and cost several per cent of the CPU of a job. asyncio's
+loop reports a readable socket repeatedly. uvloop does not after a reset: libuv stops polling a socket with an error
+after one last callback. If bytes came before the reset, that callback returns them and the end is not seen. So a socket
+is read again within a second (`streams/second_look.py`).
 """
 
 from __future__ import annotations
@@ -102,7 +102,6 @@ class Stream(ByteStream):
         return not self._is_over
 
     def unread(self) -> int:
-        """Number of the last bytes sent that the remote side certainly did not read. Call it before `close`."""
         return unread_bytes(self._socket, self._error) if self._is_over and not self._is_closed else 0
 
     def read_again(self) -> None:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 of a client: requests as bytes, and responses however their bytes are cut."""
+"""HTTP/1.1 client carrier: requests as bytes, and responses cut anywhere."""
 
 from __future__ import annotations
 

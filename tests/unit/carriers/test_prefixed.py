@@ -1,6 +1,6 @@
-"""Messages behind a length: bytes in, messages out, however the stream is cut (I18); and what a peer may not do.
+"""Messages with a length prefix, cut anywhere (I18), and violations of the limits.
 
-The dialect here counts its extra bytes in decimal at the beginning of a head, before a colon.
+The dialect here writes the number of extra bytes in decimal at the beginning of a head, before a colon.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def extra_of(head: bytes) -> int:
 
 
 def counted(extra: bytes, more: bytes = b"") -> bytes:
-    """A head that counts these extra bytes."""
+    """Return a head that announces these extra bytes."""
     return b"%d:" % len(extra) + more
 
 
@@ -175,7 +175,7 @@ def test_a_message_is_alone_if_nothing_has_come_behind_it() -> None:
 )
 @pytest.mark.parametrize("first", [[b"head", b""], [b"3:", b"xyz"]])
 def test_a_message_is_not_alone_whatever_came_with_it(first: list[bytes], behind: bytes) -> None:
-    """R81: a session that hears the first message can see it, also if all of it has been parsed."""
+    """R81: a broker side that receives the first message can see it, also if all of it has been parsed."""
     carrier = new()
     assert carrier.feed(wire(first) + behind)[0] == first
     assert not carrier.is_alone
@@ -244,7 +244,7 @@ def test_nobody_has_a_view_of_extra_bytes_that_were_fed(size: int) -> None:
 
 
 def assert_free(message: Message | TooLarge) -> None:
-    """Its owner can change its size."""
+    """Check that the owner can change the buffer's size."""
     assert isinstance(message, list)
     extra = message[1]
     assert isinstance(extra, bytearray)

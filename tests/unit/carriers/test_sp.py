@@ -1,4 +1,4 @@
-"""SP: bytes in, messages out, however the stream is cut (I18); and what a peer may not do."""
+"""SP messages, cut anywhere (I18), and violations of the protocol."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wire(*messages: bytes, ipc: bool = False) -> bytes:
 
 
 def started(limits: SpLimits | None = None, ipc: bool = False) -> Sp:
-    """A REP of ours after the greeting of a REQ."""
+    """Return a REP carrier after the greeting of a REQ."""
     sp = Sp("REP", ipc=ipc, limits=limits or SpLimits())
     assert sp.feed(greeting()) == []
     assert sp.ready
@@ -349,7 +349,7 @@ def test_nobody_has_a_view_of_a_large_body_that_was_fed(size: int) -> None:
 
 
 def assert_free(message: Message | TooLarge) -> None:
-    """Its dialect can cut off a header and its owner can add to it."""
+    """Check that the dialect can delete a header and the owner can append."""
     assert isinstance(message, list)
     body = message[1]
     assert isinstance(body, bytearray)

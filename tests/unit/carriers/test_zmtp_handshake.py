@@ -1,4 +1,4 @@
-"""ZMTP handshakes: greetings, socket types, recorded peers, strangers and mistakes."""
+"""ZMTP handshakes: greetings, socket types, recorded handshakes, other protocols and errors."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def wire(*messages: list[bytes]) -> bytes:
 
 
 def started(limits: ZmtpLimits | None = None, version: bytes = b"\x03\x01") -> Zmtp:
-    """A ROUTER of ours after the handshake with a DEALER."""
+    """Return a ROUTER carrier after the handshake with a DEALER."""
     zmtp = Zmtp("ROUTER", limits=limits or ZmtpLimits())
     assert zmtp.feed(greeting(version) + ready()) == []
     assert zmtp.ready

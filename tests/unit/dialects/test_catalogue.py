@@ -1,4 +1,4 @@
-"""One row declares a dialect: what it names is there, and nobody loads what they do not use."""
+"""Rows of the catalogue: the code that they name exists, and unused dialects are not loaded."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_broker_loads_the_dialects_of_its_listeners_only() -> None:
 
 
 def _loaded_by(statement: str) -> set[str]:
-    """The modules of ours that a new interpreter has after this statement."""
+    """Return Dragoman's modules that a new interpreter has after this statement."""
     script = f"{statement}\nimport sys; print(*(name for name in sys.modules if name.split('.')[0] == 'dragoman'))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     return set(done.stdout.split())

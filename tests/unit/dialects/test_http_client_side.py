@@ -1,4 +1,4 @@
-"""Our HTTP client's side of the conversation."""
+"""The client side of HTTP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ID = bytes(16)
 
 
 class Client:
-    """A client's side, and what came of it."""
+    """A client side and its results."""
 
     def __init__(self) -> None:
         self.sent: list[list[bytes]] = []
@@ -39,7 +39,7 @@ class Client:
         return self.sent.pop()
 
     def receive(self, status: int, body: bytes = b"", kind: str = "application/octet-stream", more: bytes = b"") -> Any:
-        """The one thing that came of it."""
+        """Deliver a response. Returns its only result."""
         self.side.receive([b"%d" % status, b"content-type:" + kind.encode() + more, body], self.now)
         return self.came.pop() if self.came else None
 

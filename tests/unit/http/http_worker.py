@@ -1,4 +1,4 @@
-"""A worker that speaks HTTP by hand, to an application without sockets."""
+"""An HTTP worker by hand, for an application without sockets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Worker:
         return self.world.broker.worker_registry.workers[WorkerId(self.joined["id"])]
 
     def asks(self, wait: float | None = None, **headers: str) -> Task:
-        """Its `next`, which may have to wait."""
+        """Send `next`, which may have to wait."""
         query = {} if wait is None else {"wait": wait}
         said = {**self.headers, **{f"Dragoman-{name.title()}": value for name, value in headers.items()}}
         return self.world.begin("POST", f"{self.path}/next", params=query, headers=said)
@@ -54,7 +54,7 @@ def token(answer: httpx2.Response) -> str:
 
 
 def kind(answer: httpx2.Response) -> tuple[int, str]:
-    """The status of a problem, and what programs call it."""
+    """Return status and kind of a problem."""
     assert answer.headers["content-type"] == "application/problem+json"
     said = answer.json()
     assert said["status"] == answer.status_code

@@ -1,4 +1,4 @@
-"""The HTTP door's application with a broker behind it: no socket, and a clock that stands still."""
+"""The HTTP application with a broker: no socket, and a clock that stands still."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_PAYLOAD = 4096
 
 
 class Diary:
-    """Writes at once, unless something is the matter with it."""
+    """Writes at once, unless it has a problem."""
 
     def __init__(self) -> None:
         self.problem: str | None = None
@@ -96,13 +96,13 @@ class World:
         return self.loop.run_until_complete(self._client.request(method, path, **facts))
 
     def begin(self, method: str, path: str, **facts: Any) -> asyncio.Task[httpx2.Response]:
-        """A request that may have to wait."""
+        """Start a request that may have to wait."""
         task = self.loop.create_task(self._client.request(method, path, **facts))
         self.settle()
         return task
 
     def settle(self) -> None:
-        """Let everything run that can."""
+        """Run the loop until nothing moves."""
 
         async def rest() -> None:
             for _ in range(30):

@@ -1,4 +1,4 @@
-"""Calls over HTTP: how each ending is told, what the headers ask for, and callers that hang up (R122)."""
+"""Calls over HTTP: responses for each outcome, headers, and callers that disconnect (R122)."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_same_key_joins_the_first_call(world: World) -> None:
 
 
 def test_who_joins_a_job_by_its_key_has_a_patience_of_its_own(world: World) -> None:
-    """R122. It waited for as long as the first job took, whatever it had said."""
+    """R122. It waited as long as the first job took, whatever its own time-out was."""
     name = world.enqueue(key="k", delay=1_000.0)
     headers = {"Idempotency-Key": "k", "Dragoman-Timeout": "5", "Dragoman-Wait-For-Worker": "true"}
     joined = world.begin("POST", "/v1/call/s", content=b"x", headers=headers)

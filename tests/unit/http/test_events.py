@@ -1,4 +1,4 @@
-"""Event streams: what is heard of jobs and workers, for how long, and what it costs while nobody listens (R127)."""
+"""Event streams: their events and end, and their cost while none is open (R127)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Listener:
         world.settle()
 
     def hears(self) -> list[tuple[str, dict[str, Any]]]:
-        """Events since the last time."""
+        """Return the events since the last call."""
         self._world.settle()
         heard, self._heard = self._heard, b""
         events = []
@@ -164,7 +164,7 @@ def test_events_are_made_only_while_somebody_listens(world: World) -> None:
 
 def test_streams_of_two_http_listeners_hear_the_same(world: World) -> None:
     first = Listener(world, "/v1/events")
-    second = Listener(world, "/v1/events", app=Subscribers(world.broker.events).listen(Streams(1)))
+    second = Listener(world, "/v1/events", app=Subscribers(world.broker.events).open_stream(Streams(1)))
     Worker(world, name="w")
     assert [event for event, _ in first.hears()] == ["joined"]
     assert [event for event, _ in second.hears()] == ["joined"]

@@ -1,4 +1,4 @@
-"""What supervisors and load balancers ask."""
+"""Health checks for supervisors and load balancers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.operations.schemas import HealthView
 
 
 class Door:
-    """Of a door, what is asked here."""
+    """The part of an AppContext that health checks use."""
 
     def __init__(self, *problems: str) -> None:
         self._problems = list(problems)

@@ -1,4 +1,4 @@
-"""What bodies that are under way cost together, and who has to go when that is too much (R17, L6)."""
+"""Memory of unfinished bodies, and the one that is rejected if they exceed the limit (R17, L6)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def world() -> Iterator[World]:
 
 
 def half(world: World, size: int) -> Visit:
-    """Somebody who has sent so much of a body."""
+    """Return a connection that has sent this part of a body."""
     visit = world.visit()
     visit.say(post(b"Content-Length: 100") + b"a" * size)
     return visit

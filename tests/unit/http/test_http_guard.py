@@ -1,4 +1,4 @@
-"""One HTTP connection without a socket: what is refused, whole and byte by byte, who is late, who hung up."""
+"""One HTTP connection without a socket: rejected requests, whole and byte by byte, time-outs and disconnects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def world() -> Iterator[World]:
 
 
 def waiting_app(calls: list[DisconnectSignal]) -> Callable[..., Any]:
-    """Reads the request, then waits and never answers; leaves its hangup with us."""
+    """Reads the request, then waits and never responds; appends its disconnect signal."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         while (await receive()).get("more_body"):
@@ -338,7 +338,7 @@ def test_a_buffer_larger_than_the_largest_message_is_cut(world: World) -> None:
 
 
 def test_a_reader_who_makes_room_again_and_again_is_not_cut(world: World) -> None:
-    """What waits may be as much at every look, and yet be other bytes."""
+    """The number of waiting bytes may be the same at every check, although they are different bytes."""
     visit = world.visit()
     visit.say(get(b"Connection: keep-alive"))
     visit.protocol._due = float("inf")

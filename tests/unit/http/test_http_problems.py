@@ -1,4 +1,4 @@
-"""What a problem looks like, and which names are ours."""
+"""Problem documents, and host names that are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event streams: what an event looks like, how many may wait, and every way to end."""
+"""Event streams: encoding of events, limits of the queue, and every way to end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.http.sse import COMMENT, MOST_BYTES, MOST_WAITING, OVERFLOW, Event
 
 
 class Reader:
-    """Who asked for a stream. Does not read while `is_reading` is clear."""
+    """A client of a stream. It does not read while `is_reading` is clear."""
 
     def __init__(self, stream: EventStream) -> None:
         self.hangup = DisconnectSignal()

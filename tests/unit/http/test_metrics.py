@@ -1,4 +1,4 @@
-"""The broker's numbers, as a scraper reads them."""
+"""Metrics, as a scraper reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes of operations: a request that a client writes by the table is the request that the operation gets."""
+"""Routes of operations: the operation gets the request that a client writes by the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes to the desk: what each answers, and how it tells what is wrong."""
+"""Routes of operations: their responses and errors."""
 
 from __future__ import annotations
 

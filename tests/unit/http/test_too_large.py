@@ -1,4 +1,4 @@
-"""Bodies that are too large: the door's own answer, and what becomes of the job that such a result is of (R16)."""
+"""Bodies that are too large: the server's response, and the job of such a result (R16)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_other_refusals_are_not_told(visits: http_visits.World) -> None:
 
 
 def receive(world: World, path: str, headers: dict[str, str], method: str = "POST") -> None:
-    """The server tells of a request that it has refused."""
+    """Report a request that the server has rejected."""
     fields = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     scope: dict[str, Any] = {"type": "http", "method": method, "raw_path": path.encode(), "headers": fields}
     make_too_large(world.door)({**scope, "query_string": b""})

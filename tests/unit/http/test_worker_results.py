@@ -1,4 +1,4 @@
-"""Workers over HTTP: answers that got lost, results, signs of life, and the end (R124, R107)."""
+"""Workers over HTTP: lost responses, results, heartbeats, and leaving (R124, R107)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_worker_that_hangs_up_on_its_ask_is_given_nothing(world: World) -> None:
 
 
 def test_job_given_to_an_ask_that_breaks_before_its_answer_is_written_goes_to_another(world: World) -> None:
-    """R8: nobody can have seen it."""
+    """R8: no worker can have seen it."""
     worker, other = Worker(world), Worker(world)
     worker.asks()
     broken = world.hangups[-1]
@@ -321,7 +321,7 @@ def test_result_can_be_brought_to_a_broker_that_stops(world: World) -> None:
 
 
 def restore_running(world: World, attempts: int = 3) -> Token:
-    """A background job that was given to an HTTP worker by an earlier run."""
+    """Return a background job that an earlier run dispatched to an HTTP worker."""
     kept = StoredJob(1, JobId(bytes(16)), "s", JobOptions(durable=True, waits=True, attempts=attempts), world.now - 5)
     kept.token, kept.attempt, kept.given, kept.worker = Token(b"t" * 16), 1, world.now - 4, "w"
     kept.can_resume = True
@@ -345,7 +345,7 @@ def test_result_that_may_be_of_an_earlier_run_waits_until_its_jobs_are_read(worl
 
 
 def test_result_that_may_be_of_an_earlier_run_waits_also_if_its_worker_has_joined_again(world: World) -> None:
-    """R107. It was told that its attempt is stale, and would have thrown the result away."""
+    """R107. It received that its attempt is stale, and would have dropped the result."""
     worker = Worker(world)
     world.broker.job_registry.is_loading = True
     assert kind(worker.says("result", "0" * 32, b"y")) == (503, "loading")
@@ -377,7 +377,7 @@ def test_result_of_an_earlier_run_that_comes_too_late_is_stale(world: World) -> 
 
 @pytest.mark.parametrize("outcome", ["done", "failed"])
 def test_result_of_a_background_job_is_acknowledged_when_it_is_stored(world: World, outcome: str) -> None:
-    """R103. A bug: the worker was told 204, the broker was killed, and the job ended lost or ran again."""
+    """R103. A bug: the worker received 204, the broker was killed, and the job ended lost or ran again."""
     name = world.enqueue(attempts=1)
     worker = Worker(world)
     given = worker.takes()

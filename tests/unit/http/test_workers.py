@@ -1,4 +1,4 @@
-"""Workers over HTTP: how they join, prove who they are, and are given jobs."""
+"""Workers over HTTP: joining, authentication, and jobs."""
 
 from __future__ import annotations
 

@@ -82,9 +82,8 @@ class PingPongBrokerSide(BrokerSide):
         if remote is None:
             self._frontend.lost(peer, now)
         else:
-            self.remote_workers.leave(
-                remote, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)]
-            )
+            unseen = [tag for tag in unsent if isinstance(tag, Attempt)]
+            self.remote_workers.leave(remote, "its worker's connection ended", now, unseen)
 
     def tick(self, now: float) -> float:
         return inf

@@ -31,18 +31,16 @@ MAX_COUNTS: Final = 2
 MAX_COUNT_BYTES: Final = 32
 LONGEST_CONTROL: Final = len(JOB_COMPLETE)
 
-_READY: Final = Ready()
 _PING: Final = Ping()
 _PONG: Final = Pong()
 _EXIT: Final = Exit()
-_DISCONNECT: Final = Disconnect()
 
 _WORKER_MESSAGES: Final[dict[bytes, WorkerMessage]] = {
-    READY: _READY,
+    READY: Ready(),
     PING: _PING,
     PONG: _PONG,
     EXIT: _EXIT,
-    DISCONNECT: _DISCONNECT,
+    DISCONNECT: Disconnect(),
 }
 
 

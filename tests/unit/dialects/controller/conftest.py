@@ -1,4 +1,4 @@
-"""Fixtures of the controller: one session in its world, and one worker of ours."""
+"""Fixtures of the controller: a world with one broker side, and one worker side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads to words and back: every vector of the dialect's page in both editions, and whose numbers a pulse has."""
+"""Codec of Worker-Controller: every vector of the dialect's page in both editions, and the edition of a pulse."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_a_job_comes_behind_its_control() -> None:
 
 
 def test_a_pulse_has_no_extra_bytes_even_if_it_cannot_be_read() -> None:
-    """The session shall hear of it, and answer FAILED."""
+    """The broker side must receive it, and reply FAILED."""
     carrier = LengthPrefix(extra_of_pulse)
     assert carrier.feed(b"\x01" + bytes(7) + b"\xff") == [[b"\xff", b""]]
     assert carrier.failure is None

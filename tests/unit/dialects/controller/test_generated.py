@@ -1,4 +1,4 @@
-"""What was generated from controller.proto is what would be generated now."""
+"""Generated code is up to date with controller.proto."""
 
 from __future__ import annotations
 

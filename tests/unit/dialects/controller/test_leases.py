@@ -92,7 +92,7 @@ def test_r90_a_lease_that_is_over_and_a_get_status_that_goes_wrong(world: World,
 
 @pytest.mark.parametrize("way", ["silent", "cut"])
 def test_r90_a_pulse_that_comes_while_it_is_asked_saves_it(world: World, way: str) -> None:
-    """It has been heard from: that its GET_STATUS stays unanswered is no proof of death any more."""
+    """It has sent a pulse since: a GET_STATUS without a response does not prove its death any more."""
     fellow, caller, call = world.busy(next_pulse=10, job_timeout=1000)
     world.wait(12.1)
     status = fellow.call("GET_STATUS")

@@ -1,4 +1,4 @@
-"""R90: the end of a worker's process is noticed at once, where the kernel tells which process it is."""
+"""R90: the end of a worker's process is noticed at once, if the kernel knows the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def world() -> World:
 
 
 def computing(world: World, **processes: int) -> tuple[Fellow, Caller, Call]:
-    """A worker that has answered SET_TASK, and has a minute until its next pulse."""
+    """Return a worker that has accepted SET_TASK, a minute before its next pulse."""
     fellow = world.worker(**processes)
     caller = world.submit(attempts=1, job_timeout=600.0)
     return fellow, caller, fellow.take()

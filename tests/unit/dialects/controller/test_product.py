@@ -1,8 +1,8 @@
-"""Every state of a worker × every pulse, and × every answer to what is open with it: two tables of reactions.
+"""Every state of a worker × every pulse, and × every response to an open exchange: two tables of reactions.
 
-A reaction is written `told; state; said; notes`: how the pulse was answered (`-` for none), the state that the worker
-is in afterwards as the broker calls it, what was said to it on its socket, and what else happened: how a job ended,
-`again` that it is to be tried again, `late` that a late result was counted, `bad` that a bad message was.
+A reaction is written `reply; state; sent; notes`: the reply to the pulse (`-` for none), the worker's state in the
+broker afterwards, the message sent on the worker's socket, and other effects: a job's outcome, `again` for a retry,
+`late` for a counted late result, `bad` for a counted bad message.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ asked
 
 
 def read_table(text: str) -> dict[tuple[str, str], str]:
-    """A state, and below it, indented, each word and its reaction."""
+    """Parse a table: a state, and below it, indented, each message and its reaction."""
     found: dict[tuple[str, str], str] = {}
     state = ""
     for line in text.strip().splitlines():

@@ -1,4 +1,4 @@
-"""Registration at the controller's socket, and the ids it gives out: R81 to R85."""
+"""Registration at the controller's socket, and assigned ids: R81 to R85."""
 
 from __future__ import annotations
 

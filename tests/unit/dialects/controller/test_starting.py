@@ -1,4 +1,4 @@
-"""Booting workers, until the controller knows that they listen: R86, R87."""
+"""Starting workers, until the controller knows that they listen: R86, R87."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our Worker-Controller worker: bytes on the wire, registration and pulses."""
+"""The worker side of Worker-Controller: bytes on the wire, registration and pulses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our Worker-Controller worker: a new registration, and its end."""
+"""The worker side of Worker-Controller: a new registration, and leaving."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .worker_side import EVERY, FETCH, FETCH_ME, GET_STATUS, OK, PAUSE, REGISTER
 
 
 def forget(worker: Worker) -> None:
-    """Its next pulse is answered with UNKNOWN_ID."""
+    """Reply to its next pulse with UNKNOWN_ID."""
     worker.tick(EVERY)
     worker.heads.clear()
     worker.answer(ControllerError.UNKNOWN_ID)

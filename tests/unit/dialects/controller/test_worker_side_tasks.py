@@ -1,4 +1,4 @@
-"""Our Worker-Controller worker: tasks and other control messages."""
+"""The worker side of Worker-Controller: tasks and other control messages."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Replied = tuple[WorkerError | None, int, bytes]  # error, task id, extra bytes
 
 @dataclass
 class Pauses:
-    """All alike, and counted."""
+    """Equal delays, counted."""
 
     taken: int = 0
 
@@ -36,7 +36,7 @@ class Pauses:
 
 @dataclass
 class Worker:
-    """A worker's side and its port: records what it asks for."""
+    """A worker side and its I/O, which records all calls."""
 
     edition: Edition
     next_pulse: float = 2 * EVERY
@@ -81,7 +81,7 @@ class Worker:
         return self.due
 
     def said(self) -> list[Said]:
-        """Pulses since it was last asked for."""
+        """Return the pulses since the last call."""
         self.tick()
         heads, self.heads = self.heads, []
         return [self._read(head) for head in heads]
@@ -91,12 +91,12 @@ class Worker:
         return pulse.kind, pulse.worker_id, pulse.task_id, pulse.next_pulse
 
     def answer(self, error: ControllerError = ControllerError.OK, worker_id: int = 0) -> None:
-        """Answer its pulse."""
+        """Reply to its pulse."""
         self.side.answered(codec.write_pulse_response(error, self.edition, worker_id=worker_id), self.now)
         self.tick()
 
     def registered(self, worker_id: int = 7) -> Worker:
-        """It is registered, and has said OK once."""
+        """Register it, and accept its first OK."""
         assert self.said() == [(REGISTER, 0, 0, 10)]
         self.answer(worker_id=worker_id)
         assert self.said() == [(OK, worker_id, 0, 10)]
@@ -108,7 +108,7 @@ class Worker:
         return self.side.receive(head, extra, self.now)
 
     def control(self, kind: ControlKind, task_id: int = 0, extra: bytes = b"") -> Replied:
-        """A whole exchange: what it answers, once it has said so."""
+        """Run a complete exchange. Returns the response."""
         answer = self.receive(kind, task_id, extra)
         self.side.said(answer, True, self.now)
         self.tick()
@@ -121,7 +121,7 @@ class Worker:
         return response.error, response.task_id, bytes(extra)
 
     def take(self, task_id: int, payload: bytes = b"job") -> Hashable:
-        """It takes a task; returns its ticket."""
+        """Assign a task. Returns its `job_ref`."""
         assert self.control(SET_TASK, task_id, payload) == (WorkerError.OK, task_id, b"")
         assert self.runs[-1][1] == payload
         return self.runs[-1][0]
@@ -135,7 +135,7 @@ class Worker:
         self.tick()
 
     def fetch_me(self, task_id: int, result: bytes = b"result") -> None:
-        """It takes a task, does it, and has said so."""
+        """Assign a task, finish it, and receive FETCH_ME."""
         self.finish(self.take(task_id), result)
         assert self.said() == [(FETCH_ME, 7, task_id, 10)]
         self.answer()

@@ -1,5 +1,6 @@
-"""Worker-Controller in the world of dialects: pulses, and workers' sockets that are a set of numbers. Its numbers and
-its protobuf are written here by hand."""
+"""Worker-Controller in the world of dialects: pulses, and workers' sockets as a set of numbers. Numbers and protobuf
+are written by hand.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +50,12 @@ def varint(value: int) -> bytes:
 
 
 def numbers(*values: int) -> bytes:
-    """A message whose fields, from 1 on, are these numbers; zeros are left out."""
+    """Encode a message whose fields, from 1 on, are these numbers; zeros are left out."""
     return b"".join(bytes([field << 3]) + varint(value) for field, value in enumerate(values, 1) if value)
 
 
 def read_numbers(data: bytes) -> dict[int, int]:
-    """As we write: each field once, in order, and never a zero."""
+    """Decode a message in the form of the broker: each field once, in order, without zeros."""
     found: dict[int, int] = {}
     at = 0
     while at < len(data):
@@ -85,7 +86,7 @@ def pulse(
 
 
 class Told(NamedTuple):
-    """The answer to a pulse."""
+    """The reply to a pulse."""
 
     error: str
     worker_id: int = 0
@@ -95,7 +96,7 @@ class Visitor(End):
     """A connection to the controller's socket."""
 
     def say(self, data: bytes) -> None:
-        """The turn of the loop is not over yet."""
+        """Send a message, without an iteration."""
         if not self.peer.is_lost:
             self.feed(data)
 
@@ -104,7 +105,7 @@ class Visitor(End):
         self.world.run_once()
 
     def told(self, edition: str = "seed") -> Told | None:
-        """What it was answered: one message, or none so far."""
+        """Return the reply: one message, or None so far."""
         data = bytes(self.stream.taken)
         if not data:
             return None
@@ -116,7 +117,7 @@ class Visitor(End):
 
 
 class Call(End):
-    """A connection to a worker's socket, as the worker has it: our message, and whatever it answers."""
+    """The worker's end of a connection to its socket: the broker's message, and the response."""
 
     def __init__(self, world: World, worker_id: int, peer: Any, edition: str, number: int) -> None:
         super().__init__(world)
@@ -136,7 +137,7 @@ class Call(End):
 
     @property
     def said(self) -> tuple[str, int, bytes]:
-        """Word, task id and extra bytes of the message that came."""
+        """Return type, task id and extra bytes of the received message."""
         data = bytes(self.stream.taken)
         length = int.from_bytes(data[:8], "little")
         found = read_numbers(data[8 : 8 + length])
@@ -154,7 +155,7 @@ class Call(End):
         return self.said[1]
 
     def answer(self, error: str | int = "OK", task_id: int = 0, extra: bytes = b"", size: int | None = None) -> None:
-        """And, as it is its part, close the connection."""
+        """Send a response and close the connection."""
         self.feed(self.bytes_of(error, task_id, extra, size))
         self.is_answered = True
         self.world.connections.ended(self.peer, "answered")
@@ -169,13 +170,13 @@ class Call(End):
         super().feed(data)
 
     def cut(self) -> None:
-        """The worker has ended the connection."""
+        """Close the connection, as the worker."""
         self.is_cut = True
         super().cut()
 
 
 class Caller(model.Caller):
-    """Somebody who waits for a job, and its own session."""
+    """A caller that waits for a job, with its own recipient."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -192,7 +193,7 @@ class Caller(model.Caller):
 
 
 class Fellow:
-    """A worker, as far as it has a name: its id."""
+    """A worker with an id."""
 
     def __init__(self, world: World, id: int, edition: str, address: str) -> None:
         self.world = world
@@ -203,7 +204,7 @@ class Fellow:
         self._seen = 0
 
     def pulse(self, kind: str | int = "OK", task_id: int = 0, next_pulse: int = 60, address: str = "") -> Told:
-        """What it is answered."""
+        """Send a pulse. Returns the reply."""
         visitor = self.world.visit(address or self.address, self.process)
         visitor.say(pulse(kind, self.edition, worker_id=self.id, task_id=task_id, next_pulse=next_pulse))
         self.world.run_once()
@@ -219,13 +220,13 @@ class Fellow:
         assert self.pulse("FETCH_ME", task_id, next_pulse) == Told("OK")
 
     def calls(self) -> list[Call]:
-        """Connections since it last looked."""
+        """Return the connections since the last call."""
         mine = [call for call in self.world.calls if call.worker_id == self.id]
         new, self._seen = mine[self._seen :], len(mine)
         return new
 
     def call(self, word: str) -> Call:
-        """The only one since it last looked."""
+        """Return the only connection since the last call."""
         calls = self.calls()
         assert [call.word for call in calls] == [word]
         return calls[0]
@@ -243,14 +244,14 @@ class Fellow:
         return str(self.remote.worker.state) if self.is_known else "gone"
 
     def take(self, payload: bytes = b"job") -> Call:
-        """The SET_TASK that has just come, answered with OK."""
+        """Accept the SET_TASK that has just come."""
         call = self.call("SET_TASK")
         assert call.said[2] == payload
         call.answer("OK", call.task)
         return call
 
     def finish(self, call: Call, result: bytes = b"result") -> None:
-        """FETCH_ME, and the answer to the FETCH that follows."""
+        """Send FETCH_ME, and respond to the FETCH that follows."""
         self.fetch_me(call.task)
         self.call("FETCH").answer("OK", call.task, result)
 
@@ -270,7 +271,7 @@ class World(DialectWorld):
         self._start(first_id)
 
     def restart(self, first_id: int) -> None:
-        """Another broker begins."""
+        """Start another broker."""
         self.begin()
         self._start(first_id)
 
@@ -320,8 +321,8 @@ class World(DialectWorld):
         process: int = 0,
         listener: int | None = None,
     ) -> Fellow:
-        """A worker that has registered, and is starting. Its socket is there unless told otherwise. `process` sends its
-        pulses, and listens on its socket unless `listener` does."""
+        """Register a worker, which is starting. Its socket is open unless set otherwise. `process` sends its pulses,
+        and listens on its socket unless `listener` does."""
         visitor = self.visit(address, process)
         visitor.say(pulse("REGISTER", edition, next_pulse=next_pulse))
         self.run_once()
@@ -338,14 +339,14 @@ class World(DialectWorld):
         return fellow
 
     def worker(self, edition: str = "seed", address: str = UID, next_pulse: int = 60, **processes: int) -> Fellow:
-        """A worker that is idle, or has just been given what was waiting."""
+        """Return a worker that is idle, or has just received a waiting job."""
         fellow = self.register(edition, address, next_pulse, **processes)
         self.wait(0.05)
         fellow.call("GET_STATUS").answer()
         return fellow
 
     def busy(self, edition: str = "seed", next_pulse: int = 60, **job_options: Any) -> tuple[Fellow, Caller, Call]:
-        """A worker that has taken a job."""
+        """Return a worker that has accepted a job."""
         fellow = self.worker(edition, next_pulse=next_pulse)
         caller = self.submit(**job_options)
         return fellow, caller, fellow.take()
@@ -370,7 +371,7 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- dials
 
     def give_up_dials(self) -> None:
-        """The dials that hang have taken too long."""
+        """Let hanging dials time out."""
         dials, self.dials = self.dials, []
         for peer, _ in dials:
             self.connections.dialled(peer, None, "timed out")
@@ -445,7 +446,7 @@ def second_worker(world: World, edition: str = "seed") -> Fellow:
 
 
 def retry(world: World) -> None:
-    """Wait as long as a job rests after its first attempt."""
+    """Wait for the retry delay after the first attempt."""
     world.wait(2.0)
 
 

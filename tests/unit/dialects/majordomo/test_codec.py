@@ -1,4 +1,4 @@
-"""Words of Majordomo, byte for byte, in every edition."""
+"""Majordomo messages, byte for byte, in every edition."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fields(word: Any) -> list[object]:
 
 
 def head(wire: EditionFrames) -> list[bytes]:
-    """What a worker's message begins with, by hand."""
+    """Return the first frames of a worker's message, written by hand."""
     return {RFC7: [b"", b"MDPW01"], RFC18: [b"MDPW02"], DELIMITED: [b"", b"MDPW02"], FIELD: [b"", b"MDPW02"]}[wire]
 
 

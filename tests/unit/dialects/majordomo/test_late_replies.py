@@ -94,7 +94,7 @@ def test_t8_a_reply_with_a_token_of_another_workers_job_finishes_nothing() -> No
 
 
 def test_only_so_many_tokens_of_the_past_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OWED_KEPT", 2)
+    monkeypatch.setattr(module, "UNANSWERED_KEPT", 2)
     world = World()
     tokens = []
     for _ in range(3):

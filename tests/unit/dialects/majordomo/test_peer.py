@@ -1,4 +1,4 @@
-"""The other side of Majordomo: our worker's conversation with any broker, and our client's."""
+"""Worker side and client side of Majordomo."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLIENT = b"whose this is"
 
 
 class Port:
-    """Records what the conversation asks for; `reconnect` ends the connection, as the real one does."""
+    """Records the calls of a side; `reconnect` ends the connection, as the real one does."""
 
     def __init__(self, speech: Speech = RFC7, **options: float) -> None:
         self.speech = speech
@@ -56,7 +56,7 @@ class Port:
         self.receive(b"\x02", CLIENT, b"", *(body or (b"job",)))
 
     def wait(self, seconds: float) -> None:
-        """Time passes; the conversation ticks when it asked to."""
+        """Let time pass; the side ticks when it requested it."""
         until = self.now + seconds
         while (due := self.side.tick(self.now)) <= until:
             assert due > self.now, "it asks to come again at once, for ever"
@@ -65,7 +65,7 @@ class Port:
         self.side.tick(self.now)
 
     def said(self) -> list[list[bytes]]:
-        """Without heads."""
+        """Return the sent messages without heads."""
         said, self.sent = self.sent, []
         at = len(self.speech.worker)
         assert all(tuple(frames[:at]) == self.speech.worker for frames in said)
@@ -252,7 +252,7 @@ def test_one_service_a_worker() -> None:
 
 
 class Client:
-    """A client's conversation, and what came of it."""
+    """A client side and its results."""
 
     def __init__(self, speech: Speech) -> None:
         self.speech = speech
@@ -350,7 +350,7 @@ def test_a_client_waits_for_reply_timeout_and_says_why_nothing_came() -> None:
     client = Client(RFC7).call()
     assert client.side.patience == 90
     assert not client.side.outlives_connections
-    assert "no word" in client.side.hint
+    assert "Majordomo has no message" in client.side.hint
     client.side.opened(0.0)
     client.side.lost()
     assert client.side.tick(0.0) == float("inf")

@@ -1,7 +1,7 @@
-"""Every state of a worker's connection × every word × every edition: one table of reactions, nothing else happens.
+"""Every state of a worker's connection × every message × every edition: one table of reactions.
 
-A reaction is written `told; state; notes`: what the worker is told back (`-` nothing), the state it is in afterwards,
-and what else happened: how its job ended, `late` for a late result, `part` for a part dropped, `bad` for a bad message.
+A reaction is written `reply; state; notes`: the reply to the worker (`-` nothing), its state afterwards, and other
+effects: the outcome of its job, `late` for a late result, `part` for a dropped part, `bad` for a bad message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STATES = ("new", "idle", "answered", "busy", "stuck", "parted")
 
 
 def arrange(state: str, speech: Speech) -> tuple[World, Side]:
-    """A world, and a worker's connection in that state."""
+    """Return a world, and a worker's connection in this state."""
     world = World(job_timeout=JOB_TIMEOUT, queue_timeout=10)
     if state == "new":
         return world, world.connect(speech)
@@ -145,7 +145,7 @@ every_speech = pytest.mark.parametrize("speech", SPEECHES, ids=str)
 
 
 def rows_of(speech: Speech) -> list[tuple[str, str, str]]:
-    """A state, a word and its reaction."""
+    """Parse a state, a message and its reaction."""
     return [
         (state, word, reaction)
         for word, reactions in TABLE.items()
@@ -184,7 +184,7 @@ def test_whatever_was_said_the_connection_may_end_next(speech: Speech) -> None:
 
 @every_speech
 def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuck(speech: Speech) -> None:
-    """The job that waits goes out at most once, whatever the word set free."""
+    """The waiting job is dispatched at most once, whichever worker the message made idle."""
 
     def check(state: str, word: str, reaction: str) -> None:
         world, worker = arrange(state, speech)

@@ -1,4 +1,4 @@
-"""Commands out of turn: answered with DISCONNECT, and the worker is forgotten (D8)."""
+"""Commands in a wrong state: the reply is DISCONNECT, and the worker is removed (D8)."""
 
 from __future__ import annotations
 

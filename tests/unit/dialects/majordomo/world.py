@@ -13,7 +13,12 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
-from dragoman.dialects.majordomo.broker_side import OWED_KEPT, MajordomoBrokerSide, MajordomoCaller, MajordomoWorker
+from dragoman.dialects.majordomo.broker_side import (
+    UNANSWERED_KEPT,
+    MajordomoBrokerSide,
+    MajordomoCaller,
+    MajordomoWorker,
+)
 from dragoman.dialects.majordomo.options import ListenerOptions
 from dragoman.server.admission import AdmissionLimits
 
@@ -85,7 +90,7 @@ SPEECHES = [RFC7, RFC18, DELIMITED, FIELD]
 
 
 class Side(ZmtpEnd):
-    """One connection as its other end has it: a DEALER of some ZeroMQ library."""
+    """The remote end of a connection: a DEALER of a ZeroMQ library."""
 
     def __init__(self, world: World, speech: Speech, identity: bytes) -> None:
         super().__init__(world, Zmtp("DEALER", identity, dials=True))
@@ -96,7 +101,7 @@ class Side(ZmtpEnd):
         self.send(frames)
 
     def raw(self, *frames: bytes) -> list[list[bytes]]:
-        """It says a message, and the turn ends; returns what it was told since it last looked."""
+        """Send a message and run an iteration. Returns the messages received since the last call."""
         self.receive(*frames)
         self.world.run_once()
         return self.told()
@@ -125,7 +130,7 @@ class Side(ZmtpEnd):
         return self.command(command, self.client if client is None else client, b"", *(body or (b"result",)))
 
     def words(self) -> list[str]:
-        """What it was told as a worker, without heads; a REQUEST as its body, frames joined by `|`."""
+        """Return a worker's received messages without heads; a REQUEST as its body, frames joined by `|`."""
         said = []
         at = len(self.speech.worker)
         for message in self.told():
@@ -149,7 +154,7 @@ class Side(ZmtpEnd):
         return self.told()
 
     def done(self, *body: bytes, service: bytes = ECHO) -> bool:
-        """Whether it was told this result, and nothing else."""
+        """Tell if it has received this result, and nothing else."""
         return self.told() == [self.speech.answer(service, *body)]
 
 
@@ -166,13 +171,13 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- who is there
 
     def connect(self, speech: Speech = RFC7, identity: bytes = b"") -> Side:
-        """A connection that has said nothing yet."""
+        """Open a connection without a message."""
         side = self.accept(Side(self, speech, identity), "door", self.carrier())
         self.run_once()
         return side
 
     def worker(self, speech: Speech = RFC7, identity: bytes = b"", service: bytes = ECHO) -> Side:
-        """A worker that has said READY; it is idle unless a job waited for it."""
+        """Return a worker that has sent READY; it is idle unless a job waited for it."""
         side = self.connect(speech, identity)
         side.receive(*speech.worker, b"\x01", service)
         self.run_once()
@@ -180,13 +185,13 @@ class World(DialectWorld):
         return side
 
     def client(self, *body: bytes, speech: Speech = RFC7, service: bytes = ECHO) -> Side:
-        """A new client that asks for one job."""
+        """Return a new client that has sent one job."""
         side = self.connect(speech)
         assert side.call(*(body or (b"job",)), service=service) == []
         return side
 
     def busy(self, speech: Speech = RFC7, client_speech: Speech = RFC7) -> tuple[Side, Side]:
-        """A worker that has just been given a job, and the client who waits for it."""
+        """Return a worker that has just received a job, and the client that waits for it."""
         worker = self.worker(speech)
         client = self.client(speech=client_speech)
         assert worker.words() == ["job"]
@@ -217,7 +222,7 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- time and turns
 
     def wait_beating(self, seconds: float, *workers: Side) -> None:
-        """Time passes, while these workers go on saying HEARTBEAT."""
+        """Let time pass, while these workers send HEARTBEAT."""
         until = self.now + seconds
         while self.now < until - 1e-9:
             self.wait(min(self.options.heartbeat, until - self.now))
@@ -246,7 +251,7 @@ class World(DialectWorld):
         assert {id(each) for each in beats} == {id(each) for each in met.values()}
         dues = [each.beat_due for each in beats]
         assert dues == sorted(dues), "heartbeats are not in order"
-        assert len(self.session._owed) <= OWED_KEPT
+        assert len(self.session._unanswered) <= UNANSWERED_KEPT
         named = self.session.routing_ids.owners
         assert all(peer in self.connections.peers and peer.identity == name for (_, name), peer in named.items())
 

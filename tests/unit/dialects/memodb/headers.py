@@ -32,12 +32,12 @@ REASONS = {
 
 
 def header(*items: object) -> bytes:
-    """Deterministically encoded, by a library that is not ours."""
+    """Encode deterministically, with an independent library."""
     return cbor2.dumps(list(items), canonical=True)
 
 
 def head(major: int, value: int, length: int) -> bytes:
-    """A head that writes its value in this many bytes; 0 is within the first byte."""
+    """Encode a head with its value in this many bytes; 0: in the first byte."""
     if length == 0:
         return bytes([major << 5 | value])
     return bytes([major << 5 | 24 + (1, 2, 4, 8).index(length)]) + value.to_bytes(length, "big")
@@ -59,7 +59,7 @@ def outcome(body: Frame) -> ParsedMessage | tuple[str, str]:
 
 
 def both_ways(body: bytes) -> ParsedMessage | tuple[str, str]:
-    """Bytes go the short way where there is one, a bytearray never does."""
+    """Read as bytes, by the fast path where there is one, and as a bytearray, never by it."""
     careful = outcome(bytearray(body))
     assert outcome(body) == careful, body.hex()
     return careful

@@ -1,4 +1,4 @@
-"""Requests that a MemoDB caller repeats, and the answers kept for it: R62, R63, R74."""
+"""Requests that a MemoDB caller repeats, and the replies kept for it: R62, R63, R74."""
 
 from __future__ import annotations
 

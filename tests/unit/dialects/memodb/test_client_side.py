@@ -1,4 +1,4 @@
-"""Our MemoDB client's side of the conversation."""
+"""The client side of MemoDB."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .worker_side import DISCONNECT, HEARTBEAT, JOB, READY, RESULT, memo
 
 
 class Client:
-    """A client's side, and what came of it."""
+    """A client side and its results."""
 
     def __init__(self, first_request: int = 0, **options: float) -> None:
         self.sent: list[tuple[bytes, bytes]] = []
@@ -34,7 +34,7 @@ class Client:
     def call(
         self, payload: bytes = b"job", job_ref: Hashable = "mine", timeout: float | None = None, service: str = "echo"
     ) -> bytes:
-        """Returns its request id."""
+        """Make a call. Returns its request id."""
         self.side.call(job_ref, service, payload, timeout, self.now)
         return self.sent[-1][0]
 

@@ -1,4 +1,4 @@
-"""The MemoDB codec agrees with another library, and its short ways with its careful one."""
+"""The MemoDB codec agrees with another library, and its fast paths with the general one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ payloads = st.one_of(st.just(b""), st.binary(max_size=80))
 
 @st.composite
 def messages(draw: st.DrawFn) -> tuple[bytes, bytes, ParsedMessage]:
-    """Header and payload as the other library writes them, and what they mean."""
+    """Return header and payload as the other library writes them, and their meaning."""
     id, payload = draw(ids), draw(payloads)
     kind = draw(st.sampled_from([READY, JOB, RESULT, HEARTBEAT, DISCONNECT]))
     if kind == READY:

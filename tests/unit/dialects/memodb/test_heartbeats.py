@@ -56,7 +56,7 @@ def test_a_worker_that_owes_a_heartbeat_is_given_nothing_until_it_has_asked_agai
 
 
 def test_heartbeat_timeout_is_what_it_says_whatever_detach_timeout_is() -> None:
-    """The broker's side, HEARTBEAT: it must come within `heartbeat_timeout`; nobody is detached here."""
+    """The broker's side, HEARTBEAT: it must come within `heartbeat_timeout`; no worker is detached here."""
     world = World(heartbeat_timeout=120)
     side = world.connect()
     id = world.worker(side)

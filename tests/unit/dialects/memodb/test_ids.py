@@ -1,4 +1,4 @@
-"""Ids of MemoDB's workers, and requests out of turn: R66 to R69."""
+"""Ids of MemoDB's workers, and requests in a wrong state: R66 to R69."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_r67_a_result_where_a_heartbeat_is_due_gets_disconnect() -> None:
 
 
 def test_r67_a_result_for_a_job_that_is_on_its_way_to_the_worker_is_not_booked_on_it() -> None:
-    """The JOB has been decided and not been written: the job goes to somebody else, and no attempt is spent."""
+    """The JOB was dispatched and not written: the job goes to another worker, and no attempt is used."""
     world = World()
     side, caller = world.connect(), world.connect()
     id = world.beating_worker(side)

@@ -1,4 +1,4 @@
-"""Jobs of MemoDB: their way to a worker and back, and connections that many workers and callers share."""
+"""Jobs of MemoDB, to a worker and back, and connections shared by many workers and callers."""
 
 from __future__ import annotations
 

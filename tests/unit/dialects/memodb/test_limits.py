@@ -1,4 +1,4 @@
-"""Limits on the requests that a MemoDB listener holds unanswered: R76."""
+"""Limits on the requests that a MemoDB listener holds without a reply: R76."""
 
 from __future__ import annotations
 

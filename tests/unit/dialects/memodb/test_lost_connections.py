@@ -177,7 +177,7 @@ def test_d8_a_job_whose_bytes_never_left_goes_to_another_worker_and_no_attempt_i
 
 
 def test_d8_a_repeated_request_on_the_stuck_connection_itself_changes_nothing_about_that() -> None:
-    """What stands behind it on one connection cannot have left before it."""
+    """On one connection, a later message cannot have been sent before it."""
     world = World()
     side, caller = world.connect(), world.connect()
     world.worker(side)

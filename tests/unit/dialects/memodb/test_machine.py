@@ -1,7 +1,7 @@
-"""Repeatable chance: hostile peers that say anything at any time, and honest ones on a network that breaks.
+"""Random but repeatable: hostile clients that send anything at any time, and honest ones on a network that breaks.
 
-Against the first the broker keeps its books (`World.check` after every step). For the second no answer may ever be
-another job's, and every job runs at most once for each time that it was asked for anew (R60: 0 wrong).
+With the first, the broker's records stay consistent (`World.check` after every step). For the second, no reply belongs
+to another job, and every job runs at most once for each new request (R60: 0 wrong).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HONEST_RUNS, HONEST_STEPS, HEALING_STEPS = 20, 80, 60
 
 
 class Hostile:
-    """Few request ids, few payloads, other workers' ids: collisions are what it is after."""
+    """A hostile client: few request ids, few payloads, other workers' ids, to provoke collisions."""
 
     def __init__(self, run: int) -> None:
         self.random = random = Random(run)
@@ -112,7 +112,7 @@ class Hostile:
         world.run_once()
 
     def finish(self) -> None:
-        """Everybody leaves: in the end nothing is left of anybody."""
+        """Disconnect all, and check that no record is left."""
         world = self.world
         for side in self.sides:
             if not side.is_lost:
@@ -139,7 +139,7 @@ def test_whatever_hostile_peers_say_the_books_are_kept(run: int) -> None:
 
 
 class Req:
-    """One context of a REQ socket: one request at a time, repeated until it is answered."""
+    """One context of a REQ socket: one request at a time, repeated until its reply comes."""
 
     def __init__(self, socket: Socket) -> None:
         self.socket = socket
@@ -156,7 +156,7 @@ class Req:
             self.socket.outgoing.append((self.request, self.body))
 
     def take(self, said: Said) -> bool:
-        """Whether this is the answer it waits for."""
+        """Tell if this is the expected reply."""
         if self.body is None or said.request != self.request:
             return False
         self.body = None
@@ -164,7 +164,7 @@ class Req:
 
 
 class Socket:
-    """A REQ socket: its contexts share a connection, and what is on the way in either direction is lost with it."""
+    """A REQ socket: its contexts share a connection, and messages on the way are lost with it."""
 
     def __init__(self, world: World, random: Random) -> None:
         self.world = world
@@ -180,7 +180,7 @@ class Socket:
         return self._request
 
     def deliver(self) -> None:
-        """Some of what is on the way arrives."""
+        """Deliver some of the messages on the way."""
         for _ in range(self.random.randrange(8)):
             if self.outgoing:
                 self.side.receive(*self.outgoing.pop(0))
@@ -194,7 +194,7 @@ class Socket:
                         member.receive(said)
 
     def reconnect(self) -> None:
-        """NNG repeats what has no answer on the new connection."""
+        """Reconnect, and repeat requests without a reply, as NNG does."""
         if self.random.random() < 0.3:
             self.side.stream.room = self.random.randrange(60)  # what we say last does not leave whole
             self.world.run_once()

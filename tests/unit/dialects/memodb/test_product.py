@@ -1,11 +1,10 @@
-"""Every state of a worker × every message × its connection alive or gone: one table of reactions.
+"""Every state of a worker × every message × its connection alive or ended: one table of reactions.
 
-A reaction is written `said; state; notes`: the word that its worker is answered (`-` is silence: parked, or nobody
-cares), the state it is in afterwards as the broker calls it (`detached` is also a worker that owes a HEARTBEAT), and
-what else happened: how a job ended, `late` that a late result was counted, `bad` that a bad message was, `again` that
-an answer was said again, `new` that there is one more worker.
+A reaction is written `reply; state; notes`: the reply to the worker (`-` for none: parked, or ignored), its state in
+the broker afterwards (`detached` is also a worker whose HEARTBEAT is due), and other effects: a job's outcome, `late`
+for a counted late result, `bad` for a counted bad message, `again` for a repeated reply, `new` for one more worker.
 
-A state is what the worker did last and how it was answered: `ready parked` has said READY and waits.
+A state is the worker's last request and its reply: `ready parked` has sent READY and waits.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ NAMES = {"parked": "idle", "owing": "detached", "busy": "busy", "cancelled": "st
 
 
 class Scene:
-    """A worker in a state, and the caller whose job it may have."""
+    """A worker in a state, and the caller of its job, if any."""
 
     def __init__(self, state: str, is_away: bool) -> None:
         self.world = world = World(queue_timeout=10)
@@ -77,7 +76,7 @@ class Scene:
             world.run_once()
 
     def message(self, word: str) -> tuple[int, bytes]:
-        """What is on the wire for a name in the table."""
+        """Return the message for a name in the table."""
         id, new = self.id, NEXT_REQUEST
         return {
             "last again": self.last_request,
@@ -112,13 +111,13 @@ class Scene:
 
 
 def row(unknown: str, parked: str, owing: str, busy: str, cancelled: str, draining: str) -> dict[str, str]:
-    """Reactions that do not depend on what the worker said last."""
+    """Return reactions that do not depend on the worker's last request."""
     steps = {"parked": parked, "owing": owing, "busy": busy, "cancelled": cancelled, "draining": draining}
     return {"unknown": unknown, **{f"{last} {step}": steps[step] for last in LASTS for step in steps}}
 
 
 def staying(note: str) -> dict[str, str]:
-    """Silence, and nothing changes."""
+    """Return reactions without a reply or a change."""
     names = ("idle", "detached", "busy", "stuck", "draining")
     return row(*(f"-; {state}; {note}" for state in ("gone", *names)))
 
@@ -240,7 +239,7 @@ def test_whatever_was_said_twice_in_a_row_is_said_once(is_away: bool) -> None:
 
 @AWAY
 def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_stays_for_ever(is_away: bool) -> None:
-    """A job that waits goes out at most once, whatever the word set free; when all have left, nothing is left."""
+    """A waiting job is dispatched at most once; when all have disconnected, no record is left."""
 
     def check(state: str, word: str) -> None:
         scene = Scene(state, is_away)

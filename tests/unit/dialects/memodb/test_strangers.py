@@ -1,4 +1,4 @@
-"""A kept answer, a job under way and a worker's registration are for a client that comes back, and for nobody else."""
+"""A kept reply, a running job and a worker's registration belong to a client that comes back, and to no other."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def answered(request: int, payload: bytes = b"result") -> list[Said]:
 
 
 def connect(world: World, label: str) -> Side:
-    """A connection of the process that the label names, as Unix sockets have it."""
+    """Open a connection of the process in the label, as over a Unix socket."""
     return world.connect(process=int(label.removeprefix("pid ")) if label.startswith("pid ") else 0)
 
 
 def serve(world: World, caller: Side, **asked: Any) -> tuple[Side, bytes]:
-    """The caller asks under 501 and is answered. Returns its worker, which waits for more."""
+    """Run a job of the caller with request id 501. Returns its worker, which waits for the next."""
     worker = world.connect()
     id = world.busy_worker(worker, caller, **asked)
     worker.ask(2, result(id))
@@ -33,7 +33,7 @@ def serve(world: World, caller: Side, **asked: Any) -> tuple[Side, bytes]:
 
 
 def close(world: World, side: Side) -> None:
-    """It has received all, and closes its connection itself."""
+    """Close the connection in order, after receiving everything."""
     side.stream.closed_in_order = True
     world.cut(side)
 
@@ -78,7 +78,7 @@ def test_r63_an_answer_that_had_not_left_when_the_connection_was_closed_is_kept(
 
 
 def test_r62_a_caller_that_closes_while_its_job_runs_may_come_back_to_it() -> None:
-    """What stands between may close a connection in order, whatever became of the other half."""
+    """A proxy may close a connection in order, whatever happened to its other half."""
     world = World()
     worker, caller = world.connect(), world.connect()
     id = world.busy_worker(worker, caller)

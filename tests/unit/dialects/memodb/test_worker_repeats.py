@@ -197,7 +197,7 @@ def test_r60_a_heartbeat_that_was_answered_with_disconnect_gets_it_again(is_new:
 
 
 def test_r60_the_parked_request_moves_to_a_new_connection_while_the_old_one_still_seems_alive() -> None:
-    """A half-open connection: we have not heard of its end yet."""
+    """A half-open connection: the broker has not noticed its end yet."""
     world = World()
     side, caller = world.connect(), world.connect()
     id = world.beating_worker(side)
@@ -238,7 +238,7 @@ def test_constant_request_ids_large_results_that_differ_in_one_byte_are_differen
 
 
 def test_a_delayed_copy_of_an_earlier_result_on_an_older_connection_is_not_booked_on_the_next_job() -> None:
-    """D2, R60: a result that comes late never reaches another caller, by whatever way it comes."""
+    """D2, R60: a late result never reaches another caller, on any connection."""
     world = World()
     slow, side, caller, other = world.connect(), world.connect(), world.connect(), world.connect()
     id = world.busy_worker(slow, caller)

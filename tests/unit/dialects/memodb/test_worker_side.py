@@ -1,4 +1,4 @@
-"""Our MemoDB worker: heartbeats, jobs, and several workers on one connection."""
+"""The worker side of MemoDB: heartbeats, jobs, and several workers on one connection."""
 
 from __future__ import annotations
 

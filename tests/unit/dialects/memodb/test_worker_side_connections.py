@@ -1,4 +1,4 @@
-"""Our MemoDB worker when connections come and go, at its end, and with messages it cannot read."""
+"""The worker side of MemoDB: lost connections, leaving, and malformed messages."""
 
 from __future__ import annotations
 

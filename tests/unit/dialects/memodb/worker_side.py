@@ -14,12 +14,12 @@ ID, OTHER = b"\xd8\x5f\xf4\x7f", b"another id"
 
 
 def memo(*items: object, payload: bytes = b"") -> bytes:
-    """A message as another program writes it."""
+    """Encode a message with an independent library."""
     return cbor2.dumps(["memo01", *items], canonical=True) + payload
 
 
 class Worker:
-    """A worker's side and its port: records what it asks for; `reconnect` ends the connection, as the real one does."""
+    """A worker side and its I/O, which records all calls; `reconnect` ends the connection, as the real one does."""
 
     def __init__(
         self, *services: str, concurrency: int = 1, heartbeat_after: float = 10.0, first_request: int = 0
@@ -58,7 +58,7 @@ class Worker:
         return self
 
     def said(self) -> list[bytes]:
-        """Messages since it was last asked for, without their request ids."""
+        """Return the messages since the last call, without their request ids."""
         return [message for _, message in self.take()]
 
     def take(self) -> list[tuple[bytes, bytes]]:
@@ -69,7 +69,7 @@ class Worker:
         self.side.receive([request, memo(*items, payload=payload)], self.now)
 
     def reply(self, *items: object, payload: bytes = b"") -> None:
-        """Answer the one request that it has made."""
+        """Reply to its only request."""
         ((request, _),) = self.take()
         self.answer(request, *items, payload=payload)
 
@@ -83,7 +83,7 @@ class Worker:
         self.side.failed(self.job_refs[number], "ValueError: no", self.now)
 
     def wait(self, seconds: float) -> None:
-        """Time passes; the conversation ticks when it asked to."""
+        """Let time pass; the side ticks when it requested it."""
         until = self.now + seconds
         while (due := self.side.tick(self.now)) <= until:
             assert due > self.now, "it asks to come again at once, for ever"

@@ -1,4 +1,4 @@
-"""MemoDB in the world of dialects: workers and callers that share connections, and speak and hear bytes."""
+"""MemoDB in the world of dialects: workers and callers that share connections, as bytes."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def heartbeat(id: bytes) -> bytes:
 
 
 def header(*items: object) -> bytes:
-    """Deterministically encoded, by a library that is not ours."""
+    """Encode deterministically, with an independent library."""
     return cbor2.dumps([VERSION, *items], canonical=True)
 
 
 class Said(NamedTuple):
-    """One answer, as a peer reads it."""
+    """One parsed reply."""
 
     request: int
     word: str
@@ -65,7 +65,7 @@ class Said(NamedTuple):
 
 
 class Side(End):
-    """One connection as its other end has it: a REQ socket, whatever shares it."""
+    """The remote end of a connection: a REQ socket with any number of contexts."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -85,25 +85,25 @@ class Side(End):
         return contacts
 
     def receive(self, request: int, body: bytes, *hops: int) -> None:
-        """It asks, and the turn of the loop is not over yet."""
+        """Send a request, without an iteration."""
         route = b"".join(word.to_bytes(4, "big") for word in (*hops, request | ASK))
         self.asked[route] += 1
         self.feed(len(route + body).to_bytes(8, "big") + route + body)
 
     def ask(self, request: int, body: bytes, *hops: int) -> list[Said]:
-        """It asks; returns what it was told since it last looked."""
+        """Send a request. Returns the replies since the last call."""
         self.receive(request, body, *hops)
         self.world.run_once()
         return self.heard()
 
     def heard(self) -> list[Said]:
-        """What it was told since it last looked."""
+        """Return the replies since the last call."""
         self.look()
         heard, self._inbox = self._inbox, []
         return heard
 
     def look(self) -> None:
-        """Read what has come over the wire: greeting first, then whole messages; each is an answer to a request."""
+        """Parse received bytes: the greeting, then whole messages, each a reply to a request."""
         data = self.stream.taken
         if self._seen == 0 and len(data) >= 8:
             assert data[:8] == REP_GREETING
@@ -136,7 +136,7 @@ class Side(End):
 
 
 def _header_length(body: bytes) -> int:
-    """How long the first item of CBOR is; ours are arrays of short things."""
+    """Return the length of the first CBOR item; the broker's are arrays of short items."""
     at = 1
     for _ in range(body[0] - 0x80):
         major, info = body[at] >> 5, body[at] & 31
@@ -161,7 +161,7 @@ class World(DialectWorld):
         self._start()
 
     def restart(self) -> None:
-        """Another broker begins."""
+        """Start another broker."""
         self.begin()
         self._start()
 
@@ -181,12 +181,12 @@ class World(DialectWorld):
         return side
 
     def cut(self, side: Side) -> None:
-        """The connection is gone. What its stream had no room for never left us."""
+        """Cut the connection. Bytes that its stream had no room for were never sent."""
         self.drop(side)
         self.run_once()
 
     def drop(self, side: Side) -> None:
-        """The same, and the turn of the loop is not over yet."""
+        """Cut the connection, without an iteration."""
         side.look()
         contacts = side.contacts
         keys = [each.key for each in (*contacts.waiting.values(), *contacts.answered.values())]
@@ -197,21 +197,21 @@ class World(DialectWorld):
         self.judge()
 
     def again(self, side: Side) -> Side:
-        """Its connection is gone and it has made a new one."""
+        """Cut the connection and open a new one."""
         self.cut(side)
         return self.connect(side.peer.address)
 
     # ---------------------------------------------------------------- workers and callers
 
     def worker(self, side: Side, request: int = 1, *services: str) -> bytes:
-        """A worker that has said READY and waits; its id, which nobody has told it yet."""
+        """Return the id of a worker that has sent READY and waits. The worker does not know its id yet."""
         before = set(self.session._remotes)
         side.ask(request, ready(*services))
         (id,) = set(self.session._remotes) - before
         return id
 
     def beating_worker(self, side: Side, request: int = 1, *services: str) -> bytes:
-        """A worker that knows its id: it was told HEARTBEAT, answered it with `request + 1`, and waits."""
+        """Return a worker that knows its id: it received HEARTBEAT, replied with `request + 1`, and waits."""
         id = self.worker(side, request, *services)
         self.wait(self.options.heartbeat_after)
         assert side.heard() == [Said(request, "HEARTBEAT", id)]
@@ -219,7 +219,7 @@ class World(DialectWorld):
         return id
 
     def busy_worker(self, side: Side, caller: Side, request: int = 1, payload: bytes = b"job", **asked: Any) -> bytes:
-        """A worker that has just been given a job; its caller asked with 500 + `request`."""
+        """Return a worker that has just received a job; its caller used request id 500 + `request`."""
         id = self.worker(side, request, *([asked["service"]] if "service" in asked else []))
         caller.receive(500 + request, job(payload, **asked))
         self.run_once()
@@ -238,7 +238,7 @@ class World(DialectWorld):
         return self.remote(id).worker
 
     def state(self, id: bytes) -> str:
-        """The worker's state in the broker; `gone` if its id is dead or was never given."""
+        """Return the worker's state in the broker; `gone` if its id is unknown."""
         return str(self.record(id).state) if self.is_known(id) else "gone"
 
     @property
@@ -381,7 +381,7 @@ def answered(request: int, payload: bytes = b"result") -> list[Said]:
 
 
 def repeat(world: World, side: Side, request: int, body: bytes, is_new: bool) -> tuple[Side, list[Said]]:
-    """The same request once more, on the same connection or on a new one."""
+    """Repeat a request, on the same connection or on a new one."""
     if is_new:
         side = world.again(side)
     return side, side.ask(request, body)

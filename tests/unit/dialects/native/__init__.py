@@ -1,1 +1,1 @@
-"""native, alone: no sockets, no clock."""
+"""The native dialect, alone: no sockets, no clock."""

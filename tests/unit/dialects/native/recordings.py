@@ -1,9 +1,9 @@
-"""Replays recorded conversations of the native dialect against today's broker, and compares its answers.
+"""Replays recorded connections of the native dialect against today's broker, and compares its messages.
 
-Messages of peers are sent as they were recorded. Values that differ from run to run are mapped: where the recorded
+Messages of clients and workers are sent as recorded. Values that differ from run to run are mapped: where the recorded
 broker chose a name (a job's id, a token, an epoch, a worker's number), the name that today's broker chooses in the same
-place stands for it from then on, in answers and in messages of peers. Times are compared with a tolerance. Jobs and
-results that came in one message are compared one by one: their number in a message depends on the moment of reading.
+place replaces it from then on, in both directions. Times are compared with a tolerance. Jobs and results that came in
+one message are compared one by one: their number in a message depends on the moment of reading.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Fields = dict[str, Any]
 
 
 class Difference(NamedTuple):
-    """One field of an answer that is not as it was."""
+    """One field that differs from the recording."""
 
     message: str
     field: str
@@ -65,7 +65,7 @@ class Replay:
         self.operations: set[str] = set()
 
     def play(self) -> None:
-        """Raises AssertionError if a message is missing, too many, or of another kind."""
+        """Replay. Raises AssertionError if a message is missing, too many, or of another type."""
         for line in self._lines:
             number = line["connection"]
             due = START + line["at"] + self._late
@@ -107,7 +107,7 @@ class Replay:
             end.cut()
 
     def _expect(self, number: int, word: str, recorded: Fields, due: float) -> None:
-        """The next answer on this connection is this one."""
+        """Compare the next message on this connection."""
         world, answers = self._world, self._answers[number]
         self._collect()
         until = due + SLACK
@@ -130,7 +130,7 @@ class Replay:
     # ---------------------------------------------------------------- names
 
     def _as_today(self, frame: bytes) -> bytes:
-        """A peer's frame with today's names. A name and the one that stands for it have the same length."""
+        """Return a recorded frame with today's names. Both have the same length."""
         if len(frame) > 65_536:
             return frame
         for recorded, today in self._names.items():
@@ -142,7 +142,7 @@ class Replay:
         return frame
 
     def _stands_for(self, today: str, recorded: str) -> bool:
-        """Whether a name is, or from now on becomes, today's name for a recorded one."""
+        """Map a recorded name to today's, or check the existing mapping."""
         known = self._names.setdefault(recorded, today)
         return known == today and list(self._names.values()).count(today) == 1
 
@@ -166,7 +166,7 @@ class Replay:
             self.differences.append(Difference(word, field, recorded, today))
 
     def _compare_lists(self, word: str, field: str, recorded: list[Any], today: list[Any]) -> None:
-        """Jobs that today's list has not are differences of their own; all others are compared in their order."""
+        """Compare lists of jobs: missing ones are differences, all others are compared in order."""
         names = [each["id"] for each in today] if field == "view.jobs" else []
         kept = []
         for old in recorded:
@@ -205,7 +205,7 @@ class Replay:
 
 
 def units(frames: Frames) -> Iterator[tuple[str, Fields]]:
-    """A message of the broker, with every byte of it in some field; one for each job or result."""
+    """Split a message of the broker, one unit per job or result, with every byte in a field."""
     head, rest = frames[0], frames[1:]
     word = WORDS[head[0]]
     if word == "WELCOME":
@@ -253,7 +253,7 @@ def units(frames: Frames) -> Iterator[tuple[str, Fields]]:
 
 
 def _shown(view: Fields) -> Fields:
-    """A view in which the numbers and names of workers can be told from others."""
+    """Return a view in which numbers and names of workers are marked."""
     if "dialect" in view:
         return {**view, "id": {"worker id": view["id"]}, "name": {"worker name": view["name"]}}
     if "workers" in view and isinstance(view["workers"], list):

@@ -1,5 +1,4 @@
-"""Questions to the broker: background jobs and the rest, how they are answered, and what becomes of them when the
-connection goes."""
+"""Operations of native clients: background jobs and others, their responses, and lost connections."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ ONE, TWO = b"number-1", b"number-2"
 
 
 def enqueue(world: World, client: End, payload: bytes = b"job", **form: object) -> str:
-    """A background job; its id."""
+    """Enqueue a background job. Returns its id."""
     ((word, number, view, _),) = client.say(*ask(ONE, "enqueue", {"service": "echo"} | form, payload))
     assert (word, number) == ("TELL", ONE)
     return str(view["id"])
@@ -203,7 +202,7 @@ def test_a_broker_without_a_desk_objects() -> None:
 
 @pytest.mark.parametrize("way", ["RESULT", "FAILED", "too large"])
 def test_an_attempt_of_an_earlier_run_may_still_be_answered(way: str) -> None:
-    """R107: a worker that went on while the broker was started anew delivers under its old token, once."""
+    """R107: a worker that kept running while the broker was restarted delivers under its old token, once."""
     world = World()
     client, worker = world.client(), world.worker()
     id = enqueue(world, client, attempts=1)

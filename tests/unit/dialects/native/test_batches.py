@@ -1,4 +1,4 @@
-"""Jobs that come many in a message, by numbers that do not depend on the machine: calls, reads and writes."""
+"""Jobs in batches, in numbers that do not depend on the machine: calls, reads and writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_CALLS = 38 * 1.05  # of a job in a batch; what was counted, and a twentieth
 
 
 def test_calls_of_a_job_in_a_batch() -> None:
-    """A figure that rises says that somebody added work to every job."""
+    """A figure that rises shows that work was added to every job."""
     world = World(strict=False)
     client, worker = world.client(), world.worker(capacity=100)
     numbers = iter(range(1, 1_000))
@@ -61,7 +61,7 @@ class Loop:
 
 
 class Socket:
-    """Counts what a stream asks of it."""
+    """Counts the calls of a stream."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
@@ -85,7 +85,7 @@ class Socket:
 
 
 class SocketEnd:
-    """A peer behind a real stream."""
+    """The remote end of a real stream."""
 
     def __init__(self, world: World, loop: Any, name: str) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""A client's side of the native dialect: what it says, when, and what it makes of every word."""
+"""The client side of the native dialect: its messages, and its reaction to every message type."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Port:
 
 
 class World:
-    """A side, its port, and a broker by hand."""
+    """A client side, its I/O, and a broker by hand."""
 
     def __init__(self, options: ClientOptions | None = None) -> None:
         self.port = Port()
@@ -102,7 +102,7 @@ class World:
         return id
 
     def ask(self, job_ref: Hashable, question: str = "why", payload: bytes = b"") -> bytes:
-        """Returns the request's number."""
+        """Send an operation. Returns its request number."""
         id = next(self._numbers).to_bytes(16, "big")
         self.side.ask(job_ref, question, b"{}", payload, id, self.now)
         self.side.flush(self.now)
@@ -614,7 +614,7 @@ def test_a_question_that_was_dropped_while_away_is_not_asked_again(world: World)
 
 
 def test_no_more_questions_are_under_way_than_the_window_has_room_for() -> None:
-    """One that nobody waits for any more still counts until its answer has come."""
+    """A forgotten one still counts until its response has come."""
     world = World()
     world.connect(window=2)
     numbers = [world.ask(job_ref) for job_ref in range(4)]

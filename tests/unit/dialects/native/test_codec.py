@@ -1,4 +1,4 @@
-"""Native's words: the page's examples byte for byte, both ways; whole, cut anywhere, too long, and rubbish."""
+"""Native messages: the page's examples byte for byte, both ways; whole, cut anywhere, too long, and malformed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fromhex(text: str) -> bytes:
 
 
 def is_understood(read: Callable[..., Any], frames: list[Frame]) -> bool:
-    """Whether it is a word; if not, it is malformed and nothing else."""
+    """Tell if it is a message; if not, it must raise Malformed and nothing else."""
     try:
         read(frames)
     except Malformed as error:

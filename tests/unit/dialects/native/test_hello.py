@@ -1,4 +1,4 @@
-"""How a native conversation begins, what both sides are told, and how it ends: Hello, Life, Leave, and options."""
+"""Start and end of a native connection: HELLO, WELCOME, heartbeats, BYE, and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A native client's jobs: Submit, Credit, Cancel, and the other rows of a client's words."""
+"""Jobs of native clients: submit, window, cancel, and the other messages of a client."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_accepted_is_not_said_of_a_job_that_is_refused() -> None:
 
 
 def test_a_refusal_of_a_second_job_is_not_kept_as_the_outcome_of_the_first() -> None:
-    """It was told again to whoever came back and asked for the first one, which was still running."""
+    """A client that reconnected and resumed the first one, still running, received it again."""
     world = World()
     client = world.client(SECRET)
     client.say(*submit([(A, b"first")], flags=WAIT))

@@ -1,7 +1,7 @@
-"""Repeatable chance: hostile peers that say anything at any time, right, wrong and mutated.
+"""Random but repeatable: hostile clients and workers that send anything at any time, valid, invalid and mutated.
 
-The broker keeps its books (`World.check` after every step), no client is told an outcome of a job that it did not ask
-for, none more often than it asked, and an honest worker and an honest client beside them are served.
+The broker's records stay consistent (`World.check` after every step), no client receives an outcome of a job that it
+did not submit, or more than one per submit, and an honest worker and an honest client beside them are served.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDS = [new_id(1000 + number) for number in range(8)]
 
 
 class Hostile:
-    """Few ids, few secrets, other workers' tokens: collisions are what it is after."""
+    """A hostile client or worker: few ids, few secrets, other workers' tokens, to provoke collisions."""
 
     def __init__(self, run: int) -> None:
         self.random = random = Random(run)
@@ -182,7 +182,7 @@ def test_hostile_peers_harm_neither_the_books_nor_honest_peers(run: int) -> None
 
 
 def test_the_runs_go_everywhere() -> None:
-    """What the hostile are after does come about."""
+    """The hostile messages do reach all the cases that they aim at."""
     total: Counter[str] = Counter()
     for run in range(25):
         hostile = Hostile(run)

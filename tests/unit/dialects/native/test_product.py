@@ -1,6 +1,6 @@
-"""Every state of a connection × every word, as the page's table says: nothing is left to chance.
+"""Every state of a connection × every message type, as in the page's table.
 
-A reaction is written as `what this peer is told; what became of it; what else happened`.
+A reaction is written as `messages it receives; its state; other effects`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNKNOWN = b"nobody's token.."
 
 
 class Scene:
-    """A peer in a state, and a job that it has asked for or holds."""
+    """A client or worker in a state, and a job that it has submitted or holds."""
 
     def __init__(self, state: str) -> None:
         self.world = world = World()
@@ -132,7 +132,7 @@ class Scene:
 
 
 def row(before: str, client: str, *by_worker: str) -> dict[str, str]:
-    """What it comes to before HELLO, for a client, and for a worker in each of its states."""
+    """Return the reactions before HELLO, for a client, and for a worker in each of its states."""
     workers = dict(zip((*WORKERS, *DRAINED), by_worker, strict=True))
     return {"before HELLO": before, **dict.fromkeys(CLIENTS, client), **workers}
 
@@ -141,17 +141,17 @@ NAMES = ("idle", "busy", "stuck", "draining", "draining")
 
 
 def error(code: str, before: str = "hello first") -> dict[str, str]:
-    """The same objection for all, and nothing else happens."""
+    """Return the same error for all states, without other effects."""
     return row(f"ERROR {before}; closed", f"ERROR {code}; there", *(f"ERROR {code}; {name}" for name in NAMES))
 
 
 def role(client: str) -> dict[str, str]:
-    """A client's word."""
+    """Return the reactions to a client's message."""
     return row("ERROR hello first; closed", client, *(f"ERROR role; {name}" for name in NAMES))
 
 
 def work(*workers: str) -> dict[str, str]:
-    """A worker's word."""
+    """Return the reactions to a worker's message."""
     return row("ERROR hello first; closed", "ERROR role; there", *workers)
 
 
@@ -333,7 +333,7 @@ def test_an_answer_that_is_too_large_has_failed(state: str, word: str) -> None:
 
 
 def _code(state: str, word: str, otherwise: str) -> str:
-    """By which code an ill-formed word is answered: whether it may be said here is asked first."""
+    """Return the error code for a malformed message: the role is checked first."""
     if state == "before HELLO":
         return otherwise if word == "HELLO" else "hello first"
     if "ERROR" in TABLE[word][state]:

@@ -1,7 +1,7 @@
-"""Clients and workers of earlier builds get the answers that they got from the broker of their own build.
+"""Clients and workers of earlier builds get the same messages as from the broker of their own build.
 
-The recordings are in `tests/fixtures/native-*`; `tools/record_native.py` says how they are made. A message that is
-missing, too many or of another kind fails a test, and so does any field that differs and has no row in `ALLOWED`.
+The recordings are in `tests/fixtures/native-*`, made by `tools/record_native.py`. A message that is missing, too many
+or of another type fails a test, and so does any field that differs and has no row in `ALLOWED`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Text:
 
 
 class Allowed(NamedTuple):
-    """A difference that no peer of the recorded build can break by."""
+    """A difference that cannot break a client or worker of the recorded build."""
 
     message: str
     field: str  # a regular expression for the whole of it

@@ -1,4 +1,4 @@
-"""Clients of the native dialect that come back: every job ends for them exactly once."""
+"""Native clients that reconnect: every job ends for them exactly once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OTHER_SECRET = SECRET[::-1]
 
 
 def resume(world: World, *ids: bytes, secret: str = SECRET) -> End:
-    """The client comes back and asks for these."""
+    """Reconnect the client, and resume these jobs."""
     again, is_resumed = world.resumed(secret)
     assert is_resumed
     again.receive(names("RESUME", *ids))
@@ -19,7 +19,7 @@ def resume(world: World, *ids: bytes, secret: str = SECRET) -> End:
 
 
 def done(world: World, worker: End, client: End, payload: bytes = b"DONE") -> bytes:
-    """A job that has ended; its id. Its outcome is on the way."""
+    """Run a job to its end. Returns its id; its outcome is on the way."""
     token, id = world.running(worker, client)
     worker.say(*result((token, payload)))
     return id
@@ -137,7 +137,7 @@ def test_what_is_not_asked_for_is_not_told_again() -> None:
 
 
 def test_an_outcome_that_comes_between_welcome_and_resume_is_told_once() -> None:
-    """The client asked for it before it had come, and was told it twice."""
+    """The client resumed it before it had come, and received it twice."""
     world = World()
     worker, client = world.worker(), world.client(SECRET)
     token, id = world.running(worker, client)
@@ -255,8 +255,8 @@ def test_another_secret_is_another_session() -> None:
 
 
 def test_a_session_whose_welcome_never_arrived_is_not_the_one_that_its_client_means() -> None:
-    """The broker had forgotten a client and begun a new session with it, but that WELCOME got lost. When it came
-    once more it was told that its session was resumed and that its jobs were missing, and so they ran twice."""
+    """The broker had forgotten a client and started a new session for it, but that WELCOME was lost. On its next
+    connection it received that its session was resumed and its jobs were missing, and so they ran twice."""
     world = World(client_resume_timeout=5.0)
     worker, client = world.worker(), world.client(SECRET)
     token, _ = world.running(worker, client)
@@ -286,7 +286,7 @@ def test_a_broker_that_was_started_anew_knows_nobody() -> None:
 
 
 def test_d13_our_own_pause_forgets_nobody() -> None:
-    """Whoever was away when the broker was stopped was forgotten before it could say HELLO."""
+    """A client that was disconnected while the broker was paused was forgotten before it could send HELLO."""
     world = World()
     client = world.client(SECRET)
     client.cut()
@@ -353,7 +353,7 @@ def test_an_outcome_told_to_the_old_connection_is_told_again() -> None:
 
 
 def test_whoever_knows_the_secret_is_the_client() -> None:
-    """That nobody else knows it is up to the client."""
+    """The client must keep it secret."""
     world = World()
     first = world.client(SECRET)
     for _ in range(3):
@@ -461,7 +461,7 @@ def test_an_outcome_that_was_not_kept_and_came_between_welcome_and_resume_is_not
 
 
 def test_what_never_arrived_is_missing_even_if_other_outcomes_were_not_kept() -> None:
-    """Once something had not been kept, whatever did not arrive was told as lost, for as long as the session lived."""
+    """After one outcome had been dropped, all that did not arrive were reported as lost, until the session ended."""
     world = World(max_kept_bytes=0)
     worker, client = world.worker(), world.client(SECRET)
     lost = done(world, worker, client)
@@ -505,7 +505,7 @@ def test_ack_of_some_results_of_a_message_drops_these() -> None:
 
 
 def test_an_id_that_is_used_again_is_kept_with_its_last_outcome() -> None:
-    """Bytes of the first one were counted for ever; once these were over max_kept_bytes, nothing was told at all."""
+    """Bytes of the first one were counted for ever; once these were over max_kept_bytes, no outcome was sent at all."""
     world = World(max_kept_bytes=1000)
     worker, client = world.worker(), world.client(SECRET)
     for number in range(30):

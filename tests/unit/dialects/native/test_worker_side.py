@@ -1,4 +1,4 @@
-"""A native worker's side: every word it hears, and what it says to it."""
+"""The worker side of the native dialect: its reaction to every message type."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Port:
 
 
 class Side:
-    """A worker's side with its port in hand. Beside it and not a kind of it: from a compiled class nobody inherits."""
+    """A worker side with its I/O. Not a subclass, because compiled classes cannot be inherited from."""
 
     def __init__(self, concurrency: int = 2, prefetch: int = 0, is_open: bool = True, max_payload: int = 1000) -> None:
         self.port = Port()

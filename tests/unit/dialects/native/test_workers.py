@@ -1,4 +1,4 @@
-"""A native worker's jobs: Work, Return, what RECALL is answered with, and what becomes of jobs of a lost worker."""
+"""Jobs of native workers: JOB, RETURN, RECALL, and jobs of a lost worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KIB_64 = 65_536
 
 
 def recalled(world: World, worker: End, client: End) -> tuple[bytes, bytes]:
-    """A job that the worker holds and that is over; its token and its id."""
+    """Return token and id of an ended job that the worker still holds."""
     token, id = world.running(worker, client)
     assert [said[1] for said in client.say(*names("CANCEL", id))] == ["cancelled"]
     assert [said[0] for said in worker.told()] == ["RECALL"]
@@ -126,7 +126,7 @@ def test_a_part_leaves_before_the_result_that_completes_it() -> None:
 
 
 def test_a_client_that_wants_a_result_whole_gets_its_parts_in_front_of_it() -> None:
-    """Flag 8. Whatever connections break meanwhile, none of them is missed."""
+    """Flag 8. No part is missing, whichever connections break meanwhile."""
     world = World()
     worker, client = world.worker(), world.client()
     token, id = world.running(worker, client, flags=8)
@@ -381,7 +381,7 @@ def test_a_worker_that_comes_back_is_another_worker() -> None:
 
 
 def test_without_a_session_waiting_jobs_end_with_the_connection_and_running_ones_may_end() -> None:
-    """They waited for thirty seconds for somebody who could not come back, and were given out meanwhile."""
+    """They waited thirty seconds for a client that could not come back, and were dispatched meanwhile."""
     world = World()
     worker, client = world.worker(), world.client()
     token, _ = world.running(worker, client)

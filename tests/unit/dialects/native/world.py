@@ -1,4 +1,4 @@
-"""The native dialect in the world of dialects: clients and workers that speak and hear bytes written by hand."""
+"""The native dialect in the world of dialects: clients and workers whose bytes are written by hand."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def submit(
     job_timeout: int = 0,
     queue_timeout: int = 0,
 ) -> Frames:
-    """Times in milliseconds."""
+    """Encode SUBMIT. Times are in milliseconds."""
     head = struct.pack(">BBBBIII", 0x10, flags, priority, attempts, deadline, job_timeout, queue_timeout)
     name = service.encode() if isinstance(service, str) else service
     return [head + name, b"".join(id for id, _ in jobs), *(payload for _, payload in jobs)]
@@ -122,7 +122,7 @@ Said = tuple[Any, ...]
 
 
 def read(frames: Frames) -> list[Said]:
-    """A message of the broker as words with their fields; what came in one message comes apart."""
+    """Parse a message of the broker into tuples; a batch becomes several."""
     head, rest = frames[0], frames[1:]
     word = WORDS[head[0]]
     if word in ("WELCOME",):
@@ -179,7 +179,7 @@ def split(frame: bytes) -> list[bytes]:
 
 
 class End(ZmtpEnd):
-    """A connection of a client or a worker: a DEALER of some ZeroMQ library."""
+    """The remote end of a connection: a DEALER of a ZeroMQ library."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, Zmtp("DEALER", dials=True, limits=ZmtpLimits(max_frames=2000)))
@@ -188,7 +188,7 @@ class End(ZmtpEnd):
         self.send(frames)
 
     def say(self, *frames: bytes) -> list[Said]:
-        """It says a message, and the turn ends; returns what it was told since it last looked."""
+        """Send a message and run an iteration. Returns the messages received since the last call."""
         self.receive(list(frames))
         self.world.run_once()
         return self.told()
@@ -198,7 +198,7 @@ class End(ZmtpEnd):
 
 
 class Other(CoreCaller):
-    """A caller of another people: it only notes what it is told."""
+    """A caller of another dialect, which records its outcomes."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -245,7 +245,7 @@ class World(DialectWorld):
         return end
 
     def client(self, secret: str = "", **about: Any) -> End:
-        """A client that is welcome, with its WELCOME taken."""
+        """Return a client that has received WELCOME."""
         end = self.connect()
         if secret:
             about["session"] = secret
@@ -255,7 +255,7 @@ class World(DialectWorld):
         return end
 
     def worker(self, *services: str, capacity: int = 1) -> End:
-        """A worker that is welcome, with its WELCOME taken; not with the jobs that waited for it."""
+        """Return a worker that has received WELCOME. Jobs that waited for it are not taken."""
         end = self.connect()
         end.receive(hello(2, {"services": services or ["echo"], "capacity": capacity}))
         self.run_once()
@@ -264,7 +264,7 @@ class World(DialectWorld):
         return end
 
     def resumed(self, secret: str = SECRET) -> tuple[End, bool]:
-        """A client comes on a new connection; it, and whether this is the session it had."""
+        """Connect a client again. Returns it, and whether it resumed its session."""
         end = self.connect()
         epoch = self.epochs.get(secret, "")
         ((word, _, about),) = end.say(*hello(1, {"session": secret, "epoch": epoch}))
@@ -273,14 +273,14 @@ class World(DialectWorld):
         return end, about["resumed"]
 
     def submit(self, client: End, *payloads: bytes, **asked: Any) -> list[bytes]:
-        """Jobs with new ids; returns these."""
+        """Submit jobs with new ids. Returns the ids."""
         ids = [new_id(next(self._ids)) for _ in payloads]
         client.receive(submit(list(zip(ids, payloads, strict=True)), **asked))
         self.run_once()
         return ids
 
     def running(self, worker: End, client: End, payload: bytes = b"job", **asked: Any) -> tuple[bytes, bytes]:
-        """A job that the worker has just been given; its token and its id."""
+        """Return token and id of a job that the worker has just received."""
         (id,) = self.submit(client, payload, **asked)
         (job,) = worker.told()
         assert (job[0], job[2], job[6]) == ("JOB", id, payload)
@@ -299,7 +299,7 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- time and turns
 
     def wait(self, seconds: float, *living: End) -> None:
-        """Time passes; these workers go on giving signs of life."""
+        """Let time pass; these workers send heartbeats."""
         self._living = living
         super().wait(seconds)
         self._living = ()

@@ -1,4 +1,4 @@
-"""Callers of a PingPong listener, and what they are told: D4, R15, R18, R19, R50."""
+"""Callers of a PingPong listener, and their responses: D4, R15, R18, R19, R50."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PingPong's frames: every row of the page's table, and every shape that is in none of its rows."""
+"""Codec of PingPong: every row of the page's table, and every shape that is in none of its rows."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from .world import EXIT, JOB_COMPLETE, PING, PONG, READY, Side, World, both
 
 
 class HonestWorker:
-    """Does what it is given, one job at a time, and sends results only on the connection the job came by (R39)."""
+    """Runs one job at a time, and sends results only on the connection of the job (R39)."""
 
     def __init__(self, world: World, random: Random) -> None:
         self.world, self.random = world, random
@@ -54,7 +54,7 @@ class HonestWorker:
 @both
 @pytest.mark.parametrize("seed", range(8))
 def test_i3_i4_honest_workers_give_every_caller_at_most_one_answer_and_its_own(edition: Edition, seed: int) -> None:
-    """D1 to D4 in any order of events: nobody gets two jobs at once, nobody gets another's result."""
+    """D1 to D4 in any order of events: no worker gets two jobs at once, no caller gets another's result."""
     random = Random(seed)
     world = World(edition=edition, job_timeout=6, queue_timeout=20, attempts=random.choice([1, 3]), stuck_timeout=40)
     workers = [HonestWorker(world, random) for _ in range(3)]

@@ -117,7 +117,7 @@ def test_r43_pong_is_said_while_the_message_is_heard_and_waits_for_no_effect() -
 
 
 def test_a_pong_from_a_worker_is_a_life_sign_without_an_answer() -> None:
-    """Frames, row result: PONG, where the documents write PONG for PING, is a life sign."""
+    """Frames, row result: PONG, where the documents write PONG for PING, is a heartbeat."""
     world = World(worker_expire=3)
     worker = world.ready_worker()
     for _ in range(3):

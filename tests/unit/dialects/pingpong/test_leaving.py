@@ -1,4 +1,4 @@
-"""DISCONNECT of PingPong workers, and EXIT that they are told: R46."""
+"""DISCONNECT from PingPong workers, and EXIT to them: R46."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The other side of PingPong: our worker's conversation with any broker, and our client's."""
+"""Worker side and client side of PingPong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKEN = b"t" * 16
 
 
 class Port:
-    """Records what the conversation asks for; `reconnect` ends the connection, as the real one does."""
+    """Records the calls of a side; `reconnect` ends the connection, as the real one does."""
 
     def __init__(self, **options: object) -> None:
         self.sent: list[list[bytes]] = []
@@ -62,7 +62,7 @@ class Port:
         self.receive(payload, *([] if self.options.edition is PLAIN else [token, b"", b""]))
 
     def wait(self, seconds: float) -> None:
-        """Time passes; the conversation ticks when it asked to."""
+        """Let time pass; the side ticks when it requested it."""
         until = self.now + seconds
         while (due := self.side.tick(self.now)) <= until:
             assert due > self.now, "it asks to come again at once, for ever"
@@ -287,7 +287,7 @@ def test_a_second_job_while_it_works_makes_it_reconnect(edition: Edition) -> Non
 
 @pytest.mark.parametrize("word", [READY, PING, PONG, EXIT])
 def test_r44_in_plain_a_result_that_is_a_control_word_is_not_sent(word: bytes) -> None:
-    """A broker would take it for the word, and the job would hang: rather lose it where its caller is told."""
+    """A broker would take it for a control message, and the job would hang: losing it gives its caller an outcome."""
     port = Port().open()
     port.job()
     port.said()
@@ -381,7 +381,7 @@ def test_what_it_does_not_understand_makes_it_reconnect(edition: Edition, messag
 
 
 class Client:
-    """A client's conversation, and what came of it."""
+    """A client side and its results."""
 
     def __init__(self) -> None:
         self.sent: list[list[bytes]] = []

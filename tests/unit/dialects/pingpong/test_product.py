@@ -1,8 +1,7 @@
-"""Every state of a worker's connection × every word × both editions: one table of reactions, nothing else happens.
+"""Every state of a worker's connection × every message × both editions: one table of reactions.
 
-A reaction is written `said; state; told`: what the worker is told back (`-` nothing, `closed` the connection), the
-state it is in afterwards, and what its caller is told, if anything. `late` says that a late result was counted, `bad`
-that a bad message was.
+A reaction is written `reply; state; outcome`: the reply to the worker (`-` nothing, `closed` the connection), its state
+afterwards, and the response to its caller, if any. `late` means that a late result was counted, `bad` a bad message.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ NAMES = {"fresh": "busy", "long": "busy", "silent": "stuck", "pinging": "stuck"}
 
 
 def arrange(state: str, edition: Edition) -> tuple[World, Side, Side | None]:
-    """A world, a worker's connection in that state, and the caller whose job it has, if it has one."""
+    """Return a world, a worker's connection in this state, and the caller of its job, if any."""
     world = World(edition=edition, job_timeout=JOB_TIMEOUT)
     if state == "unknown":
         return world, world.worker(), None
@@ -49,7 +48,7 @@ def arrange(state: str, edition: Edition) -> tuple[World, Side, Side | None]:
 
 
 def message_of(word: str, worker: Side) -> list[bytes] | TooLarge:
-    """What is on the wire for a name in the table."""
+    """Return the message for a name in the table."""
     attempt = worker.remote.attempt
     token = bytes(attempt.token) if attempt is not None else b"an earlier token"
     return {
@@ -222,7 +221,7 @@ def test_whatever_was_said_the_connection_may_end_next(edition: Edition) -> None
 
 @both
 def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuck(edition: Edition) -> None:
-    """The job that waits goes out at most once, whatever the word set free."""
+    """The waiting job is dispatched at most once, whichever worker the message made idle."""
 
     def check(state: str, word: str) -> None:
         world, worker, _ = arrange(state, edition)

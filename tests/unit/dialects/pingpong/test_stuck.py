@@ -1,4 +1,4 @@
-"""PingPong workers whose job was taken from them: R7, R36, R42."""
+"""Stuck PingPong workers, whose attempt has ended without their result: R7, R36, R42."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ MAX_PAYLOAD = 1_000
 
 
 class Side(ZmtpEnd):
-    """A connection of a worker or a caller: a DEALER of some ZeroMQ library."""
+    """The remote end of a connection: a DEALER of a ZeroMQ library."""
 
     def __init__(self, world: World, identity: bytes) -> None:
         super().__init__(world, Zmtp("DEALER", identity, dials=True))
@@ -36,7 +36,7 @@ class Side(ZmtpEnd):
 
     @property
     def closed(self) -> str | None:
-        """Why, once the session has asked for it or the connection has ended."""
+        """Return the reason, once the broker side has closed the connection or it has ended."""
         return self.peer.closing
 
     @property
@@ -44,14 +44,14 @@ class Side(ZmtpEnd):
         return self.peer.is_lost
 
     def told(self) -> list[list[bytes]]:
-        """What it was told since it last looked, without the delimiter."""
+        """Return the messages received since the last call, without the delimiter."""
         told = self.messages()
         assert all(message[0] == b"" for message in told), "every message begins with the empty delimiter"
         return [message[1:] for message in told]
 
 
 class World(DialectWorld):
-    """Verbs of peers in, what they were told out."""
+    """Sends messages of workers and callers, and returns what they receive."""
 
     session: PingPongBrokerSide
 
@@ -65,11 +65,11 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- peers come and go
 
     def worker(self, identity: bytes = b"") -> Side:
-        """A worker's connection, which has said nothing yet."""
+        """Open a worker's connection, without a message."""
         return self._open(BACKEND, identity)
 
     def worker_in_this_turn(self, identity: bytes) -> Side:
-        """The same, with the whole handshake in one read, before the runner has had a turn."""
+        """Open a worker's connection with the whole handshake in one read, before an iteration."""
         side = self._accept(BACKEND, identity)
         side.greet_ahead(Zmtp("DEALER", identity, dials=True), Zmtp("ROUTER"))
         self.run_once()
@@ -84,13 +84,13 @@ class World(DialectWorld):
         return self._open(FRONTEND, identity)
 
     def call(self, payload: bytes = b"job") -> Side:
-        """A new caller that asks for one job."""
+        """Return a new caller that has sent one job."""
         peer = self.caller()
         assert self.tell(peer, payload) == []
         return peer
 
     def busy_worker(self, payload: bytes = b"job") -> tuple[Side, Side]:
-        """A worker that has just been given a job, and the caller who waits for it."""
+        """Return a worker that has just received a job, and the caller that waits for it."""
         worker = self.ready_worker()
         caller = self.call(payload)
         assert worker.told()[0][0] == payload
@@ -102,19 +102,19 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- what they say
 
     def tell(self, peer: Side, *words: bytes) -> list[list[bytes]]:
-        """The peer says one message; returns what it was told since it last looked."""
+        """Send one message. Returns the messages received since the last call."""
         self.receive(peer, [b"", *words])
         self.settle()
         return peer.told()
 
     def raw(self, peer: Side, message: list[bytes] | TooLarge) -> list[list[bytes]]:
-        """The same for messages of any shape."""
+        """Send frames of any shape. Returns the messages received since the last call."""
         self.receive(peer, message)
         self.settle()
         return peer.told()
 
     def receive(self, peer: Side, message: list[bytes] | TooLarge) -> None:
-        """The peer says something, and the turn of the loop is not over yet: effects wait."""
+        """Send a message without an iteration: effects wait."""
         assert peer.closed is None, "the connections hand up nothing from a peer that is being closed"
         if isinstance(message, list) and message:
             peer.send(message)
@@ -125,7 +125,7 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- time and turns
 
     def wait_pinging(self, worker: Side, seconds: float, every: float = 1.0) -> None:
-        """Time passes while the worker goes on pinging, as a threaded one does."""
+        """Let time pass while the worker pings, as a threaded one does."""
         until = self.now + seconds
         while self.now < until - 1e-9:
             self.wait(min(every, until - self.now))
@@ -137,7 +137,7 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- what to look at
 
     def worker_of(self, peer: Side) -> Worker | None:
-        """The broker's record of who is at this connection."""
+        """Return the broker's worker of this connection."""
         remote: RemoteWorker = peer.remote
         return remote.worker
 
@@ -151,7 +151,7 @@ class World(DialectWorld):
         return "unknown" if worker is None else str(worker.state)
 
     def token(self, peer: Side) -> bytes:
-        """The token of what the worker at this connection was given."""
+        """Return the token of the worker's attempt."""
         return bytes(peer.remote.attempt.token)
 
     # ---------------------------------------------------------------- inside
@@ -166,7 +166,7 @@ class World(DialectWorld):
         return self.accept(Side(self, identity), endpoint, carrier)
 
     def check_books(self) -> None:
-        """The session knows exactly what each of its workers holds."""
+        """Check that the broker side knows the attempt of each worker."""
         met = set()
         for peer in self.connections.peers:
             remote = peer.remote
@@ -184,7 +184,7 @@ class World(DialectWorld):
 
 
 def error(reason: str) -> list[list[bytes]]:
-    """The row for every outcome but done: `["", "", "ERROR", reason]`."""
+    """Return the response for every outcome but done: `["", "", "ERROR", reason]`."""
     return [[b"", b"ERROR", reason.encode()]]
 
 
@@ -194,7 +194,7 @@ both = pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
 
 
 def finish(world: World, worker: Side, result: bytes) -> list[list[bytes]]:
-    """The worker sends its result as its edition has it."""
+    """Send the worker's result in its edition."""
     if world.options.edition is PLAIN:
         return world.tell(worker, result)
     return world.tell(worker, JOB_COMPLETE, world.token(worker), b"", result)

@@ -1,4 +1,4 @@
-"""Callers of a Powerhose listener: what they may send, and what they are told."""
+"""Callers of a Powerhose listener: their requests and responses."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_cancel_while_it_is_asked_and_no_give_comes() -> None:
 
 
 def test_cancel_while_it_works_leaves_the_worker_stuck_until_its_result() -> None:
-    """D11: it may end what it does; its result reaches nobody."""
+    """D11: it may finish the job; its result is dropped."""
     world = World()
     bench, caller = world.busy()
     world.withdraw()

@@ -1,4 +1,4 @@
-"""Words of Powerhose, byte for byte."""
+"""Powerhose messages, byte for byte."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def test_a_job_that_nobody_takes_ends_when_its_queue_time_is_over() -> None:
 
 
 def test_r8_a_run_time_shorter_than_the_wake_time_does_not_run_while_the_worker_is_only_asked() -> None:
-    """No worker has seen the job: nothing is spent, whatever its job_timeout is."""
+    """No worker has seen the job: no attempt is used, whatever its job_timeout is."""
     world = World(attempts=1, job_timeout=0.5, queue_timeout=20)
     first, caller = world.asked()
     second = world.worker(SECOND)

@@ -1,4 +1,4 @@
-"""Endpoints of Powerhose workers: which are allowed, whose they are, how they are dialled (R51 to R53)."""
+"""Endpoints of Powerhose workers: allowed ones, conflicts, and dials (R51 to R53)."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_r53_pings_while_it_is_dialled_do_not_prolong_the_dialling() -> None:
 
 @pytest.mark.parametrize("mode", ["hangs", "mute"])
 def test_r53_a_place_that_never_answers_is_off_the_list_after_a_second(mode: str) -> None:
-    """Be it that nobody accepts, or that somebody does and never greets."""
+    """No process accepts, or one accepts and never sends a greeting."""
     world = World()
     world.places[FIRST] = mode
     bench = world.bench()

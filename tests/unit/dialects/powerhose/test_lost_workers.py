@@ -1,4 +1,4 @@
-"""Powerhose workers that die or do not answer in time: R57."""
+"""Powerhose workers that die or do not reply in time: R57."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The other side of Powerhose: our worker's conversation with any master, and our client's."""
+"""Worker side and client side of Powerhose."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MASTER, OTHER = "a master's connection", "another's"
 
 
 class Port:
-    """Records what the side asks for; `reconnect` ends the connection, as the real one does."""
+    """Records the calls of a side; `reconnect` ends the connection, as the real one does."""
 
     def __init__(self, **options: object) -> None:
         self.registered: list[bytes] = []
@@ -64,7 +64,7 @@ class Port:
         return self
 
     def registered_once(self) -> Port:
-        """Its first PING has been answered."""
+        """Return a worker whose first PING got PONG."""
         self.open()
         self.receive(b"PONG")
         assert self.said() == [PING]
@@ -86,7 +86,7 @@ class Port:
         self.side.stop(self.now)
 
     def wait(self, seconds: float) -> None:
-        """Time passes; the side ticks when it asked to."""
+        """Let time pass; the side ticks when it requested it."""
         until = self.now + seconds
         while (due := self.side.tick(self.now)) <= until:
             assert due > self.now, "it asks to come again at once, for ever"

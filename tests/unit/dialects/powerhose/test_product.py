@@ -1,8 +1,8 @@
-"""Every state of a worker × every word on either socket: one table of reactions, nothing else happens.
+"""Every state of a worker × every message on either socket: one table of reactions.
 
-A reaction on the registration socket is written `said; state`, one on the work socket `state`; behind it stands what
-became of the job, if anything (`done`, `lost`, `failed`; `again` if it waits for another worker and an attempt is
-spent, `asked on` if none is), and `late` or `bad` if that was counted.
+A reaction on the registration socket is written `reply; state`, one on the work socket `state`. The effect on the job
+follows, if any (`done`, `lost`, `failed`; `again` if it waits for another worker after a used attempt, `asked on` if
+none was used), and `late` or `bad` if that was counted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CONNECTED = ("idle", "waking", "asked in vain", "working", "cancelled", "leaving
 
 
 def arrange(state: str) -> tuple[World, Bench, Caller | None]:
-    """A world, a worker in that state, and who waits for the job it has, if it has one."""
+    """Return a world, a worker in this state, and the caller of its job, if any."""
     world = World()
     if state in ("unknown", "away", "dialling", "idle"):
         bench = world.bench()

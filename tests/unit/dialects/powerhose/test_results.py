@@ -1,4 +1,4 @@
-"""Results of Powerhose workers, and what is no result: R56, R16."""
+"""Results of Powerhose workers, and messages that are not results: R56, R16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many Powerhose workers at once, and any two troubles one after the other."""
+"""Many Powerhose workers at once, and any two failures in a row."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TROUBLES: dict[str, Callable[[World, Bench, Caller], object]] = {
 
 @pytest.mark.parametrize("stage", ["asked", "busy"])
 def test_any_two_troubles_one_after_the_other_leave_everything_in_order(stage: str) -> None:
-    """The world checks all its books after each; in the end every caller that stayed is told once."""
+    """The world checks all records after each; every caller that stayed receives one outcome."""
 
     def check(first: str, second: str) -> None:
         world = World(stuck_timeout=10, job_timeout=5)

@@ -1,4 +1,4 @@
-"""Powerhose in the world of dialects: workers that register, places that answer dials or do not, and callers."""
+"""Powerhose in the world of dialects: workers that register, endpoints that accept dials or do not, and callers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class End(ZmtpEnd):
         self.send(frames)
 
     def say(self, *frames: bytes) -> list[list[bytes]]:
-        """It says a message, and the turn ends; returns what it was told since it last looked."""
+        """Send a message and run an iteration. Returns the messages received since the last call."""
         self.receive(*frames)
         self.world.run_once()
         return self.messages()
@@ -57,14 +57,14 @@ class End(ZmtpEnd):
         return [message[-1] for message in self.say(b"", word)]
 
     def told(self) -> list[bytes]:
-        """The words it was told since it last looked, each behind an empty frame."""
+        """Return the messages received since the last call, which follow an empty frame."""
         told = self.messages()
         assert all(len(message) == 2 and message[0] == b"" for message in told), told
         return [message[1] for message in told]
 
 
 class Caller:
-    """Somebody at the frontend."""
+    """A caller on the frontend."""
 
     def __init__(self, world: World) -> None:
         self.end = world.connect(FRONTEND, HOME, "DEALER")
@@ -74,7 +74,7 @@ class Caller:
         self.end.world.run_once()
 
     def told(self) -> list[bytes]:
-        """Results, and endings as `outcome: sentence`."""
+        """Return results, and other outcomes as `outcome: reason`."""
         told = []
         for message in self.end.messages():
             if len(message) == 4:
@@ -85,13 +85,13 @@ class Caller:
         return told
 
     def ending(self) -> str:
-        """How its only job ended."""
+        """Return the outcome of its only job."""
         (told,) = self.told()
         return told.decode().partition(":")[0]
 
 
 class Bench:
-    """A worker: its endpoint, the connection it registers by, and those that were made to it."""
+    """A worker: its endpoint, its registration connection, and the broker's connections to it."""
 
     def __init__(self, world: World, endpoint: str, address: str) -> None:
         self.world = world
@@ -101,7 +101,7 @@ class Bench:
 
     @property
     def lives(self) -> list[End]:
-        """Every connection that was made to it."""
+        """Return every connection to it."""
         return self.world.reached.get(self.endpoint, [])
 
     @property
@@ -130,7 +130,7 @@ class Bench:
         self.world.run_once()
 
     def accept(self, within: float = 0.0) -> bytes:
-        """It is asked, now or within so many seconds, says GIVE, and is given a job; returns the job's data."""
+        """Wait for WAKE, send GIVE, and receive a job. Returns the job's data."""
         until = self.world.now + within
         while not (told := self.told()) and self.world.now < until:
             self.world.wait(0.05)
@@ -150,7 +150,7 @@ class Bench:
         return data
 
     def die(self) -> None:
-        """Its process is gone: the connection ends, and nobody answers at its place."""
+        """End its process: the connection ends, and dials fail."""
         self.world.places[self.endpoint] = "refused"
         self.end.cut()
 
@@ -188,11 +188,11 @@ class World(DialectWorld):
         return end
 
     def bench(self, endpoint: str = FIRST, address: str = HOME) -> Bench:
-        """A worker that has not registered."""
+        """Return a worker that has not registered."""
         return Bench(self, endpoint, address)
 
     def worker(self, endpoint: str = FIRST, address: str = HOME) -> Bench:
-        """A worker that has registered, and is idle unless a job waited for it."""
+        """Return a worker that has registered; it is idle unless a job waited for it."""
         bench = self.bench(endpoint, address)
         assert bench.ping() == [PONG]
         assert bench.state in ("idle", "waking")
@@ -207,14 +207,14 @@ class World(DialectWorld):
         return caller
 
     def asked(self, endpoint: str = FIRST) -> tuple[Bench, Caller]:
-        """A worker that was just asked whether it takes a job, and who waits for that job."""
+        """Return a worker that has just received WAKE, and the caller of the job."""
         bench = self.worker(endpoint)
         caller = self.call()
         assert bench.told() == [WAKE]
         return bench, caller
 
     def busy(self, endpoint: str = FIRST, payload: bytes = b"job") -> tuple[Bench, Caller]:
-        """A worker that was just given a job, and who waits for it."""
+        """Return a worker that has just received a job, and its caller."""
         bench = self.worker(endpoint)
         caller = self.call(payload)
         assert bench.accept() == payload
@@ -223,7 +223,7 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- what to look at
 
     def state(self, endpoint: str) -> str:
-        """Of a worker: `unknown`, its stage, or what the broker says of it where that tells more."""
+        """Return a worker's state: `unknown`, its stage, or its state in the broker if that tells more."""
         post = self.session._remotes.get(endpoint)
         if post is None:
             return "unknown"
@@ -234,12 +234,12 @@ class World(DialectWorld):
         return post.stage.value
 
     def withdraw(self) -> None:
-        """An operator cancels the only job."""
+        """Cancel the only job, as an operator."""
         assert self.broker.withdraw(self.job(), self.now)
         self.run_once()
 
     def drain(self) -> None:
-        """The broker is about to stop."""
+        """Start draining the broker."""
         self.broker.close(self.now)
         self.run_once()
 
@@ -251,7 +251,7 @@ class World(DialectWorld):
         return super().move() or any(connected)
 
     def wait_pinging(self, seconds: float, *benches: Bench, every: float = 1.0) -> None:
-        """Time passes, while workers go on pinging."""
+        """Let time pass, while workers ping."""
         until = self.now + seconds
         while self.now < until - 1e-9:
             self.wait(min(every, until - self.now))
@@ -333,7 +333,7 @@ class World(DialectWorld):
 
 
 class Nobody(CoreCaller):
-    """A caller whose answers nobody reads."""
+    """A caller whose outcomes are ignored."""
 
     def __init__(self) -> None:
         super().__init__(Recipient())

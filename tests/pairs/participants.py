@@ -1,4 +1,4 @@
-"""What every people brings to the pairs: a caller and a worker that speak its wire by hand."""
+"""Interface of a dialect in the pairs: a caller and a worker, written by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pairs.world import World
 JOB_TIMEOUT = 50.0  # seconds, for every listener and caller
 MAX_PAYLOAD = 200_000
 TOO_LARGE = MAX_PAYLOAD + 1
-ATTEMPTS = 1  # of every caller's jobs, whatever the worker's people would give: how an attempt ends is how its job does
+ATTEMPTS = 1  # of every caller's jobs: the outcome of the attempt is that of the job
 
 
 class Caller(Protocol):
@@ -21,32 +21,32 @@ class Caller(Protocol):
     def submit(self, payload: bytes) -> None: ...
 
     def told(self) -> list[tuple[Outcome, bytes]]:
-        """Answers since the last time: how it ended, with the result where there is one. Silence is no answer."""
+        """Return the outcomes received since the last call, with the result if there is one. Silence is no outcome."""
 
 
 class Worker(Protocol):
     def __init__(self, world: World) -> None:
-        """Connect, and be idle."""
+        """Connect, and become idle."""
 
     def jobs(self) -> list[bytes]:
-        """Payloads of jobs that it was given since the last time."""
+        """Return the payloads of jobs received since the last call."""
 
     def finish(self, result: bytes) -> None: ...
 
     def fail(self) -> None: ...
 
     def vanish(self) -> None:
-        """Be gone for good, so that the broker finds out."""
+        """Leave for good, in a way that the broker notices."""
 
     def recover(self, world: World) -> None:
-        """After an attempt that ended without a result: be idle again, as this people's page says."""
+        """Become idle again after an attempt without a result, as the dialect's page describes."""
 
 
 @dataclass(frozen=True)
-class People:
+class Participants:
     name: str
     dialect: str
-    caller: type[Caller] | None  # some peoples have workers only
+    caller: type[Caller] | None  # some dialects have workers only
     worker: type[Worker]
     silent: frozenset[Outcome] = frozenset()  # outcomes for which its callers' wire has no word
     hangs_up: frozenset[Outcome] = frozenset()  # after these its workers are hung up on: nothing late can come of them
