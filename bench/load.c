@@ -1,16 +1,16 @@
-/* The load: one client with a window of jobs in flight and a crowd of echoing workers, on libzmq.
+/* Load generator: one client with a window of jobs in flight and many echoing workers, on libzmq.
  *
- * Four modes. `proxy`: client and workers stand on the two sides of a ROUTER/DEALER zmq.proxy; a worker echoes what it
- * gets. `pingpong`: they stand on the frontend and the backend of a PingPong broker; a worker says READY once, PING every
- * second, passes over PONG and echoes all else. The client says ["", body] in both and expects ["", the same body].
- * `majordomo`: both stand at a broker of MDP/0.1, as RFC 7 has it.
- * `native`: both stand at the one door of a native broker; the client submits as many jobs in a message as its window has
- * room for, a worker of capacity 16 answers as many in a message as it has found, and both take what comes in either form.
+ * Four modes. `proxy`: client and workers connect to the two sides of a ROUTER/DEALER zmq.proxy; a worker echoes every
+ * message. `pingpong`: they connect to the frontend and the backend of a PingPong broker; a worker sends READY once, PING
+ * every second, ignores PONG and echoes all else. In both the client sends ["", body] and expects ["", the same body].
+ * `majordomo`: both connect to a broker of MDP/0.1, as in RFC 7.
+ * `native`: both connect to the one port of a native broker; the client submits as many jobs in a message as its window
+ * has room for, a worker of capacity 16 answers all received jobs in one message, and both accept single and batch forms.
  *
  * A body is: send time (8 bytes), slot number (4 bytes), filler, send time again (8 bytes). So the latency needs no table,
- * a reply that we do not have outstanding is noticed, and so is one with a torn body.
+ * and unexpected replies and torn bodies are detected.
  *
- * Measuring starts when every worker has heard something from the broker and the warm-up is over. One JSON line is
+ * Measuring starts when every worker has received a message from the broker and the warm-up has ended. One JSON line is
  * printed; bench/load.py takes the same options and prints the same line. */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -43,7 +43,7 @@ static void *context;
 static atomic_bool stopping;
 static atomic_int workers_heard;
 
-/* ---- small things ---- */
+/* ---- utilities ---- */
 
 static void die_of_zmq(const char *what)
 {
@@ -79,7 +79,7 @@ static void release(struct message *m)
     m->count = 0;
 }
 
-/* Read one whole message; false when there is none (yet). Frames past MOST_FRAMES are a reason to stop: nobody sends them. */
+/* Read one whole message; false if there is none yet. A message with more than MOST_FRAMES frames ends the run. */
 static bool receive(void *socket, struct message *m, int flags)
 {
     m->count = 0;
@@ -97,7 +97,7 @@ static bool receive(void *socket, struct message *m, int flags)
         if (!zmq_msg_more(frame))
             return true;
     } while (m->count < MOST_FRAMES);
-    die("a message of too many frames arrived");
+    die("received a message with too many frames");
     return false;
 }
 
@@ -115,7 +115,7 @@ static void say(void *socket, const char *word)
         die_of_zmq(word);
 }
 
-/* Native: words, and names of 16 bytes. */
+/* Native: message types, and ids of 16 bytes. */
 enum { HELLO = 0x01, HEARTBEAT = 0x04, SUBMIT = 0x10, RESULT = 0x20, JOB = 0x30 };
 
 static int word_of(struct message *m)
@@ -140,7 +140,7 @@ static void say_mdp(void *socket, char command, const char *service)
         die_of_zmq("majordomo");
 }
 
-/* Turn a request into its reply; false: it is none. */
+/* Turn a request into its reply; false if the message is not a request. */
 static bool make_mdp_reply(struct message *m)
 {
     if (m->count != 6 || *(char *)zmq_msg_data(&m->frames[2]) != MDP_REQUEST)
@@ -165,7 +165,7 @@ struct crowd { /* the workers of one thread */
     int ping_turn;
 };
 
-/* All that lie there in one RESULT. */
+/* Answer all available jobs in one RESULT. */
 static void answer_native_jobs(struct crowd *c, int which)
 {
     static _Thread_local struct message m;
@@ -283,7 +283,7 @@ static pthread_t *start_workers(void)
 
 struct client {
     void *socket;
-    int64_t *sent; /* by slot: when the job in it was sent, 0 when the slot is free */
+    int64_t *sent; /* by slot: send time of its job, 0 if the slot is free */
     int *free_slots;
     int free_count;
     int64_t last_sent;
@@ -313,7 +313,7 @@ static int outstanding(const struct client *c)
     return options.window - c->free_count;
 }
 
-/* The time names the job: no two carry the same. */
+/* The time identifies the job: no two jobs carry the same. */
 static int64_t fill_body(struct client *c, zmq_msg_t *body)
 {
     int32_t slot = c->free_slots[--c->free_count];
@@ -368,7 +368,7 @@ static void submit(struct client *c)
         die_of_zmq("submit");
 }
 
-/* The slot of the job that this body answers, or -1 when it is no right answer to any job we wait for. */
+/* Return the slot of the job that this body answers, or -1 if it is not a valid answer. */
 static int slot_answered(const struct client *c, zmq_msg_t *body)
 {
     int64_t time, time_again;
@@ -394,7 +394,7 @@ static void print_beginning(zmq_msg_t *frame)
     fputc('\'', stderr);
 }
 
-/* Every wrong reply is counted, the first one shown. */
+/* Count a wrong reply; print the first one. */
 static void complain(struct client *c, struct message *m)
 {
     if (c->tally.wrong++)
@@ -420,7 +420,7 @@ static bool take_body(struct client *c, struct message *m, int which)
     return true;
 }
 
-/* The first frame of a reply that is a body. */
+/* Return the first body frame of a reply. */
 static int first_body(void)
 {
     return options.mode == MAJORDOMO ? 3 : 1;
@@ -445,7 +445,7 @@ static void take_reply(struct client *c, struct message *m)
     release(m);
 }
 
-/* Fill the window, wait for a reply, then take all that are there. False: none came in time. */
+/* Fill the window, wait for a reply, then take all available replies. False: none arrived in time. */
 static bool turn(struct client *c)
 {
     static struct message m;
@@ -483,7 +483,7 @@ static void measure(struct client *c)
     c->tally.is_open = false;
 }
 
-/* Take the replies still on their way; the number that never came. */
+/* Take the outstanding replies. Returns the number of missing ones. */
 static int collect_the_rest(struct client *c)
 {
     static struct message m;

@@ -1,4 +1,4 @@
-/* What both loads share: the clock, what /proc says about the broker and the machine, and the JSON line. */
+/* Shared by the load generators: the clock, figures of the broker and the machine from /proc, and the JSON line. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ static void die(const char *what)
     exit(1);
 }
 
-/* ---- what /proc says ---- */
+/* ---- figures from /proc ---- */
 
 struct reading {
     int64_t at;
@@ -40,7 +40,7 @@ static void read_broker(struct reading *r, int pid)
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *file = fopen(path, "r");
     if (!file)
-        die("the broker is gone");
+        die("the broker has ended");
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
     /* The name in field 2 may hold spaces: count from the last bracket. Then utime is field 14, stime 15, rss 24. */
@@ -55,8 +55,8 @@ static void read_broker(struct reading *r, int pid)
     r->broker_rss_kib = pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* Idle and not busy time is read: the kernel counts the first exactly, the second only where a tick finds it, and a process
- * that sleeps at every tick would go unseen. */
+/* Idle time is read instead of busy time: the kernel counts idle time exactly, but busy time only at ticks, and a process
+ * that sleeps at every tick would not be counted. */
 static void read_machine(struct reading *r)
 {
     unsigned long idle, iowait, steal;
@@ -81,7 +81,7 @@ static struct reading take_reading(int broker_pid)
     return r;
 }
 
-/* ---- what is counted, and the line about it ---- */
+/* ---- counters, and their JSON line ---- */
 
 struct tally {
     bool is_open; /* only then jobs count */

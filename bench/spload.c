@@ -1,18 +1,18 @@
-/* The load of MemoDB: callers with one job each in flight and a crowd of echoing workers, on plain sockets.
+/* Load generator of MemoDB: callers with one job each in flight and many echoing workers, on plain sockets.
  *
  * SP and the few bytes of CBOR are written by hand. Three modes:
- *   memodb  callers say JOB and expect RESULT with the same payload; workers say READY, then RESULT to every JOB and
- *           HEARTBEAT to every HEARTBEAT. Both dial the broker's one place.
- *   echo    callers only: their JOBs go to a bare SP server that repeats every message.
- *   raw     callers only: payloads without anything around them go to a server that repeats every byte.
- * So many callers, or so many workers, share one connection; each has one request at a time, as an NNG REQ context has.
+ *   memodb  callers send JOB and expect RESULT with the same payload; workers send READY, then RESULT for every JOB and
+ *           HEARTBEAT for every HEARTBEAT. Both dial the broker's one port.
+ *   echo    callers only: their JOBs go to a bare SP server that echoes every message.
+ *   raw     callers only: bare payloads go to a server that echoes every byte.
+ * A number of callers, or of workers, share one connection; each has one request at a time, as an NNG REQ context has.
  *
  * A payload is: send time (8 bytes), slot of its caller (4 bytes), filler, the send time again in its last 8 bytes and at
- * every 4 KiB on the way. No two jobs carry the same time, so it is the job's number: an answer to another job is
- * noticed, and so is a torn one.
+ * every 4 KiB in between. No two jobs carry the same time, so it identifies the job: wrong and torn answers are
+ * detected.
  *
- * One thread; at most one read and one write for each connection and turn. What came is changed where it lies and goes
- * back from there, so nothing is copied where a connection has one user. Prints the same JSON line as load.c. */
+ * One thread; at most one read and one write for each connection and iteration. Messages are changed in place and sent
+ * from there, so nothing is copied where a connection has one user. Prints the same JSON line as load.c. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ static struct {
 } options = {.workers = 4, .window = 100, .workers_per_connection = 1, .callers_per_connection = 1, .size = 100,
              .warmup = 0.5, .seconds = 3.0};
 
-struct buffer { /* the bytes from begin to end are there; before begin there is always room for a header */
+struct buffer { /* the bytes from begin to end are valid; before begin there is always room for a header */
     char *data;
     size_t begin, end, capacity;
 };
@@ -70,7 +70,7 @@ struct connection {
 
 struct caller {
     struct connection *connection;
-    int64_t sent; /* when its job was, 0 when it has none */
+    int64_t sent; /* send time of its job, 0 if it has none */
     uint32_t id;  /* of its request */
 };
 
@@ -150,7 +150,7 @@ static int dial(const char *place)
         failed = connect(fd, (struct sockaddr *)&tcp, sizeof tcp);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     } else {
-        die("a place is tcp://IPv4:PORT or ipc:///PATH");
+        die("an address must be tcp://IPv4:PORT or ipc:///PATH");
         return -1;
     }
     if (failed)
@@ -183,8 +183,8 @@ static struct connection *open_connection(const char *place, bool is_worker, int
 
 /* ---- requests ---- */
 
-/* What stands before a payload of this size in our next request: length, request id, and `kind` with `id` if it has one.
- * Returns how long that is. */
+/* Write the header of the next request with a payload of this size: length, request id, and `kind` with `id` if it has
+ * one. Returns the size of the header. */
 static size_t make_header(struct connection *c, char *header, const char *kind, size_t kind_size, const char *id,
                           size_t size)
 {
@@ -202,8 +202,8 @@ static size_t make_header(struct connection *c, char *header, const char *kind, 
     return c->prefix + total - size;
 }
 
-/* Send the payload that lies in what came, behind another header. If it is the last that came and nothing waits to be sent,
- * the two buffers change places instead. */
+/* Send the received payload with another header. If it is the last received one and nothing waits to be sent, the two
+ * buffers are swapped instead. */
 static void send_back(struct connection *c, const char *header, size_t header_size, char *payload, size_t size)
 {
     struct buffer old = c->out;
@@ -250,7 +250,7 @@ static size_t next_job(struct caller *caller, char *payload, char *header)
     return make_header(caller->connection, header, JOB_ECHO, sizeof JOB_ECHO - 1, NULL, options.size);
 }
 
-/* The caller whose job this answers, or NULL when it is no right answer to any. */
+/* Return the caller whose job this answers, or NULL if it is not a valid answer. */
 static struct caller *whom_it_answers(struct connection *c, uint32_t id, const char *payload, size_t size)
 {
     int64_t time;
@@ -267,7 +267,7 @@ static struct caller *whom_it_answers(struct connection *c, uint32_t id, const c
     return options.mode == RAW || caller->id == id ? caller : NULL;
 }
 
-/* Every wrong answer is counted, the first one shown. */
+/* Count a wrong answer; print the first one. */
 static void complain(const char *who, uint32_t id, const char *body, size_t size)
 {
     if (tally.wrong++)
@@ -325,7 +325,7 @@ static void take_order(struct connection *c, uint32_t id, char *body, size_t siz
 {
     char header[MOST_HEADER], *worker = body + KIND_SIZE, *at = worker + ID_SIZE;
     if (id - c->first_id < (uint32_t)c->people)
-        workers_heard++; /* this answers a READY, and there is one of each worker */
+        workers_heard++; /* this answers a READY; each worker has sent one */
     if (size == KIND_SIZE + ID_SIZE && !memcmp(body, HEARTBEAT, KIND_SIZE)) {
         append(&c->out, header, make_header(c, header, HEARTBEAT, KIND_SIZE, worker, 0));
         return;
@@ -356,9 +356,9 @@ static void open_workers(void)
     }
 }
 
-/* ---- a turn ---- */
+/* ---- an iteration ---- */
 
-/* Take the next whole message off what came; false when there is none. */
+/* Take the next whole message from the received bytes; false if there is none. */
 static bool take_message(struct connection *c)
 {
     struct buffer *in = &c->in;
@@ -387,7 +387,7 @@ static bool take_message(struct connection *c)
     memcpy(&length, begin + c->prefix - 8, 8);
     length = be64toh(length);
     if (length < 4 || length > (uint64_t)options.size + MOST_HEADER)
-        die("a message of a length that nobody should send");
+        die("received a message with an invalid length");
     if (here < c->prefix + length)
         return false;
     memcpy(&id, begin + c->prefix, 4);
@@ -418,8 +418,8 @@ static void receive(struct connection *c)
         ;
 }
 
-/* Look until something comes, then deal with all that is there. False: nothing came in time.
- * We never sleep: waking us would be paid by whoever writes to us, and it is that one's work we measure. */
+/* Poll until something arrives, then handle everything that is available. False: nothing arrived in time.
+ * This never sleeps: a wake-up would cost CPU time of the sender, which is being measured. */
 static bool turn(void)
 {
     static struct epoll_event events[EVENTS];
@@ -463,7 +463,7 @@ static void measure(void)
     tally.is_open = false;
 }
 
-/* Take the answers still on their way; the number that never came. */
+/* Take the outstanding answers. Returns the number of missing ones. */
 static int collect_the_rest(void)
 {
     int64_t over = now_ns() + REPLY_LIMIT_MS * (NS_PER_SECOND / 1000);

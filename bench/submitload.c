@@ -1,12 +1,12 @@
-/* The load of background jobs: callers that each hand one in, wait until the broker says that it has it, and hand in the
- * next. On plain sockets, a connection for each caller. Four modes:
+/* Load generator of background jobs: callers that each enqueue one, wait for its acknowledgement, and enqueue the next.
+ * On plain sockets, a connection for each caller. Four modes:
  *   native      ASK `enqueue` over ZMTP 3.0 (DEALER, NULL), answered by TELL
  *   http        POST /v1/jobs?service=bench with the payload as it is, on a connection that is kept: 202
  *   beanstalkd  put: INSERTED
  *   redis       RPUSH to one list: an integer
- * Whatever else is answered is wrong. What was handed in stays where it is: there are no workers.
+ * Any other answer is wrong. The jobs stay queued: there are no workers.
  *
- * One thread, which sleeps while there is nothing to read: the core it would wait on is wanted for the disk's sake.
+ * One thread, which sleeps while there is nothing to read: the core is needed for writing to disk.
  * Prints the same JSON line as load.c. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -34,8 +34,8 @@ enum { WELCOME = 0x02, TELL = 0x41 };
 
 struct caller {
     int fd;
-    int64_t sent; /* when its job was, 0 when it has none */
-    uint64_t number; /* native: of its question */
+    int64_t sent; /* send time of its job, 0 if it has none */
+    uint64_t number; /* native: of its request */
     bool has_greeted;
     char in[ROOM];
     size_t came;
@@ -59,7 +59,7 @@ static struct {
 static int poller, outstanding;
 static bool is_stopping;
 static struct tally tally;
-static char *order; /* the bytes of one job, handed in again and again */
+static char *order; /* the bytes of one request, sent repeatedly */
 static size_t order_size, number_at;
 
 static void die_of(const char *what)
@@ -77,7 +77,7 @@ static int dial(const char *place)
     unsigned port;
     int yes = 1;
     if (sscanf(place, "tcp://%63[0-9.]:%u", host, &port) != 2 || !inet_pton(AF_INET, host, &address.sin_addr))
-        die("a place is tcp://IPv4:PORT");
+        die("an address must be tcp://IPv4:PORT");
     address.sin_port = htons(port);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(fd, (struct sockaddr *)&address, sizeof address))
@@ -94,7 +94,7 @@ static void send_all(struct caller *c, const void *bytes, size_t size)
         die_of("send");
 }
 
-/* ---- orders ---- */
+/* ---- requests ---- */
 
 static void append(const void *bytes, size_t size)
 {
@@ -169,7 +169,7 @@ static void ask(struct caller *c)
     send_all(c, order, order_size);
 }
 
-/* The bytes of the frame at `at`, with those before it; 0: it is not whole. */
+/* Return the end of the frame at `at`; 0: it is incomplete. */
 static size_t whole_frame(const struct caller *c, size_t at, const unsigned char **body, size_t *size, int *flags)
 {
     const unsigned char *begin = (const unsigned char *)c->in + at;
@@ -187,7 +187,7 @@ static size_t whole_frame(const struct caller *c, size_t at, const unsigned char
         length = be64toh(length);
     }
     if (length > ROOM)
-        die("a frame of a length that nobody should send");
+        die("received a frame with an invalid length");
     if (here < head + length)
         return 0;
     *body = begin + head;
@@ -241,7 +241,7 @@ static size_t take_http(struct caller *c, bool *is_right, bool *is_answer)
     if (!end)
         return 0;
     if (!length || length > end)
-        die("a response without a length");
+        die("received a response without a length");
     size_t size = end + 4 - c->in + strtoul(length + strlen("\r\ncontent-length:"), NULL, 10);
     if (c->came < size)
         return 0;
@@ -295,7 +295,7 @@ static const struct dialect DIALECTS[] = {
     {"redis", make_redis_order, greet_nobody, hand_in_order, take_redis},
 };
 
-/* ---- a turn ---- */
+/* ---- an iteration ---- */
 
 static void hand_in(struct caller *c)
 {
@@ -317,7 +317,7 @@ static void open_callers(void)
     }
 }
 
-/* Every wrong answer is counted, the first one shown. */
+/* Count a wrong answer; print the first one. */
 static void complain(const struct caller *c, size_t size)
 {
     if (tally.wrong++)
@@ -358,7 +358,7 @@ static void receive(struct caller *c)
     }
 }
 
-/* Wait until something comes, then deal with all that is there. False: nothing came in time. */
+/* Wait until something arrives, then handle everything that is available. False: nothing arrived in time. */
 static bool turn(void)
 {
     static struct epoll_event events[EVENTS];
@@ -380,7 +380,7 @@ static void go_on_for(double seconds)
         }
 }
 
-/* Take the answers still on their way; the number that never came. */
+/* Take the outstanding answers. Returns the number of missing ones. */
 static int collect_the_rest(void)
 {
     is_stopping = true;

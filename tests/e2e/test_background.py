@@ -99,7 +99,7 @@ def test_a_worker_that_went_on_delivers_to_the_broker_that_was_started_anew(hous
 
 
 def test_what_a_worker_had_that_does_not_come_back_with_it_is_tried_again_at_once(house: House) -> None:
-    """R107, R9: nobody waits the time in which another kind of worker might deliver."""
+    """R107, R9: the retry does not wait for the time in which another kind of worker might deliver."""
     worker = HandWorker(house.url, "echo")
     with Client(house.url) as client:
         job = client.enqueue("echo", b"hold")
@@ -163,7 +163,7 @@ def test_recurring_jobs_and_pauses_outlive_the_broker(house: House) -> None:
 
 
 def test_a_program_may_enqueue_and_end_at_once(programs: Programs, house: House) -> None:
-    """What `enqueue` has returned is on disk, whatever becomes of the program."""
+    """A job is on disk when `enqueue` has returned; the program may end then."""
     program = programs.start(sys.executable, "-u", "-c", SCRIPT, house.url)
     assert program.ends() == 9
     job = program.out.strip()

@@ -26,7 +26,7 @@ def test_call_prints_the_result_as_it_came(programs: Programs, handlers: Path) -
 
 
 def test_call_takes_the_listeners_whole_url(programs: Programs, handlers: Path) -> None:
-    """What the operator gave to serve can be pasted for workers and callers alike."""
+    """The URL of a listener works unchanged for workers and callers."""
     broker = programs.broker("service=up&worker_expire=2&carrier_ping=1&carrier_timeout=9&job_timeout=5")
     port, frontend = (place.rpartition(":")[2] for place in (broker.workers, broker.callers))
     url = (

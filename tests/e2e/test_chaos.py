@@ -130,7 +130,7 @@ def test_a_submit_that_was_not_answered_can_be_said_again(
 
 
 def test_a_client_says_again_what_was_not_answered(programs: Programs) -> None:
-    """The same by the SDK: whoever enqueues notices nothing but the time that it takes."""
+    """The SDK repeats requests: its caller notices only the delay."""
     house = Survivor(programs)
     with Client(house.native) as client, ThreadPoolExecutor(8) as threads:
         first = client.enqueue("work", b"the one before")

@@ -107,7 +107,7 @@ def test_a_disk_that_may_not_be_written_to_is_no_place_to_start(programs: Progra
 
 
 def test_a_broker_starts_on_a_full_disk_in_the_room_of_the_ballast(programs: Programs, disk: SmallDisk) -> None:
-    """It serves calls, and says that the diary cannot write."""
+    """It serves calls, and reports that the store cannot write."""
     house = OnSmallDisk(programs, disk)
     workforce = Workforce(programs, house, processes=2, concurrency=2)
     job = house.enqueue("later", "x")

@@ -19,7 +19,7 @@ RESTS = {"retry_first": 3600, "retry_jitter": 0}
 S = r"\d+(\.\d)? s"
 
 
-class Guest:
+class ManualWorker:
     """An HTTP worker that does nothing by itself."""
 
     def __init__(self, house: Survivor) -> None:
@@ -56,7 +56,7 @@ def short(view: dict[str, Any]) -> tuple[Any, ...]:
 def test_jobs_of_every_state_survive_a_kill(programs: Programs) -> None:
     house = Survivor(programs, "--set", "worker_resume_timeout=5")
     workforce = Workforce(programs, house)
-    remote = Guest(house)
+    remote = ManualWorker(house)
     gate = programs.folder / "gate"
     jobs, attempts = one_of_each(house, remote, workforce, gate)
     before = {name: house.job(id) for name, id in jobs.items()}
@@ -109,7 +109,7 @@ def test_jobs_of_every_state_survive_a_kill(programs: Programs) -> None:
 
 
 def one_of_each(
-    house: Survivor, remote: Guest, workforce: Workforce, gate: Path
+    house: Survivor, remote: ManualWorker, workforce: Workforce, gate: Path
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Create a job of each kind. Returns their ids by name, and the tokens of the attempts that the HTTP worker holds.
     The last job is acknowledged after everything else was decided, so all of it is on disk."""
@@ -178,12 +178,12 @@ def test_job_with_one_attempt_runs_once_however_the_broker_is_killed(programs: P
 def test_what_runs_elsewhere_is_told_as_such_until_it_is_given_up(programs: Programs) -> None:
     """R107: while its worker may still come, the job is neither lost nor given to another."""
     house = Survivor(programs)
-    remote = Guest(house)
+    remote = ManualWorker(house)
     job = house.enqueue("guest's", "x")
     attempt = remote.take()
     house.enqueue("guest's", "all before it is on disk", delay=3600)
     house.kill_and_start()
-    another = Guest(house)
+    another = ManualWorker(house)
     assert short(house.job(job)) == ("running", None, [None])
     said = house.why(job)
     assert re.fullmatch(

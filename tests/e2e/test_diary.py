@@ -194,7 +194,7 @@ def test_disk_that_fails_ends_the_broker_with_its_own_code(tmp_path: Path) -> No
 
 
 def test_draining_waits_for_the_diary(tmp_path: Path) -> None:
-    """R103: whoever handed in a job just before is told that it is safe."""
+    """R103: a job that was enqueued just before is acknowledged."""
 
     async def live() -> list[Effect]:
         config = Config(listen=(LISTEN,))

@@ -249,7 +249,7 @@ def test_an_answer_that_call_cannot_read_ends_with_1(programs: Programs) -> None
             answer = asked[:4] + memo(HEARTBEAT, b"")
             accepted.sendall(len(answer).to_bytes(8, "big") + answer)
             assert caller.ends() == 1
-    assert "not understood" in caller.err
+    assert "invalid response from the broker" in caller.err
     assert "HEARTBEAT came instead of RESULT" in caller.err
 
 
@@ -307,7 +307,7 @@ def test_pingpong_workers_of_one_process_have_a_connection_each(programs: Progra
 
 
 def test_a_handler_that_raises_costs_its_job_only(programs: Programs, handlers: Path) -> None:
-    """The broker is silent to the caller, because this wire has no word for it; the reason is in the worker's log."""
+    """MemoDB has no message for a failure, so the caller gets none; the reason is in the worker's log."""
     broker, url = start_broker(programs)
     worker = start_worker(programs, broker, url, "handlers:raises")
     failed = call(programs, url, "bad", "--timeout", 1)
@@ -584,7 +584,7 @@ def test_our_three_at_once_work_with_a_strangers_broker_and_say_goodbye_to_it(
 
 
 def test_a_failure_is_understood_by_a_strangers_broker(programs: Programs, handlers: Path) -> None:
-    """A HEARTBEAT out of turn: the broker is out of sync, says DISCONNECT, and our worker begins anew."""
+    """An unexpected HEARTBEAT puts the broker out of sync: it sends DISCONNECT, and the worker starts again."""
     broker, url = start_stranger_broker(programs)
     programs.dragoman("worker", "--concurrency", 1, "handlers:raises", "--connect", url)
     broker.prints("heard 1 ")

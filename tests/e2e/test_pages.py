@@ -67,7 +67,8 @@ def test_the_readme_s_strangers_are_what_the_tests_install() -> None:
 
 
 def test_the_readme_s_advice_for_ports_that_are_taken(reads: Reads) -> None:
-    """It ended with "data folder in use": the program that has the ports is often a broker with the same folder."""
+    """A bug: it ended with "data folder in use". The program that uses the ports is probably a broker, which locks that
+    folder, too."""
     reader = reads("README.md")
     first = reader.dragoman("serve", "http://127.0.0.1:0")
     first.prints("is listening")

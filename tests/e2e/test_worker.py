@@ -464,7 +464,7 @@ def test_what_is_emitted_where_there_is_no_word_for_it_is_an_error_and_no_loss(
 def test_a_worker_keeps_the_time_itself_where_it_is_not_recalled(
     programs: Programs, tower: House, doors: dict[str, str]
 ) -> None:
-    """MemoDB tells how long a job may run, and has no word to end it."""
+    """MemoDB sends a job's time-out, but has no message to cancel it."""
     grace, services = ("--cancel-grace", 0.1), ("--service", "stubborn", "--service", "pid")
     worker = start_at(programs, doors["memodb"], "--processes", 1, *grace, *services)
     first = tower.ask("pid")

@@ -39,7 +39,7 @@ def test_a_function_that_cannot_be_had_ends_with_2_and_says_which(
 def test_a_module_that_ends_its_process_at_import_ends_with_2_and_a_sentence(
     programs: Programs, tmp_path: Path
 ) -> None:
-    """A bug: nobody had thought of the pipe's end while the module was imported, and an EOFError came up."""
+    """A bug: the end of the pipe during the import was not handled, and raised EOFError."""
     (tmp_path / "leaves.py").write_text("import sys\nsys.exit(3)\n")
     program = programs.run("worker", "leaves:f", "--connect", "pingpong+tcp://127.0.0.1:1")
     assert program.ends() == 2
@@ -103,7 +103,7 @@ def test_a_program_killed_by_a_signal_loses_the_job_and_the_worker_comes_back(pr
 
 
 def test_a_handler_that_raises_loses_the_job_and_the_worker_comes_back(programs: Programs, handlers: Path) -> None:
-    """This wire has no word for failure; the traceback is in the worker's log."""
+    """PingPong has no message for a failure; the traceback is in the worker's log."""
     broker = programs.broker()
     worker = start_worker(programs, broker, "handlers:raises")
     lost = call(programs, broker, "bad")
@@ -136,7 +136,7 @@ def test_a_child_process_killed_in_mid_job_costs_only_its_job(programs: Programs
 
 
 def test_a_child_process_killed_between_two_jobs_costs_none(programs: Programs, handlers: Path) -> None:
-    """A bug: the next job was written to the dead child's pipe and lost, though nobody had seen it."""
+    """A bug: the next job was written to the dead child's pipe and lost, though it was never read."""
     broker = programs.broker()
     worker = start_worker(programs, broker, "handlers:tells_its_pid")
     assert call(programs, broker, "first").out == "done"
@@ -160,7 +160,7 @@ def test_a_worker_whose_program_always_fails_rests_before_it_comes_back(programs
 
 
 def test_a_worker_at_the_callers_port_is_told_where_workers_connect(programs: Programs, handlers: Path) -> None:
-    """A bug: it said only that the message was malformed, and nobody could tell what to do about it."""
+    """A bug: the error said only that the message was malformed, not what to do."""
     broker = programs.broker()
     start_worker(programs, broker, "handlers:upper")  # whom its READY, a caller's job here, would be given to
     misled = programs.dragoman(
@@ -293,7 +293,7 @@ def test_a_worker_killed_in_mid_job_leaves_no_child_behind(programs: Programs, h
 
 
 def test_a_program_does_not_outlive_a_worker_that_was_killed(programs: Programs) -> None:
-    """A bug: it worked on in a session of its own, while the job's loss was known and others might begin it anew."""
+    """A bug: it continued in its own session, while the job was lost and could be retried elsewhere."""
     broker = programs.broker()
     worker = start_worker(programs, broker, "--exec", "sleep 60")
     caller = programs.dragoman("call", "default", "x", "--connect", caller_url(broker))

@@ -172,7 +172,7 @@ def test_max_accepts_lets_a_crowd_in_a_few_at_a_time_and_turns_nobody_away(
 
 
 def test_connections_that_come_one_by_one_are_counted_once_each(broker_house: Start, crowd: ExitStack) -> None:
-    """The look that found nobody more at the door was counted as well, which halved `max_accepts_per_second`."""
+    """A bug: the accept that found no further connection was counted as well, which halved `max_accepts_per_second`."""
     house = broker_house(URL)
     for _ in range(10):
         crowd.enter_context(Raw(house.callers)).greet()

@@ -471,7 +471,7 @@ OK = bytes(8)
 def test_a_worker_whose_queue_is_full_is_waited_for_and_trusted(
     broker_house: Start, visitors: Visitors, url: str, plain: Callable[..., PlainWorker], loop: str
 ) -> None:
-    """The kernel does not keep a place for whoever comes to a full queue, and a dial must not take that for success."""
+    """The kernel rejects a connection to a full queue, and a dial must not take that for success."""
     house = broker_house(PINGPONG, url, loop=loop)
     worker = plain(backlog=0)
     boot, head = worker.accept()
@@ -558,7 +558,7 @@ def test_another_user_is_turned_away_without_a_word(broker_house: Start, url: st
 def test_no_worker_of_any_kind_dies_of_us(
     broker_house: Start, visitors: Visitors, url: str, start_worker: StartWorker
 ) -> None:
-    """Many jobs, and some of them cancelled by time-outs at any moment: whoever is alive stays alive."""
+    """Many jobs, some of them cancelled by time-outs at any moment: no worker dies."""
     house = broker_house(f"{PINGPONG}&attempts=1&job_timeout=0.004", url)
     workers = [start_worker() for _ in range(3)]
     joined(house, 3)

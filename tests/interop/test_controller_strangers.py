@@ -122,7 +122,7 @@ def test_a_worker_that_computes_inside_the_exchange_says_fetch_me_before_it_answ
 
 
 def test_a_worker_in_c_dies_if_nobody_reads_its_answer(programs: Programs, folder: Path, c_worker: Path) -> None:
-    """What a controller must never do to it."""
+    """A controller must never close a connection before it has read the answer."""
     start_controller(programs, folder, "seed")
     worker = programs.start(c_worker, "-i", "-d", "0.3", folder)
     place = worker.prints(r"listens (\S+)")

@@ -51,8 +51,9 @@ def connections(broker: BrokerHouse) -> int:
 
 
 def test_connections_that_send_eight_bytes_and_close_are_let_go(broker: BrokerHouse, listener: str) -> None:
-    """Under uvloop a MemoDB peer that greeted and closed stayed for ever: our greeting drew a reset, the reader was
-    called once, for the greeting, and nobody read the end. With 10,000 of these nobody local could connect any more."""
+    """A bug: under uvloop a MemoDB connection that sent its greeting and closed stayed open for ever. The broker's
+    greeting caused a reset, the reader was called once, for the greeting, and the end was never read. With 10,000 of
+    these no local client could connect any more."""
     _, greeting, part = LISTENERS[listener]
     before = open_descriptors()
     for place in broker.places[0].values():

@@ -163,10 +163,8 @@ class Unending:
 
 @pytest.mark.parametrize("began", [0.3, 7.7, 1_234.567, 86_400.1])
 def test_a_turn_at_the_very_instant_a_life_sign_is_due_comes_to_an_end(began: float) -> None:
-    """(heard + 0.1) - heard is not always 0.1. Judged by the difference nothing was due, and armed for now again.
-
-    With a clock that is moved by hand, and once in a while with a real one, the turn went round for ever.
-    """
+    """A bug: (seen + 0.1) - seen is not always 0.1. By the difference nothing was due, and the timer was set to now
+    again. With a manual clock, and rarely with a real one, the iteration never ended."""
     now = began
     broker = Broker(Policy(), SeededEntropy())
     runner = Runner(broker, NullStore(), lambda: now, lambda *_, **__: None, AdmissionLimits())

@@ -85,7 +85,7 @@ def test_a_worker_that_stays_is_idle_a_moment_after_it_joined(
 def test_calls_that_waited_for_the_broker_are_done_by_the_live_worker_and_not_by_ghosts(
     broker_house: Start, visitors: Visitors, tmp_path: Path
 ) -> None:
-    """Sockets of libzmq, closed with its default linger while nobody listened; they connect when somebody does."""
+    """Sockets of libzmq, closed with its default linger while no broker listened; they connect when one does."""
     back, front = f"ipc://{tmp_path}/back", f"ipc://{tmp_path}/front"
     callers = [visitors.visit(zmq.DEALER, front) for _ in range(5)]
     for caller in callers:

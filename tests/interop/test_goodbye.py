@@ -36,7 +36,8 @@ def hello(raw: Raw, role: Role, **about: object) -> Raw:
 
 @pytest.mark.parametrize("session", ["", "5f" * 16])
 def test_native_clients_and_workers_hear_bye_and_may_come_back(broker_house: Start, session: str) -> None:
-    """A bug: they heard nothing. Whoever has a socket of libzmq, which reconnects in silence, noticed by the lease."""
+    """A bug: they received nothing. A program with a libzmq socket, which reconnects silently, noticed only by the
+    lease."""
     house = broker_house(NATIVE)
     with ExitStack() as stack:
         client = hello(stack.enter_context(Raw(house.callers)), Role.CLIENT, session=session)
@@ -83,7 +84,7 @@ def test_majordomo_workers_hear_disconnect(broker_house: Start) -> None:
 
 
 def test_pingpong_workers_are_not_told_to_leave_for_good(broker_house: Start) -> None:
-    """EXIT is the only word that the wire has, and a worker that heard it would not come back."""
+    """EXIT is the only such message of PingPong, and a worker that received it would not reconnect."""
     house = broker_house("pingpong+tcp://127.0.0.1:0?service=echo")
     with Raw(house.workers) as worker:
         worker.greet().message(b"", b"READY")

@@ -38,7 +38,8 @@ def ask(port: int, path: str, *fields: str, body: bytes = b"", method: str = "PO
     ids=["announced", "sent", "in chunks"],
 )
 def test_a_result_that_is_too_large_fails_its_job(programs: Programs, field: str, body: bytes, size: str) -> None:
-    """The door refused it before anybody saw whose it was, and the job was given again until its time was over."""
+    """A bug: the HTTP listener rejected it without naming its job, and the job was dispatched again until its
+    time-out."""
     broker = programs.start(DRAGOMAN, "serve", "http://127.0.0.1:0?max_payload=1000", "--data", "memory", "--strict")
     port = int(broker.prints(r"http://127\.0\.0\.1:(\d+) +both"))
     _, _, joined = ask(port, "/v1/workers", JSON, body=b'{"services": ["s"]}')

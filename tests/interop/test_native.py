@@ -197,7 +197,7 @@ def test_payloads_of_any_size(broker_house: Start, visitors: Visitors, size: int
 
 
 def test_a_listener_takes_up_to_a_gibibyte(broker_house: Start, visitors: Visitors) -> None:
-    """Its limit was over the carrier's hard cap, and everybody was turned away by a fault of ours."""
+    """A bug: its limit was over the carrier's hard cap, and every connection failed with an internal error."""
     house = broker_house(f"{TCP}?max_payload=1GiB")
     welcomed(visitors, house, b"\x01")
 

@@ -418,7 +418,7 @@ def test_a_large_result_that_comes_while_the_broker_drains_arrives_whole(program
 
 
 def test_a_stranger_finds_a_broker_that_was_killed_and_started_again(programs: Programs, callers: Callers) -> None:
-    """The first text, Broker timeout: it reconnects, and says READY again."""
+    """The first text, Broker timeout: the worker reconnects, and sends READY again."""
     broker = programs.broker()
     stranger = worker(programs, broker, "--name", "W", "--timeout", 0.2)
     broker.kill()

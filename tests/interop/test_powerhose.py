@@ -275,7 +275,7 @@ def test_d3_a_worker_that_restarts_with_the_same_endpoint_is_found_again(
         assert caller.call(b"job") == life.encode() + b" did job"
         stranger.kill()
         until(lambda: count_workers(house) == 0, "its end was noticed")
-    assert len(house.runner.sessions[0]._posts) == 1  # type: ignore[attr-defined]
+    assert len(house.runner.sessions[0]._remotes) == 1  # type: ignore[attr-defined]
 
 
 def test_a_broker_that_restarts_has_its_workers_back_with_their_next_ping(
@@ -327,7 +327,7 @@ def test_t6_what_may_not_be_dialled_is_answered_error_and_never_dialled(
 def test_d12_a_listeners_limits_hold_for_the_connections_it_makes_to_its_workers(
     broker_house: Start, programs: Programs, caller_of: Callable[[str], Callers]
 ) -> None:
-    """A frozen worker is lost as soon as its URL says."""
+    """A frozen worker is lost after the time in the listener's URL."""
     house = broker_house(f"{TCP}&carrier_ping=0.1&carrier_timeout=0.4&attempts=1")
     caller = caller_of(house.callers)
     frozen = worker(programs, house)
@@ -402,7 +402,7 @@ def test_a_lying_worker_is_dropped_and_the_job_goes_to_another(
 def test_places_that_are_no_workers_are_given_up_and_leave_nothing_behind(
     broker_house: Start, visitors: Visitors
 ) -> None:
-    """One that nobody serves, one that never greets, one that speaks something else."""
+    """One endpoint without a listener, one that sends no greeting, one with another protocol."""
     house = broker_house(TCP)
     master = visitors.visit(zmq.REQ, house.workers)
     with socket.create_server(("127.0.0.1", 0)) as dead:

@@ -141,7 +141,7 @@ def test_a_worker_that_leaves_the_id_out_is_understood(make: Make, hire: Hire) -
 def test_answer_that_cannot_be_delivered_is_told_as_a_failure_of_the_broker(
     make: Make, hire: Hire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R27. A bug: a fault of the broker while an outcome was told left its caller waiting."""
+    """R27. A bug: an internal error while an outcome was delivered left the caller waiting."""
     master = make()
     hire(master)
     answer, failed = _Call.answer, []

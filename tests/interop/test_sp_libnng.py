@@ -159,7 +159,7 @@ def test_a_rep_answers_every_size_of_question_of_our_req(house: House, nngs: Nng
 
 
 def test_a_rep_that_dials_our_req_answers_it_too(house: House, nngs: Nngs, place: SocketAddress) -> None:
-    """Who dials says nothing about who asks."""
+    """Either side may dial: it does not decide which side sends requests."""
     responder = Asker(house.runner)
     replier = nngs.visit(pynng.Rep0, open_sp(house, responder, place, "REQ"))
     peer = until(lambda: responder.present and responder.present[0], "it has greeted")

@@ -106,7 +106,7 @@ def test_a_path_in_a_folder_that_is_missing_is_an_error_that_names_it(house: Hou
 
 
 def test_a_socket_file_that_somebody_put_in_our_place_is_not_removed(loop_name: str, free_path: Path) -> None:
-    """libzmq removes whatever lies where it binds, so a rival can take our path while we live."""
+    """libzmq removes any file at the path where it binds, so another program can take the path of a running broker."""
     house = House(loop_name)
     rival = socket.socket(socket.AF_UNIX)
     try:
@@ -213,10 +213,8 @@ def test_a_peer_that_stops_reading_is_disconnected_at_its_bound_and_others_are_n
 def test_one_message_larger_than_the_send_buffer_is_still_delivered(
     house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
-    """L5 and carriers.md: the bound is `max_send_buffer`, *or one message if that is larger*.
-
-    Otherwise the defaults (32 MiB of buffer, 64 MiB of payload) cut off whoever is sent 40 MiB.
-    """
+    """L5 and carriers.md: the bound is `max_send_buffer`, *or one message if that is larger*. Otherwise the defaults
+    (32 MiB of buffer, 64 MiB of payload) would close a connection to which 40 MiB are sent."""
     where = house.open(Echo(house.runner), place, limits=ConnectionLimits(max_send_buffer=65_536))
     dealer = visitors.visit(zmq.DEALER, where)
     large = bytes(8 * MIB)
@@ -246,10 +244,9 @@ def test_the_largest_buffer_goes_first_and_once_when_all_together_are_too_much(
 
 
 def test_a_peer_that_reads_slowly_but_steadily_is_not_taken_for_dead(house: House) -> None:
-    """D12 asks for a life sign, but the PING stands behind what is being sent: bytes that go out are a life sign too.
-
-    Without that, whoever needs longer than `carrier_timeout` (15 s) to take in one large job is cut off every time.
-    """
+    """D12 requires a sign of life, but the PING waits behind the bytes being sent, so bytes that leave count as one,
+    too. Otherwise a connection that needs longer than `carrier_timeout` (15 s) to receive one large job would be closed
+    every time."""
     responder = Asker(house.runner)
     where = house.open(responder, LOOPBACK, limits=ConnectionLimits(carrier_ping=0.2, carrier_timeout=1.0))
     size = 8 * MIB

@@ -53,7 +53,8 @@ def test_what_a_slow_peer_reads_later_does_not_come_back(house: House, place: So
 
 
 def test_a_message_whose_write_fails_never_left(house: House, place: SocketAddress) -> None:
-    """A peer resets its connection; before the loop hears of it, we write: the kernel refuses, so nothing has left."""
+    """The remote side resets the connection. A write before the loop reports that is refused by the kernel: nothing has
+    left."""
     responder = Asker(house.runner)
     raw = Raw(house.open(responder, place)).greet()
     until(lambda: responder.present, "it has greeted")
@@ -69,7 +70,7 @@ def test_a_message_whose_write_fails_never_left(house: House, place: SocketAddre
 
 
 def test_a_message_that_the_peer_had_not_read_when_it_closed_comes_back(house: House, tmp_path: Path) -> None:
-    """R8, on a Unix socket, where closing with unread bytes is told to the sender."""
+    """R8, on a Unix socket, where the sender is notified of a close with unread bytes."""
     responder = Asker(house.runner)
     raw = Raw(house.open(responder, UnixAddress(str(tmp_path / "s")))).greet()
     until(lambda: responder.present, "it has greeted")
@@ -113,7 +114,7 @@ def test_a_message_that_the_peer_has_read_does_not_come_back(house: House, place
 
 
 def test_a_message_does_not_come_back_once_the_peer_has_spoken_after_it(house: House, tmp_path: Path) -> None:
-    """What it says may be the result; whether a word behind that was read is not asked."""
+    """The received message may be the result; whether a later message was read is not checked."""
     responder = Asker(house.runner)
     raw = Raw(house.open(responder, UnixAddress(str(tmp_path / "s")))).greet()
     until(lambda: responder.present, "it has greeted")

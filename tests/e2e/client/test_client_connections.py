@@ -164,7 +164,7 @@ print(client.call("echo", b"of the parent"), flush=True)
 def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(
     programs: Programs, broker: Broker, worker: HandWorker
 ) -> None:
-    """And the interpreter ends although a job is under way and nobody has closed the client."""
+    """The interpreter also ends while a job runs and the client is not closed."""
     program = programs.start(sys.executable, "-c", SCRIPT, broker.url)
     assert program.ends() == 0, program.err
     assert program.out.count("create a new Client after the fork") == 3

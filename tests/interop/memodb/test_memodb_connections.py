@@ -66,7 +66,7 @@ def test_workers_that_were_parked_with_a_ready_are_workers_of_the_next_broker(
 
 
 def test_a_call_under_way_is_done_by_the_next_broker(broker_house: Start, nngs: Nngs) -> None:
-    """The job's first result is of no use any more: its worker is told to start anew, and the caller's NNG asks."""
+    """The first result of the job is dropped: its worker must start again, and the caller's NNG repeats the request."""
     house = broker_house(TCP)
     job_runner = nngs.work(house.workers)
     caller = nngs.dial(house.callers)

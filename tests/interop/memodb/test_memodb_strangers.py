@@ -184,7 +184,7 @@ def test_r73_when_a_pingpong_worker_dies_a_memodb_caller_hears_nothing(broker_ho
 def test_r73_the_callers_nng_asks_again_and_another_worker_does_it(
     broker_house: Start, programs: Programs, nngs: Nngs
 ) -> None:
-    """What the document means by silence: the client should eventually time out and retry the request."""
+    """The document on missing replies: the client should eventually time out and retry the request."""
     house = broker_house(f"{TCP}?detach_timeout=0.1")
     doomed = programs.stranger("memodb_worker", house.workers, "default")
     caller = nngs.dial(house.callers, resend=300)

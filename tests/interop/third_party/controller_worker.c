@@ -3,8 +3,8 @@
  *     controller_worker [-s] [-i] [-d SECONDS] [-n SECONDS] FOLDER
  *
  * It upper-cases its tasks. -s: the shifted numbers of later workers. -i: computes inside the SET_TASK exchange, and
- * answers only when its FETCH_ME was answered. -d: a task takes so long. -n: the promised time to its next pulse.
- * As such programs do, it goes on naming its last task when that is over, and dies of SIGPIPE if nobody reads its answer.
+ * answers only when its FETCH_ME was answered. -d: duration of a task. -n: the promised time to its next pulse.
+ * As such programs do, it still names its last task when that has ended, and dies of SIGPIPE if its answer is not read.
  */
 #include <ctype.h>
 #include <poll.h>
@@ -80,7 +80,7 @@ static int open_socket(const char *name, struct sockaddr_un *address) {
     return socket(AF_UNIX, SOCK_STREAM, 0);
 }
 
-/* The controller's error by the document's numbers; -1 if there was no answer. */
+/* Return the controller's error by the document's numbers; -1 if there was no answer. */
 static int pulse(int kind) {
     static const char *names[] = {"REGISTER", "OK", "FETCH_ME", "SHUTDOWN"};
     static const int numbers[2][4] = {{0, 1, 2, 3}, {2, 1, 3, 4}};

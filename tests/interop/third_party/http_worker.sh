@@ -1,6 +1,6 @@
 #!/bin/sh
 # A worker in shell and curl, written from docs/http.md alone. Each job's payload goes to the standard input of a
-# command, and what that prints is the result; if it fails, what it said on standard error is the reason.
+# command, and its standard output is the result; if it fails, its standard error is the reason.
 #
 #     http_worker.sh http://127.0.0.1:7480 SERVICE LEASE COMMAND...
 set -u
@@ -12,7 +12,7 @@ job=0
 trap 'leave; exit 0' TERM INT
 trap 'rm -rf "$dir"' EXIT
 
-# ask METHOD PATH [curl's words]: prints the status, 000 if nobody is there; the body and the head go to files.
+# ask METHOD PATH [curl's options]: prints the status, 000 without a connection; the body and the head go to files.
 ask() {
     method=$1 path=$2
     shift 2
@@ -40,7 +40,7 @@ leave() {
     echo "left"
 }
 
-# Do the job in the background, send signs of life until it is done, and stop it when nobody waits for it any more.
+# Run the job in the background, send heartbeats until it ends, and stop it when it is cancelled.
 work() {
     "$@" <"$dir/payload" >"$dir/result" 2>"$dir/reason" &
     job=$!
@@ -57,7 +57,7 @@ work() {
     return $code
 }
 
-# The broker may be away for a while: the result is brought to it when it is back.
+# The broker may be down for a while: the result is sent when it is back.
 deliver() {
     while status=$(ask POST "$me/result$1" -H "Dragoman-Attempt: $attempt" --data-binary "@$2"); do
         case $status in 000 | 503) sleep 0.2 ;; *) break ;; esac

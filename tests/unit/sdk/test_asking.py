@@ -99,7 +99,7 @@ def test_a_service_must_be_one_that_can_be_there() -> None:
 @pytest.mark.parametrize("option", ["timeout", "job_timeout", "queue_timeout"])
 @pytest.mark.parametrize("dialect", URLS)
 def test_none_is_no_limit_and_what_is_not_said_is_not_sent(dialect: str, option: str) -> None:
-    """None was whatever the listener, or the address, says."""
+    """A bug: None meant the setting of the listener or the address."""
     cache = SubmitOptionsCache(URLS[dialect])
     assert getattr(cache.submit_options("default", **{option: None}), option) == inf
     assert getattr(cache.submit_options("default"), option) is None

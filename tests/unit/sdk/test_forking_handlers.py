@@ -70,9 +70,9 @@ def echo(payload: bytes) -> bytes:
     return payload
 
 
-class Employer:
+class FakeOwner:
     def __init__(self) -> None:
-        self.told: dict[Any, list[tuple[str, bytes | str]]] = {}
+        self.received: dict[Any, list[tuple[str, bytes | str]]] = {}
         self.over = 0
 
     def finished(self, job: RunningJob, result: Any) -> None:
@@ -85,10 +85,10 @@ class Employer:
         self._note(job, "returned", "")
 
     def reported(self, job: RunningJob, payload: Any, is_part: bool) -> None:
-        self.told.setdefault(job.job_ref, []).append(("report", bytes(payload)))
+        self.received.setdefault(job.job_ref, []).append(("report", bytes(payload)))
 
     def _note(self, job: RunningJob, outcome: str, result: bytes | str) -> None:
-        self.told.setdefault(job.job_ref, []).append((outcome, result))
+        self.received.setdefault(job.job_ref, []).append((outcome, result))
         self.over += 1
 
 
@@ -99,7 +99,7 @@ def children(count: int = 1) -> ProcessPool:
 
 async def outcomes(pool: Pool, jobs: list[tuple[str, bytes]]) -> dict[Any, list[tuple[str, bytes | str]]]:
     """Return the outcome of each job, all started at once."""
-    job_owner = Employer()
+    job_owner = FakeOwner()
     job_runner = JobRunner(dict.fromkeys((service for service, _ in jobs), pool), 1.0)
     await job_runner.start()
     try:
@@ -110,21 +110,21 @@ async def outcomes(pool: Pool, jobs: list[tuple[str, bytes]]) -> dict[Any, list[
                 await asyncio.sleep(0.01)
     finally:
         await job_runner.close()
-    return job_owner.told
+    return job_owner.received
 
 
 def test_a_handler_that_forks_and_cannot_execute_mixes_up_no_results() -> None:
     """The copy came back from the handler, answered on the worker's pipe and took jobs from it: later calls got the
     results of others."""
     jobs = [("forks" if number % 4 == 0 else "echo", b"job %d" % number) for number in range(JOBS)]
-    told = asyncio.run(outcomes(children(2), jobs))
-    assert told == {number: [("done", payload)] for number, (_, payload) in enumerate(jobs)}
+    received = asyncio.run(outcomes(children(2), jobs))
+    assert received == {number: [("done", payload)] for number, (_, payload) in enumerate(jobs)}
 
 
 @pytest.mark.parametrize("service", ["returns", "raises", "emits"])
 def test_a_forked_copy_ends_without_a_word_to_the_worker(service: str) -> None:
-    told = asyncio.run(outcomes(children(), [(service, b""), ("echo", b"next")]))
-    assert told == {0: [("done", b"1")], 1: [("done", b"next")]}
+    received = asyncio.run(outcomes(children(), [(service, b""), ("echo", b"next")]))
+    assert received == {0: [("done", b"1")], 1: [("done", b"next")]}
 
 
 def test_a_forked_copy_does_not_read_the_worker_s_messages() -> None:
@@ -134,7 +134,7 @@ def test_a_forked_copy_does_not_read_the_worker_s_messages() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("function", [returns, raises])
 def test_a_copy_that_is_forked_in_a_thread_ends_as_well(function: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    """It waited for jobs that nobody could give it, and kept the worker's connection open."""
+    """A bug: it waited for jobs that never came, and kept the worker's connection open."""
     pool = ThreadPool({"forks": describe("forks", function)}, 1)
     assert asyncio.run(outcomes(pool, [("forks", b"")])) == {0: [("done", b"1")]}
     assert "was forked by a handler, continued with the worker's own code and was ended" in capfd.readouterr().err
@@ -148,10 +148,10 @@ def test_a_copy_that_is_forked_by_a_coroutine_ends_as_well() -> None:
 
 @pytest.mark.parametrize("kind", [DONE, FAILED, PART])
 def test_an_answer_with_another_job_s_number_is_dropped(kind: int, caplog: pytest.LogCaptureFixture) -> None:
-    """An answer had no name: whatever came from a child was taken for the result of the job that it had."""
+    """A bug: an answer had no job number, so every answer of a child was taken for the result of its current job."""
 
     async def main() -> dict[Any, list[tuple[str, bytes | str]]]:
-        pool, job_owner = children(), Employer()
+        pool, job_owner = children(), FakeOwner()
         job_runner = JobRunner({"echo": pool}, 1.0)
         await job_runner.start()
         [child] = pool._children
@@ -162,7 +162,7 @@ def test_an_answer_with_another_job_s_number_is_dropped(kind: int, caplog: pytes
                 await asyncio.sleep(0.01)
         child._received([[SHORT_HEAD.pack(kind, 0, 1), b"again\0again\0again"]])  # it has no job any more
         await job_runner.close()
-        return job_owner.told
+        return job_owner.received
 
     with caplog.at_level(logging.ERROR, "dragoman.worker"):
         assert asyncio.run(main()) == {"ours": [("done", b"right")]}

@@ -68,7 +68,8 @@ def test_a_failure_survives_the_pipe() -> None:
 
 
 def test_a_child_sees_a_cancel_that_came_together_with_its_job() -> None:
-    """It lay among the bytes that were read ahead, where nobody looked: the handler was killed without a word."""
+    """A bug: the message was in the bytes that were read ahead and was not checked: the handler was killed without a
+    notice."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pipe = ChildPipe(theirs)

@@ -12,18 +12,18 @@ from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.program_pool import ProgramPool
 
 
-class Employer:
+class FakeOwner:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.received: list[str] = []
 
     def finished(self, job: RunningJob, result: Any) -> None:
-        self.told.append("finished")
+        self.received.append("finished")
 
     def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Any) -> None:
-        self.told.append("failed")
+        self.received.append("failed")
 
     def returned(self, job: RunningJob) -> None:
-        self.told.append("returned")
+        self.received.append("returned")
 
     def reported(self, job: RunningJob, payload: Any, is_part: bool) -> None: ...
 
@@ -33,12 +33,12 @@ def test_a_program_that_leaves_another_behind_does_not_keep_its_slot(launcher: s
     """The other had its standard output: the job went on beyond its time, for as long as that ran."""
 
     async def main() -> list[str]:
-        pool, job_owner = ProgramPool(f"sh -c '{launcher}sleep 5 & echo hi'"), Employer()
+        pool, job_owner = ProgramPool(f"sh -c '{launcher}sleep 5 & echo hi'"), FakeOwner()
         job_runner = JobRunner({"x": pool}, 0.1)
         job_runner.begin(RunningJob(job_owner, "A", b"", JobInfo("x", "", 1, 0.2)))
         await asyncio.sleep(1.0)
-        told = list(job_owner.told)
+        received = list(job_owner.received)
         await job_runner.close()
-        return told
+        return received
 
     assert len(asyncio.run(main())) == 1

@@ -44,7 +44,7 @@ def failure(service: Any, payload: bytes) -> Failure:
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, SystemExit])
 def test_whatever_a_handler_raises_is_its_failure(error: type[BaseException]) -> None:
-    """What is no Exception ended the thread that ran it, and with it a slot of the worker, for good."""
+    """A bug: a BaseException that is not an Exception ended its thread, and the worker lost a slot for good."""
 
     def handler(_: bytes) -> bytes:
         raise error
@@ -77,7 +77,7 @@ def test_a_service_is_offered_once() -> None:
 
 
 def test_a_bare_decorator_offers_the_function_by_its_own_name() -> None:
-    """It registered nothing, and said nothing."""
+    """A bug: it registered nothing, without an error."""
     worker = Worker()
 
     @worker.service
