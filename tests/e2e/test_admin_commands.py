@@ -218,9 +218,11 @@ def test_a_worker_is_listed_and_drained(house: House) -> None:
     (listed,) = house.lines("workers")
     assert (listed["dialect"], listed["services"]) == ("native", ["up"])
     row = house.said("workers").splitlines()[1]
-    assert row.split()[0] == str(listed["id"])
+    short = row.split()[0]
+    assert (len(short), str(listed["id"])[-4:]) == (4, short)
     assert row.endswith("up")
-    assert house.said("drain", listed["id"]).startswith(f"worker {listed['id']} is ")
+    assert f"id          {listed['id']}\n" in house.said("show-worker", short)
+    assert house.said("drain", short).startswith(f"worker {listed['id']} is ")
     worker.terminate()
     worker.ends()
     until(lambda: house.lines("workers") == [], "it has gone")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -190,3 +191,27 @@ def test_start_of_a_broker_is_json_where_its_log_is(is_one_pipe: bool) -> None:
     assert [each["event"] for each in lines] == ["listener opened", "broker started"]
     assert (lines[0]["dialect"], lines[0]["role"], lines[1]["data"]) == ("native", "both", "memory")
     assert all(json.loads(line)["event"] for line in rest.splitlines())
+
+
+def test_bash_completes_commands_options_and_choices_as_documented(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    found = re.search(r"`~/\.bashrc` \| `(eval .+)` \|", page)
+    assert found is not None
+    ask = """
+    complete_words() {
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+        _dragoman_completion dragoman "${COMP_WORDS[COMP_CWORD]}"; echo "${COMPREPLY[@]}"
+    }
+    complete_words dragoman jo
+    complete_words dragoman jobs --st
+    complete_words dragoman jobs --state w
+    """
+    path = f"{Path(DRAGOMAN).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", f"{found[1]}\n{ask}"],
+        capture_output=True,
+        timeout=4 * PATIENCE,
+        check=True,
+        env=os.environ | {"PATH": path},
+    )
+    assert done.stdout.decode().splitlines() == ["job jobs", "--state", "waiting"]

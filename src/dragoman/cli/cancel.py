@@ -25,4 +25,4 @@ def cancel(jobs: tuple[str, ...], url: str | None) -> None:
     JOB is a job's id; `-` reads ids from standard input, one a line. One that has ended already is an error;
     the others are cancelled all the same.
     """
-    perform_for_each(jobs, url, lambda client, job: client.operation(CANCEL, JobRef(id=job)).id)
+    perform_for_each(jobs, url, "cancelling", lambda client, job: client.operation(CANCEL, JobRef(id=job)).id)

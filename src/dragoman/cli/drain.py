@@ -1,12 +1,13 @@
-"""`dragoman drain`: let a worker go."""
+"""`dragoman drain`: give a worker no more jobs."""
 
 from __future__ import annotations
 
 import click
 
-from dragoman.cli.client import connect_option, perform
+from dragoman.cli.client import connect_option, connected
 from dragoman.cli.request_options import request_options
 from dragoman.cli.tables import plain
+from dragoman.cli.worker_ids import worker_id
 from dragoman.operations.schemas import DrainRequest
 from dragoman.operations.table import DRAIN
 
@@ -18,18 +19,19 @@ Examples:
   dragoman drain 17 --now
 """,
 )
-@click.argument("worker", type=click.IntRange(0, 2**53))
+@click.argument("worker")
 @connect_option
 @request_options(DrainRequest, "now")
-def drain(worker: int, url: str | None, now: bool | None) -> None:
-    """Give WORKER no more jobs, and let it finish what it holds.
+def drain(worker: str, url: str | None, now: bool | None) -> None:
+    """Give WORKER no more jobs, and let it finish the jobs that it holds.
 
-    WORKER is its number in `dragoman workers`. A native, PingPong or Worker-Controller worker is then told to end. A
-    MemoDB, Majordomo, Powerhose or HTTP worker cannot be told to end: it stays connected and gets no jobs until you
-    stop or restart it. A program that is started again, or that joins again after its connection broke, is a new worker
-    and gets jobs. To hand out no jobs of a service at all, use `dragoman pause`.
+    WORKER is its number, or the last digits that `dragoman workers` lists. A native, PingPong or Worker-Controller
+    worker is then sent a message to end. MemoDB, Majordomo, Powerhose and HTTP have no such message: the worker stays
+    connected and gets no jobs until you stop or restart it. A program that is started again, or that joins again after
+    its connection broke, is a new worker and gets jobs. To pause all jobs of a service, use `dragoman pause`.
     """
-    view = perform(url, DRAIN, DrainRequest(id=worker, now=bool(now)))
+    with connected(url) as client:
+        view = client.operation(DRAIN, DrainRequest(id=worker_id(client, worker), now=bool(now)))
     holds = f", and still holds {len(view.running)}" if view.running else ""
     click.echo(f"worker {view.id} is {plain(view.state)}{holds}")
     if view.state == "gone" and view.comes_back:

@@ -1,4 +1,4 @@
-"""The same request for several jobs."""
+"""One operation for several jobs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,35 @@ import click
 
 from dragoman.cli.client import connected
 from dragoman.cli.exit_codes import DONE, code_of, sentence_of, warn
+from dragoman.cli.progress_bar import ProgressBar
+from dragoman.cli.terminal import is_terminal
 
 if TYPE_CHECKING:
     from dragoman.sdk.client import Client
 
 
-def perform_for_each(jobs: Sequence[str], url: str | None, act: Callable[[Client[bytes], str], str]) -> None:
-    """Print the id that `act` returns, for a client and the id of a job. A problem with one job is printed, and the
-    others have their turn; a broker that cannot be reached is a problem with all of them."""
+def perform_for_each(
+    jobs: Sequence[str], url: str | None, label: str, act: Callable[[Client[bytes], str], str]
+) -> None:
+    """Print the id that `act` returns for a client and the id of a job. An error with one job is printed, and the next
+    job follows. An unreachable broker ends the command. `label` is that of the progress bar, which is drawn while the
+    ids go into a file or a pipe."""
     from dragoman.sdk.errors import BrokerUnavailable, DragomanError
 
     code = DONE
-    with connected(url) as client:
-        for job in _ids(jobs):
+    total = 0 if "-" in jobs else len(jobs)
+    with ProgressBar(label, "jobs") as bar, connected(url) as client:
+        bar.is_shown = bar.is_shown and not is_terminal()
+        for number, job in enumerate(_ids(jobs), 1):
             try:
                 click.echo(act(client, job))
             except BrokerUnavailable:
                 raise
             except (DragomanError, ValueError) as error:
+                bar.clear()
                 warn(f"job {job}: {sentence_of(error)}")
                 code = code or code_of(error)
+            bar.update(number, total)
     raise click.exceptions.Exit(code)
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import click
 import msgspec
 
-from dragoman.cli.client import connect_option, json_option, perform
+from dragoman.cli.client import connect_option, connected, json_option
 from dragoman.cli.request_options import FieldValue, given, request_options
 from dragoman.cli.tables import print_facts, print_json, print_table
+from dragoman.cli.worker_ids import worker_id
 from dragoman.operations.operation import Operation
-from dragoman.operations.request_fields import request_fields
-from dragoman.operations.schemas import View
+from dragoman.operations.request_fields import RequestField, request_fields
+from dragoman.operations.schemas import View, WorkerRef
 
 
 def commands_from(rows: Iterable[Operation[Any, Any]]) -> list[click.Command]:
@@ -33,18 +34,27 @@ def _command(row: Operation[Any, Any]) -> click.Command:
     if row.takes_payload or row.returns_payload:
         raise ValueError(f"operation {row.name!r} has a payload: write a command for it")
 
-    def run(url: str | None, as_json: bool, **said: Any) -> None:
-        _print(row, perform(url, row, row.request(**given(said))), as_json)
+    def run(url: str | None, as_json: bool, **options: Any) -> None:
+        with connected(url) as client:
+            if row.request is WorkerRef:
+                options["id"] = worker_id(client, options["id"])
+            view = client.operation(row, row.request(**given(options)))
+        _print(row, view, as_json)
 
     for decorate in (json_option, request_options(row.request, *_optional(row)), connect_option):
         run = decorate(run)
     command = click.command(command_name(row), help=row.summary)(run)
     command.params[:0] = [
-        click.Argument([field.name], type=FieldValue(row.request, field), metavar=_metavar(row, field.name))
+        click.Argument([field.name], type=_type(row, field), metavar=_metavar(row, field.name))
         for field in request_fields(row.request)
         if field.is_required
     ]
     return command
+
+
+def _type(row: Operation[Any, Any], field: RequestField) -> FieldValue | None:
+    """The type of an argument; None for a worker's number, whose last digits are enough."""
+    return None if row.request is WorkerRef else FieldValue(row.request, field)
 
 
 def _optional(row: Operation[Any, Any]) -> list[str]:

@@ -23,4 +23,4 @@ def retry(jobs: tuple[str, ...], url: str | None) -> None:
     JOB is a job's id; `-` reads ids from standard input, one a line. In quarantine are jobs whose attempts are spent:
     `dragoman jobs --quarantined` lists them. A job that is retried leaves the quarantine.
     """
-    perform_for_each(jobs, url, lambda client, job: client.retry(job))
+    perform_for_each(jobs, url, "retrying", lambda client, job: client.retry(job))

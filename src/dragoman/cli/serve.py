@@ -15,6 +15,7 @@ import click
 
 from dragoman import __version__
 from dragoman.cli.exit_codes import DISK, FAILED, TAKEN, USAGE, fail, unwritable, warn
+from dragoman.cli.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -63,8 +64,9 @@ def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
 
     settings = load_settings(urls, path, flags)
     try:
-        announce = partial(_announce, settings=settings)
-        code = server.run(settings, os.environ, announce, __version__)
+        with ProgressBar("upgrading the store", "rows") as bar:
+            announce = partial(_announce, settings=settings)
+            code = server.run(settings, os.environ, announce, __version__, bar.update if bar.is_shown else None)
     except AddressError as error:
         fail(str(error), USAGE)
     except (DataFolderLocked, AddressInUse) as error:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import click
 
 from dragoman.cli.exit_codes import DISK, TAKEN, USAGE, fail
+from dragoman.cli.progress_bar import ProgressBar
 
 T = TypeVar("T")
 
@@ -24,7 +25,8 @@ def check(folder: str) -> None:
     """Check the diary in this folder, with all checksums: exit code 0, or 74 if it is damaged."""
     from dragoman.store import recovery
 
-    found = _with_folder(folder, recovery.examine)
+    with ProgressBar("checking the diary", "rows") as bar:
+        found = _with_folder(folder, lambda path: recovery.examine(path, bar.update))
     if found.sentence:
         for line in found.jobs:
             click.echo(f"affected: {line}")
@@ -40,7 +42,8 @@ def recover(folder: str, force: bool) -> None:
     """Make a new diary of what can be read of a damaged one, which is kept beside it."""
     from dragoman.store import recovery
 
-    found = _with_folder(folder, lambda path: recovery.recover(path, force=force))
+    with ProgressBar("recovering the diary", "rows") as bar:
+        found = _with_folder(folder, lambda path: recovery.recover(path, force=force, progress=bar.update))
     if found is None:
         click.echo("in order: there is nothing to recover")
         return

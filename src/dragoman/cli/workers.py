@@ -1,4 +1,4 @@
-"""`dragoman workers`: who does the jobs."""
+"""`dragoman workers`: list workers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 
 from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.tables import print_json, print_table, span
+from dragoman.cli.worker_ids import short_ids
 from dragoman.operations.schemas import EmptyRequest
 from dragoman.operations.table import WORKERS
 
@@ -20,17 +21,19 @@ Examples:
 @connect_option
 @json_option
 def workers(url: str | None, as_json: bool) -> None:
-    """List the workers of every dialect, and what each is at.
+    """List the workers of every dialect, with the number of their jobs.
 
-    SILENT is how long ago it was last heard of, LEASE how long it may be silent before it is believed dead.
+    WORKER is the last digits of the worker's number, enough for `dragoman drain` and `dragoman show-worker`; --json
+    prints the whole number. SILENT is the time since its last message. One that is silent for LEASE counts as dead.
     """
     found = perform(url, WORKERS, EmptyRequest()).workers
     if as_json:
         print_json(*found)
         return
+    names = short_ids(each.id for each in found)
     rows = [
         (
-            each.id,
+            names[each.id],
             each.name,
             each.dialect,
             each.state,

@@ -76,9 +76,11 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         key=job.key,
         retry_of=job.retry_of.hex() if job.retry_of is not None else None,
         retried_as=job.retried_as.hex() if job.retried_as is not None else None,
-        started=attempts[0].started if attempts else None,
-        ended=_moment_or_none(job.ended, offset),
     )
+    if attempts:
+        view.started = attempts[0].started
+    if job.ended is not None:
+        view.ended = moment(job.ended + offset)
     if result is not None and result is not ABSENT:
         show_result(view, result, failure)
     return view

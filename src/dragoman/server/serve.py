@@ -35,6 +35,7 @@ from dragoman.server.wiring import Listener, ServerContext, default_listeners, o
 from dragoman.store.limits import StoreLimits
 from dragoman.store.null import NullStore
 from dragoman.store.schema import make_store
+from dragoman.store.sealing import Progress
 from dragoman.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -63,13 +64,16 @@ class Server:
         *,
         folder: Path | None = None,
         release: str = "",
+        progress: Progress | None = None,
     ) -> None:
-        """`folder`: the data folder; None: nothing is stored. `release`: the version that the store is signed with."""
+        """`folder`: the data folder; None: nothing is stored. `release`: the version that the store is signed with.
+        `progress` is called while the store is upgraded; without it, the log has a line each second."""
         self._loop = loop
         self._release = release
         self._now = now
         self._config = config
         self._log = log
+        self._progress = progress
         self.broker = Broker(config.policy, clock.SystemEntropy(), first_worker=first_worker)
         limits = AdmissionLimits(
             max_connections=min(config.max_connections, raise_descriptor_limit()),
@@ -282,7 +286,10 @@ class Server:
         self._set_stopped(EXIT_DISK)
 
     def _upgraded(self, rows: int, total: int) -> None:
-        self._log.info("store upgraded", rows=rows, total=total)
+        if self._progress is not None:
+            self._progress(rows, total)
+        if self._progress is None or rows == total:
+            self._log.info("store upgraded", rows=rows, total=total)
 
     def _loaded(self, jobs: int, seconds: float) -> None:
         self._log.info("jobs restored", jobs=jobs, seconds=round(seconds, 3))
@@ -331,7 +338,11 @@ def dump(broker: Broker) -> dict[str, object]:
 
 
 def run(
-    config: Config, environment: Mapping[str, str], announce: Callable[[Opened, Path | None], None], release: str = ""
+    config: Config,
+    environment: Mapping[str, str],
+    announce: Callable[[Opened, Path | None], None],
+    release: str = "",
+    progress: Progress | None = None,
 ) -> int:
     """Run a broker until it is stopped. Returns the exit code; raises an error if it cannot start."""
     log = make_log(config.log, config.log_level)
@@ -344,7 +355,9 @@ def run(
         first_worker = folder.first_id
     try:
         with asyncio.Runner(loop_factory=loop_factory(config.loop)) as runner:
-            server = partial(Server, config=config, first_worker=first_worker, log=log, release=release)
+            server = partial(
+                Server, config=config, first_worker=first_worker, log=log, release=release, progress=progress
+            )
             return runner.run(_serve(server, folder.path if folder is not None else None, announce))
     finally:
         if folder is not None:

@@ -31,6 +31,7 @@ from dragoman.store.file_names import NAME, log_of
 from dragoman.store.log import is_blank
 from dragoman.store.losses import Loss, after_opening, bad_epoch, before_opening, without_store
 from dragoman.store.rebuilding import rebuild
+from dragoman.store.row_counter import RowCounter, no_progress
 from dragoman.store.rows import JOB_COLUMNS, STATUS_COLUMNS, Row
 from dragoman.store.schema import (
     COMMITS,
@@ -44,6 +45,7 @@ from dragoman.store.schema import (
     noted_version,
     open_file,
 )
+from dragoman.store.sealing import Progress
 from dragoman.store.statements import write_note
 
 ROWS_A_COMMIT = 1_000
@@ -81,7 +83,7 @@ def check(folder: Path) -> str:
     return examine(folder).sentence
 
 
-def examine(folder: Path) -> Findings:
+def examine(folder: Path, progress: Progress = no_progress) -> Findings:
     """Read everything that a broker would read of this folder's store, and compare all checksums."""
     loss = without_store(folder) or before_opening(folder)
     if loss is not None:
@@ -100,19 +102,19 @@ def examine(folder: Path) -> Findings:
             if loss is not None:
                 return Findings(loss.how, loss.jobs)
             found = check_file(connection, lambda: False)
-            return Findings(found) if found else _check_rows(connection, path)
+            return Findings(found) if found else _check_rows(connection, path, progress)
         except (apsw.CorruptError, apsw.NotADBError, StoreCorrupted) as error:
             return Findings(str(error))
         except apsw.Error as error:
             raise StoreError(f"{path} cannot be read: {error}") from error
 
 
-def recover(folder: Path, *, force: bool = False) -> Recovered | None:
+def recover(folder: Path, *, force: bool = False, progress: Progress = no_progress) -> Recovered | None:
     """Create a new store from what can be read. The old one is kept beside it, under another name.
 
     None if the store is in order: then nothing is done, unless by force.
     """
-    if not force and not check(folder):
+    if not force and not examine(folder, progress).sentence:
         return None
     path = folder / NAME
     if not has_bytes(path) and is_blank(log_of(path)):
@@ -124,10 +126,10 @@ def recover(folder: Path, *, force: bool = False) -> Recovered | None:
     _remove(fresh)
     try:
         if loss is None or loss.is_short:
-            found = _copy_from(path, fresh, folder, away, loss)
+            found = _copy_from(path, fresh, folder, away, loss, progress)
         else:
             rebuild(path, joined)
-            found = _copy_from(joined, fresh, folder, away, loss)
+            found = _copy_from(joined, fresh, folder, away, loss, progress)
         _put_in_place(fresh, path, away)
         (folder / COUNTER).unlink(missing_ok=True)  # it belongs to the old one
     except OSError as error:
@@ -179,10 +181,10 @@ def _loss(folder: Path) -> Loss | None:
             return None
 
 
-def _copy_from(source: Path, fresh: Path, folder: Path, away: Path, loss: Loss | None) -> Recovered:
+def _copy_from(source: Path, fresh: Path, folder: Path, away: Path, loss: Loss | None, progress: Progress) -> Recovered:
     with closing(_open_damaged(source)) as connection:
         _check_readable(connection, source)
-        return _copy_into(fresh, connection, source, away, loss, read_count(folder))
+        return _copy_into(fresh, connection, source, away, loss, read_count(folder), progress)
 
 
 def _present(folder: Path) -> Path:
@@ -213,14 +215,15 @@ def _put_in_place(fresh: Path, path: Path, away: Path) -> None:
 # -------------------------------------------------------------------- checking
 
 
-def _check_rows(connection: apsw.Connection, path: Path) -> Findings:
+def _check_rows(connection: apsw.Connection, path: Path, progress: Progress) -> Findings:
     """Check the content of rows: the file may be valid, and its rows not."""
     if is_new(connection):
         return Findings()
     sealed = is_sealed(connection)
     jobs, statuses = job_table(connection, path, sealed), status_table(connection, path, sealed)
+    counter = RowCounter(connection, progress)
     for rows in (jobs, statuses):
-        for _ in rows:
+        for _ in counter.counted(rows):
             pass
     notes = sum(note is None for note in notes_of(connection, sealed))
     counts = {"jobs": len(jobs.unread), "job statuses": len(statuses.unread), "notes": notes}
@@ -266,12 +269,13 @@ def _copy_into(
     away: Path,
     loss: Loss | None,
     counted: tuple[Count, bool] | None,
+    progress: Progress,
 ) -> Recovered:
     target = open_file(fresh)
     with closing(target):
         try:
             bring_up_to_date(target)
-            found = _copy_all(source, target, path, away, loss)
+            found = _copy_all(source, target, path, away, loss, progress)
             if counted is not None:
                 write_note(target, COMMITS, counted[0].text)
             target.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)  # its log is not moved
@@ -281,11 +285,14 @@ def _copy_into(
     return found
 
 
-def _copy_all(source: apsw.Connection, target: apsw.Connection, path: Path, away: Path, loss: Loss | None) -> Recovered:
+def _copy_all(
+    source: apsw.Connection, target: apsw.Connection, path: Path, away: Path, loss: Loss | None, progress: Progress
+) -> Recovered:
+    counter = RowCounter(source, progress)
     sealed = is_sealed(source)
     jobs, statuses = job_table(source, path, sealed), status_table(source, path, sealed)
-    _copy(jobs, jobs, target, checksums.sealed_job, len(JOB_COLUMNS))
-    _copy(statuses, statuses, target, checksums.sealed_status, len(STATUS_COLUMNS))
+    _copy(jobs, counter.counted(jobs), target, checksums.sealed_job, len(JOB_COLUMNS))
+    _copy(statuses, counter.counted(statuses), target, checksums.sealed_status, len(STATUS_COLUMNS))
     mended = [row for number in statuses.unread if (row := statuses.read_without(number, INFO_COLUMNS)) is not None]
     _copy(statuses, mended, target, checksums.sealed_status, len(STATUS_COLUMNS))
     target.execute("DELETE FROM fate WHERE number NOT IN (SELECT number FROM job)")

@@ -168,13 +168,15 @@ def read_result(job: Job, stored: Payload) -> tuple[Payload, Failure | None]:
 def _history_text(history: list[AttemptRecord], offset: float) -> str:
     """Return JSON: number, worker, outcome, reason and, if they are known, start and end in milliseconds. `json.dumps`
     creates an encoder per call, which costs more than all other work at a job's end."""
-    records = []
-    for each in history:
-        text = f"[{each.number},{_quoted(each.worker)},{_quoted(each.outcome._value_)},{_quoted(each.reason)}"
-        if each.started is not None and each.ended is not None:
-            text += f",{round((each.started + offset) * 1_000.0)},{round((each.ended + offset) * 1_000.0)}"
-        records.append(text)
-    return f"[{'],'.join(records)}]]"
+    return f"[{','.join([_record_text(each, offset) for each in history])}]"
+
+
+def _record_text(record: AttemptRecord, offset: float) -> str:
+    text = f"[{record.number},{_quoted(record.worker)},{_quoted(record.outcome._value_)},{_quoted(record.reason)}"
+    started, ended = record.started, record.ended
+    if started is None or ended is None:
+        return text + "]"
+    return f"{text},{int((started + offset) * 1_000.0 + 0.5)},{int((ended + offset) * 1_000.0 + 0.5)}]"
 
 
 def _text(text: str) -> str:

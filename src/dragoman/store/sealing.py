@@ -22,7 +22,7 @@ BYTES = 8 << 20
 LOG_PAGES = 4_096  # a log of this length is merged
 REPORT = 1.0  # seconds between progress reports
 
-Progress = Callable[[int, int], None]  # rows done, and all rows
+Progress = Callable[[int, int], None]  # rows done, and all rows; 0 if their number is not known
 
 TABLES = {
     "job": (JOB_COLUMNS, checksums.JOB_SUMS, checksums.sealed_job),

@@ -13,7 +13,7 @@ import pytest
 from dragoman.core.failure import Failure
 from dragoman.core.model import Job
 from dragoman.core.states import JobState, Outcome
-from dragoman.store import recovery, schema, sealing
+from dragoman.store import recovery, row_counter, schema, sealing
 from dragoman.store.file_names import adopt_older
 from dragoman.store.sqlite import SqliteStore
 
@@ -121,3 +121,18 @@ def test_folder_of_the_release_before_is_recovered(tmp_path: Path, kind: str) ->
     assert made is not None
     assert (made.left_out, made.places, made.missing) == (0, 0, [])
     check_all(folder, ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_check_and_recovery_report_how_far_they_are(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, ids = taken(kind, tmp_path / "data")
+    monkeypatch.setattr(row_counter, "EVERY", 4)
+    seen: list[tuple[int, int]] = []
+    assert recovery.examine(folder, lambda done, total: seen.append((done, total))).sentence == ""
+    count = sum(map(len, ids.values()))
+    assert seen[-1][0] == seen[-1][1] > count
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert len(seen) > count // 4
+    checked, seen = seen, []
+    recovery.recover(folder, force=True, progress=lambda done, total: seen.append((done, total)))
+    assert seen == checked
