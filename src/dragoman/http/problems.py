@@ -21,7 +21,7 @@ STATUSES = {
     "busy": (429, "Busy"),
     "draining": (503, "Draining"),
     "loading": (503, "Loading"),
-    "diary": (507, "The store cannot write"),
+    "store unavailable": (507, "The store cannot write"),
     "internal": (500, "Internal error"),
 }
 RETRY_AFTER = {"busy": "1", "loading": "1", "draining": "5"}

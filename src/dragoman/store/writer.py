@@ -138,7 +138,7 @@ class Writer:
         self._page_bytes: int = connection.pragma("page_size")
         self._room = LogRoom(folder / f"{NAME}-wal", vfs, self._page_bytes, limits.busy_wal)
         self._check_size()
-        self.thread = Thread(target=self._run, name="diary", daemon=True)
+        self.thread = Thread(target=self._run, name="store", daemon=True)
 
     # ---------------------------------------------------------------- the thread
 

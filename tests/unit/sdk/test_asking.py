@@ -26,7 +26,7 @@ OPTIONS: dict[str, Any] = {
     "attempts": 2,
     "job_timeout": 1.0,
     "queue_timeout": 1.0,
-    "wait": True,
+    "wait_for_worker": True,
 }
 DEFAULTS = {"timeout": TIMEOUT, "job_timeout": JOB_TIMEOUT, "queue_timeout": QUEUE_TIMEOUT}
 SPOKEN = {"native": set(OPTIONS), "memodb": {"job_timeout"}}  # the others: nothing of it
@@ -38,7 +38,7 @@ def test_an_option_is_taken_where_the_wire_has_a_word_for_it(dialect: str, optio
     cache = SubmitOptionsCache(URLS[dialect])
     if option in SPOKEN.get(dialect, ()):
         submit_options = cache.submit_options("default", **{option: OPTIONS[option]})
-        assert getattr(submit_options, "waits" if option == "wait" else option) == OPTIONS[option]
+        assert getattr(submit_options, "waits" if option == "wait_for_worker" else option) == OPTIONS[option]
     else:
         with pytest.raises(Unsupported, match=f"^{dialect} does not support {option}; "):
             cache.submit_options("default", **{option: OPTIONS[option]})
@@ -115,5 +115,5 @@ def test_a_default_that_is_said_is_sent() -> None:
 def test_the_default_is_the_number_in_the_signature(kind: Any, method: str) -> None:
     parameters = inspect.signature(getattr(kind, method)).parameters
     assert {name: parameters[name].default for name in DEFAULTS} == DEFAULTS
-    for name in ("enqueue", "set schedule"):
+    for name in ("enqueue", "set_schedule"):
         assert inspect.signature(getattr(kind, name)).parameters["timeout"].default == 60.0
