@@ -52,7 +52,7 @@ def test_a_full_disk_refuses_new_jobs_and_nothing_else(programs: Programs, disk:
         disk.fill()
         accepted, problem = submit_until_full(house)
         assert problem["type"] == "urn:dragoman:diary"
-        assert problem["detail"] == "diary: the disk is full"
+        assert problem["detail"] == "store unavailable: the disk is full"
         with pytest.raises(JobRefused, match="the disk is full"):
             client.enqueue("later", LARGE.encode())
         status, _, body = house.ask("GET", "/readyz")
@@ -119,7 +119,7 @@ def test_a_broker_starts_on_a_full_disk_in_the_room_of_the_ballast(programs: Pro
     assert status == 503
     assert b"the store cannot write: the disk is full" in body
     status, problem = house.say("POST", "/v1/jobs", service="later", payload="small")
-    assert (status, problem["detail"]) == (507, "diary: the disk is full")
+    assert (status, problem["detail"]) == (507, "store unavailable: the disk is full")
     with Client(house.native) as client:
         assert len(client.call("work", b"a call", timeout=60, wait_for_worker=True)) == 32
     assert house.job(job)["state"] == "waiting"
@@ -159,7 +159,7 @@ def test_a_disk_without_any_room_and_without_ballast_is_no_place_to_start(progra
 def test_a_diary_of_its_largest_size_refuses_new_jobs_until_something_is_erased(programs: Programs) -> None:
     house = Survivor(programs, "--set", "max_store_size=6MiB")
     accepted, problem = submit_until_full(house)
-    assert problem["detail"] == "diary: the store takes 6291456 bytes, the maximum (max_store_size)"
+    assert problem["detail"] == "store unavailable: the store takes 6291456 bytes, the maximum (max_store_size)"
     assert len(accepted) * len(LARGE) > 4 << 20
     assert house.say("POST", "/v1/services/later/purge")[1]["purged"] == len(accepted)
     until(lambda: house.ask("GET", "/readyz")[0] == 200, "there is room again")

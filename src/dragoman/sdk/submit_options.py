@@ -51,7 +51,7 @@ class SubmitOptionsCache:
                 self.require(name)
         self._check_capabilities(priority=priority, attempts=attempts)
         if wait_for_worker:
-            self.require("wait")
+            self.require("wait_for_worker")
         if len(self._known) >= MAX_CACHED:
             self._known.clear()
         made = self._known[key] = SubmitOptions(*key)

@@ -131,7 +131,7 @@ def test_job_the_diary_cannot_take_is_refused_and_forgotten(broker: CheckedBroke
     broker.saved(1, 1.0, problem="disk full")
     assert broker.take() == [
         DeliverOutcome(
-            caller, job, Outcome.REFUSED, reason="diary: disk full", refusal=RefusalReason.STORE_UNAVAILABLE
+            caller, job, Outcome.REFUSED, reason="store unavailable: disk full", refusal=RefusalReason.STORE_UNAVAILABLE
         ),
     ]
     assert (broker.jobs, worker.state, broker.job_registry.present) == ({}, WorkerState.IDLE, 0)

@@ -74,7 +74,7 @@ def test_new_jobs_are_refused_and_calls_go_on(house: House, disk: Disk, kind: st
     assert (refused.outcome, refused.refusal, refused.reason) == (
         Outcome.REFUSED,
         RefusalReason.STORE_UNAVAILABLE,
-        f"diary: {sentence}",
+        f"store unavailable: {sentence}",
     )
     assert (house.broker.jobs, house.store.problem, house.failures) == ({}, sentence, [])
     call = house.broker.submit("s", b"call", house.caller, JobOptions(), house.now)

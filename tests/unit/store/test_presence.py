@@ -68,7 +68,7 @@ def test_nothing_is_acknowledged_after_the_files_are_gone(tmp_path: Path, way: s
     assert [each.refusal for each in house.answers()] == [RefusalReason.STORE_UNAVAILABLE] * 2
     assert house.store.problem is not None
     assert house.store.problem.endswith("save it with `dragoman store rescue` before you stop the broker")
-    assert house.answers()[0].reason == f"diary: {house.store.problem}"
+    assert house.answers()[0].reason == f"store unavailable: {house.store.problem}"
     assert said == [house.store.problem], "once"
     assert house.failures == []
     house.broker.succeed(house.given()[0].attempt, b"result", house.now)
