@@ -312,7 +312,7 @@ def test_a_handler_that_raises_costs_its_job_only(programs: Programs, handlers: 
     worker = start_worker(programs, broker, url, "handlers:raises")
     failed = call(programs, url, "bad", "--timeout", 1)
     assert failed.ends() == 4
-    assert "no word for a job that failed" in failed.err
+    assert "no message for a job that failed" in failed.err
     worker.prints("ValueError: this payload is bad")
     assert done(call(programs, url, "fine")) == (0, "good")
     assert worker.err.count("connected to") == 1

@@ -264,7 +264,7 @@ def test_a_result_that_looks_like_a_refusal_is_a_result(word: bytes) -> None:
             if word == b"PONG":
                 assert client.call("default", b"x", timeout=PATIENCE) == word
             else:  # which Powerhose's own workers' port says
-                with pytest.raises(DragomanError, match="this is where workers connect"):
+                with pytest.raises(DragomanError, match="this address is for workers"):
                     client.call("default", b"x", timeout=PATIENCE)
         worker.stop()
         thread.join(PATIENCE)

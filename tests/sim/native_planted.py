@@ -20,7 +20,7 @@ class NothingKept(WatchedClients):
     """Outcomes are dropped once they are sent: one that did not arrive is missing, and its job runs again."""
 
     def _resume(self, client: ClientSession, message: Message, now: float) -> None:
-        client.heard(list(client.kept_messages()))
+        client.acknowledged(list(client.kept_messages()))
         super()._resume(client, message, now)
 
 

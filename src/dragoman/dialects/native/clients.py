@@ -52,7 +52,7 @@ from dragoman.dialects.native.options import ListenerOptions
 MOST_PARSED: Final = 1024  # different heads of SUBMIT that are cached
 LONGEST_PARSED: Final = 256  # bytes; longer heads are not cached
 BACKGROUND: Final = "a background job is submitted with ASK and the operation 'enqueue', not with SUBMIT"
-NOT_KEPT: Final = "its outcome was dropped: too many bytes of outcomes (max_kept_bytes)"
+NOT_KEPT: Final = "its outcome was not kept: too many bytes of outcomes (max_kept_bytes)"
 GRACE: Final = 10.0  # seconds after a pause of the broker in which disconnected clients can come back (D13)
 
 
