@@ -33,7 +33,7 @@ def call(programs: Programs, broker: Broker, *words: object, given: bytes = b"")
 
 def assert_rested_between_connections(worker: Program, rests: int) -> None:
     """Assert from the log that every connection but the first follows a delay."""
-    lines = re.findall(r"\d\d:(\d\d):(\d\d),(\d{3}) .*(connected to|trying again in)", worker.err)
+    lines = re.findall(r"\d\d:(\d\d):(\d\d)\.(\d{3})\S* .*(connected to|trying again in)", worker.err)
     assert [what for *_, what in lines][: 2 * rests + 1] == ["connected to", "trying again in"] * rests + [
         "connected to"
     ]

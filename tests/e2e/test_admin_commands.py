@@ -273,7 +273,7 @@ def test_recurring_jobs_are_kept(house: House) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["schedule", "set", "x", "s"], "say one of --cron and --every"),
+        (["schedule", "set", "x", "s"], "a schedule needs exactly one of --cron and --every"),
         (["schedule", "set", "x", "s", "--cron", "nonsense"], "a cron expression has five"),
         (["job", "xyz"], "dragoman: job: id: a job's id is 32 lower-case hex digits\n"),
         (["enqueue", "a\x07b"], "dragoman: enqueue: service: a name has no control characters\n"),

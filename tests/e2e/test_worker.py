@@ -408,11 +408,11 @@ def test_reload_starts_anew_when_the_code_changes(start: Start, house: House, pr
     worker = start("--reload", "--processes", 1, target="changing:worker")
     assert house.ask("changing") == b"one"
     module.write_text("oh no")
-    worker.prints("changed: changing.py; starting anew")
+    worker.prints("changed: changing.py; restarting")
     worker.prints("waiting for a change")
     assert "SyntaxError" in worker.err
     module.write_text(text.replace("one", "two"))
-    worker.prints("changed: changing.py; starting anew", times=2)
+    worker.prints("changed: changing.py; restarting", times=2)
     assert house.ask("changing") == b"two"
     worker.terminate()
     assert worker.ends() == 0

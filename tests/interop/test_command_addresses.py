@@ -113,7 +113,7 @@ def seen(text: str) -> str:
     text = re.sub(r"\b[0-9a-f]{32}\b", "<id>", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "<moment>", text)
     text = re.sub(r"127\.0\.0\.1:\d+", "<place>", text)
-    text = re.sub(r"(in )?\b[0-9.]+ (s|min|h|d)\b( ago)?", "<span>", text)
+    text = re.sub(r"(in )?\b[0-9.]+ (ms|s|min|h|d)\b( ago)?", "<span>", text)
     text = re.sub(r"(worker |peers +|id +|^)\d+\b", r"\1<number>", text, flags=re.MULTILINE)
     text = re.sub(r"(silent|oldest|lease) +[0-9.]+", r"\1 <span>", text)
     return re.sub(" +", " ", text)

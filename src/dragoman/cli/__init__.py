@@ -1,4 +1,4 @@
-"""The command line: one module a command."""
+"""The command line. Each command has a module of its own."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SECTION_OF = {"jobs": "Jobs", "schedules": "Jobs"}  # by the group of an operati
 
 
 class Sections(click.Group):
-    """A group whose help lists its commands by what they are about. A command is loaded when it is used: to load all of
-    them takes longer than most commands run."""
+    """A group whose help lists its commands in sections. A command is loaded when it is used: to load all of them takes
+    longer than most commands run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for names in sections().values() for name in names]
@@ -93,13 +93,13 @@ def print_version(ctx: click.Context, option: click.Parameter, is_given: bool) -
 def dragoman() -> None:
     """A job broker that speaks its workers' protocols as they are.
 
-    Callers submit jobs to named services, workers do them, and the broker stands between: it knows who is alive and
-    who is idle, and gives every caller exactly one answer.
+    Callers submit jobs to named services, and workers run them. The broker tracks which workers are alive and idle, and
+    sends every caller exactly one answer.
     """
 
 
 def main() -> None:
-    """Runs the `dragoman` script."""
+    """Run a command and end the process with its exit code."""
     try:
         code = _run()
         if code == DONE and sys.stdout is not None:
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def _drop_unwritten() -> None:
-    """After an error, output that still cannot be written is none: the interpreter would complain of it at its end."""
+    """Drop output that still cannot be written: the interpreter would print an error about it at its end."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -124,7 +124,7 @@ def _drop_unwritten() -> None:
 
 
 def _run() -> int:
-    """Runs one command; returns its exit code."""
+    """Run one command and return its exit code."""
     try:
         code: int | None = dragoman.main(standalone_mode=False)
     except click.exceptions.Abort:

@@ -1,4 +1,4 @@
-"""Whether the hot path of this installation is compiled; hatch_build.py decides when it is installed."""
+"""Build of this installation: hatch_build.py compiles the hot path when it is installed, or does not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 
 def how_built() -> str:
-    """`compiled`, or `interpreted` and, where that is known, why."""
+    """`compiled`, or `interpreted` with the reason, if that is known."""
     found = find_spec("dragoman.core.broker")
     if found is not None and found.origin is not None and found.origin.endswith(".so"):
         return "compiled"

@@ -1,4 +1,4 @@
-"""`dragoman call`: submit one job and wait for its answer."""
+"""`dragoman call`: submit one job and print its result."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unre
     "--connect",
     "url",
     metavar="URL",
-    help=f"The broker's address for callers, native, HTTP or of another dialect that has callers.  {DEFAULT}",
+    help=f"Address of the broker for callers: native, HTTP or another dialect that has callers.  {DEFAULT}",
 )
 @click.option(
     "--timeout",
     type=SECONDS,
     metavar="S",
-    help="Give up after so many seconds; `none`: wait and let it run without a limit.  [default: wait; the listener's "
-    "job_timeout limits how long it runs]",
+    help="Seconds to wait for the result; `none`: no limit, neither for the wait nor for the job.  [default: no limit "
+    "for the wait; the listener's job_timeout limits the job]",
 )
 def call(service: str, data: str, url: str | None, timeout: float | str | None) -> None:
     """Submit one job to SERVICE and print its result.
 
-    DATA is the payload; `-` reads it from standard input. The result goes to standard output as it came, errors to
+    DATA is the payload; `-` reads it from standard input. The result is written to standard output unchanged, errors to
     standard error.
     """
     from dragoman.sdk.unset import TIMEOUT
 
     if isinstance(timeout, float) and isnan(timeout):
-        fail("--timeout: nan is no number of seconds", USAGE)
-    patience = TIMEOUT if timeout is None else None if isinstance(timeout, str) else timeout
+        fail("--timeout nan is not a number of seconds: give a number over 0, or `none`", USAGE)
+    limit = TIMEOUT if timeout is None else None if isinstance(timeout, str) else timeout
     payload = read_payload(data)
     with connected(url) as client:
-        result = client.call(service, payload, timeout=patience)
+        result = client.call(service, payload, timeout=limit)
     print_bytes(result)

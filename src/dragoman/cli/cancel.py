@@ -1,4 +1,4 @@
-"""`dragoman cancel`: end jobs before they are done."""
+"""`dragoman cancel`: cancel jobs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Examples:
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @connect_option
 def cancel(jobs: tuple[str, ...], url: str | None) -> None:
-    """Cancel jobs, in whatever state they are, and print their ids.
+    """Cancel jobs that have not ended, and print their ids.
 
-    JOB is a job's id; `-` reads ids from standard input, one a line. One that has ended already is an error;
-    the others are cancelled all the same.
+    JOB is a job's id; `-` reads ids from standard input, one a line. A job that has ended already is an error; the
+    others are still cancelled.
     """
     perform_for_each(jobs, url, "cancelling", lambda client, job: client.operation(CANCEL, JobRef(id=job)).id)

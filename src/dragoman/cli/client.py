@@ -1,4 +1,4 @@
-"""The client of commands that ask a running broker, and the options that they have in common."""
+"""The client of commands that send requests to a running broker, and the options that these share."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def connect_option(command: Command) -> Command:
-    """`--connect`, of commands whose operations the native dialect and HTTP have."""
+    """Add `--connect` to a command that performs operations: the native dialect and HTTP have these."""
     return click.option(
         "--connect",
         "url",
         metavar="URL",
-        help=f"The broker's native address (tcp://, ipc://) or its HTTP address (http://, http+unix://).  {DEFAULT}",
+        help=f"Address of the broker, native (tcp://, ipc://) or HTTP (http://, http+unix://).  {DEFAULT}",
     )(command)
 
 
@@ -36,7 +36,7 @@ def json_option(command: Command) -> Command:
 
 @contextmanager
 def connected(url: str | None) -> Iterator[Client[bytes]]:
-    """A client, which is closed in the end. An error that it raises ends the command."""
+    """A client that is closed at the end. An error that it raises ends the command."""
     from dragoman.sdk.client import Client
 
     with ending_errors(), Client(url_or_default(url), wait_for_broker=False) as client:
@@ -46,6 +46,6 @@ def connected(url: str | None) -> Iterator[Client[bytes]]:
 def perform(
     url: str | None, row: Operation[RequestType, ViewType], request: RequestType, payload: bytes = b""
 ) -> ViewType:
-    """Performs one operation and returns its view. An error ends the command."""
+    """Perform one operation and return its view. An error ends the command."""
     with connected(url) as client:
         return client.operation(row, request, payload)

@@ -1,4 +1,4 @@
-"""`dragoman config`: what a broker would be started with, and where each value comes from."""
+"""`dragoman config`: print the settings of a broker and their sources."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dragoman.cli.serve import SETTINGS, load_sourced
 def config(urls: tuple[str, ...], path: str | None, as_json: bool, **flags: object) -> None:
     """Print every setting and where it came from.
 
-    Flags win over environment variables (DRAGOMAN_*), those over the file (--config or DRAGOMAN_CONFIG), and that over
-    the defaults. Takes the same arguments as `dragoman serve`.
+    Flags override environment variables (DRAGOMAN_*), these override the file (--config or DRAGOMAN_CONFIG), and that
+    overrides the defaults. Takes the same arguments as `dragoman serve`.
     """
     from dragoman.server.config import default_data_dir
     from dragoman.server.wiring import default_listeners

@@ -1,4 +1,4 @@
-"""`dragoman enqueue`: hand in a background job."""
+"""`dragoman enqueue`: enqueue a background job."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ Examples:
 @request_options(
     EnqueueRequest, "delay", "priority", "attempts", "timeout", "retry_first", "retry_cap", "retry_jitter", "key"
 )
-@click.option("--wait", type=click.FloatRange(min=0), metavar="S", help="Wait so long for the result, and print it.")
+@click.option(
+    "--wait", type=click.FloatRange(min=0), metavar="S", help="Wait up to S seconds for the result, and print it."
+)
 def enqueue(service: str, data: str, url: str | None, wait: float | None, **options: Any) -> None:
-    """Hand in a background job for SERVICE and print its id.
+    """Enqueue a background job for SERVICE and print its id.
 
-    DATA is the payload; `-` reads it from standard input. When the id is printed the job is on disk; `dragoman result`
-    gets what became of it.
+    DATA is the payload; `-` reads it from standard input. When the id is printed, the job is on disk. `dragoman result`
+    prints its result, `dragoman job` shows its state.
     """
     payload = read_payload(data)
     with connected(url) as client:

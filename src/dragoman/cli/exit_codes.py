@@ -1,4 +1,4 @@
-"""Exit codes, error messages, and the end of a command that failed."""
+"""Exit codes and error messages of commands."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ INTERRUPTED = 130
 
 
 def warn(message: str, *, kept: str = "") -> None:
-    """Prints an error to standard error, without anything that a terminal would obey (T14), in one line: what peers say
-    must not look like a line of ours. `kept`: characters that may stand as they are, where all of it is ours."""
+    """Print an error to standard error in one line, with control characters escaped (T14): text of peers must not look
+    like a line of this program. `kept`: characters that are not escaped, for text that is not of peers."""
     click.echo(f"dragoman: {printable(message, kept)}", err=True)
 
 
@@ -32,14 +32,14 @@ def unwritable(error: OSError) -> str:
 
 
 def fail(message: str, code: int, *, kept: str = "") -> NoReturn:
-    """Prints an error and ends the command with an exit code."""
+    """Print an error and end the command with this exit code."""
     warn(message, kept=kept)
     raise click.exceptions.Exit(code)
 
 
 @contextmanager
 def ending_errors() -> Iterator[None]:
-    """An error of the SDK ends the command, with its sentence and its exit code."""
+    """End the command on an error of the SDK, with the error's sentence and exit code."""
     from dragoman.sdk.errors import DragomanError
 
     try:
@@ -60,7 +60,7 @@ def code_of(error: Exception) -> int:
 
 
 def sentence_of(error: Exception) -> str:
-    """The error's own sentence. If nobody listens at the address, it says what to do next."""
+    """The message of the error. If the address refuses connections, advice follows."""
     from dragoman.sdk.errors import BrokerUnavailable
 
     if isinstance(error, BrokerUnavailable) and isinstance(error.__cause__, OSError):

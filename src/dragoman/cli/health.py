@@ -1,4 +1,4 @@
-"""`dragoman health`: how a broker is."""
+"""`dragoman health`: show whether the broker takes new jobs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Examples:
   dragoman health
   dragoman health --json
 
-Exit codes: 0 it takes new jobs; 1 it does not; 3 broker unreachable.
+Exit codes: 0 takes new jobs; 1 takes none; 3 broker unreachable.
 """,
 )
 @connect_option
 @json_option
 def health(url: str | None, as_json: bool) -> None:
-    """Say whether the broker takes new jobs, and if not, why."""
+    """Show whether the broker takes new jobs, and if not, the reason."""
     view = perform(url, HEALTH, EmptyRequest())
     if as_json:
         print_json(view)
     else:
-        is_stopping = "draining" if view.draining else "loading" if view.loading else "not ready"
+        state = "draining" if view.draining else "loading" if view.loading else "not ready"
         print_facts(
             [
-                ("broker", "ready" if view.ready else is_stopping),
+                ("broker", "ready" if view.ready else state),
                 *(("problem", each) for each in view.problems),
                 ("version", view.version),
                 ("jobs", view.jobs),

@@ -1,4 +1,4 @@
-"""`dragoman jobs`: a list of jobs."""
+"""`dragoman jobs`: list jobs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ Examples:
 )
 @connect_option
 @request_options(ListJobsRequest, "service", "state", "outcome")
-@click.option("--quarantined", is_flag=True, help="Only jobs in quarantine, which `dragoman retry` tries again.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), help="List so many jobs at most.  [default: 20, or all with --json]"
-)
+@click.option("--quarantined", is_flag=True, help="Only jobs in quarantine, which `dragoman retry` retries.")
+@click.option("--limit", type=click.IntRange(min=1), help="Number of jobs, at most.  [default: 20, or all with --json]")
 @json_option
 def jobs(
     url: str | None,
@@ -41,9 +39,9 @@ def jobs(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """List jobs, the newest first.
+    """List jobs, newest first.
 
-    If there are more jobs than were listed, a line on standard error says so.
+    If there are more jobs, standard error has a line about it.
     """
     if limit is None and not as_json:
         limit = A_SCREEN

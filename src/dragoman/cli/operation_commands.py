@@ -21,7 +21,7 @@ from dragoman.operations.schemas import View, WorkerRef
 
 
 def commands_from(rows: Iterable[Operation[Any, Any]]) -> list[click.Command]:
-    """One command for each row. An operation with a payload needs a command of its own."""
+    """One command for each row. An operation with a payload needs a module of its own."""
     return [_command(row) for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""`dragoman pause`: hand out no jobs of a service."""
+"""`dragoman pause`: pause a service."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Examples:
 @connect_option
 @request_options(PauseRequest, "by")
 def pause(service: str, url: str | None, by: str | None) -> None:
-    """Hand out no jobs of SERVICE until it is resumed.
+    """Pause SERVICE: none of its jobs are given to workers until it is resumed.
 
-    Jobs go on arriving, and those that run may end. A pause outlives the broker.
+    New jobs are still accepted, and running jobs go on. A pause survives a restart of the broker.
     """
     view = perform(url, PAUSE, PauseRequest(name=service, **given({"by": by})))
     click.echo(f"{plain(view.name)} is paused; waiting: {view.waiting}, running: {view.running}")

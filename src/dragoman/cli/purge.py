@@ -1,4 +1,4 @@
-"""`dragoman purge`: empty a service's queue."""
+"""`dragoman purge`: cancel the waiting jobs of a service, or delete outcomes of ended ones."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Examples:
 )
 @click.argument("service")
 @connect_option
-@click.option("--ended", is_flag=True, help="Forget the outcomes of jobs that have ended instead.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--ended", is_flag=True, help="Delete the outcomes of ended jobs instead.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def purge(service: str, url: str | None, ended: bool, yes: bool) -> None:
-    """Cancel all jobs of SERVICE that wait or are delayed.
+    """Cancel all waiting and delayed jobs of SERVICE.
 
-    What runs is left alone. There is no way back, so you are asked first.
+    Running jobs go on. This cannot be undone, so the command asks for confirmation.
     """
     name = plain(service)
-    what = f"Forget how the ended jobs of {name} ended" if ended else f"Cancel all jobs of {name} that wait"
+    action = f"Delete the outcomes of the ended jobs of {name}" if ended else f"Cancel all waiting jobs of {name}"
     if not yes:
         if not sys.stdin.isatty():
-            fail("there is no way back from a purge: say --yes if nobody can be asked", USAGE)
-        click.confirm(f"{what}?", abort=True)
+            fail("a purge cannot be undone, and standard input is no terminal to confirm it: add --yes", USAGE)
+        click.confirm(f"{action}?", abort=True)
     request = PurgeRequest(name=service, states=("ended",)) if ended else PurgeRequest(name=service)
     count = perform(url, PURGE, request).purged
     jobs = f"1 job of {name} is" if count == 1 else f"{count} jobs of {name} are"

@@ -1,4 +1,4 @@
-"""Options and arguments of commands that are fields of a request: type, limits, default and help come from there."""
+"""Options and arguments from the fields of a request, with their types, limits, defaults and help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dragoman result`: what became of a background job."""
+"""`dragoman result`: print the result of a background job."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Examples:
     type=click.FloatRange(min=0),
     metavar="S",
     default=0.0,
-    help="Wait so many seconds for it.  [default: not at all]",
+    help="Seconds to wait for the result.  [default: 0]",
 )
 def result(job: str, url: str | None, wait: float) -> None:
     """Print the result of JOB.
 
-    It goes to standard output as it came, errors to standard error.
+    The result is written to standard output unchanged, errors to standard error.
     """
     with connected(url) as client:
         found = client.result(job, timeout=wait)

@@ -1,4 +1,4 @@
-"""`dragoman resume`: hand out jobs of a service again."""
+"""`dragoman resume`: resume a paused service."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ Examples:
 @click.argument("service")
 @connect_option
 def resume(service: str, url: str | None) -> None:
-    """Hand out jobs of SERVICE again."""
+    """Resume SERVICE: its jobs are given to workers again."""
     view = perform(url, RESUME, ServiceRef(name=service))
     click.echo(f"{plain(view.name)} is not paused any more; waiting: {view.waiting}, running: {view.running}")

@@ -1,4 +1,4 @@
-"""`dragoman retry`: try jobs in quarantine again."""
+"""`dragoman retry`: retry jobs in quarantine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Examples:
 def retry(jobs: tuple[str, ...], url: str | None) -> None:
     """Make a new job of each JOB in quarantine, and print the new ids.
 
-    JOB is a job's id; `-` reads ids from standard input, one a line. In quarantine are jobs whose attempts are spent:
-    `dragoman jobs --quarantined` lists them. A job that is retried leaves the quarantine.
+    JOB is a job's id; `-` reads ids from standard input, one a line. A job that has used up its attempts is in
+    quarantine: `dragoman jobs --quarantined` lists these. A job that is retried leaves the quarantine.
     """
     perform_for_each(jobs, url, "retrying", lambda client, job: client.retry(job))

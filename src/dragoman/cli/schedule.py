@@ -1,4 +1,4 @@
-"""`dragoman schedule`: jobs that are made again and again."""
+"""`dragoman schedule`: manage schedules."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Examples:
 """
 )
 def schedule() -> None:
-    """Keep recurring jobs.
+    """Manage schedules.
 
-    They are made by a cron expression, or at an interval.
+    A schedule enqueues a background job by a cron expression or at an interval.
     """
 
 
@@ -42,7 +42,7 @@ def schedule() -> None:
 @connect_option
 @json_option
 def list_(url: str | None, as_json: bool) -> None:
-    """List recurring jobs."""
+    """List schedules."""
     found = perform(url, SCHEDULES, EmptyRequest()).schedules
     if as_json:
         print_json(*found)
@@ -60,7 +60,7 @@ def list_(url: str | None, as_json: bool) -> None:
         for each in found
     ]
     titles = ("NAME", "SERVICE", "RHYTHM", "NEXT", "RUNS", "SKIPPED", "LAST JOB")
-    print_table(titles, rows, "There are no recurring jobs.")
+    print_table(titles, rows, "There are no schedules.")
 
 
 @schedule.command()
@@ -68,7 +68,7 @@ def list_(url: str | None, as_json: bool) -> None:
 @connect_option
 @json_option
 def show(name: str, url: str | None, as_json: bool) -> None:
-    """Show the recurring job NAME."""
+    """Show the schedule NAME."""
     _print(perform(url, SCHEDULE, ScheduleRef(name=name)), as_json)
 
 
@@ -97,13 +97,13 @@ def set_(
     as_json: bool,
     **more: Any,
 ) -> None:
-    """Make a job for SERVICE again and again, under the name NAME.
+    """Create the schedule NAME, which enqueues jobs for SERVICE.
 
-    DATA is the payload of each; `-` reads it from standard input. Say one of --cron and --every. If there is a
-    recurring job of this name already, this one takes its place.
+    DATA is the payload of each job; `-` reads it from standard input. Give exactly one of --cron and --every. An
+    existing schedule with this name is replaced.
     """
     if (cron is None) == (every is None):
-        fail("say one of --cron and --every", USAGE)
+        fail("a schedule needs exactly one of --cron and --every", USAGE)
     request = ScheduleRequest(name=name, service=service, **given({"cron": cron, "every": every, **more}))
     _print(perform(url, SET_SCHEDULE, request, read_payload(data)), as_json)
 
@@ -112,7 +112,7 @@ def set_(
 @click.argument("name")
 @connect_option
 def remove(name: str, url: str | None) -> None:
-    """Remove the recurring job NAME. Jobs that it has made already are left alone."""
+    """Remove the schedule NAME. Jobs that it has enqueued stay."""
     view = perform(url, DELETE_SCHEDULE, ScheduleRef(name=name))
     click.echo(f"{plain(view.name)} is removed")
 
@@ -121,7 +121,7 @@ def remove(name: str, url: str | None) -> None:
 @click.argument("name")
 @connect_option
 def pause(name: str, url: str | None) -> None:
-    """Make no more jobs of NAME until it is resumed."""
+    """Pause the schedule NAME: it enqueues no jobs until it is resumed."""
     view = perform(url, PAUSE_SCHEDULE, ScheduleRef(name=name))
     click.echo(f"{plain(view.name)} is paused")
 
@@ -130,7 +130,7 @@ def pause(name: str, url: str | None) -> None:
 @click.argument("name")
 @connect_option
 def resume(name: str, url: str | None) -> None:
-    """Make jobs of NAME again, from now on."""
+    """Resume the schedule NAME from now on: runs that were missed are not made up for."""
     view = perform(url, RESUME_SCHEDULE, ScheduleRef(name=name))
     click.echo(f"{plain(view.name)} is not paused any more; next {_next(view)}")
 

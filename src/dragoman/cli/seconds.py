@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-NO_LIMIT = "null"  # as a form's query has it
+NO_LIMIT = "null"  # as in the query of a request
 
 
 class Seconds(click.FloatRange):
-    """More than 0; or `none`."""
+    """A number of seconds over 0, or `none`."""
 
     name = "seconds"
 

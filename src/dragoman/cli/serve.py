@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 
 SETTINGS = [
     click.option("--config", "path", metavar="FILE", help="Read settings from a TOML file."),
-    click.option("--data", metavar="DIR|memory", help="Where to keep what must survive; 'memory' keeps nothing."),
-    click.option("--log", type=click.Choice(["auto", "human", "json"]), help="How to write the log to stderr."),
+    click.option("--data", metavar="DIR|memory", help="Folder of the store; 'memory' stores nothing."),
+    click.option("--log", type=click.Choice(["auto", "human", "json"]), help="Format of the log on standard error."),
     click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"])),
-    click.option("--drain-timeout", type=float, metavar="S", help="How long running jobs may take to end on SIGTERM."),
-    click.option("--loop", type=click.Choice(["auto", "uvloop", "asyncio"]), help="Which event loop to run on."),
+    click.option(
+        "--drain-timeout", type=float, metavar="S", help="Seconds that running jobs may take to end on SIGTERM."
+    ),
+    click.option("--loop", type=click.Choice(["auto", "uvloop", "asyncio"]), help="Event loop."),
     click.option("--strict/--no-strict", default=None, help="Check every invariant after every step. Slow."),
-    click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any setting of `config`."),
+    click.option(
+        "--set", "others", multiple=True, metavar="NAME=VALUE", help="Any setting that `dragoman config` prints."
+    ),
 ]
 
 
@@ -47,10 +51,10 @@ Examples:
 def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
     """Run a broker.
 
-    Without a URL it listens on loopback, on the usual port of every dialect it speaks. Given URLs, it listens on
-    exactly those. A URL is dialect+transport://place?options.
+    Without a URL it listens on loopback, on the default port of every dialect. With URLs, it listens on exactly those.
+    A URL is dialect+transport://address?options.
 
-    SIGTERM and SIGINT drain: new jobs are refused, running ones may end. A second signal stops at once.
+    SIGTERM and SIGINT drain the broker: new jobs are refused, running ones may end. A second signal stops it at once.
     """
     # structlog loads rich wherever it is installed, for tracebacks that the broker's log does not have. That took a
     # fifth of the broker's start.
@@ -90,7 +94,7 @@ def load_settings(urls: tuple[str, ...], path: str | None, flags: dict[str, obje
 def load_sourced(
     urls: tuple[str, ...], path: str | None, flags: dict[str, object]
 ) -> tuple[Config, list[SettingSource]]:
-    """The settings, and where each comes from."""
+    """The settings and their sources."""
     from dragoman.server.config import ConfigError, load, unknown_variables
 
     for warning in unknown_variables(os.environ):
@@ -160,10 +164,10 @@ def _what_to_try(opened: Opened) -> list[str]:
         where = dict(places)
         workers, callers = where.get("workers", where.get("both")), where.get("callers", where.get("both"))
         if workers is not None and callers is not None and not callers.startswith("http:"):  # curl needs no hint
-            said = listener.address.options
-            service = said.get("service", "default")
-            worker = _address(listener.address.dialect, workers, said, ("service", "edition"))
-            caller = _address(listener.address.dialect, callers, said, ("service",))
+            options = listener.address.options
+            service = options.get("service", "default")
+            worker = _address(listener.address.dialect, workers, options, ("service", "edition"))
+            caller = _address(listener.address.dialect, callers, options, ("service",))
             return [
                 f"""{program} worker --exec "tr a-z A-Z" --service {shlex.quote(service)} --connect {worker}""",
                 f"""{program} call {shlex.quote(service)} "hello" --connect {caller}""",
@@ -171,7 +175,7 @@ def _what_to_try(opened: Opened) -> list[str]:
     return []
 
 
-def _address(dialect: str, place: str, said: Mapping[str, str], names: tuple[str, ...]) -> str:
-    """A URL for a worker or a caller, with what it must know of the listener's."""
-    query = urlencode({name: said[name] for name in names if name in said}, quote_via=quote)
+def _address(dialect: str, place: str, options: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """A URL for a worker or a caller, with those options of the listener that it needs."""
+    query = urlencode({name: options[name] for name in names if name in options}, quote_via=quote)
     return shlex.quote(f"{dialect}+{place}?{query}" if query else f"{dialect}+{place}")

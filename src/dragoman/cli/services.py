@@ -1,4 +1,4 @@
-"""`dragoman services`: what is asked for and who serves."""
+"""`dragoman services`: list services."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Examples:
 @connect_option
 @json_option
 def services(url: str | None, as_json: bool) -> None:
-    """List services: what waits and runs, and who serves.
+    """List services with their queues and workers.
 
-    OLDEST is how long the job at the head of the queue has waited. DONE and NOT DONE count the jobs that have ended
+    OLDEST is the waiting time of the job at the head of the queue. DONE and NOT DONE count the jobs that have ended
     since the broker started.
     """
     found = perform(url, SERVICES, EmptyRequest()).services

@@ -1,4 +1,4 @@
-"""`dragoman store`: look after the file that background jobs are kept in."""
+"""`dragoman store`: check, recover, accept and rescue the store of background jobs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 @click.group()
 def store() -> None:
-    """Look after a diary while no broker uses it."""
+    """Check or repair the diary, the store of background jobs."""
 
 
 @store.command()
 @click.argument("folder", metavar="DIR")
 def check(folder: str) -> None:
-    """Check the diary in this folder, with all checksums: exit code 0, or 74 if it is damaged."""
+    """Check the diary in this folder, with all checksums. Exit code 0, or 74 if it is damaged."""
     from dragoman.store import recovery
 
     with ProgressBar("checking the diary", "rows") as bar:
@@ -37,9 +37,9 @@ def check(folder: str) -> None:
 
 @store.command()
 @click.argument("folder", metavar="DIR")
-@click.option("--force", is_flag=True, help="Do it even if the diary is in order.")
+@click.option("--force", is_flag=True, help="Recover even if the diary is in order.")
 def recover(folder: str, force: bool) -> None:
-    """Make a new diary of what can be read of a damaged one, which is kept beside it."""
+    """Make a new diary from the readable rows of a damaged one. The damaged file is kept beside it."""
     from dragoman.store import recovery
 
     with ProgressBar("recovering the diary", "rows") as bar:
@@ -68,8 +68,8 @@ def recover(folder: str, force: bool) -> None:
 def accept(folder: str) -> None:
     """Accept the diary in this folder as it is, for example a restored backup.
 
-    A broker refuses to start if more was acknowledged than its diary holds. This removes the count of what was
-    acknowledged. If there is no diary at all, an empty one is made.
+    A broker does not start if its diary holds less than it has acknowledged. This command removes that count. If there
+    is no diary at all, it makes an empty one.
     """
     from dragoman.store import recovery
 
@@ -83,8 +83,8 @@ def accept(folder: str) -> None:
 def rescue(pid: int, folder: str) -> None:
     """Copy the diary that the broker with process id PID has open into the empty folder DIR.
 
-    For a diary that was removed while its broker runs: the broker has the last copy. Needs Linux, and the user that the
-    broker runs as.
+    For a diary that was removed while its broker runs: the broker has the last copy. Needs Linux and the user id of the
+    broker.
     """
     from dragoman.store import recovery
     from dragoman.store.errors import StoreError
@@ -102,7 +102,7 @@ def rescue(pid: int, folder: str) -> None:
 
 
 def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
-    """Do something to a diary that nobody else may touch meanwhile."""
+    """Call `act` while the folder is locked against brokers and other commands."""
     from dragoman.server.datadir import DataFolderLocked, FolderLock
     from dragoman.store.errors import StoreError
     from dragoman.store.losses import is_there

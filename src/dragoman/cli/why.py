@@ -1,4 +1,4 @@
-"""`dragoman why`: why a job is not running."""
+"""`dragoman why`: explain why a job is not running."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Examples:
 @connect_option
 @json_option
 def why(job: str, url: str | None, as_json: bool) -> None:
-    """Say why JOB is not running, or how it ended, in one sentence."""
+    """Explain in one sentence why JOB is not running, or how it ended."""
     view = perform(url, WHY, JobRef(id=job))
     if as_json:
         print_json(view)

@@ -1,4 +1,4 @@
-"""`dragoman worker`: do jobs."""
+"""`dragoman worker`: run a worker."""
 
 from __future__ import annotations
 
@@ -32,42 +32,46 @@ Examples:
 """,
 )
 @click.argument("target", required=False, metavar="[MODULE:OBJECT]")
-@click.option("--exec", "command", metavar="CMD", help="Run a program for each job instead: payload in, result out.")
+@click.option(
+    "--exec",
+    "command",
+    metavar="CMD",
+    help="Run a program for each job: payload on standard input, result on standard output.",
+)
 @click.option(
     "--service",
     "services",
     metavar="NAME",
     multiple=True,
-    help="A service to offer; may be repeated. Of a Worker, only these. "
-    "Where the wire has no names, the URL's service=.",
+    help="Service to offer; may be repeated. Of a Worker, only these services. "
+    "In a dialect without service names, the URL's service=.",
 )
 @click.option(
     "--connect",
     "url",
     metavar="URL",
-    help="The broker's address for workers, native, HTTP or of another dialect.  [default: the Worker's own, else "
+    help="Address of the broker for workers: native, HTTP or another dialect.  [default: the Worker's own, else "
     f"{URL_VARIABLE}, else {DEFAULT_URL}]",
 )
 @click.option(
     "--concurrency",
     type=MOST,
     metavar="N",
-    help="Do so many jobs at once. [default: as many as there are processes or threads; 100 if all handlers are async]",
+    help="Jobs at the same time.  [default: the number of processes or threads; 100 if all handlers are async]",
 )
 @click.option(
-    "--processes", type=MOST, metavar="N", help="Run functions in so many child processes. [default: one per core]"
+    "--processes", type=MOST, metavar="N", help="Child processes that run functions.  [default: one per core]"
 )
-@click.option("--threads", type=MOST, metavar="N", help="Run functions in so many threads instead.")
-@click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="Replace a child process after so many jobs.")
-@click.option("--max-memory", metavar="SIZE", help="Replace a child process once it takes more, such as 512MiB.")
+@click.option("--threads", type=MOST, metavar="N", help="Threads that run functions, in place of processes.")
+@click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="Jobs after which a child process is replaced.")
+@click.option("--max-memory", metavar="SIZE", help="Memory over which a child process is replaced, such as 512MiB.")
 @click.option(
     "--cancel-grace",
     type=click.FloatRange(0, 1e9),
     metavar="S",
-    help="How long a job that was cancelled, or whose time is over, may go on before it is stopped by force. "
-    "[default: 1]",
+    help="Seconds that a cancelled or timed out job may go on before it is stopped by force.  [default: 1]",
 )
-@click.option("--reload", "reloads", is_flag=True, help="Start anew when the code changes; for development.")
+@click.option("--reload", "reloads", is_flag=True, help="Restart when the code changes; for development.")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
@@ -85,14 +89,14 @@ def worker(
     reloads: bool,
     log_level: str,
 ) -> None:
-    """Do jobs until told to stop.
+    """Run a worker until a signal or the broker stops it.
 
     MODULE:OBJECT is a dragoman.Worker, or a function that is called with each job's payload (bytes) and returns the
-    result (bytes). Functions run in child processes, so that neither a long job nor one that crashes keeps the
-    heartbeats from the broker. With --exec, a program gets the payload on its standard input and gives the result on
-    its standard output; an exit code other than 0 is a failure.
+    result (bytes). Functions run in child processes, so that neither a long job nor one that crashes delays the
+    heartbeats. With --exec, a program reads the payload from its standard input and writes the result to its standard
+    output; an exit code other than 0 is a failure.
 
-    SIGTERM and SIGINT finish the jobs in hand, then leave. A second signal stops at once.
+    On SIGTERM and SIGINT the worker finishes its running jobs, then leaves. A second signal stops it at once.
     """
     if (target is None) == (command is None):
         fail("give either MODULE:OBJECT or --exec CMD", USAGE)
@@ -105,12 +109,12 @@ def worker(
         "max_memory": _size(max_memory) if max_memory is not None else None,
         "cancel_grace": cancel_grace,
     }
-    said = {name: value for name, value in given.items() if value is not None}
+    chosen = {name: value for name, value in given.items() if value is not None}
     try:
         if target is not None:
-            code = _run_object(target, services, url, said, log_level, reloads)
+            code = _run_object(target, services, url, chosen, log_level, reloads)
         else:
-            code = _run_program(command or "", services, url, said, reloads)
+            code = _run_program(command or "", services, url, chosen, reloads)
     except ValueError as error:  # an AddressError is one
         fail(str(error), USAGE)
     except KeyboardInterrupt:
@@ -122,7 +126,7 @@ def worker(
 
 
 def _run_object(
-    target: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], log_level: str, reloads: bool
+    target: str, services: tuple[str, ...], url: str | None, chosen: dict[str, Any], log_level: str, reloads: bool
 ) -> int:
     from dragoman.sdk.loading import HandlerLoadError, load, parse_reference
     from dragoman.sdk.reload import FileWatcher, restart
@@ -133,7 +137,7 @@ def _run_object(
         sys.path.insert(0, folder)
     try:
         home = parse_reference(target)
-        made = _worker_of(load(home), target, services, url, said)
+        made = _worker_of(load(home), target, services, url, chosen)
         watch = FileWatcher() if reloads else None
         code = run(made, home, log_level, watch)
     except HandlerLoadError as error:
@@ -142,13 +146,13 @@ def _run_object(
         watch = _wait_for_better(target, error, home)
         code = 0
     if watch is not None and watch.changed:
-        warn(f"changed: {', '.join(map(os.path.relpath, watch.changed))}; starting anew")
+        warn(f"changed: {', '.join(map(os.path.relpath, watch.changed))}; restarting")
         restart()
     return code
 
 
-def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | None, said: dict[str, Any]) -> Worker:
-    """The worker that was found, or one that offers the function that was. Raises CannotLoad and ValueError."""
+def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | None, chosen: dict[str, Any]) -> Worker:
+    """The Worker that was loaded, or one that offers the loaded function. Raises HandlerLoadError and ValueError."""
     from dataclasses import replace
 
     from dragoman.sdk.loading import HandlerLoadError
@@ -164,11 +168,11 @@ def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | No
                 )
             found.services = {name: found.services[name] for name in services}
         found.url = url or found.url
-        found.execution = replace(found.execution, **said)
+        found.execution = replace(found.execution, **chosen)
         return found
     if not callable(found):
         raise HandlerLoadError(f"{target} is a {type(found).__name__}, neither a Worker nor something to call")
-    made = Worker(url, **said)
+    made = Worker(url, **chosen)
     for name in worker_target(made.url, services).services:
         try:
             made.service(name)(found)
@@ -178,7 +182,7 @@ def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | No
 
 
 def _wait_for_better(target: str, error: HandlerLoadError, home: ObjectReference) -> Any:
-    """It cannot be run as it is: wait until somebody has changed it."""
+    """Wait until a file of a module that cannot be loaded has changed."""
     from importlib.util import find_spec
 
     from dragoman.sdk.reload import FileWatcher, files_in
@@ -202,7 +206,9 @@ def _wait_for_better(target: str, error: HandlerLoadError, home: ObjectReference
 # -------------------------------------------------------------------- --exec CMD
 
 
-def _run_program(command: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], reloads: bool) -> int:
+def _run_program(
+    command: str, services: tuple[str, ...], url: str | None, chosen: dict[str, Any], reloads: bool
+) -> int:
     import asyncio
 
     from dragoman.sdk.execution import ExecutionOptions
@@ -210,18 +216,18 @@ def _run_program(command: str, services: tuple[str, ...], url: str | None, said:
     from dragoman.sdk.targets import worker_target
     from dragoman.sdk.worker_runner import WorkerRunner
 
-    if reloads or said.keys() & {"threads", "max_jobs", "max_memory"}:
+    if reloads or chosen.keys() & {"threads", "max_jobs", "max_memory"}:
         fail(
             "--exec starts a new program for each job: --reload, --threads, --max-jobs, --max-memory are not for it",
             USAGE,
         )
     target = worker_target(url_or_default(url), services)
-    execution = ExecutionOptions(**said)
+    execution = ExecutionOptions(**chosen)
     pool = dict.fromkeys(target.services, ProgramPool(_check_command(command)))
     concurrency = execution.jobs_at_once(())
-    # Not uvloop: there, a program that ends without reading its input is an accident, and one that cannot be run, too.
-    shift = WorkerRunner(target, pool, concurrency, execution.cancel_grace, loop_factory=asyncio.new_event_loop)
-    return shift.run()
+    # Not uvloop: there, a program that ends without reading its input, or that cannot be run, raises an error.
+    runner = WorkerRunner(target, pool, concurrency, execution.cancel_grace, loop_factory=asyncio.new_event_loop)
+    return runner.run()
 
 
 def _check_command(command: str) -> str:

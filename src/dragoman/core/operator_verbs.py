@@ -108,7 +108,9 @@ class OperatorVerbs(Components):
                 if problem is None:
                     self.effects.extend(Acknowledge(caller, job) for caller in job.callers)
                 elif job.state is not ENDED:
-                    self.attempts.end_early(job, REFUSED, f"store unavailable: {problem}", now, RefusalReason.STORE_UNAVAILABLE)
+                    self.attempts.end_early(
+                        job, REFUSED, f"store unavailable: {problem}", now, RefusalReason.STORE_UNAVAILABLE
+                    )
 
     def extend_leases(self, gap: float, now: float) -> None:
         """Extend every lease by `gap` seconds, because the broker itself was paused (D13, R22)."""

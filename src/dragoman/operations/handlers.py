@@ -1,8 +1,9 @@
-"""The desk answers what is asked of the broker: about jobs, services and workers, and what shall become of them.
+"""Handles the broker's operations: enqueue, show, cancel and retry jobs; pause services; drain workers; manage
+schedules.
 
-A question has a name, a form and perhaps a payload; whoever asks is answered once, at once or later. What changes
-something is answered when the diary has it. The desk is a session like any dialect's: who waits here for a job's
-acceptance or its outcome is one of its callers.
+An operation has a name, a request and perhaps a payload. Its responder receives one answer, at once or later. An
+operation that writes is answered after its commit. The handlers are a recipient like a dialect's broker side: a request
+that waits for a job's acknowledgement or its outcome is one of its callers.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ from dragoman.operations.table import OPERATIONS
 from dragoman.operations.views import job_view, service_views, worker_view
 from dragoman.operations.why import why
 
-UNTIL_LOADED: Final = 0.2  # how often we look whether all jobs of an earlier run are here
+UNTIL_LOADED: Final = 0.2  # seconds between two looks whether all jobs of an earlier run are loaded
 STILL_READ: Final = "jobs of the last run are still being read: ask again in a moment"
 
 
 class StoreAccess(Protocol):
-    """What the desk asks of the line."""
+    """The part of the runner that operations call."""
 
     def note(self, key: str, value: str | None) -> None: ...
 
@@ -98,11 +99,11 @@ class OperationHandlers(TimedRecipient):
         self.broker = broker
         self._store_access = line
         self.store = store
-        self._offset = offset  # what the wall clock is ahead of the one that jobs live by
+        self._offset = offset  # seconds that the wall clock is ahead of the clock of jobs
         self._show_health = show_health
         self._waiting: Deadlines[PendingRequest] = Deadlines()
         self._purges: list[tuple[Purge, Responder]] = []
-        self._next_look = -inf  # when something here may be due
+        self._next_look = -inf  # time at which something here may be due
         self.scheduler = Scheduler(self._submit_recurring, line.note, self._is_over)
 
     @property
@@ -110,12 +111,12 @@ class OperationHandlers(TimedRecipient):
         """Whether jobs of an earlier run are still being read: until then, not every job is known."""
         return self.broker.job_registry.is_loading
 
-    # ---------------------------------------------------------------- what is asked
+    # ---------------------------------------------------------------- operations
 
     def ask(
         self, question: str, form: Any, payload: Payload, responder: Responder, now: float
     ) -> PendingRequest | None:
-        """Answer, or see to it. A ticket is given to those who may have to wait and may want to leave."""
+        """Perform an operation. Returns the pending request if it waits for a job; `leave` abandons that."""
         self._next_look = -inf
         try:
             pending: PendingRequest | None = FUNCTIONS[question](self, form, payload, responder, now)
@@ -140,7 +141,7 @@ class OperationHandlers(TimedRecipient):
         send_payload(self._find(form.id), self._store_access, self._offset(), responder)
 
     def result(self, form: ResultRequest, payload: Payload, responder: Responder, now: float) -> PendingRequest | None:
-        """Its outcome, with the bytes of its result, or how it stands when patience is over."""
+        """Answer with the outcome and the bytes of the result, or with the state of the job once `wait` is over."""
         job = self._find(form.id)
         if job.state is not ENDED and form.wait <= 0.0:
             responder.answer(job_view(job, self._offset()))
@@ -161,7 +162,7 @@ class OperationHandlers(TimedRecipient):
         self._answer_when_saved(responder, lambda: job_view(job, self._offset()))
 
     def retry(self, form: JobRef, payload: Payload, responder: Responder, now: float) -> None:
-        """A client whose answer was lost asks again, and gets the job that was made the first time."""
+        """Retry a job. A second request, after a lost answer, returns the job that the first one made."""
         job = self._find(form.id)
         again = self._retried(job)
         if again is None:
@@ -177,7 +178,7 @@ class OperationHandlers(TimedRecipient):
         self._answer_when_saved(responder, partial(self._job_view, again))
 
     def jobs(self, form: ListJobsRequest, payload: Payload, responder: Responder, now: float) -> None:
-        """The newest first."""
+        """List jobs, newest first."""
         self._refuse_while_loading()
         offset = self._offset()
         found = list(islice(self._matching(form), form.limit + 1))
@@ -215,7 +216,7 @@ class OperationHandlers(TimedRecipient):
         self._refuse_while_loading()
         self._service(form.name)
         self._purges.append((Purge(self.broker, form), responder))
-        self._store_access.when_saved(lambda problem: None)  # asks for a turn
+        self._store_access.when_saved(lambda problem: None)  # requests an iteration of the runner
 
     def workers(self, form: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(
@@ -259,7 +260,7 @@ class OperationHandlers(TimedRecipient):
     def health(self, form: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self._show_health())
 
-    # ---------------------------------------------------------------- as a session
+    # ---------------------------------------------------------------- effects and time
 
     def execute(self, effect: Effect, now: float) -> None:
         self._next_look = -inf
@@ -275,25 +276,25 @@ class OperationHandlers(TimedRecipient):
             if job is None or effect.refusal is not None:
                 kind = ERROR_KINDS.get(effect.refusal, "busy") if effect.refusal is not None else "busy"
                 self._done_with(pending, now).refuse(ErrorView(kind=kind, detail=effect.reason))  # type: ignore[arg-type]
-            elif job.outcome is not effect.outcome:  # the job ended otherwise, but that could not be told
+            elif job.outcome is not effect.outcome:  # the job ended otherwise, but that outcome could not be delivered
                 self._done_with(pending, now).refuse(ErrorView(kind="internal", detail=effect.reason))
             else:
                 view = job_view(job, self._offset())
                 self._done_with(pending, now).answer(view, effect.result, effect.failure)
-        # Progress: whoever wants it watches.
+        # Progress is not delivered here: the job keeps the last report.
 
     def leave(self, pending: PendingRequest, now: float) -> None:
-        """Whoever waited has gone."""
+        """Abandon a pending request: its client has disconnected."""
         self._next_look = -inf
         if pending.responder is not None:
             self._done_with(pending, now)
 
     def close(self, now: float) -> None:
-        """The broker stops: whoever still waits for an outcome is told how its job stands."""
+        """The broker stops: answer every request that waits for an outcome with the state of its job."""
         self._end_waits(inf, now)
 
     def tick(self, now: float) -> float:
-        if now < self._next_look:  # nearly always: every turn of the loop comes by here
+        if now < self._next_look:  # nearly always: every iteration calls this
             return self._next_look
         self._end_waits(now, now)
         self._go_on_purging(now)
@@ -301,10 +302,10 @@ class OperationHandlers(TimedRecipient):
         self._next_look = now if self._purges else min(due, self._waiting.next())
         return self._next_look
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- helpers
 
     def _refuse_while_loading(self) -> None:
-        """A list that is not complete yet would look as if jobs were lost."""
+        """Refuse a list while jobs are loaded: an incomplete one would look as if jobs were lost."""
         if self.is_loading:
             raise OperationError("loading", STILL_READ)
 
@@ -317,7 +318,7 @@ class OperationHandlers(TimedRecipient):
         raise OperationError("not found", "there is no such job: it never was, or its outcome has been erased")
 
     def _retried(self, job: Job) -> Job | None:
-        """The job that an earlier retry made of this one; None if there was none. Objection: it did not end well."""
+        """The job that an earlier retry made of this one, or None. Raises OperationError if that job was not done."""
         if job.retried_as is None:
             return None
         again = self.broker.jobs.get(job.retried_as)
@@ -399,11 +400,11 @@ class OperationHandlers(TimedRecipient):
         return responder if responder is not None else NULL_RESPONDER
 
     def _end_waits(self, due: float, now: float) -> None:
-        """Of those whose patience is over by then."""
+        """Answer the requests whose wait is over by then."""
         for pending in self._waiting.due(due):
             job = pending.job
             assert job is not None
-            if job.state is not ENDED:  # else it is told the outcome as soon as the diary has that
+            if job.state is not ENDED:  # else it receives the outcome once that is committed
                 self._done_with(pending, now).answer(job_view(job, self._offset()))
 
     def _go_on_purging(self, now: float) -> None:
@@ -418,7 +419,7 @@ def _same(view: View) -> View:
     return view
 
 
-# How the core's refusals are called here.
+# The error kind for each refusal of the core.
 ERROR_KINDS: Final = {
     RefusalReason.NO_SUCH_SERVICE: "no such service",
     RefusalReason.BUSY: "busy",

@@ -12,7 +12,7 @@ from dragoman.operations.validation import duration
 
 
 def options_of(order: EnqueueRequest, now: float, ahead: Callable[[], float], max_delay: float) -> JobOptions:
-    """Options of the job that an order asks for. `ahead`: the lead of the wall clock over `now`. Raises Objection."""
+    """Options for the job of a request. `ahead`: seconds by which the wall clock leads `now`. Raises OperationError."""
     delay = order.delay
     if order.not_before is not None:
         if order.not_before.tzinfo is None:
@@ -35,7 +35,7 @@ def job_options_for(
     retry_cap: float | None,
     retry_jitter: float | None,
 ) -> JobOptions:
-    """A background job waits for a worker however long it takes for one to come. Equal wishes are one object."""
+    """Options of a background job, which waits for a worker without a limit. Equal options are one object."""
     return JobOptions(
         job_timeout=inf if timeout is None else timeout,
         attempts=attempts,

@@ -41,7 +41,7 @@ class JsonOperations:
 def call_json(
     desk: OperationHandlers, question: str, form: bytes, payload: Payload, responder: Responder, now: float
 ) -> PendingRequest | None:
-    """Ask with a form as it came. A form that is not as it should be is answered like any other question."""
+    """Perform an operation from the bytes of its request. An invalid request is answered with an error."""
     reader = _readers.get(question)
     if reader is None:
         if question not in OPERATIONS:
@@ -62,7 +62,7 @@ def call_json(
 
 
 class _Written:
-    """Passes views on as JSON."""
+    """Encodes views as JSON for a responder."""
 
     __slots__ = ("_responder",)
 

@@ -18,8 +18,8 @@ ViewType = TypeVar("ViewType", bound=View)
 class Operation(Generic[RequestType, ViewType]):
     """One row of the table.
 
-    `errors` are the error kinds of this operation alone: an operation that has fields may be `invalid`, one that writes
-    may be `loading` or `diary` besides.
+    `errors` are the error kinds of this operation alone. An operation with fields may also be answered with `invalid`,
+    one that writes with `loading` or `diary`.
     """
 
     name: str  # the name on the native wire; underscores take the place of spaces in Python
@@ -45,26 +45,28 @@ class Operation(Generic[RequestType, ViewType]):
             raise ValueError(f"operation {self.name!r}: right {self.right!r} is none of {', '.join(get_args(Right))}")
         missing = [each for each in self.path_fields if each not in self.request.__struct_fields__]
         if missing:
-            raise ValueError(f"operation {self.name!r}: its path names {missing[0]!r}, which its request has not")
+            raise ValueError(
+                f"operation {self.name!r}: its path names {missing[0]!r}, which is no field of its request"
+            )
 
     @property
     def path_fields(self) -> tuple[str, ...]:
-        """Names of the request's fields that stand in the path."""
+        """Names of the request's fields that are in the path."""
         return tuple(part[1:-1] for part in self.path.split("/") if part[:1] == "{")
 
     @property
     def other_fields(self) -> tuple[str, ...]:
-        """Names of the request's fields that stand in the query or in the body."""
+        """Names of the request's fields that are in the query or in the body."""
         return tuple(each for each in self.request.__struct_fields__ if each not in self.path_fields)
 
     @property
     def has_body(self) -> bool:
-        """Whether fields of the request are the body of an HTTP request; if not, they are its query."""
+        """True if the fields of the request are the body of an HTTP request, False if they are its query."""
         return self.method in ("POST", "PUT") and bool(self.other_fields)
 
     @property
     def group(self) -> str:
-        """The kind of thing that it is about: `jobs`, `services`, `workers`, `schedules` or `health`."""
+        """The first part of the path: `jobs`, `services`, `workers`, `schedules` or `health`."""
         return self.path.split("/")[2]
 
     @property
@@ -73,7 +75,7 @@ class Operation(Generic[RequestType, ViewType]):
 
     @property
     def all_errors(self) -> tuple[ErrorKind, ...]:
-        """Kinds of errors that it may be answered with."""
+        """All error kinds of this operation."""
         general: list[ErrorKind] = ["invalid"] if self.request.__struct_fields__ else []
         general += ["loading", "store unavailable"] if self.writes else []
         return (*self.errors, *(each for each in general if each not in self.errors))

@@ -1,4 +1,4 @@
-"""The payload of a form: in it, as text or in base64, or beside it."""
+"""Payloads of requests: as text or base64 in the request, or as bytes beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.operations.schemas import EnqueueRequest, OperationError, Schedule
 
 
 def payload_of(form: EnqueueRequest | ScheduleRequest, payload: Payload) -> Payload:
-    """The payload that came apart from the form, or in it."""
+    """The payload of a request, from the one place that has it. Raises OperationError if two have one."""
     if form.payload is None and form.payload_base64 is None:
         return payload
     if payload or (form.payload is not None and form.payload_base64 is not None):

@@ -1,4 +1,4 @@
-"""A purge: what waits for a service is cancelled, outcomes are forgotten; a few at a time, to hold up nobody."""
+"""A purge: cancels waiting jobs of a service or deletes outcomes, a batch at a time so that other requests go on."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dragoman.core.model import Job
 from dragoman.core.states import DELAYED, ENDED, WAITING
 from dragoman.operations.schemas import PurgeRequest, PurgeView
 
-AT_ONCE = 1_000
+AT_ONCE = 1_000  # jobs in one iteration
 
 
 class Purge:
-    """What is chosen is chosen now. A job that has gone on by the time its turn comes is left alone."""
+    """A purge in progress. Its jobs are chosen at the start; one that has changed its state since is left out."""
 
     __slots__ = ("_broker", "_chosen", "_count", "_name")
 
@@ -28,10 +28,10 @@ class Purge:
         )
 
     def go_on(self, now: float) -> PurgeView | None:
-        """None: there is more to do."""
+        """Purge the next batch. Returns the view at the end, None if there is more to do."""
         for _ in range(min(AT_ONCE, len(self._chosen))):
-            job, was_over = self._chosen.popleft()
-            self._count += self._forget(job) if was_over else self._cancel(job, now)
+            job, was_ended = self._chosen.popleft()
+            self._count += self._forget(job) if was_ended else self._cancel(job, now)
         return PurgeView(name=self._name, purged=self._count) if not self._chosen else None
 
     def _cancel(self, job: Job, now: float) -> bool:

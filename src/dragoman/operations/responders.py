@@ -1,4 +1,4 @@
-"""Calls of operations: the asker, who is answered once, and the ticket of one who waits."""
+"""Responders, which receive the answer to an operation, and requests that wait for a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.operations.schemas import ErrorView, View
 
 
 class Responder(Protocol):
-    """The source of a call. It gets one of these, once."""
+    """Receives the answer to one operation. One of `answer` and `refuse` is called, once."""
 
     @property
     def owner(self) -> Owner | None:
@@ -40,14 +40,14 @@ class JsonResponder(Protocol):
 
 
 class PendingRequest(Caller):
-    """A call that waits for a job to be accepted, or for its outcome."""
+    """A request that waits until a job is accepted, or for its outcome."""
 
     __slots__ = ("alarm", "alarm_number", "due", "responder")
 
     def __init__(self, recipient: Recipient, responder: Responder, due: float) -> None:
         super().__init__(recipient)
-        self.responder: Responder | None = responder  # None: it has been answered, or has gone
-        self.due = due  # until when it waits for an outcome; inf: it waits for the job to be accepted
+        self.responder: Responder | None = responder  # None: it was answered, or its client has disconnected
+        self.due = due  # time at which the wait for an outcome ends; inf: it waits until the job is accepted
         self.alarm = inf
         self.alarm_number = 0
 

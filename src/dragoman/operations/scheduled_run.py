@@ -1,4 +1,4 @@
-"""Who waits for a run of a recurring job to be let in."""
+"""The responder of a run of a schedule."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from dragoman.operations.schemas import ErrorView, View
 
 
 class ScheduledRun:
-    __slots__ = ("_calendar", "_name", "job")
-    owner = None  # the calendar bounds how many there are
+    """Waits until the job of a run is accepted, and tells the scheduler if it is refused."""
+
+    __slots__ = ("_name", "_scheduler", "job")
+    owner = None  # the scheduler limits their number
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
-        self._calendar = scheduler
+        self._scheduler = scheduler
         self._name = name
         self.job: JobId | None = None
 
@@ -21,6 +23,6 @@ class ScheduledRun:
         pass
 
     def refuse(self, problem: ErrorView) -> None:
-        """At once, and the calendar knows it; or when the diary could not write it."""
+        """The job was refused: at once, which the scheduler knows, or because the store could not write it."""
         if self.job is not None:
-            self._calendar.take_back(self._name, self.job)
+            self._scheduler.take_back(self._name, self.job)

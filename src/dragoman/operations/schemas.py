@@ -1,6 +1,6 @@
-"""What is asked and what is answered, as data: the same for HTTP, for the native dialect and for the command line.
+"""Requests and views of the operations: the same for HTTP, the native dialect and the command line.
 
-Times are seconds, or moments as RFC 3339 writes them. A job's id is 32 lower-case hex digits.
+Durations are seconds, times are in RFC 3339. A job's id is 32 lower-case hex digits.
 """
 
 from __future__ import annotations
@@ -109,18 +109,18 @@ ErrorKind = Literal[
 
 
 class OperationRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Something that is asked."""
+    """The request of an operation."""
 
 
 class View(Struct, kw_only=True):
-    """Something that is answered."""
+    """The answer to an operation."""
 
 
 # ---------------------------------------------------------------- jobs
 
 
 class EnqueueRequest(OperationRequest):
-    """A background job: acknowledged once it is on disk. Its payload comes apart from it, or in the form."""
+    """A background job: acknowledged once it is on disk. Its payload is in the request or beside it."""
 
     service: ServiceName
     payload: Text | None = None
@@ -141,7 +141,7 @@ class JobRef(OperationRequest):
 
 
 class ResultRequest(OperationRequest):
-    """Wait for a job's outcome for so many seconds."""
+    """Get a job's outcome, and wait for it up to `wait` seconds."""
 
     id: JobIdText
     wait: WaitSeconds = 0.0
@@ -214,7 +214,7 @@ class JobView(View):
 
 
 class OutcomeView(View):
-    """The part of a job's view that its outcome is read from."""
+    """The fields of a job's view that tell its outcome."""
 
     state: State
     outcome: OutcomeName | None = None
@@ -248,7 +248,7 @@ class PauseRequest(OperationRequest):
 
 
 class PurgeRequest(OperationRequest):
-    """End what waits for this service as *cancelled*; of ended jobs, forget the outcomes."""
+    """Cancel the waiting and delayed jobs of a service; of ended jobs, delete the outcomes."""
 
     name: ServiceName
     states: Annotated[
@@ -307,11 +307,11 @@ class WorkersView(View):
     workers: list[WorkerView]
 
 
-# ---------------------------------------------------------------- recurring jobs
+# ---------------------------------------------------------------- schedules
 
 
 class ScheduleRequest(OperationRequest):
-    """A job that is made again and again, by a cron expression or at an interval; exactly one of the two is said."""
+    """A schedule, with exactly one of a cron expression and an interval."""
 
     name: ScheduleName
     service: ServiceName
@@ -373,7 +373,7 @@ class HealthView(View):
 
 
 class ErrorView(View):
-    """Why something was not done. `kind` is a word for programs, `detail` a sentence for people."""
+    """The error of an operation. `kind` is for programs, `detail` is a sentence for people."""
 
     kind: ErrorKind
     detail: str

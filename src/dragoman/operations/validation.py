@@ -1,4 +1,4 @@
-"""What is wrong with a form, said in sentences: msgspec's own are for people who know its types."""
+"""Rewrites msgspec validation errors as sentences that name the field and the allowed values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOMENT = "a moment is written with its time zone, like 2030-01-01T08:00:00+01:00
 
 
 def explain(error: Exception, kind: Any) -> str:
-    """What msgspec says of something that should have been a `kind`: a form, or another type."""
+    """The sentence for an error of msgspec about a value of this type."""
     if isinstance(error, RecursionError):
         return "the form is nested too deep"
     text = str(error)

@@ -1,4 +1,4 @@
-"""Jobs, services and workers as they are shown."""
+"""Views of jobs, services and workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.operations.schemas import AttemptView, FailureView, JobView, Servi
 
 
 class Moments:
-    """Moments of the wall clock, to the millisecond. Jobs that come together share one."""
+    """Makes datetimes of wall clock times, to the millisecond. Equal times in a row share one object."""
 
     __slots__ = ("_last", "_millisecond")
 

@@ -1,4 +1,4 @@
-"""Why a job is not running, or how it ended, in one sentence."""
+"""Explains in one sentence why a job is not running, or how it ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.core.states import (
 
 
 def why(job: Job, broker: Broker, now: float, problem: str | None = None) -> str:
-    """`problem`: what keeps the diary from writing, if something does."""
+    """The sentence about a job. `problem`: the reason for which the store cannot write, if it cannot."""
     if job.state is ENDED:
         return _how_it_ended(job)
     if job.options.durable and not _is_stored(job, broker):

@@ -249,7 +249,9 @@ def test_all_who_joined_hear_that_the_diary_failed(broker: CheckedBroker, caller
     broker.take()
     broker.saved(1, 1.0, problem="disk full")
     assert broker.take() == [
-        DeliverOutcome(each, job, Outcome.REFUSED, reason="store unavailable: disk full", refusal=RefusalReason.STORE_UNAVAILABLE)
+        DeliverOutcome(
+            each, job, Outcome.REFUSED, reason="store unavailable: disk full", refusal=RefusalReason.STORE_UNAVAILABLE
+        )
         for each in (caller, other)
     ]
     assert broker.jobs == {}

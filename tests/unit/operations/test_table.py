@@ -74,7 +74,7 @@ def test_a_row_without_a_right_cannot_be_made() -> None:
 
 
 def test_a_path_that_names_no_field_cannot_be_made() -> None:
-    with pytest.raises(ValueError, match="its path names 'name', which its request has not"):
+    with pytest.raises(ValueError, match="its path names 'name', which is no field of its request"):
         Operation(**{**FACTS, "path": "/v1/jobs/{name}"}, right="see")
 
 
