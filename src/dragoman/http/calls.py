@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError, Future, get_running_loop
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,13 +16,11 @@ from dragoman.http.context import AppContext
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.operation_call import ClientDisconnected
 from dragoman.http.outcomes import outcome_response
-from dragoman.http.problems import HttpError, problem, problem_response
+from dragoman.http.problems import HttpError, problem_response
+from dragoman.http.request_parsing import body_of
 from dragoman.http.route import BYTES, Route
 from dragoman.operations.handlers import ERROR_KINDS
 from dragoman.operations.schemas import ErrorView, ServiceName
-
-if TYPE_CHECKING:
-    from starlette.types import Receive
 
 
 class Result(Response):
@@ -43,7 +41,7 @@ async def call(context: AppContext, request: Request) -> Response:
     scope = request.scope
     session = context.session
     headers = session.call_headers.of(scope)
-    payload = await _payload(context, request.receive)
+    payload = await body_of(context, request.receive)
     if headers.key is not None and context.operations.is_loading:
         detail = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
         raise HttpError(problem_response(ErrorView(kind="loading", detail=detail)))
@@ -72,21 +70,6 @@ async def call(context: AppContext, request: Request) -> Response:
     if outcome is None:
         raise ClientDisconnected
     return _response(outcome)
-
-
-async def _payload(context: AppContext, receive: Receive) -> Payload:
-    """Return the body, which usually has arrived already, in one piece."""
-    message = await receive()
-    body: Payload = message.get("body", b"")
-    while message.get("more_body", False) and len(body) <= context.max_payload:
-        message = await receive()
-        body = bytearray(body) if type(body) is bytes else body
-        body += message.get("body", b"")
-    if message["type"] != "http.request":
-        raise ClientDisconnected
-    if len(body) > context.max_payload:
-        raise HttpError(problem(413, "too-large", "Too large", f"max_payload is {context.max_payload} bytes."))
-    return body
 
 
 def _response(outcome: DeliverOutcome) -> Response:

@@ -8,6 +8,7 @@ body (POST, PUT). Four operations have handlers of their own: `enqueue` accepts 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,6 +18,8 @@ from msgspec.structs import asdict, fields
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dragoman.core.model import Payload
+from dragoman.http.call_headers import CACHE_SIZE, LONGEST_CACHED
 from dragoman.http.context import AppContext
 from dragoman.http.headers import Header
 from dragoman.http.health import health
@@ -153,11 +156,21 @@ async def enqueue(context: AppContext, request: Request) -> Response:
     return json_response(view, 200, headers)
 
 
-async def _enqueue_request(context: AppContext, request: Request) -> tuple[EnqueueRequest, bytes]:
+_enqueue_queries: dict[bytes, EnqueueRequest] = {}  # parsed queries; most callers send few different ones
+
+
+async def _enqueue_request(context: AppContext, request: Request) -> tuple[EnqueueRequest, Payload]:
     """Parse the request of `enqueue`: with the service in the query the body is the payload, otherwise JSON."""
-    if "service" in request.query_params:
-        parsed = in_query(request, EnqueueQuery)
-        return EnqueueRequest(**asdict(parsed)), await body_of(context, request)
+    query: bytes = request.scope["query_string"]
+    parsed = _enqueue_queries.get(query)
+    if parsed is None and "service" in request.query_params:
+        parsed = EnqueueRequest(**asdict(in_query(request, EnqueueQuery)))
+        if parsed.key is None and len(query) <= LONGEST_CACHED:
+            if len(_enqueue_queries) >= CACHE_SIZE:
+                _enqueue_queries.clear()
+            _enqueue_queries[query] = parsed
+    if parsed is not None:
+        return copy(parsed), await body_of(context, request.receive)
     if not is_json(request):
         detail = f"Send a request as {JSON}, or name the service in the query and send the payload as body."
         raise HttpError(problem(415, "wrong-content-type", "Wrong content type", detail))

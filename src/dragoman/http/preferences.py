@@ -29,7 +29,8 @@ def key_of(request: Request, key: str | None) -> str | None:
 
 def preferred_wait(request: Request) -> float | None:
     """Return the seconds of `Prefer: wait=30` (RFC 7240), which wants invalid preferences to be ignored."""
-    for preference in ",".join(request.headers.getlist("prefer")).split(","):
+    headers = request.headers.getlist("prefer")
+    for preference in ",".join(headers).split(",") if headers else ():
         name, _, value = preference.partition(";")[0].partition("=")
         if name.strip().lower() == "wait":
             try:

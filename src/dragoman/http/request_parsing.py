@@ -7,17 +7,21 @@ Values in a path or a query are text and become numbers where the schema has num
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 from msgspec.structs import fields
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
+from dragoman.core.model import Payload
 from dragoman.http.context import AppContext
 from dragoman.http.operation_call import ClientDisconnected
 from dragoman.http.problems import HttpError, problem
 from dragoman.operations.schemas import OperationRequest
 from dragoman.operations.validation import explain
+
+if TYPE_CHECKING:
+    from starlette.types import Receive
 
 JSON = "application/json"
 MOST_DETAIL = 500
@@ -69,20 +73,24 @@ def _defaults(schema: type[Any]) -> dict[str, Any]:
     return defaults
 
 
-async def body_of(context: AppContext, request: Request) -> bytes:
-    try:
-        body = await request.body()
-    except ClientDisconnect:
-        raise ClientDisconnected from None
+async def body_of(context: AppContext, receive: Receive) -> Payload:
+    """Return the body, which usually has arrived already, in one piece."""
+    message = await receive()
+    body: Payload = message.get("body", b"")
+    while message.get("more_body", False) and len(body) <= context.max_payload:
+        message = await receive()
+        body = bytearray(body) if type(body) is bytes else body
+        body += message.get("body", b"")
+    if message["type"] != "http.request":
+        raise ClientDisconnected
     if len(body) > context.max_payload:
-        detail = f"max_payload is {context.max_payload} bytes."
-        raise HttpError(problem(413, "too-large", "Too large", detail))
+        raise HttpError(problem(413, "too-large", "Too large", f"max_payload is {context.max_payload} bytes."))
     return body
 
 
 async def in_body(context: AppContext, request: Request, schema: type[Any]) -> Any:
     """Parse a JSON body. No body is an empty request."""
-    body = await body_of(context, request)
+    body = await body_of(context, request.receive)
     if not body and not is_json(request):
         parsed: Any = {}
     elif not is_json(request):
@@ -101,7 +109,7 @@ def is_json(request: Request) -> bool:
     return media_type == JSON
 
 
-def _decoded(body: bytes) -> Any:
+def _decoded(body: Payload) -> Any:
     try:
         parsed = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

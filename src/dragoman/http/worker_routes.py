@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from dragoman.core.admission import can_offer
 from dragoman.core.failure import Failure, reported_failure
-from dragoman.core.model import Attempt, Job, Token
+from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.names import is_text
 from dragoman.http.broker_side import token_of
 from dragoman.http.context import AppContext
@@ -191,7 +191,7 @@ async def _stored(context: AppContext, job: Job) -> None:
 
 
 async def _deliver_resumable(
-    context: AppContext, token: Token, parsed: WorkerResult, body: bytes, request: Request, now: float
+    context: AppContext, token: Token, parsed: WorkerResult, body: Payload, request: Request, now: float
 ) -> Response:
     broker = context.broker
     failed = None if parsed.outcome == "done" else _failure(body, request)  # first: an invalid body claims nothing
@@ -211,7 +211,7 @@ async def _deliver_resumable(
 
 async def progress(context: AppContext, request: Request) -> Response:
     token = _token(request)
-    body = await body_of(context, request)
+    body = await body_of(context, request.receive)
     remote = _worker(context, request)
     attempt = remote.attempt(token)
     if attempt is None or not context.session.progress(attempt, body, context.now()):
@@ -259,9 +259,9 @@ def _token(request: Request) -> Token:
     return token
 
 
-async def _result_body(context: AppContext, request: Request) -> bytes:
+async def _result_body(context: AppContext, request: Request) -> Payload:
     try:
-        return await body_of(context, request)
+        return await body_of(context, request.receive)
     except HttpError as error:
         if error.response.status_code == 413:
             _end_too_large(context, request)
@@ -293,7 +293,7 @@ def _end_too_large(context: AppContext, request: Request) -> None:
         context.session.fail(remote, attempt, reason, None, now)
 
 
-def _failure(body: bytes, request: Request) -> tuple[str, Failure | None]:
+def _failure(body: Payload, request: Request) -> tuple[str, Failure | None]:
     """Return the reason, and the worker's error if the body has its parts."""
     if not is_json(request):
         return body.decode("utf-8", "replace") or "its worker gave no reason", None

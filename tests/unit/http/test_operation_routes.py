@@ -125,3 +125,12 @@ def test_every_error_of_an_operation_is_in_the_document(world: World) -> None:
         assert ("507" in told["responses"]) == row.writes, row.name
         assert ("422" in told["responses"]) == bool(row.request.__struct_fields__), row.name
         assert ("requestBody" in told) == row.has_body, row.name
+
+
+def test_requests_with_the_same_query_are_separate(world: World) -> None:
+    """A parsed query is cached; the header of one request must not reach the next."""
+    query = "/v1/jobs?service=cached&priority=7"
+    first = world.ask("POST", query, content=b"1", headers={"Idempotency-Key": "k"}).json()
+    second = world.ask("POST", query, content=b"2").json()
+    assert (first.get("key"), second.get("key")) == ("k", None)
+    assert [job.options.priority for job in world.broker.jobs.values()] == [7, 7]
