@@ -31,7 +31,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], nothing
         return
     shown = [list(titles), *([plain(each) for each in line] for line in lines)]
     widths = [max(text_width(line[column]) for line in shown) for column in range(len(titles))]
-    is_number = [all(isinstance(line[column], int | float) for line in lines) for column in range(len(titles))]
+    is_number = [all(_is_number(line[column]) for line in lines) for column in range(len(titles))]
     for number, line in enumerate(shown):
         cells = [
             padded(each, width, to_right=right) for each, width, right in zip(line, widths, is_number, strict=True)
@@ -42,6 +42,10 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], nothing
             continue
         painted = [coloured(each) if name in COLOURED else each for name, each in zip(titles, cells, strict=True)]
         click.echo("  ".join(painted).rstrip())
+
+
+def _is_number(cell: object) -> bool:
+    return cell.isdecimal() if isinstance(cell, str) else isinstance(cell, int | float)
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:

@@ -1,12 +1,12 @@
-"""Cron expressions: which moments one names, and the next of them.
+"""Cron expressions: parses them and computes the next time.
 
 Five fields: minute, hour, day of month, month, day of week. Where both kinds of day are restricted, either may match; a
 field that begins with `*` restricts nothing in this sense, as in every cron since Vixie's.
 
-What happens when the clocks change follows from the hours. An expression that names some hours means the time that a
-clock on the wall shows: a time that the clocks leave out comes at the first moment after the gap, one that they show
-twice comes once, the first time. An expression that takes every hour, such as `*/15 * * * *`, means an interval and
-goes on evenly: nothing is made up for the gap, and the hour that comes twice counts twice.
+The hours decide about changes of daylight saving time. An expression that names some hours means local time: a time
+that the clocks skip runs at the first moment after the gap, one that they show twice runs once, the first time. An
+expression for every hour, such as `*/15 * * * *`, means an interval and goes on evenly: nothing is made up for the gap,
+and the hour that repeats counts twice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LAST_DAY = 32  # how `L` is kept among the days of a month
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """What an expression names, each field as its values in order. Days of the week count from Sunday, which is 0."""
+    """A parsed expression: each field as its values in order. Days of the week count from Sunday, which is 0."""
 
     text: str = field(compare=False)
     minutes: tuple[int, ...]
@@ -63,7 +63,7 @@ class Cron:
         return found.astimezone(zone) if found is not None else None
 
     def _next_on_the_wall(self, start: datetime, wall: datetime, zone: tzinfo) -> datetime | None:
-        """The later a time of the wall clock, the later its moment, so the first that is late enough is the one."""
+        """The first matching time that is late enough. Later local times are later moments, so no other is earlier."""
         for local in self._times(wall):
             moments = _moments(local, zone)
             moment = moments[0] if moments else _end_of_gap(local, zone)
@@ -108,7 +108,7 @@ class Cron:
 
 
 def _moments(local: datetime, zone: tzinfo) -> list[datetime]:
-    """When the clocks of this zone show this: once, twice, or never."""
+    """The moments at which the clocks of this zone show this time: one, two or none."""
     first = local.replace(tzinfo=zone).astimezone(UTC)
     second = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
     if first == second:

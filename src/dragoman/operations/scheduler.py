@@ -1,16 +1,17 @@
-"""The calendar of recurring jobs: when each is due, and what has become of it so far.
+"""The scheduler: computes when each schedule is due, and enqueues its runs.
 
-Each run is one background job, made under a key that holds its scheduled moment; what the calendar remembers is noted
-in the same turn, so that the diary has both or neither. An entry remembers two moments. Everything scheduled up to
-`since` is dealt with: a run made late stands for all that were missed, and puts `since` at the time it was made.
-`decided` is the scheduled moment of the last run that was made or skipped, and no run is made for it or before it ever
-again. The two differ for the sake of a wall clock that was wrong: when it goes back to before `since`, the entry goes
-on from the time it is then, or from `decided` if that is later. An entry with a cron expression that made runs in a
-future that was none has to be removed and put anew if it shall not wait for it.
+Each run is one background job. Its key contains the scheduled time. The state of the schedule is stored in the same
+iteration, so the store has both or neither. A schedule has two times. All runs scheduled up to `since` are handled: a
+late run stands for all that were missed, and sets `since` to the time at which it was enqueued. `decided` is the
+scheduled time of the last run that was enqueued or skipped; no run is ever enqueued for that time or an earlier one.
+The two differ because the wall clock may be wrong: when it goes back to before `since`, the schedule goes on from the
+new time, or from `decided` if that is later. A schedule with a cron expression that enqueued runs while the clock was
+ahead waits for that time. To avoid the wait, remove the schedule and create it again.
 
-An interval (`every`) does not wait for the wall clock to catch up: when that is set back, all moments of the entry are
-moved back by as much (`Entry.move_back`). While the broker runs, the monotonic clock says by how much; after a restart,
-the last moment in the notes does. Either way the next run is due within one interval.
+An interval (`every`) does not wait for the wall clock to catch up: when the clock is set back, all times of the
+schedule are moved back by the same number of seconds (`Schedule.move_back`). While the broker runs, that number comes
+from the monotonic clock; after a restart, from the last stored time. In both cases the next run is due within one
+interval.
 """
 
 from __future__ import annotations
@@ -31,47 +32,49 @@ from dragoman.operations.payloads import payload_of
 from dragoman.operations.schemas import OperationError, ScheduleRequest, ScheduleView
 
 MOST: Final = 10_000
-MOST_AT_ONCE: Final = 100  # runs in one turn: at midnight, the broker has others to listen to
-MOST_PAYLOAD: Final = 64 << 10  # bytes: it is written down again with every run
+MOST_AT_ONCE: Final = 100  # runs in one iteration: at midnight, other requests must not wait
+MOST_PAYLOAD: Final = 64 << 10  # bytes: it is stored again with every run
 MOST_NAME: Final = 128  # bytes
-LONGEST_WAIT: Final = 60.0  # then the wall clock is looked at again
-REST: Final = 1.0  # after a run that was not let in
+LONGEST_WAIT: Final = 60.0  # seconds after which the wall clock is read again
+REST: Final = 1.0  # seconds after a run that was refused
 STEP: Final = 1.0  # seconds: a wall clock that falls back by less is being adjusted, not set
 PREFIX: Final = "cron/"
 
 
 class ScheduleState(msgspec.Struct, kw_only=True):
-    """What is noted of an entry. Moments are seconds of the wall clock."""
+    """The stored state of a schedule. Times are seconds of the wall clock."""
 
     form: ScheduleRequest
-    start: float  # when it was put: where the grid of `every` begins
+    start: float  # time at which it was created: the grid of `every` begins there
     since: float
     decided: float
-    last: float | None = None  # the scheduled moment of the last run that was made
+    last: float | None = None  # the scheduled time of the last run that was enqueued
     last_job: str | None = None
     runs: int = 0
     skipped: int = 0
-    set_back: int = 0  # how often its moments were moved back: part of the keys, since moments then come twice
+    set_back: int = 0  # number of times that its times were moved back: part of the keys, because times then repeat
 
 
 class Schedule:
+    """A schedule with its parsed expression and the time of its next run."""
+
     __slots__ = ("alarm", "alarm_number", "before", "cron", "due", "is_refused", "memory", "payload", "zone")
 
     def __init__(self, memory: ScheduleState) -> None:
-        """Objection: the form contradicts itself, or says what cannot be."""
+        """Raises OperationError if the request contradicts itself or has an invalid value."""
         form = memory.form
         self.memory = memory
         self.payload = small_payload_of(form)
         self.cron = cron_of(form)
         self.zone = zone_of(form.timezone)
-        self.due = inf  # of the wall clock; inf = never
-        self.is_refused = False  # its run is due, and was not let in
-        self.before: ScheduleState | None = None  # what was remembered before the last run
+        self.due = inf  # by the wall clock; inf: never
+        self.is_refused = False  # its run is due, and was refused
+        self.before: ScheduleState | None = None  # the state before the last run
         self.alarm = inf
         self.alarm_number = 0
 
     def next(self, since: float) -> float:
-        """The first scheduled moment after this one."""
+        """The first scheduled time after this one."""
         form = self.memory.form
         if self.cron is not None:
             moment = self.cron.next(datetime.fromtimestamp(since, self.zone))
@@ -83,7 +86,7 @@ class Schedule:
         return due
 
     def move_back(self, seconds: float) -> None:
-        """The wall clock was set back: an interval goes on as if it had shown the new time all along."""
+        """Move all times back, after the wall clock was set back, as if it had always shown the new time."""
         memory = self.memory
         memory.start -= seconds
         memory.since -= seconds
@@ -117,27 +120,29 @@ class Schedule:
 
 
 class Scheduler:
+    """All schedules of a broker, with the runs that are due."""
+
     def __init__(
         self,
         submit: Callable[[ScheduleRequest, bytes, str, float], JobId | None],
         note: Callable[[str, str | None], None],
         is_over: Callable[[JobId], bool],
     ) -> None:
-        self._submit = submit  # None: not now
+        self._submit = submit  # returns None if the job is refused for now
         self._note = note
         self._is_over = is_over
         self._entries: dict[str, Schedule] = {}
         self._coming: Deadlines[Schedule] = Deadlines()  # by the wall clock
         self._refused: deque[Schedule] = deque()
-        self._retry_at = -inf  # by the clock that jobs live by
-        self._wall = -inf  # the latest that the wall clock has shown
-        self._ahead = -inf  # how far the wall clock was ahead of the other
+        self._retry_at = -inf  # by the clock of jobs
+        self._wall = -inf  # the latest time of the wall clock
+        self._ahead = -inf  # seconds that the wall clock was ahead of the clock of jobs
 
-    # ---------------------------------------------------------------- what is asked
+    # ---------------------------------------------------------------- operations
 
     def load(self, notes: Mapping[str, str], now: float, wall: float) -> dict[str, str]:
-        """Take up what was noted. What cannot be is left alone, such as a zone that this machine does not know: it is
-        given back, name and sentence."""
+        """Load the stored schedules. Returns names and errors of those that are invalid, for example because of a time
+        zone that this machine does not have; these stay in the store."""
         self._look_at_clocks(now, wall)
         problems = {}
         for key, value in notes.items():
@@ -159,7 +164,7 @@ class Scheduler:
         return self._find(name).view()
 
     def put(self, form: ScheduleRequest, now: float, wall: float) -> ScheduleView:
-        """Define it, or define it anew: with the same schedule its grid and its counts go on."""
+        """Create or replace a schedule. If its expression or interval is the same, its grid and its counts go on."""
         self._look_at_clocks(now, wall)
         memory = ScheduleState(form=form, start=wall, since=wall, decided=0.0)
         entry = Schedule(memory)
@@ -178,7 +183,7 @@ class Scheduler:
         return entry.view()
 
     def remove(self, name: str) -> None:
-        """The jobs it has made go on."""
+        """Remove a schedule. Jobs that it has enqueued go on."""
         self._disarm(self._find(name))
         del self._entries[name]
         self._note(PREFIX + name, None)
@@ -187,17 +192,17 @@ class Scheduler:
         return self._set_paused(name, True, now, wall)
 
     def resume(self, name: str, now: float, wall: float) -> ScheduleView:
-        """What it missed meanwhile stays missed."""
+        """Resume a schedule. Runs that it missed are not made up for."""
         return self._set_paused(name, False, now, wall)
 
     def take_back(self, name: str, job: JobId) -> None:
-        """The diary could not write this run down: it is due still."""
+        """The store could not write this run, so it is still due."""
         entry = self._entries.get(name)
         if entry is None or entry.before is None or entry.memory.last_job != job.hex():
             return
         memory, before = entry.memory, entry.before
         if memory.decided != memory.last or memory.form.paused:
-            return  # something else was decided since
+            return  # the schedule has changed since
         assert memory.last is not None
         entry.due, entry.before = memory.last, None
         entry.memory = msgspec.structs.replace(before, form=memory.form)
@@ -206,7 +211,7 @@ class Scheduler:
         self._write(entry)
 
     def tick(self, now: float, wall: float) -> float:
-        """Make what is due. Gives the time for the next tick, by the clock of `now`."""
+        """Enqueue the runs that are due. Returns the time of the next tick, by the clock of `now`."""
         self._look_at_clocks(now, wall)
         left = MOST_AT_ONCE
         if now >= self._retry_at:
@@ -223,11 +228,11 @@ class Scheduler:
                     break
         return self._next_tick(now, wall)
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- helpers
 
     def _look_at_clocks(self, now: float, wall: float) -> None:
-        """Notice a wall clock that was set back. One that jumps ahead, or was right while the machine slept and the
-        other clock stood still, makes what was missed once."""
+        """Handle a wall clock that was set back. If it jumps ahead, or was right while the machine slept and the other
+        clock stood still, missed runs are enqueued once."""
         back = self._ahead - (wall - now)
         if back >= STEP:
             for entry in self._entries.values():
@@ -246,9 +251,9 @@ class Scheduler:
         return min(after, max(self._retry_at, now)) if self._refused else after
 
     def _come_up(self, entry: Schedule, now: float, wall: float) -> None:
-        """Being reminded is no verdict: the clock may have changed since."""
+        """Decide about a schedule whose reminder has come. The clock may have changed since that was set."""
         memory = entry.memory
-        if entry.due <= memory.since <= wall:  # it had gone back, and is right again
+        if entry.due <= memory.since <= wall:  # the clock had gone back, and is right again
             entry.due = entry.next(_believed(memory, wall))
         if entry.due > wall:
             self._rearm(entry)
@@ -287,7 +292,7 @@ class Scheduler:
         self._write(entry)
 
     def _turn_back(self, wall: float) -> None:
-        """Who has dealt with a time that is yet to come waits for less."""
+        """Schedules that have handled a time in the future wait for less."""
         for entry in self._entries.values():
             is_due = entry.is_refused or entry.due <= wall
             if entry.memory.since > wall and not is_due:
@@ -334,12 +339,12 @@ class Scheduler:
 
 
 def _believed(memory: ScheduleState, wall: float) -> float:
-    """Up to when everything is dealt with, for who believes the wall clock."""
+    """The time up to which all runs are handled, if the wall clock is right."""
     return max(memory.decided, min(memory.since, wall))
 
 
 def _go_on(memory: ScheduleState, before: Schedule) -> None:
-    """What a new definition takes over from the one before it."""
+    """The state that a new definition takes over from the one before it."""
     old, form = before.memory, memory.form
     memory.decided, memory.last, memory.last_job = old.decided, old.last, old.last_job
     memory.set_back = old.set_back
@@ -350,7 +355,7 @@ def _go_on(memory: ScheduleState, before: Schedule) -> None:
 
 
 def cron_of(form: ScheduleRequest) -> Cron | None:
-    """Its expression, read; None if it comes at an interval."""
+    """The parsed expression; None for an interval."""
     if (form.cron is None) is (form.every is None):
         raise OperationError("invalid", "say one of cron and every, and not both")
     try:

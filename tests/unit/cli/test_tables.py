@@ -19,3 +19,14 @@ def test_a_moment_is_told_from_now(monkeypatch: pytest.MonkeyPatch, seconds: flo
     monkeypatch.setattr(tables.time, "time", lambda: now)
     moment = datetime.fromtimestamp(now - seconds, UTC)
     assert (tables.ago(moment), tables.age(moment)) == (ago, age)
+
+
+def test_columns_are_aligned_also_with_wide_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers, also the last digits of one, go to the right. No colours: this is no terminal."""
+    rows = [("7297", "画像", "done", 5), ("17", "resize", "failed", 12)]
+    tables.print_table(("WORKER", "SERVICE", "STATE", "JOBS"), rows, "")
+    assert capsys.readouterr().out.splitlines() == [
+        "WORKER  SERVICE  STATE   JOBS",
+        "  7297  画像     done       5",
+        "    17  resize   failed    12",
+    ]
