@@ -37,7 +37,20 @@ from native_worker import Cutter, HandWorker
 
 LISTEN = ("tcp://127.0.0.1:0?max_payload=1MiB&lease=1e8", "http://127.0.0.1:0?max_payload=1MiB")
 UNKNOWN = "0" * 32
-VARYING = {"created", "idle", "kept_until", "key", "silent", "oldest", "next", "last", "lease", "peers"}
+VARYING = {
+    "created",
+    "started",
+    "ended",
+    "idle",
+    "kept_until",
+    "key",
+    "silent",
+    "oldest",
+    "next",
+    "last",
+    "lease",
+    "peers",
+}
 
 
 class World:
@@ -243,10 +256,16 @@ ACTS: dict[str, Act] = {
     "drain, unknown": lambda world: world.client.drain(123456),
     "drain, no number": lambda world: world.client.drain(-1),
     # recurring jobs
-    "set schedule": lambda world: world.set_schedule(timezone="Europe/Vienna", overlap=True, paused=True, timeout=None),
-    "recur, no cron": lambda world: world.client.set_schedule("nightly", "echo", cron="no"),
-    "recur, both": lambda world: world.set_schedule(every=5.0),
-    "recur, no name": lambda world: world.client.set_schedule("", "echo", every=5.0),
+    "payload": lambda world: world.client.payload(world.client.enqueue("echo", b"\xff\0", delay=60)),
+    "payload, unknown": lambda world: world.client.payload(UNKNOWN),
+    "payload, of an ended job": lambda world: [
+        world.client.result(job := world.client.enqueue("echo", b"x"), timeout=30),
+        world.client.payload(job),
+    ],
+    "set_schedule": lambda world: world.set_schedule(timezone="Europe/Vienna", overlap=True, paused=True, timeout=None),
+    "set_schedule, no cron": lambda world: world.client.set_schedule("nightly", "echo", cron="no"),
+    "set_schedule, both": lambda world: world.set_schedule(every=5.0),
+    "set_schedule, no name": lambda world: world.client.set_schedule("", "echo", every=5.0),
     "schedules": lambda world: [world.set_schedule(), world.client.schedules()],
     "schedule": lambda world: [world.set_schedule(), world.client.schedule("nightly")],
     "recurrence, unknown": lambda world: world.client.schedule("nightly"),

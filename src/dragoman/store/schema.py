@@ -15,7 +15,8 @@ from dragoman.store.sealing import FIRST, UNSEALED
 from dragoman.store.statements import write_note
 
 APPLICATION = 0x44524147  # "DRAG"
-VERSION = 3
+VERSION = 4
+SEALED_SINCE = 3  # first version with checksums, and with its number in the table `note`
 AUTHOR = "author"  # key of the release that last wrote the file
 FORMAT = "format"  # key of a copy of the version: the one in the header has no checksum
 COMMITS = "commits"  # key of the number of acknowledged commits and the time of the last one
@@ -38,7 +39,7 @@ CREATE TABLE fate(
 CREATE TABLE note(key TEXT PRIMARY KEY, value TEXT NOT NULL, sum INTEGER) STRICT, WITHOUT ROWID;
 """
 
-# From each version to the next: the new columns. Checksums of existing rows follow (seal_all).
+# From each version to the next: the new columns. Checksums of rows before `SEALED_SINCE` follow (seal_all).
 MIGRATIONS: dict[int, dict[str, tuple[str, ...]]] = {
     1: {"fate": ("may_return INTEGER NOT NULL DEFAULT 0",)},  # no worker could resume before
     2: {
@@ -46,6 +47,7 @@ MIGRATIONS: dict[int, dict[str, tuple[str, ...]]] = {
         "fate": ("head_sum INTEGER", "told_sum INTEGER", "body_sum INTEGER"),
         "note": ("sum INTEGER",),
     },
+    3: {},  # attempts in the history may have their times, and `given` is the end of an ended job; the file is renamed
 }
 
 
@@ -112,9 +114,10 @@ def _migrate(connection: apsw.Connection, version: int) -> None:
             for column in columns:
                 if column.split()[0] not in known:
                     connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
-    for key, value in connection.execute("SELECT key, value FROM note").fetchall():
-        write_note(connection, str(key), str(value))
-    write_note(connection, UNSEALED, FIRST)
+    if version < SEALED_SINCE:
+        for key, value in connection.execute("SELECT key, value FROM note").fetchall():
+            write_note(connection, str(key), str(value))
+        write_note(connection, UNSEALED, FIRST)
 
 
 def make_store(folder: Path, author: str = "") -> None:
@@ -181,7 +184,7 @@ def _has_tables(connection: apsw.Connection) -> bool:
 
 
 def noted_version(connection: apsw.Connection) -> int | None:
-    """Return the version in the table `note`; None before version 3."""
+    """Return the version in the table `note`; None before checksums."""
     try:
         value = connection.execute("SELECT value FROM note WHERE key = ?", (FORMAT,)).get
         return int(value) if value is not None else None
@@ -196,7 +199,7 @@ def _check_version(connection: apsw.Connection, path: Path, version: int) -> Non
         raise damaged(path, f"its header says format {version}, its table note says {noted}")
     if version > VERSION:
         raise _too_new(connection, path, version)
-    if version < 1 or (noted is None and version == VERSION):
+    if version < 1 or (noted is None and version >= SEALED_SINCE):
         raise damaged(path, f"its header says format {version}, its table note has none")
 
 

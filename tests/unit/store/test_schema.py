@@ -11,6 +11,7 @@ import pytest
 from dragoman.store import recovery, schema
 from dragoman.store.errors import StoreError, temporary_error
 from dragoman.store.limits import StoreLimits
+from dragoman.store.statements import write_note
 
 from .damage import damage, filled, raw
 from .world import LIMITS, House
@@ -24,7 +25,7 @@ def test_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     file.execute("UPDATE note SET value = ? WHERE key = 'format'", (str(schema.VERSION + 1),))
     file.close()
     with pytest.raises(
-        StoreError, match=r"was written by Dragoman 9\.1 \(format 4; this one reads up to 3\): use that"
+        StoreError, match=r"was written by Dragoman 9\.1 \(format 5; this one reads up to 4\): use that"
     ):
         House(tmp_path)
 
@@ -48,6 +49,28 @@ def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None
     again.close()
     file = raw(tmp_path)
     assert file.pragma("user_version") == schema.VERSION
+    file.close()
+
+
+def test_file_of_the_version_before_keeps_its_rows(tmp_path: Path) -> None:
+    """Version 3 has no times in the history. Its rows have checksums, which are not written again."""
+    house = House(tmp_path)
+    job = house.enqueue(b"old")
+    house.settle()
+    house.close()
+    file = raw(tmp_path)
+    write_note(file, "format", "3")
+    file.pragma("user_version", 3)
+    before = file.execute("SELECT * FROM job").fetchall()
+    file.close()
+    (tmp_path / "commits").unlink()
+    again = House(tmp_path)
+    again.load()
+    assert [*again.broker.jobs] == [job.id]
+    again.close()
+    file = raw(tmp_path)
+    assert (file.pragma("user_version"), file.execute("SELECT * FROM job").fetchall()) == (4, before)
+    assert schema.noted_version(file) == 4
     file.close()
 
 
