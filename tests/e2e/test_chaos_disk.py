@@ -51,7 +51,7 @@ def test_a_full_disk_refuses_new_jobs_and_nothing_else(programs: Programs, disk:
     with Client(house.native) as client:
         disk.fill()
         accepted, problem = submit_until_full(house)
-        assert problem["type"] == "urn:dragoman:diary"
+        assert problem["type"] == "urn:dragoman:store-unavailable"
         assert problem["detail"] == "store unavailable: the disk is full"
         with pytest.raises(JobRefused, match="the disk is full"):
             client.enqueue("later", LARGE.encode())

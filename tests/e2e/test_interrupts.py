@@ -92,7 +92,7 @@ def wait_for_connection(broker: LocalBroker) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["serve", "tcp://127.0.0.1:0", "--data", "memory"], ["config"], ["--help"], ["cron", "--help"]]
+    "words", [["serve", "tcp://127.0.0.1:0", "--data", "memory"], ["config"], ["--help"], ["schedule", "--help"]]
 )
 def test_full_disk_ends_commands_without_a_broker_with_one_line(words: list[str]) -> None:
     with open("/dev/full", "wb") as full:

@@ -133,7 +133,7 @@ def test_where_every_handler_raises_the_caller_is_told_lost(programs: Programs) 
     assert caller.ends() == 1
     assert "lost" in caller.err
     assert caller.out == ""
-    assert worker.err.count("job failed") == 3
+    assert worker.err.count("a job of default failed: ") == 3
     until(lambda: at.joined() == 4, "it is back")
 
 
@@ -169,7 +169,7 @@ def test_a_worker_whose_endpoint_is_not_allowed_ends_with_1_and_says_why(program
         "worker", "--concurrency", 1, "handlers:upper", "--connect", f"{at.workers}?endpoint=ipc://outside.ipc"
     )
     assert worker.ends() == 1
-    assert f"it may not connect to us at ipc://{tmp_path}/outside.ipc" in worker.err
+    assert f"it may not connect to ipc://{tmp_path}/outside.ipc" in worker.err
     assert is_clean(worker)
     assert not (tmp_path / "outside.ipc").exists()
 

@@ -148,9 +148,9 @@ def test_signal_that_ended_a_job_is_named(programs: Programs, broker: LocalBroke
     programs.dragoman("worker", "--exec", "sh -c 'kill -TERM $$'", "--service", "shell", "--connect", url)
     with Client(url) as client:
         crashed, killed = client.enqueue("chat", b"crash", attempts=1), client.enqueue("shell", attempts=1)
-        with pytest.raises(JobLost, match="the child process ended with signal SIGSEGV while it worked"):
+        with pytest.raises(JobLost, match="the child process ended with signal SIGSEGV during the job"):
             client.result(crashed, timeout=PATIENCE)
-        with pytest.raises(JobFailed, match="sh ended with signal SIGTERM: it said nothing"):
+        with pytest.raises(JobFailed, match="sh ended with signal SIGTERM: no output on standard error"):
             client.result(killed, timeout=PATIENCE)
 
 

@@ -241,7 +241,7 @@ def test_a_killed_child_costs_only_its_job(start: Start, house: House, programs:
         house.ask("dies")
     victim = house.start("stubborn")
     os.kill(int(worker.prints(r"stubborn (\d+)")), signal.SIGKILL)
-    with pytest.raises(JobLost, match="the child process ended with signal SIGKILL while it worked"):
+    with pytest.raises(JobLost, match="the child process ended with signal SIGKILL during the job"):
         victim.result(PATIENCE)
     assert house.ask("upper", b"next") == b"NEXT"
     (programs.folder / "go").touch()

@@ -34,7 +34,7 @@ def test_every_dialect_with_callers_is_spoken(broker: Broker, worker: HandWorker
 @pytest.mark.parametrize("dialect", OTHERS)
 def test_what_a_wire_has_no_word_for_is_unsupported(broker: Broker, worker: HandWorker, dialect: str) -> None:
     with Client(getattr(broker, dialect)) as client:
-        for option in ({"priority": 9}, {"attempts": 2}, {"queue_timeout": 1.0}, {"wait": True}):
+        for option in ({"priority": 9}, {"attempts": 2}, {"queue_timeout": 1.0}, {"wait_for_worker": True}):
             with pytest.raises(Unsupported, match=f"{dialect} does not support {next(iter(option))}"):
                 client.call("echo", b"", **option)  # type: ignore[arg-type]
         job = client.submit("echo", b"hold")
