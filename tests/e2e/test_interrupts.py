@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from terminals import TerminalProgram
@@ -77,12 +79,19 @@ def test_ctrl_c_while_the_fork_server_starts_is_not_for_it(
 def test_ctrl_c_on_a_terminal_ends_a_command_that_waits(broker: LocalBroker, words: list[str]) -> None:
     with Client(broker.urls["native"]) as client:
         job = client.enqueue("s")
-        client.enqueue("nobody")  # so that the service is known
+    join_worker(broker, "nobody")
     waits = TerminalProgram(*(job if word == "JOB" else word for word in words), "--connect", broker.urls["native"])
     wait_for_connection(broker)
     waits.interrupt()
     assert waits.ends() == 130
     assert waits.shown.replace("^C", "").strip() == ""
+
+
+def join_worker(broker: LocalBroker, service: str) -> None:
+    """Let a worker join that never asks for a job: calls of its service wait."""
+    request = Request(f"{broker.urls['http']}/v1/workers", json.dumps({"services": [service]}).encode())
+    request.add_header("Content-Type", "application/json")
+    urlopen(request, timeout=PATIENCE).close()
 
 
 def wait_for_connection(broker: LocalBroker) -> None:
