@@ -36,9 +36,9 @@ use.
 
 ERRORS_HEAD = """## Errors
 
-Every operation that has fields may be `invalid`, and every one that writes may be `loading` or `diary`; errors of one
-operation are listed with it. Native clients get the kind in an `OBJECT`, HTTP clients as the `type` of a problem
-document (`urn:dragoman:not-found`).
+Every operation that has fields may be `invalid`, and every one that writes may be `loading` or `store unavailable`.
+Errors of one operation are listed with it. Native clients get the kind in an `OBJECT`, HTTP clients as the `type` of a
+problem document (`urn:dragoman:not-found`).
 
 | kind | HTTP status | Python |
 |---|---|---|

@@ -90,7 +90,7 @@ def test_a_job_that_is_cancelled_has_no_result(house: House) -> None:
     first, second = (house.said("enqueue", "s", "x").strip() for _ in range(2))
     asked = house.ask("cancel", first, UNKNOWN, second)
     assert (asked.ends(), asked.out.split()) == (1, [first, second])
-    assert f"job {UNKNOWN}: there is no such job" in asked.err
+    assert f"job {UNKNOWN}: no job has id {UNKNOWN}" in asked.err
     ended = house.ask("result", first)
     assert (ended.ends(), ended.out) == (1, "")
     assert "cancelled: cancelled on request" in ended.err
@@ -114,7 +114,7 @@ def test_a_job_in_quarantine_is_tried_again(house: House) -> None:
     assert [each["id"] for each in house.lines("jobs", "--quarantined")] == [again]
     twice = house.ask("retry", job)
     assert (twice.ends(), twice.out) == (1, "")
-    assert f"it was retried already, as job {again}, which ended failed: retry that one" in twice.err
+    assert f"it was retried already, as job {again}, which ended failed; retry that one" in twice.err
 
 
 def test_a_pipeline_gets_all_jobs_of_a_list(house: House) -> None:
@@ -247,7 +247,7 @@ def test_a_worker_that_would_come_back_stays_drained(programs: Programs, tmp_pat
         "It stays connected and gets no jobs until you stop or restart it.",
     ]
     job = house.said("enqueue", "up", "x").strip()
-    assert house.said("why", job) == "It waits: of 1 workers none is free (1 being drained).\n"
+    assert house.said("why", job) == "It waits: its only worker is not free (1 draining).\n"
     house.worker("upper", "up")
     assert house.said("result", job, "--wait", 15) == "X"
     assert {each["id"]: each["state"] for each in house.lines("workers")}[listed["id"]] == "draining"
@@ -275,8 +275,8 @@ def test_recurring_jobs_are_kept(house: House) -> None:
     [
         (["schedule", "set", "x", "s"], "a schedule needs exactly one of --cron and --every"),
         (["schedule", "set", "x", "s", "--cron", "nonsense"], "a cron expression has five"),
-        (["job", "xyz"], "dragoman: job: id: a job's id is 32 lower-case hex digits\n"),
-        (["enqueue", "a\x07b"], "dragoman: enqueue: service: a name has no control characters\n"),
+        (["job", "xyz"], "dragoman: job: id: must be 32 lower-case hex digits\n"),
+        (["enqueue", "a\x07b"], "dragoman: enqueue: service: must not have control characters\n"),
         (["enqueue", "s", "--priority", "10"], "--priority"),
         (["drain", "nonsense"], "nonsense"),
     ],

@@ -136,15 +136,15 @@ def one_of_each(
 def judge_whys(told: dict[str, str]) -> None:
     expected = {
         "waiting": r"It waits: no worker offers 'nobody's'\.",
-        "delayed": rf"It may start in {S}, as it was asked for\.",
-        "at a native worker": r"It is done, at attempt 2\.",
-        "resting": rf"Retry in {S}: attempt 1 of 3 failed at worker guest: no luck\.",
-        "in quarantine": r"It ended failed: attempt 1 of 1 failed at worker guest: no luck\. "
-        r"It is in quarantine: `retry` makes a new job of it\.",
+        "delayed": rf"It may start in {S}: it was submitted with a delay\.",
+        "at a native worker": r"It is done, on attempt 2\.",
+        "resting": rf"Retry in {S}: attempt 1 of 3 failed on worker guest: no luck\.",
+        "in quarantine": r"It ended failed: attempt 1 of 1 failed on worker guest: no luck\. "
+        r"It is in quarantine: `retry` makes a new job from it\.",
         "done": r"It is done\.",
         "cancelled": r"It ended cancelled: cancelled on request\.",
         "delivered late": r"It is done\.",
-        "failed late": rf"Retry in {S}: attempt 1 of 3 failed at worker guest: too hard\.",
+        "failed late": rf"Retry in {S}: attempt 1 of 3 failed on worker guest: too hard\.",
         "forgotten": r"It waits: no worker offers 'guest's'\.",
         "paused": r"It waits: service 'paused' is paused by the night shift\.",
     }
@@ -187,7 +187,7 @@ def test_what_runs_elsewhere_is_told_as_such_until_it_is_given_up(programs: Prog
     assert short(house.job(job)) == ("running", None, [None])
     said = house.why(job)
     assert re.fullmatch(
-        rf"Attempt 1 of 3 has run for {S} at worker \d+ \(guest\), which has been out of reach for {S}\.", said
+        rf"Attempt 1 of 3 has run for {S} on worker \d+ \(guest\), which has been unreachable for {S}\.", said
     ), said
     assert remote.deliver(attempt, b"here") == 204
     assert short(house.job(job)) == ("ended", "done", ["done"])

@@ -95,7 +95,7 @@ def test_backup_in_a_folder_that_knows_of_more_starts_after_it_was_accepted(prog
     assert refused.ends() == 74
     assert "2 jobs that were accepted between these times are missing" in refused.err
     accepted = programs.run("store", "accept", folder)
-    assert accepted.out == "accepted: the next broker starts with what is in this folder\n"
+    assert accepted.out == "accepted: the next broker starts with the store in this folder\n"
     _, http = serve(programs, folder)
     assert known(http) == set(ids)
 

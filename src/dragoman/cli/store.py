@@ -16,48 +16,48 @@ T = TypeVar("T")
 
 @click.group()
 def store() -> None:
-    """Check or repair the diary, the store of background jobs."""
+    """Check or repair the store of background jobs."""
 
 
 @store.command()
 @click.argument("folder", metavar="DIR")
 def check(folder: str) -> None:
-    """Check the diary in this folder, with all checksums. Exit code 0, or 74 if it is damaged."""
+    """Check the store in this folder, with all checksums. Exit code 0, or 74 if it is damaged."""
     from dragoman.store import recovery
 
-    with ProgressBar("checking the diary", "rows") as bar:
+    with ProgressBar("checking the store", "rows") as bar:
         found = _with_folder(folder, lambda path: recovery.examine(path, bar.update))
     if found.sentence:
         for line in found.jobs:
             click.echo(f"affected: {line}")
-        advice = "To read what can be read: dragoman store recover"
-        fail(f"the diary in {folder} is damaged: {found.sentence}. {advice}", DISK)
+        advice = f"To recover the readable jobs, run: dragoman store recover {folder}"
+        fail(f"the store in {folder} is damaged: {found.sentence}. {advice}", DISK)
     click.echo("in order")
 
 
 @store.command()
 @click.argument("folder", metavar="DIR")
-@click.option("--force", is_flag=True, help="Recover even if the diary is in order.")
+@click.option("--force", is_flag=True, help="Recover even if the store is in order.")
 def recover(folder: str, force: bool) -> None:
-    """Make a new diary from the readable rows of a damaged one. The damaged file is kept beside it."""
+    """Make a new store from the readable rows of a damaged one. The damaged file is kept beside it."""
     from dragoman.store import recovery
 
-    with ProgressBar("recovering the diary", "rows") as bar:
+    with ProgressBar("recovering the store", "rows") as bar:
         found = _with_folder(folder, lambda path: recovery.recover(path, force=force, progress=bar.update))
     if found is None:
         click.echo("in order: there is nothing to recover")
         return
-    click.echo(f"recovered: {found.jobs} jobs, {found.fates} of them with what happened to them; {found.notes} notes")
+    click.echo(f"recovered: {found.jobs} jobs, {found.fates} of them with their status; {found.notes} values")
     if found.lost:
         click.echo(f"damage: {found.lost}")
     if found.left_out:
-        click.echo(f"left out: {found.left_out} jobs or notes that cannot be read")
+        click.echo(f"left out: {found.left_out} jobs or values that cannot be read")
     if found.untold:
-        click.echo(f"lost: the history of {found.untold} jobs, or why they ended; their outcomes are there")
+        click.echo(f"lost: the history or the reason of {found.untold} jobs; their outcomes are recovered")
     if found.as_submitted:
-        click.echo(f"lost: what happened to {found.as_submitted} jobs; they are as they were submitted, and run again")
+        click.echo(f"lost: the status of {found.as_submitted} jobs; they are reset to submitted, and run again")
     if found.places:
-        click.echo(f"passed over: {found.places} places that cannot be read; nobody knows what was there")
+        click.echo(f"skipped: {found.places} parts of the file that cannot be read, with an unknown number of rows")
     for line in found.missing:
         click.echo(line)
     click.echo(f"the damaged file is {found.damaged}")
@@ -66,24 +66,24 @@ def recover(folder: str, force: bool) -> None:
 @store.command()
 @click.argument("folder", metavar="DIR")
 def accept(folder: str) -> None:
-    """Accept the diary in this folder as it is, for example a restored backup.
+    """Accept the store in this folder as it is, for example a restored backup.
 
-    A broker does not start if its diary holds less than it has acknowledged. This command removes that count. If there
-    is no diary at all, it makes an empty one.
+    A broker does not start if its store holds less than it has acknowledged. This command removes that count. If there
+    is no store at all, it makes an empty one.
     """
     from dragoman.store import recovery
 
     _with_folder(folder, recovery.accept)
-    click.echo("accepted: the next broker starts with what is in this folder")
+    click.echo("accepted: the next broker starts with the store in this folder")
 
 
 @store.command()
 @click.argument("pid", type=click.IntRange(min=1), metavar="PID")
 @click.argument("folder", metavar="DIR")
 def rescue(pid: int, folder: str) -> None:
-    """Copy the diary that the broker with process id PID has open into the empty folder DIR.
+    """Copy the store that the broker with process id PID has open into the empty folder DIR.
 
-    For a diary that was removed while its broker runs: the broker has the last copy. Needs Linux and the user id of the
+    For a store that was removed while its broker runs: the broker has the last copy. Needs Linux and the user id of the
     broker.
     """
     from dragoman.store import recovery
@@ -109,15 +109,15 @@ def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
 
     path = Path(folder).expanduser()
     if not path.is_dir():
-        fail(f"there is no folder {path}", USAGE)
+        fail(f"folder {path} does not exist; pass the data folder of a broker", USAGE)
     try:
         if not is_there(path):
-            fail(f"there is no diary in {path}", USAGE)
+            fail(f"there is no store in {path}; pass the data folder of a broker", USAGE)
         held = FolderLock(path)
     except DataFolderLocked as error:
         fail(f"{error}: stop it first", TAKEN)
     except OSError as error:
-        fail(f"{path} cannot be used: {error.strerror or error}", DISK)
+        fail(f"folder {path} cannot be used: {error.strerror or error}", DISK)
     try:
         return act(path)
     except StoreError as error:

@@ -1,1 +1,1 @@
-"""The desk: all that may be asked of a broker besides calls and work, whatever the wire the question came by."""
+"""Operations: named requests about jobs, services, workers and schedules, the same over every protocol."""

@@ -1,12 +1,12 @@
-"""Cron expressions: parses them and computes the next time.
+"""Cron expressions: parses them and computes the next matching time.
 
-Five fields: minute, hour, day of month, month, day of week. Where both kinds of day are restricted, either may match; a
-field that begins with `*` restricts nothing in this sense, as in every cron since Vixie's.
+Five fields: minute, hour, day of month, month, day of week. If both kinds of day are restricted, either may match; a
+field that begins with `*` does not count as restricted, as in every cron since Vixie's.
 
-The hours decide about changes of daylight saving time. An expression that names some hours means local time: a time
-that the clocks skip runs at the first moment after the gap, one that they show twice runs once, the first time. An
-expression for every hour, such as `*/15 * * * *`, means an interval and goes on evenly: nothing is made up for the gap,
-and the hour that repeats counts twice.
+The hour field decides what happens when the clocks change. An expression with certain hours means local time: a time
+that the clocks skip matches at the first moment after the gap, and a time that they show twice matches once, the first
+time. An expression with all hours, such as `*/15 * * * *`, means an interval and continues evenly: skipped times have
+no match, and times that the clocks show twice match twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 from dragoman.operations.schemas import OperationError
 
-LONGEST = 256  # characters of an expression
+MAX_LENGTH = 256  # characters of an expression
 HORIZON = 41  # years: 29 February falls on a certain day of the week every 28 years, or 40 where a century has none
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -37,12 +37,12 @@ NICKNAMES = {
 }
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-LAST_DAY = 32  # how `L` is kept among the days of a month
+LAST_DAY = 32  # stands for `L` among the days of a month
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A parsed expression: each field as its values in order. Days of the week count from Sunday, which is 0."""
+    """A parsed expression: the values of each field, sorted. Days of the week count from Sunday, which is 0."""
 
     text: str = field(compare=False)
     minutes: tuple[int, ...]
@@ -50,20 +50,20 @@ class Cron:
     days: tuple[int, ...]
     months: tuple[int, ...]
     weekdays: tuple[int, ...]
-    is_either_day: bool  # one of the two kinds of day is enough
+    is_either_day: bool  # one matching day field is enough
 
     def next(self, after: datetime) -> datetime | None:
-        """The first moment later than this one, in the zone of this one; None if there is none."""
+        """Return the first match later than `after`, in the same time zone; None if there is none."""
         zone = after.tzinfo
-        assert zone is not None, "a moment has a zone"
+        assert zone is not None, "`after` has a time zone"
         start = after.astimezone(UTC)
         wall = start.astimezone(zone).replace(tzinfo=None)
-        search = self._next_of_all_hours if len(self.hours) == 24 else self._next_on_the_wall
+        search = self._next_of_all_hours if len(self.hours) == 24 else self._next_local_time
         found = search(start, wall, zone)
         return found.astimezone(zone) if found is not None else None
 
-    def _next_on_the_wall(self, start: datetime, wall: datetime, zone: tzinfo) -> datetime | None:
-        """The first matching time that is late enough. Later local times are later moments, so no other is earlier."""
+    def _next_local_time(self, start: datetime, wall: datetime, zone: tzinfo) -> datetime | None:
+        """Return the first match after `start`. Local times and their moments have the same order."""
         for local in self._times(wall):
             moments = _moments(local, zone)
             moment = moments[0] if moments else _end_of_gap(local, zone)
@@ -74,13 +74,13 @@ class Cron:
     def _next_of_all_hours(self, start: datetime, wall: datetime, zone: tzinfo) -> datetime | None:
         times = [self._times(wall)]
         back = wall + DAY - (start + DAY).astimezone(zone).replace(tzinfo=None)
-        if back > timedelta(0):  # within a day the clocks go back, and may show once more what they have shown
+        if back > timedelta(0):  # the clocks go back within a day and may show times again
             times.append(takewhile(wall.__ge__, self._times(wall - back - MINUTE)))
         found = [_first(each, start, zone) for each in times]
         return min((each for each in found if each is not None), default=None)
 
     def _times(self, after: datetime) -> Iterator[datetime]:
-        """Times of the wall clock later than this one, in order, whether or not the clocks ever show them."""
+        """Yield matching local times after `after`, in order, including those that the clocks skip."""
         first = after.replace(second=0, microsecond=0)
         for day in self._dates(first):
             is_first = day.date() == first.date()
@@ -108,12 +108,12 @@ class Cron:
 
 
 def _moments(local: datetime, zone: tzinfo) -> list[datetime]:
-    """The moments at which the clocks of this zone show this time: one, two or none."""
+    """Return the moments at which clocks of this zone show this time: one, two or none."""
     first = local.replace(tzinfo=zone).astimezone(UTC)
     second = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
     if first == second:
         return [first]
-    # Of a time in a gap, what counts as its second showing is the earlier moment.
+    # For a time in a gap, fold=1 gives the earlier moment.
     return [first, second] if first < second else []
 
 
@@ -122,7 +122,7 @@ def _first(times: Iterator[datetime], start: datetime, zone: tzinfo) -> datetime
 
 
 def _end_of_gap(local: datetime, zone: tzinfo) -> datetime:
-    """The first moment after the gap that this time is in, to the second."""
+    """Return the first moment after the gap that contains this time, to the second."""
     before = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
     offset = before.astimezone(zone).utcoffset()
     low, high = 0, int((local.replace(tzinfo=zone).astimezone(UTC) - before).total_seconds())
@@ -139,15 +139,17 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # OSError: the name of a folder, such as "Europe"
-        detail = f'"{name[:64]}" is no time zone that this machine knows; write "UTC" or a name such as "Europe/Berlin"'
+        detail = f'unknown time zone "{name[:64]}"; use "UTC" or a zone of this machine, such as "Europe/Berlin"'
         raise OperationError("invalid", detail) from None
 
 
-# ---------------------------------------------------------------- reading
+# ---------------------------------------------------------------- parsing
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
+    """A field of an expression: its range, and the names that stand for numbers from `names_from` on."""
+
     name: str
     low: int
     high: int
@@ -165,19 +167,19 @@ FIELDS = (MINUTES, HOURS, DAYS, MONTH, WEEKDAY)
 
 
 def parse(text: str) -> Cron:
-    """Read an expression. ValueError: a sentence with the field, what is wrong with it and what would be right."""
-    if len(text) > LONGEST:
-        raise ValueError(f"a cron expression has at most {LONGEST} characters, this one has {len(text)}")
+    """Parse an expression. Raises ValueError with the field, the error and a valid example."""
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"the cron expression has {len(text)} characters; at most {MAX_LENGTH} are allowed")
     expression = text.strip()
     if expression.startswith("@"):
         if expression.lower() not in NICKNAMES:
-            raise ValueError(f'"{expression}" is no nickname of a cron expression; there are {", ".join(NICKNAMES)}')
+            raise ValueError(f'unknown cron nickname "{expression}"; allowed are {", ".join(NICKNAMES)}')
         expression = NICKNAMES[expression.lower()]
     parts = expression.split()
     if len(parts) != len(FIELDS):
         names = ", ".join(each.name for each in FIELDS)
         raise ValueError(
-            f'"{expression}" has {_count(len(parts))}, a cron expression has five: {names}; '
+            f'"{expression}" has {_count(len(parts))}; a cron expression has five: {names}; '
             'for example "30 4 * * MON-FRI", at 4:30 on working days'
         )
     minutes, hours, days, months, weekdays = (
@@ -198,18 +200,18 @@ def _values(text: str, which: Field, expression: str) -> tuple[int, ...]:
         for item in text.split(","):
             found.update(_item(item, which))
     except ValueError as error:
-        whose = f', of "{expression}"' if text != expression else ""
-        raise ValueError(f'{which.name} "{text}"{whose}: {error}; right would be {which.example}') from None
+        context = f' of "{expression}"' if text != expression else ""
+        raise ValueError(f'{which.name} "{text}"{context}: {error}; use for example {which.example}') from None
     return tuple(sorted(found))
 
 
 def _item(item: str, which: Field) -> range:
-    """`*`, `5`, `1-5`, each perhaps with a step; `5/10` goes from 5 to the end."""
+    """Parse `*`, `5` or `1-5`, with or without a step; `5/10` goes from 5 to the end."""
     if which is DAYS and item.upper() == "L":
         return range(LAST_DAY, LAST_DAY + 1)
     span, slash, step_text = item.partition("/")
     step = _step(step_text, which) if slash else 1
-    top = 6 if which is WEEKDAY else which.high  # as the end of a whole week, Sunday is not meant twice
+    top = 6 if which is WEEKDAY else which.high  # 7 is Sunday, too; a whole week has it once
     if span == "*":
         return range(which.low, top + 1, step)
     low_text, dash, high_text = span.partition("-")
@@ -220,14 +222,14 @@ def _item(item: str, which: Field) -> range:
     if which is WEEKDAY and high == 0 < low:
         high = 7  # FRI-SUN
     if low > high:
-        raise ValueError(f'"{span}" ends before it begins; for both ends write "{low}-{top},{which.low}-{high}"')
+        raise ValueError(f'"{span}" ends before it begins; to wrap around, write "{low}-{top},{which.low}-{high}"')
     return range(low, high + 1, step)
 
 
 def _step(text: str, which: Field) -> int:
     most = which.high - which.low
     if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= most:
-        raise ValueError(f'the step "/{text}" is no number from 1 to {most}')
+        raise ValueError(f'step "/{text}" is not a number from 1 to {most}')
     return int(text)
 
 
@@ -236,5 +238,5 @@ def _number(text: str, which: Field) -> int:
         return which.names.index(text.upper()) + which.names_from
     if not (text.isascii() and text.isdecimal()) or not which.low <= int(text) <= which.high:
         names = f" or {which.names[0]} to {which.names[-1]}" if which.names else ""
-        raise ValueError(f'"{text}" is no number from {which.low} to {which.high}{names}')
+        raise ValueError(f'"{text}" is not a number from {which.low} to {which.high}{names}')
     return int(text)

@@ -12,15 +12,15 @@ from dragoman.operations.schemas import OperationRequest
 
 
 def target_of(row: Operation[Any, Any], request: OperationRequest) -> str:
-    """The path and the query."""
-    said = msgspec.to_builtins(request)
-    names = {name: quote(str(said.pop(name)), safe="") for name in row.path_fields}
+    """Return the path and the query of an HTTP request."""
+    values = msgspec.to_builtins(request)
+    names = {name: quote(str(values.pop(name)), safe="") for name in row.path_fields}
     path = row.path.format_map(names)
-    return (
-        f"{path}?{urlencode({name: _word(each) for name, each in said.items()})}" if said and not row.has_body else path
-    )
+    if not values or row.has_body:
+        return path
+    return f"{path}?{urlencode({name: _query_value(each) for name, each in values.items()})}"
 
 
-def _word(value: Any) -> str:
-    """A value in a query: `true`, `null` and numbers as JSON has them, text as it is."""
+def _query_value(value: Any) -> str:
+    """Format a value for a query: `true`, `null` and numbers as JSON, text unchanged."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -16,7 +16,7 @@ from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import JobView, OperationError, PayloadKind, PayloadView
 from dragoman.operations.views import job_view
 
-FIRST_BYTES: Final = 256  # bytes of a payload that a view shows
+FIRST_BYTES: Final = 256  # number of payload bytes in a view
 JSON_BYTES: Final = 65_536  # a longer text is not parsed in order to name its kind
 PICKLE: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # first bytes of the protocols in use
 
@@ -24,7 +24,7 @@ Fetched = Callable[[Payload, Payload, Failure | None], None]
 
 
 class JobBodies(Protocol):
-    """Access to payloads and results, wherever they are, and to the time of a commit."""
+    """Fetches payloads and results, from memory or from the store, and reports commits."""
 
     def fetch(self, job: Job, done: Fetched) -> None: ...
 
@@ -41,25 +41,25 @@ def show_job(job: Job, bodies: JobBodies, offset: float, responder: Responder) -
     def show(payload: Payload, result: Payload, failure: Failure | None) -> None:
         if is_ended is (job.state is ENDED):
             responder.answer(_detailed_view(job, offset, payload, result, failure))
-        else:  # it ended, or left the quarantine, while the store read its bytes
+        else:  # it ended, or left the quarantine, while the store read it
             show_job(job, bodies, offset, responder)
 
     bodies.fetch(job, show)
 
 
 def send_payload(job: Job, bodies: JobBodies, offset: float, responder: Responder) -> None:
-    """Answer with the payload of a job, as it was submitted. Raises OperationError if it is not kept."""
+    """Answer with the payload of a job, as it was submitted. Raises OperationError if it is no longer kept."""
     if not _keeps_payload(job):
         raise OperationError(
             "conflict",
-            f"the payload of job {job.id.hex()} is not kept: it ended {job.outcome}. A payload is kept until its job "
-            "ends, and while the job is in quarantine",
+            f"the payload of job {job.id.hex()} is not kept: the job ended {job.outcome}; a payload is kept until its "
+            "job ends, and while the job is in quarantine",
         )
     bodies.fetch(job, lambda payload, _, __: responder.answer(job_view(job, offset), payload))
 
 
 def payload_view(payload: Payload, most: int) -> PayloadView:
-    """The size and kind of these bytes, and the first of them, at most `most`."""
+    """Return the size, the kind and at most `most` bytes of a payload."""
     first = bytes(payload[:most])
     try:
         text = getincrementaldecoder("utf-8")().decode(first, len(first) == len(payload))
@@ -79,12 +79,12 @@ def _detailed_view(job: Job, offset: float, payload: Payload, result: Payload, f
 
 
 def _keeps_payload(job: Job) -> bool:
-    """A payload is kept until the job ends; with a job that went into quarantine until its outcome is deleted."""
+    """True until the job ends; for a job that was in quarantine, until its outcome is deleted."""
     return job.state is not ENDED or job.quarantined or job.retried_as is not None
 
 
 def _is_json(payload: Payload) -> bool:
-    """Whether these bytes are a JSON object or array. A number or a word in JSON is a text, too."""
+    """True for a JSON object or array. Other JSON values, such as a number, count as text."""
     if len(payload) > JSON_BYTES or payload[:1] not in (b"{", b"["):
         return False
     try:

@@ -7,21 +7,43 @@ from functools import lru_cache
 
 from dragoman.core.infinity import inf
 from dragoman.core.options import JobOptions
-from dragoman.operations.schemas import EnqueueRequest, OperationError
+from dragoman.operations.schemas import EnqueueRequest, OperationError, ScheduleRequest
 from dragoman.operations.validation import duration
 
 
-def options_of(order: EnqueueRequest, now: float, ahead: Callable[[], float], max_delay: float) -> JobOptions:
-    """Options for the job of a request. `ahead`: seconds by which the wall clock leads `now`. Raises OperationError."""
-    delay = order.delay
-    if order.not_before is not None:
-        if order.not_before.tzinfo is None:
-            raise OperationError("invalid", "not_before: write a zone behind it, such as Z or +02:00")
-        delay = max(delay, order.not_before.timestamp() - ahead() - now)
+def options_of(request: EnqueueRequest, now: float, ahead: Callable[[], float], max_delay: float) -> JobOptions:
+    """Return the options of a job. `ahead` returns the lead of the wall clock over `now`. Raises OperationError."""
+    delay = request.delay
+    if request.not_before is not None:
+        if request.not_before.tzinfo is None:
+            raise OperationError("invalid", "not_before has no time zone; append one, such as Z or +02:00")
+        delay = max(delay, request.not_before.timestamp() - ahead() - now)
     if delay > max_delay:
-        raise OperationError("invalid", f"it would start in more than {duration(max_delay)} (max_delay)")
+        raise OperationError(
+            "invalid",
+            f"the job would start in {duration(delay)}; at most {duration(max_delay)} are allowed (max_delay)",
+        )
     return job_options_for(
-        delay, order.priority, order.attempts, order.timeout, order.retry_first, order.retry_cap, order.retry_jitter
+        delay,
+        request.priority,
+        request.attempts,
+        request.timeout,
+        request.retry_first,
+        request.retry_cap,
+        request.retry_jitter,
+    )
+
+
+def run_options(request: ScheduleRequest) -> JobOptions:
+    """Return the options of a run of a schedule."""
+    return job_options_for(
+        0.0,
+        request.priority,
+        request.attempts,
+        request.timeout,
+        request.retry_first,
+        request.retry_cap,
+        request.retry_jitter,
     )
 
 
@@ -35,7 +57,7 @@ def job_options_for(
     retry_cap: float | None,
     retry_jitter: float | None,
 ) -> JobOptions:
-    """Options of a background job, which waits for a worker without a limit. Equal options are one object."""
+    """Return the options of a background job, which waits for a worker without limit. Equal options are one object."""
     return JobOptions(
         job_timeout=inf if timeout is None else timeout,
         attempts=attempts,

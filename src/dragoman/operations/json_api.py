@@ -16,53 +16,51 @@ from dragoman.operations.schemas import ErrorView, View
 from dragoman.operations.table import OPERATIONS
 from dragoman.operations.validation import explain
 
-_readers: dict[str, msgspec.json.Decoder[Any]] = {}
-_writer = msgspec.json.Encoder()
+_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
+_encoder = msgspec.json.Encoder()
 
 
 class JsonOperations:
     """The operations for a dialect that carries requests and views as JSON."""
 
-    def __init__(self, desk: OperationHandlers) -> None:
-        self._desk = desk
+    def __init__(self, handlers: OperationHandlers) -> None:
+        self._handlers = handlers
 
     def ask(
-        self, question: str, form: bytes, payload: Payload, responder: JsonResponder, now: float
+        self, operation: str, request: bytes, payload: Payload, responder: JsonResponder, now: float
     ) -> PendingRequest | None:
         if responder.edition < older_names.EDITION:
-            responder = older_names.OlderResponder(responder, question)
-            question = older_names.OPERATIONS.get(question, question)
-        return call_json(self._desk, question, form, payload, _Written(responder), now)
+            responder = older_names.OlderResponder(responder, operation)
+            operation = older_names.OPERATIONS.get(operation, operation)
+        return call_json(self._handlers, operation, request, payload, _JsonEncodingResponder(responder), now)
 
     def leave(self, pending: Any, now: float) -> None:
-        self._desk.leave(pending, now)
+        self._handlers.leave(pending, now)
 
 
 def call_json(
-    desk: OperationHandlers, question: str, form: bytes, payload: Payload, responder: Responder, now: float
+    handlers: OperationHandlers, operation: str, request: bytes, payload: Payload, responder: Responder, now: float
 ) -> PendingRequest | None:
-    """Perform an operation from the bytes of its request. An invalid request is answered with an error."""
-    reader = _readers.get(question)
-    if reader is None:
-        if question not in OPERATIONS:
-            known = ", ".join(OPERATIONS)
-            responder.refuse(
-                ErrorView(kind="invalid", detail=f"nothing is called {question[:64]!r}; known are {known}")
-            )
+    """Execute an operation whose request is JSON. A request that cannot be decoded is an error `invalid`."""
+    decoder = _decoders.get(operation)
+    if decoder is None:
+        if operation not in OPERATIONS:
+            detail = f"unknown operation {operation[:64]!r}; allowed are {', '.join(OPERATIONS)}"
+            responder.refuse(ErrorView(kind="invalid", detail=detail))
             return None
-        reader = _readers[question] = msgspec.json.Decoder(OPERATIONS[question].request)
+        decoder = _decoders[operation] = msgspec.json.Decoder(OPERATIONS[operation].request)
     try:
-        read = reader.decode(form or b"{}")
+        decoded = decoder.decode(request or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         responder.refuse(
-            ErrorView(kind="invalid", detail=f"{question}: {explain(error, OPERATIONS[question].request)}")
+            ErrorView(kind="invalid", detail=f"{operation}: {explain(error, OPERATIONS[operation].request)}")
         )
         return None
-    return desk.ask(question, read, payload, responder, now)
+    return handlers.ask(operation, decoded, payload, responder, now)
 
 
-class _Written:
-    """Encodes views as JSON for a responder."""
+class _JsonEncodingResponder:
+    """Passes views to a responder as JSON."""
 
     __slots__ = ("_responder",)
 
@@ -74,7 +72,7 @@ class _Written:
         return self._responder.owner
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        self._responder.tell(_writer.encode(view), payload, failure)
+        self._responder.tell(_encoder.encode(view), payload, failure)
 
     def refuse(self, problem: ErrorView) -> None:
         self._responder.object(problem.kind, problem.detail)

@@ -18,31 +18,33 @@ ViewType = TypeVar("ViewType", bound=View)
 class Operation(Generic[RequestType, ViewType]):
     """One row of the table.
 
-    `errors` are the error kinds of this operation alone. An operation with fields may also be answered with `invalid`,
-    one that writes with `loading` or `diary`.
+    `errors` are the error kinds of this operation alone. `all_errors` adds `invalid` for an operation that has fields,
+    and `loading` and `store unavailable` for one that writes.
     """
 
     name: str  # the name on the native wire; underscores take the place of spaces in Python
     request: type[RequestType]
     view: type[ViewType]
-    summary: str  # sentences for the OpenAPI document, docstrings, `--help` and the reference page
+    summary: str  # for the OpenAPI document, docstrings, `--help` and the reference page
     right: Right  # the right that a principal needs
     method: Method
-    path: str  # names in braces are fields of the request; the others are the query or the body
-    writes: bool = False  # it is answered after its commit
-    pages: bool = False  # the view has one page, and in `after` the start of the next one
-    takes_payload: bool = False  # bytes come beside the request
-    returns_payload: bool = False  # bytes come beside the view
-    status: int = 200  # of an HTTP response that is no error
-    location: str = ""  # path of the resource that was created; names in braces are fields of the view
+    path: str  # names in braces are fields of the request; the other fields are the query or the body
+    writes: bool = False  # the response is sent after the commit
+    pages: bool = False  # the view is one page; its `after` is the start of the next one
+    takes_payload: bool = False  # bytes are sent beside the request
+    returns_payload: bool = False  # bytes are returned beside the view
+    status: int = 200  # HTTP status of a response without error
+    location: str = ""  # path of the created resource; names in braces are fields of the view
     errors: tuple[ErrorKind, ...] = ()
-    command: str = ""  # on the command line, if that is not the name
-    subject: str = ""  # the name of the first field in Python and on the command line, if it has another one there
-    returned: str = ""  # the field of the view that methods of clients return, if it is not the view
+    command: str = ""  # the command, if it differs from the name
+    subject: str = ""  # name of the first field in Python and on the command line, if it differs
+    returned: str = ""  # field of the view that methods of clients return; empty: the view
 
     def __post_init__(self) -> None:
         if self.right not in get_args(Right):
-            raise ValueError(f"operation {self.name!r}: right {self.right!r} is none of {', '.join(get_args(Right))}")
+            raise ValueError(
+                f"operation {self.name!r}: unknown right {self.right!r}; allowed are {', '.join(get_args(Right))}"
+            )
         missing = [each for each in self.path_fields if each not in self.request.__struct_fields__]
         if missing:
             raise ValueError(
@@ -61,12 +63,12 @@ class Operation(Generic[RequestType, ViewType]):
 
     @property
     def has_body(self) -> bool:
-        """True if the fields of the request are the body of an HTTP request, False if they are its query."""
+        """True if fields of the request are the body of an HTTP request; else they are its query."""
         return self.method in ("POST", "PUT") and bool(self.other_fields)
 
     @property
     def group(self) -> str:
-        """The first part of the path: `jobs`, `services`, `workers`, `schedules` or `health`."""
+        """The kind of resource: `jobs`, `services`, `workers`, `schedules` or `health`."""
         return self.path.split("/")[2]
 
     @property
@@ -75,7 +77,7 @@ class Operation(Generic[RequestType, ViewType]):
 
     @property
     def all_errors(self) -> tuple[ErrorKind, ...]:
-        """All error kinds of this operation."""
+        """Error kinds that it may return."""
         general: list[ErrorKind] = ["invalid"] if self.request.__struct_fields__ else []
         general += ["loading", "store unavailable"] if self.writes else []
         return (*self.errors, *(each for each in general if each not in self.errors))

@@ -1,4 +1,4 @@
-"""Payloads of requests: as text or base64 in the request, or as bytes beside it."""
+"""The payload of a request: a field with text or base64, or the bytes beside the request."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from dragoman.core.model import Payload
 from dragoman.operations.schemas import EnqueueRequest, OperationError, ScheduleRequest
 
 
-def payload_of(form: EnqueueRequest | ScheduleRequest, payload: Payload) -> Payload:
-    """The payload of a request, from the one place that has it. Raises OperationError if two have one."""
-    if form.payload is None and form.payload_base64 is None:
+def payload_of(request: EnqueueRequest | ScheduleRequest, payload: Payload) -> Payload:
+    """Return the payload: from a field of the request, else `payload`. Raises OperationError if there are two."""
+    if request.payload is None and request.payload_base64 is None:
         return payload
-    if payload or (form.payload is not None and form.payload_base64 is not None):
-        raise OperationError("invalid", "say one of payload, payload_base64 and a body, not two")
-    if form.payload is not None:
-        return form.payload.encode()
-    assert form.payload_base64 is not None
+    if payload or (request.payload is not None and request.payload_base64 is not None):
+        raise OperationError(
+            "invalid", "the request has two payloads; set only one of payload, payload_base64 and the body"
+        )
+    if request.payload is not None:
+        return request.payload.encode()
+    assert request.payload_base64 is not None
     try:
-        return b64decode(form.payload_base64, validate=True)
+        return b64decode(request.payload_base64, validate=True)
     except ValueError:
-        raise OperationError("invalid", "payload_base64 is not base64") from None
+        raise OperationError("invalid", "payload_base64 is not valid base64") from None

@@ -1,6 +1,6 @@
 """Fields of requests as data: type, description, limits and default, as the request types declare them.
 
-Docstrings of clients, options of commands and `docs/operations.md` are written from this.
+Docstrings of clients, options of commands and `docs/operations.md` are generated from this.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _field(name: str, kind: Any, is_required: bool, default: Any) -> RequestFiel
             facts["choices"] = inner
             kind = str
         else:
-            raise TypeError(f"field {name!r}: type {kind} has no place in a request")
+            raise TypeError(f"field {name!r}: type {kind} is not supported in a request")
     return RequestField(
         name=name, kind=kind, is_required=is_required, default=None if is_required else default, **facts
     )

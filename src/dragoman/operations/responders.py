@@ -1,4 +1,4 @@
-"""Responders, which receive the answer to an operation, and requests that wait for a job."""
+"""Responders, which receive the response of an operation; and requests that wait for a job."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dragoman.operations.schemas import ErrorView, View
 
 
 class Responder(Protocol):
-    """Receives the answer to one operation. One of `answer` and `refuse` is called, once."""
+    """Receives the response of an operation: one call of `answer` or `refuse`."""
 
     @property
     def owner(self) -> Owner | None:
-        """The owner whose limits its jobs count for."""
+        """Owner whose limits apply to the jobs of this client."""
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None: ...
 
@@ -25,14 +25,14 @@ class Responder(Protocol):
 
 
 class JsonResponder(Protocol):
-    """The source of a call in JSON. It gets one of these, once."""
+    """Receives the response of an operation in JSON: one call of `tell` or `object`."""
 
     @property
     def owner(self) -> Owner | None: ...
 
     @property
     def edition(self) -> int:
-        """The edition of operations and views that it uses (`older_names.py`)."""
+        """Edition of operations and views that the client uses (`older_names.py`)."""
 
     def tell(self, view: bytes, payload: Payload, failure: Failure | None) -> None: ...
 
@@ -40,19 +40,21 @@ class JsonResponder(Protocol):
 
 
 class PendingRequest(Caller):
-    """A request that waits until a job is accepted, or for its outcome."""
+    """A request that waits until a job is accepted or has ended."""
 
     __slots__ = ("alarm", "alarm_number", "due", "responder")
 
     def __init__(self, recipient: Recipient, responder: Responder, due: float) -> None:
         super().__init__(recipient)
-        self.responder: Responder | None = responder  # None: it was answered, or its client has disconnected
-        self.due = due  # time at which the wait for an outcome ends; inf: it waits until the job is accepted
+        self.responder: Responder | None = responder  # None: answered, or the client disconnected
+        self.due = due  # time until which it waits for an outcome; inf: waits for acceptance
         self.alarm = inf
         self.alarm_number = 0
 
 
 class NullResponder:
+    """Ignores the response."""
+
     owner = None
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The responder of a run of a schedule."""
+"""Responder of one run of a schedule, until the job is accepted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dragoman.operations.schemas import ErrorView, View
 
 
 class ScheduledRun:
-    """Waits until the job of a run is accepted, and tells the scheduler if it is refused."""
+    """Notifies the scheduler if the store could not write the run."""
 
     __slots__ = ("_name", "_scheduler", "job")
-    owner = None  # the scheduler limits their number
+    owner = None  # no limits of a caller apply; the scheduler limits the number of runs
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self._scheduler = scheduler
@@ -23,6 +23,6 @@ class ScheduledRun:
         pass
 
     def refuse(self, problem: ErrorView) -> None:
-        """The job was refused: at once, which the scheduler knows, or because the store could not write it."""
+        """Notify the scheduler if the store could not write the job. It knows of a refusal without a job."""
         if self.job is not None:
-            self._scheduler.take_back(self._name, self.job)
+            self._scheduler.run_not_stored(self._name, self.job)

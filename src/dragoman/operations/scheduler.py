@@ -1,17 +1,19 @@
-"""The scheduler: computes when each schedule is due, and enqueues its runs.
+"""The scheduler: enqueues one background job for each run of a schedule, and keeps the state of each schedule.
 
-Each run is one background job. Its key contains the scheduled time. The state of the schedule is stored in the same
-iteration, so the store has both or neither. A schedule has two times. All runs scheduled up to `since` are handled: a
-late run stands for all that were missed, and sets `since` to the time at which it was enqueued. `decided` is the
-scheduled time of the last run that was enqueued or skipped; no run is ever enqueued for that time or an earlier one.
-The two differ because the wall clock may be wrong: when it goes back to before `since`, the schedule goes on from the
-new time, or from `decided` if that is later. A schedule with a cron expression that enqueued runs while the clock was
-ahead waits for that time. To avoid the wait, remove the schedule and create it again.
+The idempotency key of a run contains its scheduled time. The job and the new state of the schedule are stored in one
+commit. The state has two times:
 
-An interval (`every`) does not wait for the wall clock to catch up: when the clock is set back, all times of the
-schedule are moved back by the same number of seconds (`Schedule.move_back`). While the broker runs, that number comes
-from the monotonic clock; after a restart, from the last stored time. In both cases the next run is due within one
-interval.
+- `since`: everything scheduled up to it is decided. A late run stands for all missed ones and sets `since` to the time
+  at which it was made.
+- `decided`: the scheduled time of the last run that was made or skipped. No run is made for it or an earlier time.
+
+The two differ because the wall clock may be wrong. If it goes back to before `since`, the schedule continues from the
+new time, or from `decided` if that is later. A schedule with a cron expression that made runs for future times waits
+until these have passed; to avoid that, delete the schedule and create it again.
+
+A schedule with an interval (`every`) does not wait: if the wall clock is set back, all times of the schedule are moved
+back by the same amount (`Schedule.move_back`). While the broker runs, the monotonic clock gives the amount; after a
+restart, the latest time in the state does. In both cases the next run is due within one interval.
 """
 
 from __future__ import annotations
@@ -31,198 +33,197 @@ from dragoman.operations.cron import Cron, parse, zone_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.schemas import OperationError, ScheduleRequest, ScheduleView
 
-MOST: Final = 10_000
-MOST_AT_ONCE: Final = 100  # runs in one iteration: at midnight, other requests must not wait
-MOST_PAYLOAD: Final = 64 << 10  # bytes: it is stored again with every run
-MOST_NAME: Final = 128  # bytes
-LONGEST_WAIT: Final = 60.0  # seconds after which the wall clock is read again
-REST: Final = 1.0  # seconds after a run that was refused
-STEP: Final = 1.0  # seconds: a wall clock that falls back by less is being adjusted, not set
+MAX_SCHEDULES: Final = 10_000
+MAX_RUNS_PER_TICK: Final = 100  # many are due at midnight: messages must not wait for all of them
+MAX_PAYLOAD: Final = 64 << 10  # bytes: it is stored again with every run
+MAX_NAME: Final = 128  # bytes
+MAX_WAIT: Final = 60.0  # seconds until the wall clock is read again
+RETRY_DELAY: Final = 1.0  # seconds after a run that was refused
+MIN_STEP: Final = 1.0  # seconds: a wall clock that goes back by less is being adjusted, not set
 PREFIX: Final = "cron/"
 
 
 class ScheduleState(msgspec.Struct, kw_only=True):
-    """The stored state of a schedule. Times are seconds of the wall clock."""
+    """Stored state of a schedule. Times are seconds of the wall clock."""
 
-    form: ScheduleRequest
-    start: float  # time at which it was created: the grid of `every` begins there
+    request: ScheduleRequest = msgspec.field(name="form")  # its name in stores of all releases
+    start: float  # creation; runs of `every` are at multiples of the interval from here
     since: float
     decided: float
-    last: float | None = None  # the scheduled time of the last run that was enqueued
+    last: float | None = None  # scheduled time of the last run that was made
     last_job: str | None = None
     runs: int = 0
     skipped: int = 0
-    set_back: int = 0  # number of times that its times were moved back: part of the keys, because times then repeat
+    set_back: int = 0  # number of moves back; part of the keys, because times repeat after one
 
 
 class Schedule:
-    """A schedule with its parsed expression and the time of its next run."""
+    """A schedule with its next due time. Raises OperationError if the request is invalid."""
 
-    __slots__ = ("alarm", "alarm_number", "before", "cron", "due", "is_refused", "memory", "payload", "zone")
+    __slots__ = ("alarm", "alarm_number", "before", "cron", "due", "is_refused", "payload", "stored", "zone")
 
-    def __init__(self, memory: ScheduleState) -> None:
-        """Raises OperationError if the request contradicts itself or has an invalid value."""
-        form = memory.form
-        self.memory = memory
-        self.payload = small_payload_of(form)
-        self.cron = cron_of(form)
-        self.zone = zone_of(form.timezone)
+    def __init__(self, state: ScheduleState) -> None:
+        request = state.request
+        self.stored = state
+        self.payload = small_payload_of(request)
+        self.cron = cron_of(request)
+        self.zone = zone_of(request.timezone)
         self.due = inf  # by the wall clock; inf: never
-        self.is_refused = False  # its run is due, and was refused
+        self.is_refused = False  # its run is due and was refused
         self.before: ScheduleState | None = None  # the state before the last run
         self.alarm = inf
         self.alarm_number = 0
 
     def next(self, since: float) -> float:
-        """The first scheduled time after this one."""
-        form = self.memory.form
+        """Return the first scheduled time after `since`."""
+        request = self.stored.request
         if self.cron is not None:
             moment = self.cron.next(datetime.fromtimestamp(since, self.zone))
             return moment.timestamp() if moment is not None else inf
-        assert form.every is not None
-        step = floor((since - self.memory.start) / form.every)
-        while (due := self.memory.start + step * form.every) <= since or step == 0:
+        assert request.every is not None
+        step = floor((since - self.stored.start) / request.every)
+        while (due := self.stored.start + step * request.every) <= since or step == 0:
             step += 1
         return due
 
     def move_back(self, seconds: float) -> None:
-        """Move all times back, after the wall clock was set back, as if it had always shown the new time."""
-        memory = self.memory
-        memory.start -= seconds
-        memory.since -= seconds
-        memory.decided -= seconds
-        memory.set_back += 1
+        """Move all times back, after the wall clock was set back by this number of seconds."""
+        state = self.stored
+        state.start -= seconds
+        state.since -= seconds
+        state.decided -= seconds
+        state.set_back += 1
         self.due -= seconds
         self.before = None
 
     def key(self) -> str:
-        """The idempotency key of the run that is due."""
-        memory = self.memory
+        """Return the idempotency key of the run that is due."""
+        state = self.stored
         moment = datetime.fromtimestamp(self.due, UTC).isoformat()
-        return f"{PREFIX}{memory.form.name}/{moment}{f'~{memory.set_back}' if memory.set_back else ''}"
+        return f"{PREFIX}{state.request.name}/{moment}{f'~{state.set_back}' if state.set_back else ''}"
 
     def view(self) -> ScheduleView:
-        memory, form = self.memory, self.memory.form
+        state, request = self.stored, self.stored.request
         return ScheduleView(
-            name=form.name,
-            service=form.service,
-            cron=form.cron,
-            every=form.every,
-            timezone=form.timezone,
-            overlap=form.overlap,
-            paused=form.paused,
+            name=request.name,
+            service=request.service,
+            cron=request.cron,
+            every=request.every,
+            timezone=request.timezone,
+            overlap=request.overlap,
+            paused=request.paused,
             next=datetime.fromtimestamp(self.due, self.zone) if self.due != inf else None,
-            last=datetime.fromtimestamp(memory.last, self.zone) if memory.last is not None else None,
-            last_job=memory.last_job,
-            runs=memory.runs,
-            skipped=memory.skipped,
+            last=datetime.fromtimestamp(state.last, self.zone) if state.last is not None else None,
+            last_job=state.last_job,
+            runs=state.runs,
+            skipped=state.skipped,
         )
 
 
 class Scheduler:
-    """All schedules of a broker, with the runs that are due."""
+    """All schedules. `wall` is the time by the wall clock, `now` by the monotonic clock of jobs."""
 
     def __init__(
         self,
         submit: Callable[[ScheduleRequest, bytes, str, float], JobId | None],
         note: Callable[[str, str | None], None],
-        is_over: Callable[[JobId], bool],
+        has_ended: Callable[[JobId], bool],
     ) -> None:
-        self._submit = submit  # returns None if the job is refused for now
+        self._submit = submit  # returns None if the job is refused
         self._note = note
-        self._is_over = is_over
-        self._entries: dict[str, Schedule] = {}
-        self._coming: Deadlines[Schedule] = Deadlines()  # by the wall clock
+        self._has_ended = has_ended
+        self._schedules: dict[str, Schedule] = {}
+        self._upcoming: Deadlines[Schedule] = Deadlines()  # by the wall clock
         self._refused: deque[Schedule] = deque()
-        self._retry_at = -inf  # by the clock of jobs
-        self._wall = -inf  # the latest time of the wall clock
-        self._ahead = -inf  # seconds that the wall clock was ahead of the clock of jobs
+        self._retry_at = -inf  # by the clock of `now`
+        self._wall = -inf  # latest time of the wall clock
+        self._ahead = -inf  # lead of the wall clock over `now`
 
     # ---------------------------------------------------------------- operations
 
     def load(self, notes: Mapping[str, str], now: float, wall: float) -> dict[str, str]:
-        """Load the stored schedules. Returns names and errors of those that are invalid, for example because of a time
-        zone that this machine does not have; these stay in the store."""
-        self._look_at_clocks(now, wall)
+        """Restore the schedules from the store. An invalid one, such as one with a time zone that this machine does not
+        know, is skipped. Returns the errors of these by name."""
+        self._check_clocks(now, wall)
         problems = {}
         for key, value in notes.items():
             if not key.startswith(PREFIX):
                 continue
             try:
-                entry = Schedule(msgspec.json.decode(value, type=ScheduleState))
+                schedule = Schedule(msgspec.json.decode(value, type=ScheduleState))
             except (msgspec.MsgspecError, OperationError) as error:
                 problems[key.removeprefix(PREFIX)] = str(error)
                 continue
-            self._entries[entry.memory.form.name] = entry
-            self._arm(entry, wall)
+            self._schedules[schedule.stored.request.name] = schedule
+            self._arm(schedule, wall)
         return problems
 
     def list(self) -> list[ScheduleView]:
-        return [self._entries[name].view() for name in sorted(self._entries)]
+        return [self._schedules[name].view() for name in sorted(self._schedules)]
 
     def get(self, name: str) -> ScheduleView:
         return self._find(name).view()
 
-    def put(self, form: ScheduleRequest, now: float, wall: float) -> ScheduleView:
-        """Create or replace a schedule. If its expression or interval is the same, its grid and its counts go on."""
-        self._look_at_clocks(now, wall)
-        memory = ScheduleState(form=form, start=wall, since=wall, decided=0.0)
-        entry = Schedule(memory)
-        check_names(form)
-        if entry.next(wall) == inf:
-            raise OperationError("invalid", f'"{form.cron}" never comes: no year has such a day')
-        before = self._entries.get(form.name)
+    def put(self, request: ScheduleRequest, now: float, wall: float) -> ScheduleView:
+        """Create or replace a schedule. With the same cron expression or interval, its times and counters continue."""
+        self._check_clocks(now, wall)
+        state = ScheduleState(request=request, start=wall, since=wall, decided=0.0)
+        schedule = Schedule(state)
+        check_names(request)
+        if schedule.next(wall) == inf:
+            raise OperationError("invalid", f'cron expression "{request.cron}" never matches: no year has such a day')
+        before = self._schedules.get(request.name)
         if before is not None:
-            _go_on(memory, before)
+            _inherit(state, before)
             self._disarm(before)
-        elif len(self._entries) >= MOST:
-            raise OperationError("busy", f"there are {MOST} recurring jobs already: remove one of them first")
-        self._entries[form.name] = entry
-        self._arm(entry, wall)
-        self._write(entry)
-        return entry.view()
+        elif len(self._schedules) >= MAX_SCHEDULES:
+            raise OperationError("busy", f"there are {MAX_SCHEDULES} schedules, the maximum; delete one first")
+        self._schedules[request.name] = schedule
+        self._arm(schedule, wall)
+        self._write(schedule)
+        return schedule.view()
 
     def remove(self, name: str) -> None:
-        """Remove a schedule. Jobs that it has enqueued go on."""
+        """Delete a schedule. Its jobs are left unchanged."""
         self._disarm(self._find(name))
-        del self._entries[name]
+        del self._schedules[name]
         self._note(PREFIX + name, None)
 
     def pause(self, name: str, now: float, wall: float) -> ScheduleView:
         return self._set_paused(name, True, now, wall)
 
     def resume(self, name: str, now: float, wall: float) -> ScheduleView:
-        """Resume a schedule. Runs that it missed are not made up for."""
+        """Resume a schedule. Runs that were due while it was paused are not made."""
         return self._set_paused(name, False, now, wall)
 
-    def take_back(self, name: str, job: JobId) -> None:
-        """The store could not write this run, so it is still due."""
-        entry = self._entries.get(name)
-        if entry is None or entry.before is None or entry.memory.last_job != job.hex():
+    def run_not_stored(self, name: str, job: JobId) -> None:
+        """Make the run due again: the store could not write its job."""
+        schedule = self._schedules.get(name)
+        if schedule is None or schedule.before is None or schedule.stored.last_job != job.hex():
             return
-        memory, before = entry.memory, entry.before
-        if memory.decided != memory.last or memory.form.paused:
-            return  # the schedule has changed since
-        assert memory.last is not None
-        entry.due, entry.before = memory.last, None
-        entry.memory = msgspec.structs.replace(before, form=memory.form)
-        self._coming.disarm(entry)
-        self._refuse(entry)
-        self._write(entry)
+        state, before = schedule.stored, schedule.before
+        if state.decided != state.last or state.request.paused:
+            return  # a later run was decided, or the schedule was paused
+        assert state.last is not None
+        schedule.due, schedule.before = state.last, None
+        schedule.stored = msgspec.structs.replace(before, request=state.request)
+        self._upcoming.disarm(schedule)
+        self._refuse(schedule)
+        self._write(schedule)
 
     def tick(self, now: float, wall: float) -> float:
-        """Enqueue the runs that are due. Returns the time of the next tick, by the clock of `now`."""
-        self._look_at_clocks(now, wall)
-        left = MOST_AT_ONCE
+        """Make the runs that are due. Returns the time of the next tick, by the clock of `now`."""
+        self._check_clocks(now, wall)
+        left = MAX_RUNS_PER_TICK
         if now >= self._retry_at:
             for _ in range(min(left, len(self._refused))):
                 left -= 1
-                entry = self._refused.popleft()
-                entry.is_refused = False
-                self._come_up(entry, now, wall)
+                schedule = self._refused.popleft()
+                schedule.is_refused = False
+                self._handle_due(schedule, now, wall)
         if left:
-            for entry in self._coming.due(wall):
-                self._come_up(entry, now, wall)
+            for schedule in self._upcoming.due(wall):
+                self._handle_due(schedule, now, wall)
                 left -= 1
                 if not left:
                     break
@@ -230,150 +231,152 @@ class Scheduler:
 
     # ---------------------------------------------------------------- helpers
 
-    def _look_at_clocks(self, now: float, wall: float) -> None:
-        """Handle a wall clock that was set back. If it jumps ahead, or was right while the machine slept and the other
-        clock stood still, missed runs are enqueued once."""
+    def _check_clocks(self, now: float, wall: float) -> None:
+        """Adjust the schedules if the wall clock was set back. A jump forward, or a sleep of the machine during which
+        the monotonic clock stood still, needs no adjustment: missed runs are made once."""
         back = self._ahead - (wall - now)
-        if back >= STEP:
-            for entry in self._entries.values():
-                if entry.cron is None:
-                    entry.move_back(back)
-                    if not entry.is_refused:
-                        self._rearm(entry)
-        if back >= STEP or back < 0.0:
+        if back >= MIN_STEP:
+            for schedule in self._schedules.values():
+                if schedule.cron is None:
+                    schedule.move_back(back)
+                    if not schedule.is_refused:
+                        self._rearm(schedule)
+        if back >= MIN_STEP or back < 0.0:
             self._ahead = wall - now
         if wall < self._wall:
-            self._turn_back(wall)
+            self._rearm_after_step_back(wall)
         self._wall = wall
 
     def _next_tick(self, now: float, wall: float) -> float:
-        after = now + min(max(self._coming.next() - wall, 0.0), LONGEST_WAIT) if self._coming.armed else inf
+        after = now + min(max(self._upcoming.next() - wall, 0.0), MAX_WAIT) if self._upcoming.armed else inf
         return min(after, max(self._retry_at, now)) if self._refused else after
 
-    def _come_up(self, entry: Schedule, now: float, wall: float) -> None:
-        """Decide about a schedule whose reminder has come. The clock may have changed since that was set."""
-        memory = entry.memory
-        if entry.due <= memory.since <= wall:  # the clock had gone back, and is right again
-            entry.due = entry.next(_believed(memory, wall))
-        if entry.due > wall:
-            self._rearm(entry)
-        elif self._runs_still(memory):
-            memory.skipped += 1
-            self._decide(entry, wall)
+    def _handle_due(self, schedule: Schedule, now: float, wall: float) -> None:
+        """Make or skip the run, unless the wall clock has changed so that it is not due."""
+        state = schedule.stored
+        if schedule.due <= state.since <= wall:  # the wall clock had gone back and is right again
+            schedule.due = schedule.next(_decided_until(state, wall))
+        if schedule.due > wall:
+            self._rearm(schedule)
+        elif self._is_running(state):
+            state.skipped += 1
+            self._decide(schedule, wall)
         else:
-            self._run(entry, now, wall)
+            self._run(schedule, now, wall)
 
-    def _runs_still(self, memory: ScheduleState) -> bool:
-        if memory.form.overlap or memory.last_job is None:
+    def _is_running(self, state: ScheduleState) -> bool:
+        if state.request.overlap or state.last_job is None:
             return False
-        return not self._is_over(JobId(bytes.fromhex(memory.last_job)))
+        return not self._has_ended(JobId(bytes.fromhex(state.last_job)))
 
-    def _run(self, entry: Schedule, now: float, wall: float) -> None:
-        memory = entry.memory
-        job = self._submit(memory.form, entry.payload, entry.key(), now)
+    def _run(self, schedule: Schedule, now: float, wall: float) -> None:
+        state = schedule.stored
+        job = self._submit(state.request, schedule.payload, schedule.key(), now)
         if job is None:
-            self._refuse(entry)
-            self._retry_at = now + REST
+            self._refuse(schedule)
+            self._retry_at = now + RETRY_DELAY
             return
-        entry.before = msgspec.structs.replace(memory)
-        memory.last = entry.due
-        memory.last_job = job.hex()
-        memory.runs += 1
-        self._decide(entry, wall)
+        schedule.before = msgspec.structs.replace(state)
+        state.last = schedule.due
+        state.last_job = job.hex()
+        state.runs += 1
+        self._decide(schedule, wall)
 
-    def _refuse(self, entry: Schedule) -> None:
-        entry.is_refused = True
-        self._refused.append(entry)
+    def _refuse(self, schedule: Schedule) -> None:
+        schedule.is_refused = True
+        self._refused.append(schedule)
 
-    def _decide(self, entry: Schedule, wall: float) -> None:
-        entry.memory.decided = entry.due
-        entry.memory.since = wall
-        self._arm(entry, wall)
-        self._write(entry)
+    def _decide(self, schedule: Schedule, wall: float) -> None:
+        schedule.stored.decided = schedule.due
+        schedule.stored.since = wall
+        self._arm(schedule, wall)
+        self._write(schedule)
 
-    def _turn_back(self, wall: float) -> None:
-        """Schedules that have handled a time in the future wait for less."""
-        for entry in self._entries.values():
-            is_due = entry.is_refused or entry.due <= wall
-            if entry.memory.since > wall and not is_due:
-                self._arm(entry, wall)
+    def _rearm_after_step_back(self, wall: float) -> None:
+        """Compute the next run of schedules whose `since` is now in the future."""
+        for schedule in self._schedules.values():
+            is_due = schedule.is_refused or schedule.due <= wall
+            if schedule.stored.since > wall and not is_due:
+                self._arm(schedule, wall)
 
-    def _arm(self, entry: Schedule, wall: float) -> None:
+    def _arm(self, schedule: Schedule, wall: float) -> None:
         self._wall = max(self._wall, wall)
-        latest = max(entry.memory.since, entry.memory.decided)
-        if entry.cron is None and latest > wall:
-            entry.move_back(latest - wall)
-        entry.due = inf if entry.memory.form.paused else entry.next(_believed(entry.memory, wall))
-        self._rearm(entry)
+        latest = max(schedule.stored.since, schedule.stored.decided)
+        if schedule.cron is None and latest > wall:
+            schedule.move_back(latest - wall)
+        schedule.due = inf if schedule.stored.request.paused else schedule.next(_decided_until(schedule.stored, wall))
+        self._rearm(schedule)
 
-    def _rearm(self, entry: Schedule) -> None:
-        self._coming.disarm(entry)
-        self._coming.arm(entry, entry.due)
+    def _rearm(self, schedule: Schedule) -> None:
+        self._upcoming.disarm(schedule)
+        self._upcoming.arm(schedule, schedule.due)
 
-    def _disarm(self, entry: Schedule) -> None:
-        self._coming.disarm(entry)
-        if entry.is_refused:
-            entry.is_refused = False
-            self._refused.remove(entry)
+    def _disarm(self, schedule: Schedule) -> None:
+        self._upcoming.disarm(schedule)
+        if schedule.is_refused:
+            schedule.is_refused = False
+            self._refused.remove(schedule)
 
     def _set_paused(self, name: str, paused: bool, now: float, wall: float) -> ScheduleView:
-        self._look_at_clocks(now, wall)
-        entry = self._find(name)
-        memory = entry.memory
-        if memory.form.paused is not paused:
-            memory.form = msgspec.structs.replace(memory.form, paused=paused)
-            memory.since = wall
-            self._disarm(entry)
-            self._arm(entry, wall)
-            self._write(entry)
-        return entry.view()
+        self._check_clocks(now, wall)
+        schedule = self._find(name)
+        state = schedule.stored
+        if state.request.paused is not paused:
+            state.request = msgspec.structs.replace(state.request, paused=paused)
+            state.since = wall
+            self._disarm(schedule)
+            self._arm(schedule, wall)
+            self._write(schedule)
+        return schedule.view()
 
-    def _write(self, entry: Schedule) -> None:
-        self._note(PREFIX + entry.memory.form.name, msgspec.json.encode(entry.memory).decode())
+    def _write(self, schedule: Schedule) -> None:
+        self._note(PREFIX + schedule.stored.request.name, msgspec.json.encode(schedule.stored).decode())
 
     def _find(self, name: str) -> Schedule:
         try:
-            return self._entries[name]
+            return self._schedules[name]
         except KeyError:
-            raise OperationError("not found", f'no recurring job is called "{name}"') from None
+            raise OperationError("not found", f'no schedule is named "{name}"') from None
 
 
-def _believed(memory: ScheduleState, wall: float) -> float:
-    """The time up to which all runs are handled, if the wall clock is right."""
-    return max(memory.decided, min(memory.since, wall))
+def _decided_until(state: ScheduleState, wall: float) -> float:
+    """Time up to which everything is decided, if the wall clock is right."""
+    return max(state.decided, min(state.since, wall))
 
 
-def _go_on(memory: ScheduleState, before: Schedule) -> None:
-    """The state that a new definition takes over from the one before it."""
-    old, form = before.memory, memory.form
-    memory.decided, memory.last, memory.last_job = old.decided, old.last, old.last_job
-    memory.set_back = old.set_back
-    if (before.cron, old.form.every, old.form.timezone) == (cron_of(form), form.every, form.timezone):
-        memory.start, memory.runs, memory.skipped = old.start, old.runs, old.skipped
-        if not old.form.paused:
-            memory.since = old.since  # a run that is due is not lost
+def _inherit(state: ScheduleState, before: Schedule) -> None:
+    """Take over the state of the schedule that is being replaced."""
+    old, request = before.stored, state.request
+    state.decided, state.last, state.last_job = old.decided, old.last, old.last_job
+    state.set_back = old.set_back
+    if (before.cron, old.request.every, old.request.timezone) == (cron_of(request), request.every, request.timezone):
+        state.start, state.runs, state.skipped = old.start, old.runs, old.skipped
+        if not old.request.paused:
+            state.since = old.since  # keeps a run that is due
 
 
-def cron_of(form: ScheduleRequest) -> Cron | None:
-    """The parsed expression; None for an interval."""
-    if (form.cron is None) is (form.every is None):
-        raise OperationError("invalid", "say one of cron and every, and not both")
+def cron_of(request: ScheduleRequest) -> Cron | None:
+    """Return the parsed cron expression, or None for an interval. Raises OperationError if it is invalid."""
+    if (request.cron is None) is (request.every is None):
+        raise OperationError("invalid", "set exactly one of cron and every")
     try:
-        return parse(form.cron) if form.cron is not None else None
+        return parse(request.cron) if request.cron is not None else None
     except ValueError as error:
         raise OperationError("invalid", str(error)) from None
 
 
-def small_payload_of(form: ScheduleRequest) -> bytes:
-    payload = payload_of(form, b"")
-    if len(payload) > MOST_PAYLOAD:
+def small_payload_of(request: ScheduleRequest) -> bytes:
+    payload = payload_of(request, b"")
+    if len(payload) > MAX_PAYLOAD:
         raise OperationError(
-            "invalid", f"a recurring job's payload has at most {MOST_PAYLOAD} bytes, not {len(payload)}"
+            "invalid", f"the payload has {len(payload)} bytes; a schedule's payload may have at most {MAX_PAYLOAD}"
         )
     return bytes(payload)
 
 
-def check_names(form: ScheduleRequest) -> None:
-    for what, name in (("a recurring job's name", form.name), ("a service name", form.service)):
-        if not is_name(name, MOST_NAME):
-            raise OperationError("invalid", f"{what} is 1 to {MOST_NAME} bytes without control characters")
+def check_names(request: ScheduleRequest) -> None:
+    for what, name in (("schedule name", request.name), ("service name", request.service)):
+        if not is_name(name, MAX_NAME):
+            raise OperationError(
+                "invalid", f"{what} {name!r}: 1 to {MAX_NAME} bytes without control characters are allowed"
+            )

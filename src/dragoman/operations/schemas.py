@@ -1,6 +1,6 @@
-"""Requests and views of the operations: the same for HTTP, the native dialect and the command line.
+"""Requests and views of operations: the same types for HTTP, the native dialect and the command line.
 
-Durations are seconds, times are in RFC 3339. A job's id is 32 lower-case hex digits.
+Durations are in seconds, times are RFC 3339 texts. A job's id is 32 lower-case hex digits.
 """
 
 from __future__ import annotations
@@ -19,60 +19,62 @@ ID = "^[0-9a-f]{32}$"
 NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
 JOB = "0197f3a2c4d87b12a9e05c61f38d2b74"
 
-JobIdText = Annotated[str, Meta(pattern=ID, description="A job's id: 32 lower-case hex digits.", examples=[JOB])]
+JobIdText = Annotated[str, Meta(pattern=ID, description="Job id: 32 lower-case hex digits.", examples=[JOB])]
 ServiceName = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=128,
         pattern=NAME,
-        description="A service's name: 1 to 128 bytes of UTF-8 without control characters; case matters.",
+        description="Service name: 1 to 128 bytes of UTF-8 without control characters, case-sensitive.",
         examples=["resize"],
     ),
 ]
-WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="Number of a worker, as the list of workers has it.")]
-ScheduleName = Annotated[str, Meta(min_length=1, max_length=128, description="Name of the schedule.")]
+WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="Worker id: a number, as in the list of workers.")]
+ScheduleName = Annotated[str, Meta(min_length=1, max_length=128, description="Schedule name.")]
 Key = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=256,
         pattern=NAME,
-        description="Idempotency key. A second job with the same key and payload is the first one.",
+        description="Idempotency key. A second submit with the same key and payload returns the first job.",
         examples=["invoice-42"],
     ),
 ]
-Text = Annotated[str, Meta(description="The payload as text, sent as UTF-8.", examples=["hello"])]
+Text = Annotated[str, Meta(description="Payload as text, encoded as UTF-8.", examples=["hello"])]
 Base64 = Annotated[
     str,
     Meta(
-        description="The payload as base64, for any bytes.",
+        description="Payload as base64, for arbitrary bytes.",
         examples=["aGVsbG8="],
         extra_json_schema={"contentEncoding": "base64"},
     ),
 ]
 Priority = Annotated[
     int,
-    Meta(ge=0, le=9, description="Jobs of a higher priority start first; one step is worth a minute of waiting."),
+    Meta(ge=0, le=9, description="Priority; jobs with a higher one start first. One step equals a minute of waiting."),
 ]
-Attempts = Annotated[int, Meta(ge=1, le=MOST_ATTEMPTS, description="Attempts before the job goes into quarantine.")]
+Attempts = Annotated[
+    int, Meta(ge=1, le=MOST_ATTEMPTS, description="Maximum number of attempts before the job goes into quarantine.")
+]
 JobTimeout = Annotated[
     float,
     Meta(
         gt=0,
         le=DAY,
-        description="Seconds that one attempt may run; `null`: no limit.",
+        description="Time limit of one attempt, in seconds; `null`: no limit.",
         examples=[30],
     ),
 ]
-Delay = Annotated[float, Meta(ge=0, le=30 * DAY, description="Seconds until the job may start.")]
-Moment = Annotated[datetime, Meta(tz=True, description="A moment, as RFC 3339 writes it.")]
+Delay = Annotated[float, Meta(ge=0, le=30 * DAY, description="Earliest start, in seconds from now.")]
+Moment = Annotated[datetime, Meta(tz=True, description="Time in RFC 3339 format.")]
 RetryDelay = Annotated[
     float,
     Meta(
         ge=0,
         le=DAY,
-        description="Seconds between the first attempt and the second; the delay doubles each time. By default the "
+        description="Delay before the second attempt, in seconds; it doubles with each further attempt. By default the "
         "broker's setting.",
     ),
 ]
@@ -85,7 +87,7 @@ Jitter = Annotated[
     Meta(
         ge=0,
         le=1,
-        description="Random fraction that is added to each retry delay or taken from it. By default the broker's "
+        description="Random fraction that is added to or subtracted from each retry delay. By default the broker's "
         "setting.",
     ),
 ]
@@ -109,18 +111,18 @@ ErrorKind = Literal[
 
 
 class OperationRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The request of an operation."""
+    """Base class of requests."""
 
 
 class View(Struct, kw_only=True):
-    """The answer to an operation."""
+    """Base class of responses."""
 
 
 # ---------------------------------------------------------------- jobs
 
 
 class EnqueueRequest(OperationRequest):
-    """A background job: acknowledged once it is on disk. Its payload is in the request or beside it."""
+    """A background job. Its payload is a field, or the bytes beside the request."""
 
     service: ServiceName
     payload: Text | None = None
@@ -141,7 +143,7 @@ class JobRef(OperationRequest):
 
 
 class ResultRequest(OperationRequest):
-    """Get a job's outcome, and wait for it up to `wait` seconds."""
+    """The id of a job, and the seconds to wait for its outcome."""
 
     id: JobIdText
     wait: WaitSeconds = 0.0
@@ -154,8 +156,8 @@ class ListJobsRequest(OperationRequest):
     quarantined: Annotated[
         bool | None, Meta(description="Only jobs in quarantine (true), or only jobs that are not (false).")
     ] = None
-    limit: Annotated[int, Meta(ge=1, le=1_000, description="Number of jobs, at most.")] = 100
-    after: Annotated[JobIdText | None, Meta(description="Only jobs that are older than this one.")] = None
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="Maximum number of jobs.")] = 100
+    after: Annotated[JobIdText | None, Meta(description="Only jobs older than this one.")] = None
 
 
 class AttemptView(View):
@@ -214,7 +216,7 @@ class JobView(View):
 
 
 class OutcomeView(View):
-    """The fields of a job's view that tell its outcome."""
+    """The fields of a job's view that contain its outcome."""
 
     state: State
     outcome: OutcomeName | None = None
@@ -244,11 +246,13 @@ class ServiceRef(OperationRequest):
 
 class PauseRequest(OperationRequest):
     name: ServiceName
-    by: Annotated[str, Meta(min_length=1, max_length=128, description="Name and reason, for people.")] = "an operator"
+    by: Annotated[str, Meta(min_length=1, max_length=128, description="Name and reason, shown as `paused_by`.")] = (
+        "an operator"
+    )
 
 
 class PurgeRequest(OperationRequest):
-    """Cancel the waiting and delayed jobs of a service; of ended jobs, delete the outcomes."""
+    """A purge: cancels waiting and delayed jobs of a service, deletes the outcomes of ended ones."""
 
     name: ServiceName
     states: Annotated[
@@ -285,7 +289,7 @@ class WorkerRef(OperationRequest):
 class DrainRequest(OperationRequest):
     id: WorkerNumber
     now: Annotated[
-        bool, Meta(description="Do not let it finish: its jobs are given to other workers, or end lost.")
+        bool, Meta(description="Do not wait for its jobs: they are given to other workers, or end as lost.")
     ] = False
 
 
@@ -311,7 +315,7 @@ class WorkersView(View):
 
 
 class ScheduleRequest(OperationRequest):
-    """A schedule, with exactly one of a cron expression and an interval."""
+    """A schedule: a cron expression or an interval, exactly one of the two, and the job that each run enqueues."""
 
     name: ScheduleName
     service: ServiceName
@@ -320,10 +324,10 @@ class ScheduleRequest(OperationRequest):
     ] = None
     every: Annotated[
         Annotated[float, Meta(ge=1, le=366 * DAY)] | None,
-        Meta(description="Interval in seconds, in place of a cron expression."),
+        Meta(description="Interval in seconds, instead of a cron expression."),
     ] = None
     timezone: Annotated[str, Meta(description="Time zone of the cron expression.")] = "UTC"
-    overlap: Annotated[bool, Meta(description="Enqueue a job although the last one has not ended.")] = False
+    overlap: Annotated[bool, Meta(description="Enqueue a job even if the last one has not ended.")] = False
     paused: Annotated[bool, Meta(description="Enqueue no jobs until the schedule is resumed.")] = False
     payload: Text | None = None
     payload_base64: Base64 | None = None
@@ -373,13 +377,15 @@ class HealthView(View):
 
 
 class ErrorView(View):
-    """The error of an operation. `kind` is for programs, `detail` is a sentence for people."""
+    """An error: `kind` for programs, `detail` for people."""
 
     kind: ErrorKind
     detail: str
 
 
 class OperationError(Exception):
+    """An operation that was not executed, with the error to return."""
+
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
         self.problem = ErrorView(kind=kind, detail=detail)  # type: ignore[arg-type]

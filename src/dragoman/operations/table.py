@@ -1,8 +1,8 @@
 """The table of operations: each operation on jobs, services, workers and schedules is declared once, here.
 
 Dispatch, HTTP routes, the OpenAPI document, the methods of clients, commands and `docs/operations.md` come from these
-rows. A new operation is one row, one function that performs it (`desk.py`) and one test. Fields, limits and defaults of
-an operation are those of its request type (`forms.py`).
+rows. A new operation is one row, one method (`handlers.py`) and one test. Fields, limits and defaults of an operation
+are those of its request type (`schemas.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ENQUEUE: Final = Operation(
     name="enqueue",
     request=EnqueueRequest,
     view=JobView,
-    summary="Enqueue a background job. It is on disk when the answer comes.",
+    summary="Enqueue a background job. The response is sent when the job is on disk.",
     right="call",
     method="POST",
     path="/v1/jobs",
@@ -70,7 +70,7 @@ JOB: Final = Operation(
     request=JobRef,
     view=JobView,
     summary="Show one job. The view has its times and attempts, the first bytes of its payload while that is kept, its "
-    "last progress report, and once it has ended its result or its error.",
+    "last progress report and, once it has ended, its result or its error.",
     right="see",
     method="GET",
     path="/v1/jobs/{id}",
@@ -115,7 +115,7 @@ RETRY: Final = Operation(
     name="retry",
     request=JobRef,
     view=JobView,
-    summary="Retry a job in quarantine: a new job gets its payload, and the old one leaves the quarantine. "
+    summary="Retry a job in quarantine: a new job is created with its payload, and the old one leaves the quarantine. "
     "`retry_of` of the new job and `retried_as` of the old one link the two.",
     right="administer",
     method="POST",
@@ -167,8 +167,8 @@ PAUSE: Final = Operation(
     name="pause",
     request=PauseRequest,
     view=ServiceView,
-    summary="Pause a service: none of its jobs are given to workers until it is resumed. New jobs are accepted, "
-    "and running jobs go on.",
+    summary="Pause a service: none of its jobs is dispatched until the service is resumed. New jobs are accepted, and "
+    "running jobs continue.",
     right="administer",
     method="POST",
     path="/v1/services/{name}/pause",
@@ -193,7 +193,7 @@ PURGE: Final = Operation(
     request=PurgeRequest,
     view=PurgeView,
     summary="Cancel the waiting and delayed jobs of a service. With the state `ended`, delete the outcomes of its "
-    "ended jobs. Running jobs go on.",
+    "ended jobs. Running jobs continue.",
     right="administer",
     method="POST",
     path="/v1/services/{name}/purge",
@@ -231,7 +231,7 @@ DRAIN: Final = Operation(
     name="drain",
     request=DrainRequest,
     view=WorkerView,
-    summary="Give a worker no more jobs and let it finish those it holds. It is then told to end; a worker whose "
+    summary="Drain a worker: it gets no more jobs and finishes those it has, then it is told to exit. A worker whose "
     "`comes_back` is true would join again, so it stays connected without jobs. With `now`, its jobs are "
     "taken from it and it is removed at once.",
     right="administer",
@@ -283,7 +283,7 @@ DELETE_SCHEDULE: Final = Operation(
     name="delete schedule",
     request=ScheduleRef,
     view=ScheduleView,
-    summary="Remove a schedule. Jobs that it has enqueued already stay.",
+    summary="Delete a schedule. Jobs that it has already enqueued are not affected.",
     right="administer",
     method="DELETE",
     path="/v1/schedules/{name}",
@@ -322,7 +322,8 @@ HEALTH: Final = Operation(
     name="health",
     request=EmptyRequest,
     view=HealthView,
-    summary="Show whether the broker takes new jobs, and if not, why; and how many jobs, workers and peers it has.",
+    summary="Show whether the broker accepts new jobs, the reasons if not, and the numbers of jobs and workers. "
+    "`peers` is the number of connections.",
     right="see",
     method="GET",
     path="/v1/health",

@@ -1,4 +1,4 @@
-"""Rewrites msgspec validation errors as sentences that name the field and the allowed values."""
+"""Rewrites msgspec's validation errors as messages that name the field and the allowed values."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ THINGS = {
     "object": "an object",
     "null": "null",
 }
-PATTERNS = {ID: "a job's id is 32 lower-case hex digits", NAME: "a name has no control characters"}
+PATTERNS = {ID: "must be 32 lower-case hex digits", NAME: "must not have control characters"}
 BOUNDS = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
-MOMENT = "a moment is written with its time zone, like 2030-01-01T08:00:00+01:00"
+MOMENT = "must be a time with its zone, such as 2030-01-01T08:00:00+01:00"
 
 
 def explain(error: Exception, kind: Any) -> str:
-    """The sentence for an error of msgspec about a value of this type."""
+    """Return the message for an error that msgspec raised while decoding a `kind`: a request, or another type."""
     if isinstance(error, RecursionError):
-        return "the form is nested too deep"
+        return "the request is nested too deeply"
     text = str(error)
     place = PLACE.search(text)
     if place is None:
-        return _told(text, kind)
-    return f"{place[1]}: {_told(text[: place.start()], _kind_at(place[1], kind))}"
+        return _explain(text, kind)
+    return f"{place[1]}: {_explain(text[: place.start()], _kind_at(place[1], kind))}"
 
 
 def duration(seconds: float) -> str:
@@ -46,7 +46,7 @@ def duration(seconds: float) -> str:
     return f"{days} day{'' if days == '1' else 's'}" if seconds >= DAY else f"{seconds:g} s"
 
 
-def _told(text: str, kind: Any) -> str:
+def _explain(text: str, kind: Any) -> str:
     if text.startswith("Invalid enum value"):
         return f"must be one of {', '.join(_allowed(kind))}"
     if "RFC3339" in text or text.startswith("Expected `datetime"):
@@ -56,7 +56,7 @@ def _told(text: str, kind: Any) -> str:
     if found := EXPECTED.fullmatch(text):
         thing, got, pattern, length, sign, bound = found.groups()
         if pattern is not None:
-            return PATTERNS.get(literal_eval(pattern), f"must look like {pattern}")
+            return PATTERNS.get(literal_eval(pattern), f"must match {pattern}")
         if length is not None:
             return _length(thing, sign, bound)
         if sign is not None:
@@ -79,21 +79,21 @@ def _bound(sign: str, bound: float) -> str:
 
 
 def _unknown(name: str, kind: Any) -> str:
-    known = [each.encode_name for each in fields(kind)] if _is_form(kind) else []
-    return f"nothing is called {name}; " + (f"known are {', '.join(known)}" if known else "nothing is said here")
+    known = [each.encode_name for each in fields(kind)] if _is_struct(kind) else []
+    return f"unknown field {name!r}; " + (f"allowed are {', '.join(known)}" if known else "no fields are allowed")
 
 
 def _kind_at(place: str, kind: Any) -> Any:
-    """The type of the field that a place like `states[0]` is in."""
+    """Return the type of the field that contains a place such as `states[0]`."""
     name = re.match(r"\w*", place)[0]  # type: ignore[index]
-    return next((each.type for each in fields(kind) if each.encode_name == name), kind) if _is_form(kind) else kind
+    return next((each.type for each in fields(kind) if each.encode_name == name), kind) if _is_struct(kind) else kind
 
 
-def _is_form(kind: Any) -> bool:
+def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
 def _allowed(kind: Any) -> list[str]:
     if get_origin(kind) is Literal:
         return [str(each) for each in get_args(kind)]
-    return [word for inner in get_args(kind) for word in _allowed(inner)]
+    return [value for inner in get_args(kind) for value in _allowed(inner)]

@@ -1,4 +1,4 @@
-"""Views of jobs, services and workers."""
+"""Views of jobs, services and workers, as operations return them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.operations.schemas import AttemptView, FailureView, JobView, Servi
 
 
 class Moments:
-    """Makes datetimes of wall clock times, to the millisecond. Equal times in a row share one object."""
+    """Converts wall clock seconds to datetimes, to the millisecond. Caches the last one: many jobs share a time."""
 
     __slots__ = ("_last", "_millisecond")
 
@@ -42,8 +42,8 @@ def _moment_or_none(time: float | None, offset: float) -> datetime | None:
 
 
 def job_view(job: Job, offset: float, result: Payload | None = None, failure: Failure | None = None) -> JobView:
-    """The view of a job. `offset`: seconds that the wall clock is ahead of the clock of jobs. `result` and `failure`
-    are shown, too, if they are given."""
+    """Return the view of a job, with `result` and `failure` if they are given. `offset`: seconds that the wall clock is
+    ahead of the clock of jobs."""
     attempts = [
         AttemptView(
             number=each.number,
@@ -87,7 +87,7 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
 
 
 def show_result(view: JobView, result: Payload, failure: Failure | None) -> None:
-    """Add the result of a job that is done, or the failure of any other, if there is one."""
+    """Add the result if the job is done, else the failure if there is one."""
     if view.outcome != "done":
         view.error = failure_view(failure)
         return

@@ -42,22 +42,24 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
     ) -> str:
         """Enqueue a background job.
 
-        It is on disk when the answer comes. Returns the id of the job. It survives restarts of broker, workers and this
-        program, and waits for a worker without a time limit. Without a `key` it gets a random one, so that a repeated
-        request does not create a second job.
+        The response is sent when the job is on disk. Returns the id of the job. It survives restarts of broker, workers
+        and this program, and waits for a worker without a time limit. Without a `key` it gets a random one, so that a
+        repeated request does not create a second job.
 
-        - `delay`: Seconds until the job may start. [0 to 2592000 (30 days); default: 0]
+        - `delay`: Earliest start, in seconds from now. [0 to 2592000 (30 days); default: 0]
         - `not_before`: Earliest start, with its time zone.
-        - `priority`: Jobs of a higher priority start first; one step is worth a minute of waiting. [0 to 9; default: 5]
-        - `attempts`: Attempts before the job goes into quarantine. [1 to 100; default: 3]
-        - `timeout`: Seconds that one attempt may run; `None`: no limit. [more than 0, at most 86400 (1 day); default:
-          60]
-        - `key`: Idempotency key. A second job with the same key and payload is the first one. [1 to 256 characters]
-        - `retry_first`: Seconds between the first attempt and the second; the delay doubles each time. By default the
-          broker's setting. [0 to 86400 (1 day)]
+        - `priority`: Priority; jobs with a higher one start first. One step equals a minute of waiting. [0 to 9;
+          default: 5]
+        - `attempts`: Maximum number of attempts before the job goes into quarantine. [1 to 100; default: 3]
+        - `timeout`: Time limit of one attempt, in seconds; `None`: no limit. [more than 0, at most 86400 (1 day);
+          default: 60]
+        - `key`: Idempotency key. A second submit with the same key and payload returns the first job. [1 to 256
+          characters]
+        - `retry_first`: Delay before the second attempt, in seconds; it doubles with each further attempt. By default
+          the broker's setting. [0 to 86400 (1 day)]
         - `retry_cap`: Longest delay between two attempts, in seconds. By default the broker's setting. [0 to 86400 (1
           day)]
-        - `retry_jitter`: Random fraction that is added to each retry delay or taken from it. By default the broker's
+        - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
         - `codec`: Encoding of the payload. [default: the client's]
         """
@@ -99,8 +101,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         - `state`: Only jobs in this state. [waiting, delayed, running or ended]
         - `outcome`: Only jobs with this outcome. [done, failed, timed out, lost, cancelled or refused]
         - `quarantined`: Only jobs in quarantine (true), or only jobs that are not (false).
-        - `limit`: Number of jobs, at most. [1 to 1000; default: 100]
-        - `after`: Only jobs that are older than this one.
+        - `limit`: Maximum number of jobs. [1 to 1000; default: 100]
+        - `after`: Only jobs older than this one.
         """
         from dragoman.operations.schemas import ListJobsRequest
         from dragoman.operations.table import JOBS
@@ -117,8 +119,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
     async def job(self, id: str) -> JobView:
         """Show one job.
 
-        The view has its times and attempts, the first bytes of its payload while that is kept, its last progress
-        report, and once it has ended its result or its error.
+        The view has its times and attempts, the first bytes of its payload while that is kept, its last progress report
+        and, once it has ended, its result or its error.
         """
         from dragoman.operations.schemas import JobRef
         from dragoman.operations.table import JOB
@@ -158,7 +160,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         return await self._follow(operation_steps.result(job, timeout, self._codec_of(codec)))
 
     async def retry(self, id: str) -> str:
-        """Retry a job in quarantine: a new job gets its payload, and the old one leaves the quarantine.
+        """Retry a job in quarantine: a new job is created with its payload, and the old one leaves the quarantine.
 
         `retry_of` of the new job and `retried_as` of the old one link the two. Returns the id of the new job. Raises
         JobRefused if the job is not in quarantine.
@@ -190,11 +192,11 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         return await self.operation(SERVICE, ServiceRef(name=service))
 
     async def pause(self, service: str, by: str = "an operator") -> ServiceView:
-        """Pause a service: none of its jobs are given to workers until it is resumed.
+        """Pause a service: none of its jobs is dispatched until the service is resumed.
 
-        New jobs are accepted, and running jobs go on.
+        New jobs are accepted, and running jobs continue.
 
-        - `by`: Name and reason, for people. [1 to 128 characters; default: an operator]
+        - `by`: Name and reason, shown as `paused_by`. [1 to 128 characters; default: an operator]
         """
         from dragoman.operations.schemas import PauseRequest
         from dragoman.operations.table import PAUSE
@@ -213,8 +215,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
     ) -> int:
         """Cancel the waiting and delayed jobs of a service.
 
-        With the state `ended`, delete the outcomes of its ended jobs. Running jobs go on. Returns the number of deleted
-        jobs.
+        With the state `ended`, delete the outcomes of its ended jobs. Running jobs continue. Returns the number of
+        deleted jobs.
 
         - `states`: States of the jobs to purge. [waiting, delayed or ended; default: waiting, delayed]
         """
@@ -238,12 +240,12 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         return await self.operation(WORKER, WorkerRef(id=worker))
 
     async def drain(self, worker: int, *, now: bool = False) -> WorkerView:
-        """Give a worker no more jobs and let it finish those it holds.
+        """Drain a worker: it gets no more jobs and finishes those it has, then it is told to exit.
 
-        It is then told to end; a worker whose `comes_back` is true would join again, so it stays connected without
-        jobs. With `now`, its jobs are taken from it and it is removed at once.
+        A worker whose `comes_back` is true would join again, so it stays connected without jobs. With `now`, its jobs
+        are taken from it and it is removed at once.
 
-        - `now`: Do not let it finish: its jobs are given to other workers, or end lost. [default: false]
+        - `now`: Do not wait for its jobs: they are given to other workers, or end as lost. [default: false]
         """
         from dragoman.operations.schemas import DrainRequest
         from dragoman.operations.table import DRAIN
@@ -288,19 +290,20 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         Exactly one of `cron` and `every` is needed.
 
         - `cron`: Cron expression: minute, hour, day of the month, month, day of the week.
-        - `every`: Interval in seconds, in place of a cron expression. [1 to 31622400 (366 days)]
+        - `every`: Interval in seconds, instead of a cron expression. [1 to 31622400 (366 days)]
         - `timezone`: Time zone of the cron expression. [default: UTC]
-        - `overlap`: Enqueue a job although the last one has not ended. [default: false]
+        - `overlap`: Enqueue a job even if the last one has not ended. [default: false]
         - `paused`: Enqueue no jobs until the schedule is resumed. [default: false]
-        - `priority`: Jobs of a higher priority start first; one step is worth a minute of waiting. [0 to 9; default: 5]
-        - `attempts`: Attempts before the job goes into quarantine. [1 to 100; default: 3]
-        - `timeout`: Seconds that one attempt may run; `None`: no limit. [more than 0, at most 86400 (1 day); default:
-          60]
-        - `retry_first`: Seconds between the first attempt and the second; the delay doubles each time. By default the
-          broker's setting. [0 to 86400 (1 day)]
+        - `priority`: Priority; jobs with a higher one start first. One step equals a minute of waiting. [0 to 9;
+          default: 5]
+        - `attempts`: Maximum number of attempts before the job goes into quarantine. [1 to 100; default: 3]
+        - `timeout`: Time limit of one attempt, in seconds; `None`: no limit. [more than 0, at most 86400 (1 day);
+          default: 60]
+        - `retry_first`: Delay before the second attempt, in seconds; it doubles with each further attempt. By default
+          the broker's setting. [0 to 86400 (1 day)]
         - `retry_cap`: Longest delay between two attempts, in seconds. By default the broker's setting. [0 to 86400 (1
           day)]
-        - `retry_jitter`: Random fraction that is added to each retry delay or taken from it. By default the broker's
+        - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
         - `codec`: Encoding of the payload. [default: the client's]
         """
@@ -328,9 +331,9 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         )
 
     async def delete_schedule(self, name: str) -> ScheduleView:
-        """Remove a schedule.
+        """Delete a schedule.
 
-        Jobs that it has enqueued already stay.
+        Jobs that it has already enqueued are not affected.
         """
         from dragoman.operations.schemas import ScheduleRef
         from dragoman.operations.table import DELETE_SCHEDULE
@@ -352,7 +355,10 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         return await self.operation(RESUME_SCHEDULE, ScheduleRef(name=name))
 
     async def health(self) -> HealthView:
-        """Show whether the broker takes new jobs, and if not, why; and how many jobs, workers and peers it has."""
+        """Show whether the broker accepts new jobs, the reasons if not, and the numbers of jobs and workers.
+
+        `peers` is the number of connections.
+        """
         from dragoman.operations.schemas import EmptyRequest
         from dragoman.operations.table import HEALTH
 

@@ -15,7 +15,7 @@ from dragoman.dialects.http.codec import BYTES, JSON, path_part
 from dragoman.operations.table import OPERATIONS
 
 # An empty name has no path, so the client raises the broker's errors itself.
-_EMPTY = {"id": "a job's id is 32 lower-case hex digits", "name": "must not be empty"}
+_EMPTY = {"id": "must be 32 lower-case hex digits", "name": "must not be empty"}
 _NAMED = re.compile(r"\{(\w+)\}")
 
 

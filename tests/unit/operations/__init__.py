@@ -1,1 +1,1 @@
-"""Tests of the desk: one file a noun."""
+"""Tests of the operations."""

@@ -1,4 +1,4 @@
-"""World of one desk, as a fixture."""
+"""Fixture: a broker with its operations."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dragoman.core.restore import restore
 from dragoman.core.states import JobState, Outcome
 from dragoman.operations.schemas import ErrorView, JobView, PurgeRequest
 
-from .world import Asker, World, ended_job, quarantined_job
+from .world import RecordingResponder, World, ended_job, quarantined_job
 
 
 def test_cancel(world: World) -> None:
@@ -21,7 +21,7 @@ def test_cancel(world: World) -> None:
     assert world.ask("cancel", id=name).kind == "conflict"
 
 
-def test_cancel_is_answered_when_the_diary_has_it(world: World) -> None:
+def test_cancel_is_answered_after_its_commit(world: World) -> None:
     name = world.enqueue()
     world.store.is_slow = True
     responder = world.begin("cancel", id=name)
@@ -32,7 +32,7 @@ def test_cancel_is_answered_when_the_diary_has_it(world: World) -> None:
 
 
 def test_payload_that_comes_late_for_one_attempt_is_not_the_next_ones(world: World) -> None:
-    """R8. Both wait for it: the second was taken for sent when the first one's came, and was spent."""
+    """R8. A bug: two attempts wait for one payload, and the second counted as sent when the first one's came."""
     kept = ended_job(world)
     kept.outcome = None
     job = restore(world.broker, kept, world.now, None)
@@ -62,7 +62,7 @@ def test_retry_makes_a_new_job_of_one_in_quarantine(world: World) -> None:
 
 
 def test_retry_that_is_asked_for_again_makes_no_second_job(world: World) -> None:
-    """A client whose answer was lost asks again; one whose retry did not end well is told which job that was."""
+    """A repeated retry returns the same job; if that job has failed, the error names it."""
     world.worker()
     name = quarantined_job(world)
     again = world.ask("retry", id=name)
@@ -77,7 +77,7 @@ def test_retry_that_is_asked_for_again_makes_no_second_job(world: World) -> None
 
 
 def test_retry_of_an_earlier_run_leaves_its_payload_where_it_is(world: World) -> None:
-    """A bug: it was fetched, and what the outcomes kept take was counted wrongly from then on."""
+    """A bug: it was fetched, and the size of the kept outcomes was wrong from then on."""
     kept = ended_job(world)
     kept.outcome, kept.quarantined, kept.spent = Outcome.LOST, True, 3
     job = restore(world.broker, kept, world.now, None)
@@ -117,7 +117,7 @@ def test_purge_ends_what_waits_and_leaves_what_runs(world: World) -> None:
 
 
 def test_purge_waits_until_all_jobs_are_read(world: World) -> None:
-    """It left alone what came from the diary later, and said that it was done."""
+    """A bug: it skipped jobs that were loaded later, and reported that it was done."""
     name = world.enqueue()
     world.broker.job_registry.is_loading = True
     assert world.ask("purge", name="s").kind == "loading"
@@ -153,9 +153,9 @@ def test_great_purge_takes_several_turns(world: World) -> None:
 
 
 def test_purge_leaves_alone_what_has_gone_on_meanwhile(world: World) -> None:
-    """What was waiting when it was chosen, and ended before its turn: its outcome is nobody's to forget."""
+    """A job that was chosen while it waited and has ended since keeps its outcome."""
     names = [world.enqueue() for _ in range(3)]
-    world.operations.ask("purge", PurgeRequest(name="s"), b"", Asker(), world.now)
+    world.operations.ask("purge", PurgeRequest(name="s"), b"", RecordingResponder(), world.now)
     worker = world.broker.join(world.workers, None, "w", ("s",), WorkerProfile(capacity=3), world.now)
     assert worker is not None
     world.broker.idle(worker, world.now)
@@ -167,7 +167,7 @@ def test_purge_leaves_alone_what_has_gone_on_meanwhile(world: World) -> None:
 
 def test_two_purges_at_once_count_each_job_once(world: World) -> None:
     names = [world.enqueue() for _ in range(5)]
-    responders = [Asker(), Asker()]
+    responders = [RecordingResponder(), RecordingResponder()]
     for responder in responders:
         world.operations.ask("purge", PurgeRequest(name="s"), b"", responder, world.now)
     world.wait(1.0)

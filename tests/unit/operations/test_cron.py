@@ -1,4 +1,4 @@
-"""Cron expressions: the next moment, by tables and against a search minute by minute; daylight saving; mistakes."""
+"""Cron expressions: the next time, by tables and against a search minute by minute; daylight saving; errors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 
 
 def moment(text: str, zone: str = "UTC") -> datetime:
-    """`2024-03-31 02:30`, perhaps with an offset that says which of two is meant."""
+    """Parse `2024-03-31 02:30`, with or without an offset that selects one of two times."""
     read = datetime.fromisoformat(text)
     return read.astimezone(ZoneInfo(zone)) if read.tzinfo is not None else read.replace(tzinfo=ZoneInfo(zone))
 
 
 def run_of(expression: str, after: str, count: int, zone: str) -> list[str]:
-    """The next so many, with offsets."""
+    """Return the next `count` matches, with offsets."""
     cron, at, found = parse(expression), moment(after, zone), []
     for _ in range(count):
         following = cron.next(at)
@@ -289,7 +289,7 @@ def brute(cron: Cron, after: datetime, minutes: int) -> datetime | None:
 @given(expression=EXPRESSIONS, after=st.datetimes(datetime(1990, 1, 1), datetime(2110, 1, 1)))
 @settings(derandomize=True, deadline=None, max_examples=250)
 def test_next_is_later_and_matches_and_nothing_between_does(expression: str, after: datetime) -> None:
-    """Nothing within two days after the start, nor within two days before what was found."""
+    """Nothing matches within two days after the start, nor within two days before the match."""
     cron, start = parse(expression), after.replace(tzinfo=UTC)
     window = 2 * 24 * 60
     found, expected = cron.next(start), brute(cron, start, window)
@@ -318,8 +318,8 @@ CHANGES = st.sampled_from(
 
 
 def brute_on_the_wall(cron: Cron, after: datetime, minutes: int) -> datetime | None:
-    """Minute by minute in real time, with a look at the clock each time: what it shows, and what it has just left out
-    or shown before."""
+    """Search minute by minute in real time: the local time, and the times that the clocks have just skipped or shown
+    before."""
     zone = after.tzinfo
     assert zone is not None
     at = after.astimezone(UTC).replace(second=0, microsecond=0)
@@ -368,42 +368,45 @@ def test_next_is_right_around_every_change(
     ("expression", "sentence"),
     [
         ("", '"" has 0 fields'),
-        ("5", '"5" has 1 field,'),
-        ("* * * *", '"* * * *" has 4 fields, a cron expression has five: minute, hour, day of month, month, day'),
+        ("5", '"5" has 1 field;'),
+        ("* * * *", '"* * * *" has 4 fields; a cron expression has five: minute, hour, day of month, month, day'),
         ("0 * * * * *", "has 6 fields"),
-        ("60 * * * *", 'minute "60", of "60 * * * *": "60" is no number from 0 to 59; right would be "*/15" or "0,30"'),
-        ("* 24 * * *", 'hour "24", of "* 24 * * *": "24" is no number from 0 to 23; right would be'),
-        ("* * 0 * *", 'day of month "0", of "* * 0 * *": "0" is no number from 1 to 31'),
-        ("* * 32 * *", '"32" is no number from 1 to 31'),
-        ("* * * 13 *", '"13" is no number from 1 to 12 or JAN to DEC'),
+        (
+            "60 * * * *",
+            'minute "60" of "60 * * * *": "60" is not a number from 0 to 59; use for example "*/15" or "0,30"',
+        ),
+        ("* 24 * * *", 'hour "24" of "* 24 * * *": "24" is not a number from 0 to 23; use for example'),
+        ("* * 0 * *", 'day of month "0" of "* * 0 * *": "0" is not a number from 1 to 31'),
+        ("* * 32 * *", '"32" is not a number from 1 to 31'),
+        ("* * * 13 *", '"13" is not a number from 1 to 12 or JAN to DEC'),
         ("* * * MON *", 'month "MON"'),
-        ("* * * * 8", '"8" is no number from 0 to 7 or SUN to SAT'),
+        ("* * * * 8", '"8" is not a number from 0 to 7 or SUN to SAT'),
         ("* * * * L", 'day of week "L"'),
         ("* L * * *", 'hour "L"'),
         ("* * L-3 * *", 'day of month "L-3"'),
-        ("*/0 * * * *", 'the step "/0" is no number from 1 to 59'),
-        ("*/90 * * * *", 'the step "/90" is no number from 1 to 59'),
-        ("*/ * * * *", 'the step "/" is no number'),
-        ("*/x * * * *", 'the step "/x" is no number'),
-        ("1/2/3 * * * *", 'the step "/2/3" is no number'),
-        ("* 22-6 * * *", '"22-6" ends before it begins; for both ends write "22-23,0-6"'),
+        ("*/0 * * * *", 'step "/0" is not a number from 1 to 59'),
+        ("*/90 * * * *", 'step "/90" is not a number from 1 to 59'),
+        ("*/ * * * *", 'step "/" is not a number'),
+        ("*/x * * * *", 'step "/x" is not a number'),
+        ("1/2/3 * * * *", 'step "/2/3" is not a number'),
+        ("* 22-6 * * *", '"22-6" ends before it begins; to wrap around, write "22-23,0-6"'),
         ("* * * NOV-FEB *", 'write "11-12,1-2"'),
-        ("-5 * * * *", '"" is no number'),
-        ("5- * * * *", '"" is no number'),
-        ("1-2-3 * * * *", '"2-3" is no number'),
-        ("1,,2 * * * *", '"" is no number'),
-        ("*5 * * * *", '"*5" is no number'),
-        ("² * * * *", '"²" is no number'),
-        ("١ * * * *", '"١" is no number'),
-        ("+5 * * * *", '"+5" is no number'),
-        ("1.5 * * * *", '"1.5" is no number'),
-        ("* * * * MONDAY", '"MONDAY" is no number'),
-        ("@reboot", '"@reboot" is no nickname of a cron expression; there are @hourly, @daily'),
-        ("* " * 200, "at most 256 characters, this one has 400"),
+        ("-5 * * * *", '"" is not a number'),
+        ("5- * * * *", '"" is not a number'),
+        ("1-2-3 * * * *", '"2-3" is not a number'),
+        ("1,,2 * * * *", '"" is not a number'),
+        ("*5 * * * *", '"*5" is not a number'),
+        ("² * * * *", '"²" is not a number'),
+        ("١ * * * *", '"١" is not a number'),
+        ("+5 * * * *", '"+5" is not a number'),
+        ("1.5 * * * *", '"1.5" is not a number'),
+        ("* * * * MONDAY", '"MONDAY" is not a number'),
+        ("@reboot", 'unknown cron nickname "@reboot"; allowed are @hourly, @daily'),
+        ("* " * 200, "the cron expression has 400 characters; at most 256 are allowed"),
     ],
 )
-def test_mistake_is_shown_with_what_would_be_right(expression: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=r"cron expression|right would be") as caught:
+def test_error_names_the_field_and_a_valid_example(expression: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=r"cron expression|cron nickname|use for example") as caught:
         parse(expression)
     assert sentence in str(caught.value)
 
@@ -422,8 +425,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "Mars/Olympus", "Europe", "../../etc/passwd", "/etc/localtime", "a\0b", "x" * 999]
 )
-def test_unknown_zone_is_an_objection(name: str) -> None:
-    with pytest.raises(OperationError, match="is no time zone that this machine knows") as caught:
+def test_unknown_zone_is_an_error(name: str) -> None:
+    with pytest.raises(OperationError, match='; use "UTC" or a zone of this machine') as caught:
         zone_of(name)
     assert caught.value.problem.kind == "invalid"
 

@@ -1,4 +1,4 @@
-"""Background jobs that are enqueued: forms, keys, refusals."""
+"""The operation `enqueue`: requests, keys, refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.operations.schemas import ErrorView
 from .world import WALL, World
 
 
-def test_job_is_acknowledged_when_the_diary_has_it(world: World) -> None:
+def test_job_is_acknowledged_after_its_commit(world: World) -> None:
     """R103."""
     world.store.is_slow = True
     responder = world.begin("enqueue", b"x", service="s")
@@ -26,7 +26,7 @@ def test_job_is_acknowledged_when_the_diary_has_it(world: World) -> None:
     assert view.created == datetime.fromtimestamp(WALL + world.now, UTC)
 
 
-def test_nobody_is_told_the_outcome_who_did_not_ask_for_it(world: World) -> None:
+def test_outcome_is_sent_only_to_requests_that_wait_for_it(world: World) -> None:
     responder = world.begin("enqueue", b"x", service="s")
     world.worker()
     world.broker.succeed(world.attempt(responder.told[0].id), b"r", world.now)
@@ -44,7 +44,7 @@ def test_nobody_is_told_the_outcome_who_did_not_ask_for_it(world: World) -> None
         ({"payload": ""}, b"", b""),
     ],
 )
-def test_payload_comes_in_the_form_or_beside_it(world: World, facts: Any, body: bytes, payload: bytes) -> None:
+def test_payload_is_in_the_request_or_beside_it(world: World, facts: Any, body: bytes, payload: bytes) -> None:
     name = world.enqueue(body=body, **facts)
     assert world.job(name).payload == payload
 

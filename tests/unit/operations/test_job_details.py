@@ -77,8 +77,8 @@ def test_payload_is_returned_while_it_is_kept() -> None:
     refused = world.ask("payload", id=name)
     assert refused == ErrorView(
         kind="conflict",
-        detail=f"the payload of job {name} is not kept: it ended done. A payload is kept until its job ends, and while "
-        "the job is in quarantine",
+        detail=f"the payload of job {name} is not kept: the job ended done; a payload is kept until its job ends, and "
+        "while the job is in quarantine",
     )
 
 

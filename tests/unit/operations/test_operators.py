@@ -1,4 +1,4 @@
-"""Listings, and operators' changes of services and workers."""
+"""Lists, and changes of services and workers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_jobs_by_what_they_are(world: World) -> None:
 
 
 def test_list_that_cannot_go_on_says_so(world: World) -> None:
-    """It ended as if it were complete, when the job it was to go on after had been erased."""
+    """A bug: the list ended as if it were complete when the job in `after` had been deleted."""
     world.enqueue()
     refused = world.ask("jobs", after=UNKNOWN)
     assert (refused.kind, UNKNOWN in refused.detail) == ("not found", True)
@@ -89,8 +89,8 @@ def test_pause_is_remembered_and_says_by_whom(world: World) -> None:
     assert (world.job(name).state, world.store.notes) == (JobState.RUNNING, {})
 
 
-def test_service_may_be_forgotten_before_it_is_told_that_it_is_resumed() -> None:
-    """Its name was looked up again, by which the turn broke off."""
+def test_service_may_be_removed_before_the_response_to_resume() -> None:
+    """A bug: its name was looked up again, which ended the iteration with an error."""
     world = World(max_services=1)
     world.ask("pause", name="s")
     world.store.is_slow = True

@@ -1,4 +1,4 @@
-"""Jobs as they are shown, and outcomes that are waited for."""
+"""Views of jobs, and requests that wait for an outcome."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_unknown_job(world: World) -> None:
     assert world.ask("job", id=UNKNOWN).kind == "loading"
 
 
-def test_outcome_is_shown_when_the_diary_has_it(world: World) -> None:
-    """R103: whoever asks after a crash is told the same."""
+def test_outcome_is_shown_after_its_commit(world: World) -> None:
+    """R103: a request after a crash gets the same outcome."""
     world.worker()
     name = world.enqueue()
     world.store.is_slow = True
@@ -34,7 +34,7 @@ def test_outcome_is_shown_when_the_diary_has_it(world: World) -> None:
 
 
 def test_acceptance_is_no_outcome(world: World) -> None:
-    """Whoever waited for a job's outcome was answered when the job was accepted."""
+    """A bug: a request that waited for the outcome was answered when the job was accepted."""
     world.store.is_slow = True
     world.begin("enqueue", b"x", service="s")
     (job,) = world.broker.jobs.values()
@@ -47,7 +47,7 @@ def test_acceptance_is_no_outcome(world: World) -> None:
 
 
 def test_patience_that_ends_while_the_outcome_is_written_lasts_until_then(world: World) -> None:
-    """It was told that the job is done, with an empty result."""
+    """A bug: the response was *done* with an empty result."""
     world.worker()
     name = world.enqueue()
     responder = world.begin("result", id=name, wait=5.0)
@@ -60,10 +60,8 @@ def test_patience_that_ends_while_the_outcome_is_written_lasts_until_then(world:
     assert [(each.outcome, responder.payload) for each in responder.told] == [("done", b"r")]
 
 
-def test_outcome_that_cannot_be_shown_is_told_as_an_internal_error(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """R27. A bug: a fault of the broker while an outcome was told left its caller waiting."""
+def test_outcome_that_cannot_be_shown_is_an_internal_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R27. A bug: after an internal error during the delivery of an outcome its caller waited for ever."""
     world.worker()
     name = world.enqueue()
     responder = world.begin("result", id=name, wait=5.0)
@@ -118,7 +116,7 @@ def test_job_shows_its_attempts(world: World) -> None:
     ]
 
 
-def test_whoever_waits_is_told_the_outcome(world: World) -> None:
+def test_request_that_waits_gets_the_outcome(world: World) -> None:
     name = world.enqueue()
     responder = world.begin("result", id=name, wait=30.0)
     world.worker()
@@ -130,7 +128,7 @@ def test_whoever_waits_is_told_the_outcome(world: World) -> None:
     assert len(responder.told) == 1
 
 
-def test_whoever_waits_in_vain_is_told_how_it_stands(world: World) -> None:
+def test_request_whose_wait_ends_gets_the_state_of_the_job(world: World) -> None:
     name = world.enqueue()
     responder = world.begin("result", id=name, wait=30.0)
     world.wait(29.0)
@@ -140,7 +138,7 @@ def test_whoever_waits_in_vain_is_told_how_it_stands(world: World) -> None:
     assert world.job(name).callers == ()
 
 
-def test_whoever_leaves_is_told_nothing_and_the_job_goes_on(world: World) -> None:
+def test_request_that_leaves_gets_no_response_and_the_job_continues(world: World) -> None:
     name = world.enqueue()
     responder = world.begin("result", id=name, wait=30.0)
     assert responder.ticket is not None
@@ -152,12 +150,12 @@ def test_whoever_leaves_is_told_nothing_and_the_job_goes_on(world: World) -> Non
     assert (responder.told, world.job(name).outcome) == ([], Outcome.DONE)
 
 
-def test_who_does_not_wait_is_told_at_once(world: World) -> None:
+def test_request_without_wait_is_answered_at_once(world: World) -> None:
     name = world.enqueue()
     assert world.ask("result", id=name).state == "waiting"
 
 
-def test_outcome_is_not_told_before_the_diary_has_it(world: World) -> None:
+def test_outcome_is_not_sent_before_its_commit(world: World) -> None:
     name = world.enqueue()
     world.worker()
     world.store.is_slow = True

@@ -1,4 +1,4 @@
-"""Fields of requests as data: what clients, commands and the reference page say of them is what is checked."""
+"""Fields of requests as data: documented limits and defaults are those that are checked."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_type_that_no_command_and_no_query_can_say_has_no_place_in_a_request()
     class Odd(OperationRequest):
         facts: Annotated[dict[str, int], Meta(description="Facts.")]
 
-    with pytest.raises(TypeError, match=r"field 'facts': type .* has no place in a request"):
+    with pytest.raises(TypeError, match=r"field 'facts': type .* is not supported in a request"):
         request_fields(Odd)
 
 

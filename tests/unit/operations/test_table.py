@@ -1,4 +1,4 @@
-"""The table of operations: its rows are whole, and each has its function."""
+"""The table of operations: its rows are complete, and each has its method."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_row_without_a_right_cannot_be_made() -> None:
     assert Operation(**FACTS, right="administer").right == "administer"
     with pytest.raises(TypeError, match="right"):
         Operation(**FACTS)
-    with pytest.raises(ValueError, match="right 'any' is none of call, work, see, administer"):
+    with pytest.raises(ValueError, match="unknown right 'any'; allowed are call, work, see, administer"):
         Operation(**FACTS, right="any")  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Moments in views: to the millisecond, and shared by jobs that come together."""
+"""Times in views: to the millisecond, one object for jobs with the same time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from dragoman.operations.views import moment
 
 
-def test_moment_is_told_to_the_millisecond() -> None:
+def test_time_is_shown_to_the_millisecond() -> None:
     assert moment(1_700_000_000.1234) == datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)
     assert moment(1_700_000_000.1236) == datetime(2023, 11, 14, 22, 13, 20, 124_000, UTC)
     assert moment(0.0) == datetime(1970, 1, 1, tzinfo=UTC)

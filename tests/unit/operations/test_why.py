@@ -31,14 +31,14 @@ def test_all_are_busy(world: World) -> None:
         world.worker()
         world.enqueue()
         world.now += 10.0
-    assert why(world, world.enqueue()) == "It waits: all 3 workers are busy, the oldest job for 30 s."
+    assert why(world, world.enqueue()) == "It waits: all 3 workers are busy; the oldest job has run for 30 s."
 
 
 def test_the_only_one_is_busy(world: World) -> None:
     world.worker()
     world.enqueue()
     world.now += 4.25
-    assert why(world, world.enqueue()) == "It waits: its only worker is busy, the oldest job for 4.2 s."
+    assert why(world, world.enqueue()) == "It waits: its only worker is busy; the oldest job has run for 4.2 s."
 
 
 def test_none_is_free_for_several_reasons(world: World) -> None:
@@ -47,7 +47,7 @@ def test_none_is_free_for_several_reasons(world: World) -> None:
     away = world.worker()
     world.broker.detach(away, world.now)
     world.broker.join(world.workers, None, "boots", ("s",), away.profile, world.now)
-    sentence = "It waits: of 3 workers none is free (1 busy, 1 out of reach, 1 starting)."
+    sentence = "It waits: none of 3 workers is free (1 busy, 1 unreachable, 1 starting)."
     assert why(world, world.enqueue()) == sentence
 
 
@@ -57,30 +57,31 @@ def test_paused(world: World) -> None:
 
 
 def test_delayed(world: World) -> None:
-    assert why(world, world.enqueue(delay=55.0)) == "It may start in 55 s, as it was asked for."
+    assert why(world, world.enqueue(delay=55.0)) == "It may start in 55 s: it was submitted with a delay."
 
 
 def test_retry(world: World) -> None:
     world.worker(name="seven")
     name = world.enqueue(retry_first=12.0, retry_jitter=0.0)
     world.broker.fail(world.attempt(name), "no luck", world.now)
-    assert why(world, name) == "Retry in 12 s: attempt 1 of 3 failed at worker seven: no luck."
+    assert why(world, name) == "Retry in 12 s: attempt 1 of 3 failed on worker seven: no luck."
 
 
 def test_lost_and_tried_again(world: World) -> None:
     worker = world.worker(name="seven")
     name = world.enqueue()
     world.broker.leave(worker, world.now, "its worker went away")
-    assert why(world, name) == "Retry in 0.1 s: attempt 1 of 3 was lost at worker seven: its worker went away."
+    assert why(world, name) == "Retry in 0.1 s: attempt 1 of 3 was lost on worker seven: its worker went away."
 
 
 def test_running_and_silent(world: World) -> None:
     worker = world.worker(name="seven", lease=6.0)
     name = world.enqueue()
     world.now += 1.0
-    assert why(world, name) == f"Attempt 1 of 3 has run for 1.0 s at worker {worker.id} (seven)."
+    assert why(world, name) == f"Attempt 1 of 3 has run for 1.0 s on worker {worker.id} (seven)."
     world.now += 3.2
-    silent = f"Attempt 1 of 3 has run for 4.2 s at worker {worker.id} (seven), which has been silent for 4.2 of 6 s."
+    running = f"Attempt 1 of 3 has run for 4.2 s on worker {worker.id} (seven)"
+    silent = f"{running}, which has been silent for 4.2 s (its lease is 6 s)."
     assert why(world, name) == silent
 
 
@@ -93,7 +94,7 @@ def test_running_when_the_broker_was_stopped(world: World) -> None:
     job = restore(world.broker, kept, world.now, world.workers)
     world.now += 2.0
     sentence = why(world, job.id.hex())
-    assert sentence == "Attempt 2 of 3 has run for 7.0 s at worker 1 (w), which has been out of reach for 2.0 s."
+    assert sentence == "Attempt 2 of 3 has run for 7.0 s on worker 1 (w), which has been unreachable for 2.0 s."
 
 
 def test_being_written(world: World) -> None:
@@ -103,13 +104,13 @@ def test_being_written(world: World) -> None:
     (job,) = world.broker.jobs.values()
     assert why(world, job.id.hex()) == "It is being written to disk."
     world.store.problem = "no space left"
-    assert why(world, job.id.hex()) == "It waits for the diary, which cannot write: no space left."
+    assert why(world, job.id.hex()) == "It waits for the store, which cannot write: no space left."
 
 
 def test_draining(world: World) -> None:
     name = world.enqueue()
     world.broker.close(world.now)
-    assert why(world, name) == "It waits: the broker is about to stop, and hands nothing out."
+    assert why(world, name) == "It waits: the broker is shutting down and dispatches no jobs."
 
 
 def test_done(world: World) -> None:
@@ -120,7 +121,7 @@ def test_done(world: World) -> None:
     world.broker.fail(world.attempt(second), "no", world.now)
     world.wait(5.0)
     world.broker.succeed(world.attempt(second), b"", world.now)
-    assert why(world, second) == "It is done, at attempt 2."
+    assert why(world, second) == "It is done, on attempt 2."
 
 
 def test_ended_otherwise(world: World) -> None:
@@ -128,8 +129,8 @@ def test_ended_otherwise(world: World) -> None:
     name = world.enqueue(attempts=1)
     world.broker.fail(world.attempt(name), "no luck", world.now)
     assert why(world, name) == (
-        "It ended failed: attempt 1 of 1 failed at worker seven: no luck. "
-        "It is in quarantine: `retry` makes a new job of it."
+        "It ended failed: attempt 1 of 1 failed on worker seven: no luck. "
+        "It is in quarantine: `retry` makes a new job from it."
     )
     cancelled = world.enqueue(delay=9.0)
     world.ask("cancel", id=cancelled)

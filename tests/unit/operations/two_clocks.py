@@ -1,4 +1,4 @@
-"""A broker and a diary as the calendar sees them, and two clocks."""
+"""A scheduler with a fake broker and store, and two clocks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dragoman.operations.schemas import ScheduleRequest, ScheduleView
 
 NOON = datetime.fromisoformat("2024-05-15T12:00:00+00:00").timestamp()
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
-STARTED = 5_000.0  # the clock that jobs live by, at noon
+STARTED = 5_000.0  # the clock of jobs, at noon
 
 
 class World:
-    """A broker that remembers what it was asked for, a diary that commits at the end of a turn, and two clocks."""
+    """A broker that records submitted jobs, a store that commits at the end of a tick, and two clocks."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, JobId] = {}  # by key, as committed
         self.notes: dict[str, str] = {}
         self.made: list[tuple[str, bytes]] = []
         self.over: set[JobId] = set()
-        self.is_open = True  # whether runs are let in
+        self.is_open = True  # runs are accepted
         self.now, self.wall = STARTED, NOON
         self._pending_jobs: dict[str, JobId] = {}
         self._pending_notes: list[tuple[str, str | None]] = []
@@ -56,7 +56,7 @@ class World:
         self._pending_notes = []
 
     def crash(self, down: float = 0.0) -> None:
-        """What was not committed is gone. The clock that jobs live by begins anew."""
+        """Restart after `down` seconds: uncommitted changes are lost, the clock of jobs starts again."""
         self._pending_jobs, self._pending_notes = {}, []
         self.now, self.wall = STARTED, self.wall + down
         self.scheduler = Scheduler(self._submit, self._note, self._is_over)
@@ -78,7 +78,7 @@ class World:
         return due
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, ticking when it was asked for."""
+        """Let time pass, with the ticks that the scheduler requests."""
         end, start = self.now + seconds, self.now
         wall = self.wall
         while (due := self.tick()) <= end:
@@ -88,7 +88,7 @@ class World:
         self.tick()
 
     def moments(self) -> list[str]:
-        """The scheduled moments of what was made since last asked."""
+        """Return the scheduled times of the runs made since the last call."""
         made, self.made = self.made, []
         return [key.rpartition("/")[2].partition("+00:00")[0] for key, _ in made]
 

@@ -1,4 +1,4 @@
-"""A desk with a broker behind it, on a clock that stands still, and a diary that writes when it is told to."""
+"""A broker with its operations, on a clock that the test sets, and a store that commits when the test says so."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
 UNKNOWN = "0" * 32  # an id that no job has
-WALL = 1_000_000.0  # what the wall clock is ahead
+WALL = 1_000_000.0  # seconds that the wall clock is ahead
 READY = HealthView(ready=True, problems=[], version="0", jobs=0, workers=0, peers=0, draining=False, loading=False)
 
 
-class HandDiary:
-    """Holds what it is told until `write`."""
+class ManualStore:
+    """Holds entries until `write`."""
 
     def __init__(self) -> None:
         self.problem: str | None = None
@@ -75,7 +75,9 @@ class HandDiary:
     def close(self) -> None: ...
 
 
-class Asker:
+class RecordingResponder:
+    """Records its response."""
+
     def __init__(self, owner: Owner | None = None) -> None:
         self.owner = owner
         self.told: list[Any] = []
@@ -93,7 +95,7 @@ class Asker:
 
 
 class WorkerSession:
-    """Whoever does the jobs: what it is given is noted."""
+    """Recipient of the workers: records the effects."""
 
     dialect = "test"
 
@@ -107,9 +109,9 @@ class WorkerSession:
 class World:
     def __init__(self, **policy: Any) -> None:
         self.now = 1_000.0
-        self.store = HandDiary()
+        self.store = ManualStore()
         self.log: list[str] = []
-        self.broker = Broker(Policy(**policy), SeededEntropy("desk"))
+        self.broker = Broker(Policy(**policy), SeededEntropy("operations"))
         limits = AdmissionLimits(late_iteration=1e9)
         self.runner = Runner(
             self.broker,
@@ -124,13 +126,13 @@ class World:
         self.workers = WorkerSession()
 
     def ask(self, question: str, body: bytes = b"", /, **facts: Any) -> Any:
-        """What was answered, or the problem. None: nothing yet."""
+        """Call an operation. Returns its view or error, or None if there is no response yet."""
         responder = self.begin(question, body, **facts)
         assert len(responder.told) <= 1
         return responder.told[0] if responder.told else None
 
-    def begin(self, question: str, body: bytes = b"", /, **facts: Any) -> Asker:
-        responder = Asker()
+    def begin(self, question: str, body: bytes = b"", /, **facts: Any) -> RecordingResponder:
+        responder = RecordingResponder()
         responder.ticket = self.operations.ask(
             question, OPERATIONS[question].request(**facts), body, responder, self.now
         )
@@ -160,7 +162,7 @@ class World:
         return worker
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, with a turn at every moment at which something is due."""
+        """Let time pass, with an iteration at every time at which something is due."""
         end = self.now + seconds
         while (due := self.runner.run_once()) < end:
             self.now = max(self.now, due)
@@ -169,7 +171,7 @@ class World:
 
 
 def ended_job(world: World) -> StoredJob:
-    """A job of an earlier run that is done, as the diary kept it."""
+    """A done job of an earlier run, as the store returns it."""
     kept = StoredJob(1, JobId(b"j" * 16), "s", JobOptions(durable=True, waits=True, attempts=3), world.now - 10.0)
     kept.outcome, kept.keep_until = Outcome.DONE, world.now + 100.0
     world.broker.job_registry.pending_commits.last = world.broker.job_registry.pending_commits.safe = 1
@@ -177,7 +179,7 @@ def ended_job(world: World) -> StoredJob:
 
 
 def quarantined_job(world: World) -> str:
-    """A job in quarantine: its id."""
+    """Put a job into quarantine. Returns its id."""
     name = world.enqueue(attempts=1)
     world.broker.fail(world.attempt(name), "poison", world.now)
     world.runner.run_once()

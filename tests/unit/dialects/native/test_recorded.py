@@ -61,6 +61,56 @@ ALLOWED = [
     Allowed("TELL", r"view\.jobs\[failing\]", "a job", NOT_THERE, "and the list of jobs in quarantine"),
     Allowed("TELL", "payload", b"last", b"first second last", "the result of a background job begins with its parts"),
 ]
+# Sentences for people, recorded and today's. The client of 2885e3f shows them; it decides by the kind of an OBJECT.
+ID = "[0-9a-f]{32}"
+WHYS = [
+    (r"It may start in 3600 s, as it was asked for\.", r"It may start in 3600 s: it was submitted with a delay\."),
+    (
+        r"It ended (failed|timed out): attempt (\d of \d) \1 at worker \S+: (ValueError: cannot read 'this'|no result "
+        r"within 0\.3 s)\. It is in quarantine: `retry` makes a new job of it\.",
+        r"It ended (failed|timed out): attempt (\d of \d) \1 on worker \S+: (ValueError: cannot read 'this'|no result "
+        r"within 0\.3 s)\. It is in quarantine: `retry` makes a new job from it\.",
+    ),
+    (
+        r"Attempt 1 of 3 has run for 0\.0 s at worker \S+ \(\S+\)\.",
+        r"Attempt 1 of 3 has run for 0\.0 s on worker \S+ \(\S+\)\.",
+    ),
+]
+ERRORS = [
+    ("it has ended already: done", rf"job {ID} has already ended: done"),
+    ("it has ended already: cancelled", rf"job {ID} has already ended: cancelled"),
+    (
+        r"it would start in more than 30 days \(max_delay\)",
+        r"the job would start in 26\d{3}(\.\d)? days; at most 30 days are allowed \(max_delay\)",
+    ),
+    ("enqueue: service: a name has no control characters", "enqueue: service: must not have control characters"),
+    (
+        "only a job in quarantine can be tried again",
+        rf"job {ID} ended done and is not in quarantine; only quarantined jobs can be retried",
+    ),
+    (
+        "there is no such job: it never was, or its outcome has been erased",
+        "no job has id 0{32}: it never existed, or its outcome was deleted",
+    ),
+    (
+        "there is no such service: no worker has offered it, and no job is there for it",
+        "no service is named 'nothing': no worker offers it, and it has no jobs",
+    ),
+    ("there is no such worker: it has gone, or never was", r"no worker has id \d+: it has left, or never joined"),
+    ('no recurring job is called "nothing"', 'no schedule is named "nothing"'),
+    ('no recurring job is called "asleep"', 'no schedule is named "asleep"'),
+    (
+        '"not cron" has 2 fields, a cron expression has five: .+',
+        '"not cron" has 2 fields; a cron expression has five: .+',
+    ),
+    (
+        '"Nowhere/Else" is no time zone that this machine knows; write "UTC" or a name such as "Europe/Berlin"',
+        'unknown time zone "Nowhere/Else"; use "UTC" or a zone of this machine, such as "Europe/Berlin"',
+    ),
+    ("say one of cron and every, and not both", "set exactly one of cron and every"),
+]
+ALLOWED += [Allowed("TELL", r"view\.why", Text(old), Text(new), "a sentence for people") for old, new in WHYS]
+ALLOWED += [Allowed("OBJECT", "sentence", Text(old), Text(new), "a sentence for people") for old, new in ERRORS]
 MESSAGES_OF_PEERS = "HELLO HEARTBEAT DRAIN BYE SUBMIT CANCEL ACK RESUME RESULT FAILED PROGRESS PART RETURN ASK"
 MESSAGES_OF_BROKER = "WELCOME HEARTBEAT BYE MISSING RESULT FAILED PROGRESS PART JOB RECALL TELL OBJECT"
 

@@ -184,14 +184,14 @@ def test_a_broker_that_is_about_to_stop(world: World) -> None:
     assert "retry-after" in answer.headers
 
 
-def test_a_broker_that_still_reads_its_diary(world: World) -> None:
+def test_operation_while_jobs_are_loaded(world: World) -> None:
     world.broker.job_registry.is_loading = True
     answer = world.ask("POST", "/v1/jobs", json={"service": "s", "key": "k"})
     expect_problem(answer, 503, "loading")
     assert answer.headers["retry-after"] == "1"
 
 
-def test_a_diary_that_cannot_write(world: World) -> None:
+def test_enqueue_while_the_store_cannot_write(world: World) -> None:
     world.store.problem = "the disk is full"
     said = expect_problem(world.ask("POST", "/v1/jobs", json={"service": "s"}), 507, "store-unavailable")
     assert "the disk is full" in said["detail"]
@@ -501,7 +501,7 @@ def test_a_body_of_the_wrong_kind(world: World) -> None:
     expect_problem(answer, 415, "wrong-content-type")
 
 
-def test_a_change_that_the_diary_cannot_write(world: World) -> None:
+def test_change_that_the_store_cannot_write(world: World) -> None:
     world.store.problem = "the disk is full"
     expect_problem(world.ask("POST", "/v1/services/s/pause"), 507, "store-unavailable")
 
@@ -530,7 +530,7 @@ def test_a_worker_that_is_not_there(world: World, method: str, rest: str, id: st
 # ---------------------------------------------------------------- recurring jobs
 
 
-def test_a_recurring_job_is_made_shown_paused_resumed_and_removed(world: World) -> None:
+def test_schedule_is_set_shown_paused_resumed_and_deleted(world: World) -> None:
     view = world.ask("PUT", "/v1/schedules/a%2Fb", json={"service": "s", "every": 60, "payload": "x"}).json()
     assert (view["name"], view["every"], view["paused"]) == ("a/b", 60, False)
     assert world.ask("GET", "/v1/schedules/a%2Fb").json() == view
@@ -545,7 +545,7 @@ def test_a_recurring_job_is_made_shown_paused_resumed_and_removed(world: World) 
 
 
 @pytest.mark.parametrize(("method", "rest"), [("GET", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume")])
-def test_a_recurring_job_that_is_not_there(world: World, method: str, rest: str) -> None:
+def test_unknown_schedule(world: World, method: str, rest: str) -> None:
     expect_problem(world.ask(method, f"/v1/schedules/none{rest}"), 404, "not-found")
 
 
@@ -563,7 +563,7 @@ def test_a_recurring_job_that_is_not_there(world: World, method: str, rest: str)
         ("a%07b", {"service": "s", "every": 60}),
     ],
 )
-def test_a_recurring_job_that_cannot_be_meant(world: World, name: str, body: Any) -> None:
+def test_invalid_schedule(world: World, name: str, body: Any) -> None:
     expect_problem(world.ask("PUT", f"/v1/schedules/{name}", json=body), 422, "invalid")
     assert world.ask("GET", "/v1/schedules").json() == {"schedules": []}
 
@@ -597,7 +597,7 @@ def test_a_head_is_a_get_without_the_body(world: World) -> None:
     assert world.ask("HEAD", "/v1/services").status_code == 200
 
 
-def test_null_is_no_limit_in_a_form_and_in_a_query(world: World) -> None:
+def test_null_is_no_limit_in_a_body_and_in_a_query(world: World) -> None:
     """Left out, and only then, it is 60 seconds."""
     for answer, limit in (
         (world.ask("POST", "/v1/jobs", json={"service": "s", "timeout": None}), inf),

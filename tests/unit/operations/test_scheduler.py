@@ -1,4 +1,4 @@
-"""The calendar on good days: what is made when, what is skipped, what may be changed, what is refused."""
+"""The scheduler: runs that are made, skipped and refused, and changes of schedules."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from dragoman.core.model import JobId
 from dragoman.operations import scheduler
-from dragoman.operations.scheduler import MOST, MOST_AT_ONCE, MOST_PAYLOAD, Scheduler
+from dragoman.operations.scheduler import MAX_PAYLOAD, MAX_RUNS_PER_TICK, MAX_SCHEDULES, Scheduler
 from dragoman.operations.schemas import OperationError, ScheduleRequest
 
 from .two_clocks import DAY, HOUR, NOON, STARTED, World, clock
 
-# ---------------------------------------------------------------- as it should be
+# ---------------------------------------------------------------- runs
 
 
 def test_runs_are_made_when_they_are_due() -> None:
@@ -27,19 +27,19 @@ def test_runs_are_made_when_they_are_due() -> None:
     assert world.moments() == ["2024-05-15T13:00:00", "2024-05-15T14:00:00"]
 
 
-def test_a_run_has_the_form_the_payload_and_a_key_with_its_moment() -> None:
+def test_a_run_has_the_request_the_payload_and_a_key_with_its_time() -> None:
     world = World()
-    asked: list[tuple[ScheduleRequest, bytes, str, float]] = []
+    submitted: list[tuple[ScheduleRequest, bytes, str, float]] = []
 
-    def submit(form: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId:
-        asked.append((form, payload, key, now))
+    def submit(request: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId:
+        submitted.append((request, payload, key, now))
         return JobId(b"j" * 16)
 
     world.scheduler = Scheduler(submit, lambda key, value: None, lambda job: True)
-    form = ScheduleRequest(name="report", service="s", cron="0 * * * *", payload_base64="AP8=", priority=7)
-    world.scheduler.put(form, STARTED, NOON)
+    request = ScheduleRequest(name="report", service="s", cron="0 * * * *", payload_base64="AP8=", priority=7)
+    world.scheduler.put(request, STARTED, NOON)
     world.scheduler.tick(STARTED, NOON + HOUR)
-    assert asked == [(form, b"\x00\xff", "cron/report/2024-05-15T13:00:00+00:00", STARTED)]
+    assert submitted == [(request, b"\x00\xff", "cron/report/2024-05-15T13:00:00+00:00", STARTED)]
 
 
 def test_view_tells_what_was_and_what_will_be() -> None:
@@ -92,14 +92,14 @@ def test_tick_says_when_the_next_is_due_but_never_more_than_a_minute_ahead() -> 
 
 def test_a_crowd_is_made_a_few_at_a_time() -> None:
     world = World()
-    for number in range(MOST_AT_ONCE * 2 + 1):
+    for number in range(MAX_RUNS_PER_TICK * 2 + 1):
         world.put(f"n{number}")
     world.wall += HOUR
     assert world.tick() == world.now
-    assert len(world.moments()) == MOST_AT_ONCE
+    assert len(world.moments()) == MAX_RUNS_PER_TICK
     assert world.tick() == world.now
     assert world.tick() == world.now + 60.0
-    assert len(world.moments()) == MOST_AT_ONCE + 1
+    assert len(world.moments()) == MAX_RUNS_PER_TICK + 1
 
 
 def test_list_is_in_the_order_of_names() -> None:
@@ -259,57 +259,60 @@ def test_resumed_interval_is_on_its_old_grid() -> None:
     assert clock(world.scheduler.resume("report", world.now, world.wall).next) == "2024-05-15T12:30:00+00:00"
 
 
-# ---------------------------------------------------------------- mistakes
+# ---------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
-    ("form", "sentence"),
+    ("request_fields", "message"),
     [
-        ({"cron": None}, "say one of cron and every, and not both"),
-        ({"cron": "* * * * *", "every": 5.0}, "say one of cron and every, and not both"),
-        ({"cron": "61 * * * *"}, '"61" is no number from 0 to 59'),
-        ({"cron": "0 0 30 2 *"}, '"0 0 30 2 *" never comes'),
-        ({"timezone": "Mars/Olympus"}, '"Mars/Olympus" is no time zone'),
-        ({"every": 5.0, "timezone": "Mars/Olympus"}, '"Mars/Olympus" is no time zone'),
-        ({"payload": "x", "payload_base64": "eA=="}, "say one of payload, payload_base64 and a body, not two"),
-        ({"payload_base64": "e"}, "payload_base64 is not base64"),
-        ({"payload_base64": "e A=="}, "payload_base64 is not base64"),
-        ({"payload_base64": "é"}, "payload_base64 is not base64"),
-        ({"payload": "x" * (MOST_PAYLOAD + 1)}, "at most 65536 bytes, not 65537"),
-        ({"name": "a\nb"}, "a recurring job's name is 1 to 128 bytes without control characters"),
-        ({"name": "é" * 65}, "a recurring job's name is 1 to 128 bytes"),
+        ({"cron": None}, "set exactly one of cron and every"),
+        ({"cron": "* * * * *", "every": 5.0}, "set exactly one of cron and every"),
+        ({"cron": "61 * * * *"}, '"61" is not a number from 0 to 59'),
+        ({"cron": "0 0 30 2 *"}, 'cron expression "0 0 30 2 *" never matches'),
+        ({"timezone": "Mars/Olympus"}, 'unknown time zone "Mars/Olympus"'),
+        ({"every": 5.0, "timezone": "Mars/Olympus"}, 'unknown time zone "Mars/Olympus"'),
+        ({"payload": "x", "payload_base64": "eA=="}, "set only one of payload, payload_base64 and the body"),
+        ({"payload_base64": "e"}, "payload_base64 is not valid base64"),
+        ({"payload_base64": "e A=="}, "payload_base64 is not valid base64"),
+        ({"payload_base64": "é"}, "payload_base64 is not valid base64"),
+        (
+            {"payload": "x" * (MAX_PAYLOAD + 1)},
+            "the payload has 65537 bytes; a schedule's payload may have at most 65536",
+        ),
+        ({"name": "a\nb"}, r"schedule name 'a\nb': 1 to 128 bytes without control characters are allowed"),
+        ({"name": "é" * 65}, "é': 1 to 128 bytes"),
     ],
 )
-def test_form_that_cannot_be_is_refused(form: dict[str, object], sentence: str) -> None:
+def test_invalid_request_is_refused(request_fields: dict[str, object], message: str) -> None:
     world = World()
     with pytest.raises(OperationError) as caught:
-        world.put(**form)  # type: ignore[arg-type]
+        world.put(**request_fields)  # type: ignore[arg-type]
     assert caught.value.problem.kind == "invalid"
-    assert sentence in caught.value.problem.detail
+    assert message in caught.value.problem.detail
     assert (world.scheduler.list(), world.notes) == ([], {})
 
 
-def test_service_name_is_looked_at_when_it_is_put() -> None:
-    with pytest.raises(OperationError, match="a service name is"):
+def test_service_name_is_checked_when_a_schedule_is_set() -> None:
+    with pytest.raises(OperationError, match=r"service name 'a.x00': 1 to 128 bytes"):
         World().scheduler.put(ScheduleRequest(name="a", service="a\0", every=5.0), STARTED, NOON)
 
 
-@pytest.mark.parametrize("ask", ["get", "remove", "pause", "resume"])
-def test_unknown_name_is_not_found(ask: str) -> None:
+@pytest.mark.parametrize("method", ["get", "remove", "pause", "resume"])
+def test_unknown_name_is_not_found(method: str) -> None:
     world = World()
-    arguments = ("nobody", STARTED, NOON) if ask in ("pause", "resume") else ("nobody",)
-    with pytest.raises(OperationError, match='no recurring job is called "nobody"') as caught:
-        getattr(world.scheduler, ask)(*arguments)
+    arguments = ("nobody", STARTED, NOON) if method in ("pause", "resume") else ("nobody",)
+    with pytest.raises(OperationError, match='no schedule is named "nobody"') as caught:
+        getattr(world.scheduler, method)(*arguments)
     assert caught.value.problem.kind == "not found"
 
 
-def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MOST == 10_000
-    monkeypatch.setattr(scheduler, "MOST", 3)
+def test_number_of_schedules_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_SCHEDULES == 10_000
+    monkeypatch.setattr(scheduler, "MAX_SCHEDULES", 3)
     world = World()
     for number in range(3):
         world.put(f"n{number}")
-    with pytest.raises(OperationError, match="there are 3 recurring jobs already") as caught:
+    with pytest.raises(OperationError, match="there are 3 schedules, the maximum; delete one first") as caught:
         world.put("n3")
     assert caught.value.problem.kind == "busy"
     world.put("n1", payload="changed")

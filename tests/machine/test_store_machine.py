@@ -28,10 +28,10 @@ LIMITS = StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0, load_batch=3)  # no
 KEEP = 50.0
 
 
-class DiaryMachine(RuleBasedStateMachine):
+class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.root = Path(tempfile.mkdtemp(prefix="diary-machine-"))
+        self.root = Path(tempfile.mkdtemp(prefix="store-machine-"))
         self.runs = 0
         self.accepted: dict[bytes, None] = {}  # acknowledged jobs
         self.told: dict[bytes, Outcome] = {}
@@ -118,7 +118,7 @@ class DiaryMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         """I16."""
         self.house.settle()
-        self.wait_for_diary()  # no caller waits for deletes
+        self.wait_for_store()  # no caller waits for deletes
         self.receive()
         memory = {job.number: job for job in self.house.broker.jobs.values() if job.options.durable}
         kept = {each.number: each for each in self.read_copy()}
@@ -129,7 +129,7 @@ class DiaryMachine(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """I3, R107, R108."""
-        self.wait_for_diary()
+        self.wait_for_store()
         self.receive()
         for id in [id for id in self.accepted if id not in self.house.broker.jobs]:
             del self.accepted[id]  # its retention time has passed
@@ -157,7 +157,7 @@ class DiaryMachine(RuleBasedStateMachine):
         self.told = {id: outcome for id, outcome in self.told.items() if id in self.house.broker.jobs}
         self.house.caller.heard.clear()
 
-    def wait_for_diary(self) -> None:
+    def wait_for_store(self) -> None:
         """Wait until the store has written what it was given so far."""
         is_here: list[bool] = []
         self.house.store.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0), lambda *_: is_here.append(True))  # type: ignore[arg-type]
@@ -182,10 +182,10 @@ class DiaryMachine(RuleBasedStateMachine):
     def read_copy(self) -> list[StoredJob]:
         found: list[StoredJob] = []
         loop, is_over = Loop(), []
-        diary = SqliteStore(self.copy(), loop.post, lambda: WALL, LIMITS)
-        diary.load(found.extend, lambda: is_over.append(True))
+        store = SqliteStore(self.copy(), loop.post, lambda: WALL, LIMITS)
+        store.load(found.extend, lambda: is_over.append(True))
         loop.run_until(lambda: is_over)
-        diary.close()
+        store.close()
         return found
 
 
@@ -224,5 +224,5 @@ def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
         assert abs(kept.start_at - job.start_at) < 1e-3
 
 
-TestDiaryMachine = DiaryMachine.TestCase
-TestDiaryMachine.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)

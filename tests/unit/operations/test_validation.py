@@ -1,4 +1,4 @@
-"""What people are told of a form that is not as it should be."""
+"""Messages for requests that are not valid."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from dragoman.operations.validation import duration, explain
 
 S = {"service": "s"}
 CASES: list[tuple[Any, Any, str]] = [
-    (JobRef, {"id": "xyz"}, "id: a job's id is 32 lower-case hex digits"),
-    (JobIdText, "xyz", "a job's id is 32 lower-case hex digits"),
-    (ServiceName, "a\0b", "a name has no control characters"),
-    (EnqueueRequest, {"service": "a\0b"}, "service: a name has no control characters"),
+    (JobRef, {"id": "xyz"}, "id: must be 32 lower-case hex digits"),
+    (JobIdText, "xyz", "must be 32 lower-case hex digits"),
+    (ServiceName, "a\0b", "must not have control characters"),
+    (EnqueueRequest, {"service": "a\0b"}, "service: must not have control characters"),
     (EnqueueRequest, {"service": ""}, "service: must not be empty"),
     (EnqueueRequest, {"service": "a" * 129}, "service: must have at most 128 characters"),
     (ListJobsRequest, {"state": "bogus"}, "state: must be one of waiting, delayed, running, ended"),
@@ -43,41 +43,41 @@ CASES: list[tuple[Any, Any, str]] = [
     (EnqueueRequest, {**S, "attempts": 1.5}, "attempts: must be a whole number"),
     (EnqueueRequest, {"service": None}, "service: must be text, not null"),
     (EnqueueRequest, {}, "service is missing"),
-    (JobRef, {"id": "0" * 32, "x": 1}, "nothing is called x; known are id"),
-    (EmptyRequest, {"x": 1}, "nothing is called x; nothing is said here"),
+    (JobRef, {"id": "0" * 32, "x": 1}, "unknown field 'x'; allowed are id"),
+    (EmptyRequest, {"x": 1}, "unknown field 'x'; no fields are allowed"),
     (EnqueueRequest, [], "must be an object, not a list"),
     (
         EnqueueRequest,
         {**S, "not_before": "tomorrow"},
-        "not_before: a moment is written with its time zone, like 2030-01-01T08:00:00+01:00",
+        "not_before: must be a time with its zone, such as 2030-01-01T08:00:00+01:00",
     ),
     (
         EnqueueRequest,
         {**S, "not_before": "2030-01-01T08:00:00"},
-        "not_before: a moment is written with its time zone, like 2030-01-01T08:00:00+01:00",
+        "not_before: must be a time with its zone, such as 2030-01-01T08:00:00+01:00",
     ),
     (JoinRequest, {"services": []}, "services: must not be empty"),
-    (JoinRequest, {"services": ["\n"]}, "services[0]: a name has no control characters"),
+    (JoinRequest, {"services": ["\n"]}, "services[0]: must not have control characters"),
     (ScheduleRequest, {"name": "n", **S, "every": 0.5}, "every: must be at least 1"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "said", "told"), CASES, ids=[told for _, _, told in CASES])
-def test_what_is_wrong_is_a_sentence(kind: Any, said: Any, told: str) -> None:
+@pytest.mark.parametrize(("kind", "value", "message"), CASES, ids=[message for _, _, message in CASES])
+def test_error_names_the_field_and_the_allowed_values(kind: Any, value: Any, message: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
-        msgspec.convert(said, kind, strict=False)
-    assert explain(caught.value, kind) == told
+        msgspec.convert(value, kind, strict=False)
+    assert explain(caught.value, kind) == message
 
 
-def test_what_is_no_json_is_told_as_it_is() -> None:
+def test_errors_of_the_json_parser_are_passed_on() -> None:
     with pytest.raises(msgspec.DecodeError) as caught:
         msgspec.json.decode(b'{"id": x', type=JobRef)
     assert explain(caught.value, JobRef) == "JSON is malformed: invalid character (byte 7)"
-    assert explain(RecursionError(), JobRef) == "the form is nested too deep"
+    assert explain(RecursionError(), JobRef) == "the request is nested too deeply"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(90, "90 s"), (86_400, "1 day"), (129_600, "1.5 days"), (2_592_000, "30 days")]
+    ("seconds", "text"), [(90, "90 s"), (86_400, "1 day"), (129_600, "1.5 days"), (2_592_000, "30 days")]
 )
-def test_long_times_are_days(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
+def test_long_times_are_days(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

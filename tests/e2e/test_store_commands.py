@@ -22,7 +22,7 @@ from dragoman.server.serve import Server
 from dragoman.store.sqlite import SqliteStore
 from programs import Programs, until
 
-DRIVER = str(Path(__file__).with_name("diary_driver.py"))
+DRIVER = str(Path(__file__).with_name("store_driver.py"))
 LISTEN = "native+tcp://127.0.0.1:0"
 ROUNDS = 5
 JOBS = 2_000
@@ -62,7 +62,7 @@ def check_all_here(said: str, accepted: set[str]) -> None:
     assert max((int(spent) for _, spent in here), default=0) <= 3
 
 
-def test_broker_says_where_its_diary_is(programs: Programs, tmp_path: Path) -> None:
+def test_broker_logs_where_its_store_is(programs: Programs, tmp_path: Path) -> None:
     broker = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
     broker.prints(f"background jobs are kept in {re.escape(str(tmp_path / 'data'))}")
     broker.prints("jobs restored")
@@ -84,7 +84,7 @@ def made(programs: Programs, folder: Path) -> None:
     assert programs.start(sys.executable, DRIVER, str(folder), "200").ends() == 0
 
 
-def test_damaged_diary_is_refused_and_recovered(programs: Programs, tmp_path: Path) -> None:
+def test_damaged_store_is_refused_and_recovered(programs: Programs, tmp_path: Path) -> None:
     """R109."""
     folder = tmp_path / "data"
     made(programs, folder)
@@ -107,7 +107,7 @@ def test_damaged_diary_is_refused_and_recovered(programs: Programs, tmp_path: Pa
     assert len(re.findall("^here", again.out, re.MULTILINE)) == jobs
 
 
-def test_a_diary_with_a_bad_byte_is_refused_and_recovered(programs: Programs, tmp_path: Path) -> None:
+def test_store_with_a_bad_byte_is_refused_and_recovered(programs: Programs, tmp_path: Path) -> None:
     """The file was whole for SQLite: the check found nothing, and recovery ended in a traceback."""
     folder = tmp_path / "data"
     made(programs, folder)
@@ -122,14 +122,14 @@ def test_a_diary_with_a_bad_byte_is_refused_and_recovered(programs: Programs, tm
     assert "dragoman store recover" in broker.err
     recovery = programs.dragoman("store", "recover", str(folder))
     assert recovery.ends() == 0
-    assert "left out: 1 jobs or notes that cannot be read" in recovery.out
+    assert "left out: 1 jobs or values that cannot be read" in recovery.out
     again = programs.dragoman("serve", LISTEN, "--data", str(folder))
     again.prints("jobs restored")
     assert not list(folder.glob("*.new*"))
     assert "Traceback" not in broken.err + broker.err + recovery.err
 
 
-def test_a_diary_in_order_is_recovered_only_by_force(programs: Programs, tmp_path: Path) -> None:
+def test_store_in_order_is_recovered_only_by_force(programs: Programs, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     made(programs, folder)
     epoch = (folder / "epoch").read_text()
@@ -144,18 +144,18 @@ def test_a_diary_in_order_is_recovered_only_by_force(programs: Programs, tmp_pat
 
 
 @pytest.mark.parametrize("command", ["check", "recover"])
-def test_folders_without_a_diary_are_told_from_damaged_ones(programs: Programs, tmp_path: Path, command: str) -> None:
+def test_folders_without_a_store_are_usage_errors(programs: Programs, tmp_path: Path, command: str) -> None:
     none = programs.dragoman("store", command, str(tmp_path / "none"))
     assert none.ends() == 2
-    assert none.err == f"dragoman: there is no folder {tmp_path / 'none'}\n"
+    assert none.err == f"dragoman: folder {tmp_path / 'none'} does not exist; pass the data folder of a broker\n"
     (tmp_path / "empty").mkdir()
     empty = programs.dragoman("store", command, str(tmp_path / "empty"))
     assert empty.ends() == 2
-    assert empty.err == f"dragoman: there is no diary in {tmp_path / 'empty'}\n"
+    assert empty.err == f"dragoman: there is no store in {tmp_path / 'empty'}; pass the data folder of a broker\n"
     assert not list((tmp_path / "empty").iterdir())
 
 
-def test_diary_of_a_newer_release_is_refused(programs: Programs, tmp_path: Path) -> None:
+def test_store_of_a_newer_release_is_refused(programs: Programs, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     made(programs, folder)
     file = apsw.Connection(str(folder / "store.db"))
@@ -168,7 +168,7 @@ def test_diary_of_a_newer_release_is_refused(programs: Programs, tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", ["check", "recover"])
-def test_a_running_broker_keeps_its_diary_to_itself(programs: Programs, tmp_path: Path, command: str) -> None:
+def test_store_of_a_running_broker_is_locked(programs: Programs, tmp_path: Path, command: str) -> None:
     broker = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
     broker.prints("is listening")
     refused = programs.dragoman("store", command, str(tmp_path / "data"))
@@ -193,7 +193,7 @@ def test_disk_that_fails_ends_the_broker_with_its_own_code(tmp_path: Path) -> No
     assert asyncio.run(live()) == 74
 
 
-def test_draining_waits_for_the_diary(tmp_path: Path) -> None:
+def test_draining_waits_for_the_store(tmp_path: Path) -> None:
     """R103: a job that was enqueued just before is acknowledged."""
 
     async def live() -> list[Effect]:

@@ -1,4 +1,4 @@
-"""Recurring jobs and the jobs they make."""
+"""Operations on schedules, and the jobs of their runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .world import WALL, World
 
 
-def test_recurring_job_is_made_again_and_again(world: World) -> None:
+def test_schedule_enqueues_jobs_again_and_again(world: World) -> None:
     world.worker()
     assert world.ask("set schedule", b"tick", name="n", service="s", every=10.0).runs == 0
     world.wait(25.0)
@@ -42,7 +42,7 @@ def test_run_and_what_is_noted_of_it_are_one_transaction(world: World) -> None:
 
 
 def test_run_that_a_full_disk_refuses_is_made_when_there_is_room(world: World) -> None:
-    """It had counted as made, and what was noted of it said so: it was lost."""
+    """A bug: the run had been counted and stored as made, so it was lost."""
     world.ask("set schedule", name="n", service="s", every=10.0)
     world.store.problem = "the disk is full"
     world.wait(12.0)
@@ -59,7 +59,7 @@ def test_run_that_a_full_disk_refuses_is_made_when_there_is_room(world: World) -
 
 
 def test_a_job_runs_for_sixty_seconds_at_most_unless_it_says_otherwise(world: World) -> None:
-    """None was 60 seconds, too, and no limit could not be said."""
+    """A bug: None meant 60 seconds, so that there was no way to set no limit."""
     assert world.job(world.enqueue()).options.job_timeout == 60.0
     assert world.job(world.enqueue(timeout=86_400.0)).options.job_timeout == 86_400.0
     assert world.job(world.enqueue(timeout=None)).options.job_timeout == inf

@@ -1,6 +1,6 @@
 """A broker with a store that enqueues background jobs itself and prints their acknowledgements, until it is killed.
 
-Run as `diary_driver.py FOLDER NUMBER`: restores the jobs, prints that, and then enqueues NUMBER jobs, a few at a time.
+Run as `store_driver.py FOLDER NUMBER`: restores the jobs, prints that, and then enqueues NUMBER jobs, a few at a time.
 Its own worker finishes some of them, fails some, and never ends others.
 """
 
