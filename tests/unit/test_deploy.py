@@ -152,7 +152,7 @@ def test_every_command_and_flag_exists(name: str) -> None:
 
 
 def ports_of(words: list[str]) -> dict[int, str]:
-    """Where a command listens, and in which dialect."""
+    """Return the ports of a command, with their dialects."""
     urls = [parse(word, DIALECTS) for word in words if "://" in word]
     return {url.place.port: url.dialect for url in urls if isinstance(url.place, TcpAddress)}
 

@@ -1,4 +1,4 @@
-"""What the documentation says is there: names in code, links, commands, options, settings and their defaults."""
+"""The documentation is true: names in code, links, commands, options, settings and their defaults."""
 
 from __future__ import annotations
 

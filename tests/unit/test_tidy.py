@@ -30,6 +30,10 @@ from dragoman.core import model  # noqa: E402
 from dragoman.core.queues import Queued  # noqa: E402
 
 MODULES = sorted(SOURCE.rglob("*.py"))
+ROOT = SOURCE.parents[1]
+OTHER_PROGRAMS = [path for folder in ("tests", "bench", "tools", "examples") for path in (ROOT / folder).rglob("*.py")]
+QUESTION = re.compile(r"(What|Who|Whoever|Whom|Whose|Why|How|Where|When|Whether|Which)\b")
+REPLACED = re.compile(r"(?i)\b(diary|desk|guests?|peoples|nursery|childhood|crew|roster|ledger|stranded|unproven)\b")
 
 IMPURE_MODULES = {"time", "random", "logging", "asyncio", "socket", "os"}
 
@@ -59,7 +63,7 @@ class Folder:
         return self.imports == "anything"
 
     def may_import(self, module: str) -> bool:
-        """Whether `dialects.native.codec` is allowed here, itself or all that is below `dialects`."""
+        """True if `dialects.native.codec` is allowed here, itself or all that is below `dialects`."""
         if self.is_free or is_under(module, self.name):
             return True
         parts = module.split(".")
@@ -444,6 +448,29 @@ def test_pipes_between_processes_carry_bytes_only() -> None:
 def test_a_module_says_what_it_is_for() -> None:
     docstrings = {path: ast.get_docstring(tree_of(path)) or "" for path in MODULES}
     assert [where(path, 1) for path, text in docstrings.items() if not text.partition("\n")[0].strip()] == []
+
+
+def test_a_docstring_opens_with_a_noun_or_a_verb() -> None:
+    """Not with a question word: a reader looks for the thing, not for a riddle."""
+    offences = []
+    for path in [*MODULES, *OTHER_PROGRAMS]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node) or ""
+                if QUESTION.match(text):
+                    offences.append(f"{path.name} {getattr(node, 'name', '')}: {text.partition(chr(10))[0]}")
+    assert offences == []
+
+
+def test_replaced_names_do_not_come_back() -> None:
+    offences = [
+        f"{where(path, number)} {found[0]}"
+        for path in MODULES
+        if path.stem not in ("older_names", "file_names")  # they are about the older names
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if (found := REPLACED.search(line)) is not None
+    ]
+    assert offences == []
 
 
 def test_no_file_swallows_its_neighbours() -> None:

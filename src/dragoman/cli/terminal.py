@@ -27,20 +27,20 @@ COLOURS = {
     "cancelled": "yellow",
     "paused": "yellow",
     "draining": "yellow",
-    "unproven": "yellow",
+    "stuck": "yellow",
     "detached": "yellow",
     "loading": "yellow",
 }
 
 
 def is_terminal(stream: TextIO | None = None) -> bool:
-    """Whether this stream, or standard output, is a terminal."""
+    """True if this stream, or standard output, is a terminal."""
     out = sys.stdout if stream is None else stream
     return out is not None and out.isatty()
 
 
 def has_colours(stream: TextIO | None = None) -> bool:
-    """Whether text for this stream may have colours: it is a terminal, and NO_COLOR is not set (https://no-color.org)."""
+    """True if text for this stream may have colours: it is a terminal, and NO_COLOR is not set (https://no-color.org)."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -56,7 +56,7 @@ def make_log(
 
 
 def starts_in_json(kind: str) -> bool:
-    """Whether the lines at the start of a broker are JSON, too: sentences on standard output would stand among the JSON
+    """True if the lines at the start of a broker are JSON, too: sentences on standard output would stand among the JSON
     lines of the log if that is `json`, or if both streams are the same file or pipe."""
     if kind != "auto" or sys.stdout.isatty():
         return kind == "json"

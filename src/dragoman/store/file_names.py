@@ -74,7 +74,7 @@ def _add_name(log: Path, fresh: Path) -> None:
 
 
 def _is_same(log: Path, fresh: Path) -> bool:
-    """Whether both exist with the same content: two names of one log, or a log and its copy."""
+    """True if both exist with the same content: two names of one log, or a log and its copy."""
     if not log.exists() or not fresh.exists():
         return False
     return log.samefile(fresh) or log.read_bytes() == fresh.read_bytes()

@@ -1,4 +1,4 @@
-"""How moments are told at a terminal."""
+"""Times in the tables of commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.cli import tables
     [(4, "4.0 s ago", "4.0 s"), (300, "5 min ago", "5 min"), (-4, "in 4.0 s", "0.0 s"), (-300_000, "in 3 d", "0.0 s")],
 )
 def test_a_moment_is_told_from_now(monkeypatch: pytest.MonkeyPatch, seconds: float, ago: str, age: str) -> None:
-    """What was four seconds ago, and what was to come in four, were hard to tell apart."""
+    """Past and future times were hard to tell apart."""
     now = 1_800_000_000.0
     monkeypatch.setattr(tables.time, "time", lambda: now)
     moment = datetime.fromtimestamp(now - seconds, UTC)
