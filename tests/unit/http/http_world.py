@@ -31,8 +31,8 @@ WALL = 1_800_000_000.0  # what the wall clock is ahead
 MAX_PAYLOAD = 4096
 
 
-class Diary:
-    """Writes at once, unless it has a problem."""
+class FakeStore:
+    """Commits at once, unless it has a problem."""
 
     def __init__(self) -> None:
         self.problem: str | None = None
@@ -67,7 +67,7 @@ class World:
     def __init__(self, **policy: Any) -> None:
         self.loop = asyncio.new_event_loop()
         self.now = 1_000.0
-        self.store = Diary()
+        self.store = FakeStore()
         self.broker = Broker(Policy(**policy), SeededEntropy("http"))
         self.runner = Runner(
             self.broker,

@@ -214,7 +214,7 @@ def test_whoever_prefers_to_wait_gets_the_outcome(world: World) -> None:
 
 @pytest.mark.parametrize("wait", [{}, {"prefer": "wait=30"}], ids=["at once", "who would wait"])
 def test_an_order_of_a_key_whose_job_has_ended_gets_the_outcome(world: World, wait: dict[str, str]) -> None:
-    """It was answered 202, ended, and without its result."""
+    """A bug: the response was 202, with the state *ended* and without the result."""
     order = {"service": "s", "payload": "x", "key": "k"}
     world.worker()
     id = world.ask("POST", "/v1/jobs", json=order).json()["id"]
@@ -598,7 +598,7 @@ def test_a_head_is_a_get_without_the_body(world: World) -> None:
 
 
 def test_null_is_no_limit_in_a_body_and_in_a_query(world: World) -> None:
-    """Left out, and only then, it is 60 seconds."""
+    """The default of 60 seconds applies only if the field is missing."""
     for answer, limit in (
         (world.ask("POST", "/v1/jobs", json={"service": "s", "timeout": None}), inf),
         (world.ask("POST", "/v1/jobs?service=s&timeout=null", content=b""), inf),

@@ -25,10 +25,10 @@ def test_cancel_is_answered_after_its_commit(world: World) -> None:
     name = world.enqueue()
     world.store.is_slow = True
     responder = world.begin("cancel", id=name)
-    assert responder.told == []
+    assert responder.responses == []
     world.store.write()
     world.runner.run_once()
-    assert [each.outcome for each in responder.told] == ["cancelled"]
+    assert [each.outcome for each in responder.responses] == ["cancelled"]
 
 
 def test_payload_that_comes_late_for_one_attempt_is_not_the_next_ones(world: World) -> None:
@@ -133,23 +133,23 @@ def test_purge_of_outcomes_erases_them(world: World) -> None:
     assert world.job(waiting).state is JobState.DELAYED
 
 
-@pytest.mark.parametrize("question", ["jobs", "services"])
-def test_lists_that_are_not_complete_yet_are_refused(world: World, question: str) -> None:
+@pytest.mark.parametrize("operation", ["jobs", "services"])
+def test_lists_that_are_not_complete_yet_are_refused(world: World, operation: str) -> None:
     """A bug: after a start with many jobs they were empty for a while, as if all jobs were lost."""
     world.broker.job_registry.is_loading = True
-    assert world.ask(question).kind == "loading"
+    assert world.ask(operation).kind == "loading"
     world.broker.job_registry.is_loading = False
-    assert not isinstance(world.ask(question), ErrorView)
+    assert not isinstance(world.ask(operation), ErrorView)
 
 
 def test_great_purge_takes_several_turns(world: World) -> None:
     for _ in range(2_500):
         world.broker.submit("s", b"", _Nobody(), JobOptions(waits=True), world.now)
     responder = world.begin("purge", name="s")
-    assert responder.told == []
+    assert responder.responses == []
     world.runner.run_once()
     world.runner.run_once()
-    assert [each.purged for each in responder.told] == [2_500]
+    assert [each.purged for each in responder.responses] == [2_500]
 
 
 def test_purge_leaves_alone_what_has_gone_on_meanwhile(world: World) -> None:
@@ -171,7 +171,7 @@ def test_two_purges_at_once_count_each_job_once(world: World) -> None:
     for responder in responders:
         world.operations.ask("purge", PurgeRequest(name="s"), b"", responder, world.now)
     world.wait(1.0)
-    assert sum(responder.told[0].purged for responder in responders) == 5
+    assert sum(responder.responses[0].purged for responder in responders) == 5
     assert [world.job(name).outcome for name in names] == [Outcome.CANCELLED] * 5
 
 

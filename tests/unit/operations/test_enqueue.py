@@ -18,10 +18,10 @@ def test_job_is_acknowledged_after_its_commit(world: World) -> None:
     """R103."""
     world.store.is_slow = True
     responder = world.begin("enqueue", b"x", service="s")
-    assert responder.told == []
+    assert responder.responses == []
     world.store.write()
     world.runner.run_once()
-    (view,) = responder.told
+    (view,) = responder.responses
     assert (view.state, view.background, view.max_attempts, view.priority) == ("waiting", True, 3, 5)
     assert view.created == datetime.fromtimestamp(WALL + world.now, UTC)
 
@@ -29,13 +29,13 @@ def test_job_is_acknowledged_after_its_commit(world: World) -> None:
 def test_outcome_is_sent_only_to_requests_that_wait_for_it(world: World) -> None:
     responder = world.begin("enqueue", b"x", service="s")
     world.worker()
-    world.broker.succeed(world.attempt(responder.told[0].id), b"r", world.now)
+    world.broker.succeed(world.attempt(responder.responses[0].id), b"r", world.now)
     world.runner.run_once()
-    assert len(responder.told) == 1
+    assert len(responder.responses) == 1
 
 
 @pytest.mark.parametrize(
-    ("facts", "body", "payload"),
+    ("fields", "body", "payload"),
     [
         ({"payload": "grüße"}, b"", "grüße".encode()),
         ({"payload_base64": "AP8="}, b"", b"\x00\xff"),
@@ -44,13 +44,13 @@ def test_outcome_is_sent_only_to_requests_that_wait_for_it(world: World) -> None
         ({"payload": ""}, b"", b""),
     ],
 )
-def test_payload_is_in_the_request_or_beside_it(world: World, facts: Any, body: bytes, payload: bytes) -> None:
-    name = world.enqueue(body=body, **facts)
+def test_payload_is_in_the_request_or_beside_it(world: World, fields: Any, body: bytes, payload: bytes) -> None:
+    name = world.enqueue(body=body, **fields)
     assert world.job(name).payload == payload
 
 
 @pytest.mark.parametrize(
-    ("facts", "body"),
+    ("fields", "body"),
     [
         ({"payload": "a", "payload_base64": "AA=="}, b""),
         ({"payload": "a"}, b"b"),
@@ -62,8 +62,8 @@ def test_payload_is_in_the_request_or_beside_it(world: World, facts: Any, body: 
         ({"key": "ü" * 200}, b""),
     ],
 )
-def test_what_cannot_be_meant_is_invalid(world: World, facts: Any, body: bytes) -> None:
-    told = world.ask("enqueue", body, **{"service": "s", **facts})
+def test_what_cannot_be_meant_is_invalid(world: World, fields: Any, body: bytes) -> None:
+    told = world.ask("enqueue", body, **{"service": "s", **fields})
     assert isinstance(told, ErrorView)
     assert told.kind == "invalid"
     assert world.broker.jobs == {}
@@ -107,7 +107,7 @@ def test_same_key_after_the_end_tells_the_outcome(world: World) -> None:
     world.worker()
     world.broker.succeed(world.attempt(first), b"result", world.now)
     responder = world.begin("enqueue", b"x", service="s", key="k")
-    assert (responder.told[0].id, responder.told[0].outcome, responder.payload) == (first, "done", b"result")
+    assert (responder.responses[0].id, responder.responses[0].outcome, responder.payload) == (first, "done", b"result")
 
 
 @pytest.mark.parametrize(("policy", "kind"), [({"max_jobs": 1}, "busy"), ({"max_memory": 1}, "busy")])

@@ -68,7 +68,7 @@ def test_payload_is_returned_while_it_is_kept() -> None:
     world = World()
     name = world.enqueue(body=b"whole \xff")
     asked = world.begin("payload", id=name)
-    assert (asked.told[0].id, asked.payload) == (name, b"whole \xff")
+    assert (asked.responses[0].id, asked.payload) == (name, b"whole \xff")
     world.worker()
     world.broker.succeed(world.attempt(name), b"result", world.now)
     world.runner.run_once()
@@ -96,10 +96,10 @@ def test_payload_of_an_earlier_run_comes_from_the_store() -> None:
     name = restored_job(world)
     world.store.bodies[bytes.fromhex(name)] = (b"from the store", b"")
     asked, shown = world.begin("payload", id=name), world.begin("job", id=name)
-    assert (asked.told, shown.told) == ([], [])
+    assert (asked.responses, shown.responses) == ([], [])
     world.store.bring()
     assert asked.payload == b"from the store"
-    assert shown.told[0].payload == PayloadView(size=14, kind="text", text="from the store")
+    assert shown.responses[0].payload == PayloadView(size=14, kind="text", text="from the store")
 
 
 def test_job_that_ends_while_the_store_reads_is_shown_as_it_ended() -> None:
@@ -109,7 +109,7 @@ def test_job_that_ends_while_the_store_reads_is_shown_as_it_ended() -> None:
     shown = world.begin("job", id=name)
     world.ask("cancel", id=name)
     world.store.bring()
-    assert [(view.state, view.outcome) for view in shown.told] == [("ended", "cancelled")]
+    assert [(view.state, view.outcome) for view in shown.responses] == [("ended", "cancelled")]
 
 
 def restored_job(world: World) -> str:

@@ -31,8 +31,8 @@ def test_jobs_by_what_they_are(world: World) -> None:
     waiting = world.enqueue("other")
     delayed = world.enqueue(delay=9.0)
 
-    def found(**facts: Any) -> list[str]:
-        return [each.id for each in world.ask("jobs", **facts).jobs]
+    def found(**fields: Any) -> list[str]:
+        return [each.id for each in world.ask("jobs", **fields).jobs]
 
     assert found(state="running") == [running]
     assert found(service="other") == [waiting]
@@ -99,7 +99,7 @@ def test_service_may_be_removed_before_the_response_to_resume() -> None:
     assert "s" not in world.broker.worker_registry.services
     world.store.write()
     world.runner.run_once()
-    assert [each.paused for each in responder.told] == [False]
+    assert [each.paused for each in responder.responses] == [False]
 
 
 def test_drain_lets_a_worker_finish(world: World) -> None:

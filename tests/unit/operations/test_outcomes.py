@@ -14,8 +14,8 @@ from .world import UNKNOWN, WALL, World, ended_job
 
 
 def test_unknown_job(world: World) -> None:
-    for question in ("job", "result", "why", "cancel", "retry"):
-        assert world.ask(question, id=UNKNOWN).kind == "not found"
+    for operation in ("job", "result", "why", "cancel", "retry"):
+        assert world.ask(operation, id=UNKNOWN).kind == "not found"
     world.broker.job_registry.is_loading = True
     assert world.ask("job", id=UNKNOWN).kind == "loading"
 
@@ -27,10 +27,10 @@ def test_outcome_is_shown_after_its_commit(world: World) -> None:
     world.store.is_slow = True
     world.broker.succeed(world.attempt(name), b"r", world.now)
     responder = world.begin("job", id=name)
-    assert responder.told == []
+    assert responder.responses == []
     world.store.write()
     world.runner.run_once()
-    assert [(each.outcome, each.result) for each in responder.told] == [("done", "r")]
+    assert [(each.outcome, each.result) for each in responder.responses] == [("done", "r")]
 
 
 def test_acceptance_is_no_outcome(world: World) -> None:
@@ -41,9 +41,9 @@ def test_acceptance_is_no_outcome(world: World) -> None:
     responder = world.begin("result", id=job.id.hex(), wait=5.0)
     world.store.write()
     world.runner.run_once()
-    assert responder.told == []
+    assert responder.responses == []
     world.wait(5.0)
-    assert [each.state for each in responder.told] == ["waiting"]
+    assert [each.state for each in responder.responses] == ["waiting"]
 
 
 def test_patience_that_ends_while_the_outcome_is_written_lasts_until_then(world: World) -> None:
@@ -54,10 +54,10 @@ def test_patience_that_ends_while_the_outcome_is_written_lasts_until_then(world:
     world.store.is_slow = True
     world.broker.succeed(world.attempt(name), b"r", world.now)
     world.wait(6.0)
-    assert responder.told == []
+    assert responder.responses == []
     world.store.write()
     world.runner.run_once()
-    assert [(each.outcome, responder.payload) for each in responder.told] == [("done", b"r")]
+    assert [(each.outcome, responder.payload) for each in responder.responses] == [("done", b"r")]
 
 
 def test_outcome_that_cannot_be_shown_is_an_internal_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_outcome_that_cannot_be_shown_is_an_internal_error(world: World, monkeyp
     world.broker.succeed(world.attempt(name), b"result", world.now)
     world.runner.run_once()
     world.runner.run_once()
-    assert responder.told == [ErrorView(kind="internal", detail="an internal error of the broker")]
+    assert responder.responses == [ErrorView(kind="internal", detail="an internal error of the broker")]
     assert world.log.count("internal error") == 1
 
 
@@ -122,32 +122,32 @@ def test_request_that_waits_gets_the_outcome(world: World) -> None:
     world.worker()
     world.broker.succeed(world.attempt(name), b"result", world.now)
     world.runner.run_once()
-    assert [each.outcome for each in responder.told] == ["done"]
+    assert [each.outcome for each in responder.responses] == ["done"]
     assert responder.payload == b"result"
     world.wait(60.0)
-    assert len(responder.told) == 1
+    assert len(responder.responses) == 1
 
 
 def test_request_whose_wait_ends_gets_the_state_of_the_job(world: World) -> None:
     name = world.enqueue()
     responder = world.begin("result", id=name, wait=30.0)
     world.wait(29.0)
-    assert responder.told == []
+    assert responder.responses == []
     world.wait(1.0)
-    assert [each.state for each in responder.told] == ["waiting"]
+    assert [each.state for each in responder.responses] == ["waiting"]
     assert world.job(name).callers == ()
 
 
 def test_request_that_leaves_gets_no_response_and_the_job_continues(world: World) -> None:
     name = world.enqueue()
     responder = world.begin("result", id=name, wait=30.0)
-    assert responder.ticket is not None
-    world.operations.leave(responder.ticket, world.now)
-    world.operations.leave(responder.ticket, world.now)
+    assert responder.pending is not None
+    world.operations.leave(responder.pending, world.now)
+    world.operations.leave(responder.pending, world.now)
     world.worker()
     world.broker.succeed(world.attempt(name), b"result", world.now)
     world.wait(60.0)
-    assert (responder.told, world.job(name).outcome) == ([], Outcome.DONE)
+    assert (responder.responses, world.job(name).outcome) == ([], Outcome.DONE)
 
 
 def test_request_without_wait_is_answered_at_once(world: World) -> None:
@@ -161,10 +161,10 @@ def test_outcome_is_not_sent_before_its_commit(world: World) -> None:
     world.store.is_slow = True
     world.broker.succeed(world.attempt(name), b"result", world.now)
     responder = world.begin("result", id=name, wait=10.0)
-    assert responder.told == []
+    assert responder.responses == []
     world.store.write()
     world.runner.run_once()
-    assert [each.outcome for each in responder.told] == ["done"]
+    assert [each.outcome for each in responder.responses] == ["done"]
 
 
 def test_outcome_of_an_earlier_run_is_fetched(world: World) -> None:
@@ -172,10 +172,10 @@ def test_outcome_of_an_earlier_run_is_fetched(world: World) -> None:
     world.store.bodies[job.id] = (b"", b"old result")
     responder = world.begin("result", id=job.id.hex(), wait=10.0)
     shown = world.begin("job", id=job.id.hex())
-    assert (responder.told, shown.told) == ([], [])
+    assert (responder.responses, shown.responses) == ([], [])
     world.store.bring()
     world.runner.run_once()
-    assert (responder.payload, shown.told[0].result) == (b"old result", "old result")
+    assert (responder.payload, shown.responses[0].result) == (b"old result", "old result")
 
 
 def test_payload_of_an_earlier_run_is_fetched_before_it_is_given(world: World) -> None:

@@ -245,7 +245,7 @@ def test_a_crowd_that_was_refused_comes_in_when_it_may() -> None:
 # ---------------------------------------------------------------- crashes
 
 
-def test_everything_comes_back_from_the_notes() -> None:
+def test_schedules_are_restored_from_the_store() -> None:
     world = World()
     world.put("a", timezone="Europe/Berlin", payload="x", overlap=True)
     world.put("b", every=77.5, payload_base64="AP8=")
@@ -256,7 +256,17 @@ def test_everything_comes_back_from_the_notes() -> None:
     assert world.scheduler.list() == before
 
 
-def test_note_that_cannot_be_read_is_given_back_and_holds_nothing_up() -> None:
+def test_schedule_that_an_earlier_build_stored_is_loaded() -> None:
+    """The request has the key `form`, as in stores of 2885e3f."""
+    stored = '{"form":{"name":"a","service":"s","every":60.0},"start":%f,"since":%f,"decided":0.0,"runs":7}'
+    world = World()
+    assert world.scheduler.load({"cron/a": stored % (NOON, NOON)}, STARTED, NOON) == {}
+    assert world.scheduler.get("a").runs == 7
+    world.advance(60.0)
+    assert world.notes["cron/a"].startswith('{"form":{"name":"a","service":"s","every":60.0},')
+
+
+def test_stored_schedule_that_is_invalid_is_reported_and_the_others_run() -> None:
     world = World()
     world.put("a", overlap=True)
     world.put("b", overlap=True, timezone="Europe/Berlin")

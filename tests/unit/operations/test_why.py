@@ -100,7 +100,7 @@ def test_running_when_the_broker_was_stopped(world: World) -> None:
 def test_being_written(world: World) -> None:
     world.store.is_slow = True
     responder = world.begin("enqueue", b"x", service="s")
-    assert responder.told == []
+    assert responder.responses == []
     (job,) = world.broker.jobs.values()
     assert why(world, job.id.hex()) == "It is being written to disk."
     world.store.problem = "no space left"

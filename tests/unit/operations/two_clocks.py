@@ -27,9 +27,9 @@ class World:
         self._pending_notes: list[tuple[str, str | None]] = []
         self.scheduler = Scheduler(self._submit, self._note, self._is_over)
 
-    def _submit(self, form: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
+    def _submit(self, request: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
         assert now == self.now
-        assert key.startswith(f"cron/{form.name}/")
+        assert key.startswith(f"cron/{request.name}/")
         assert key not in self.jobs, f"{key} is made twice"
         assert key not in self._pending_jobs, f"{key} is made twice"
         if not self.is_open:
@@ -65,10 +65,10 @@ class World:
     def finish_all(self) -> None:
         self.over |= set(self.jobs.values()) | set(self._pending_jobs.values())
 
-    def put(self, name: str = "report", **form: object) -> ScheduleView:
-        if "every" not in form:
-            form.setdefault("cron", "0 * * * *")
-        view = self.scheduler.put(ScheduleRequest(name=name, service="s", **form), self.now, self.wall)  # type: ignore[arg-type]
+    def put(self, name: str = "report", **fields: object) -> ScheduleView:
+        if "every" not in fields:
+            fields.setdefault("cron", "0 * * * *")
+        view = self.scheduler.put(ScheduleRequest(name=name, service="s", **fields), self.now, self.wall)  # type: ignore[arg-type]
         self.commit()
         return view
 

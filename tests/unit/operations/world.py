@@ -80,18 +80,18 @@ class RecordingResponder:
 
     def __init__(self, owner: Owner | None = None) -> None:
         self.owner = owner
-        self.told: list[Any] = []
+        self.responses: list[Any] = []
         self.payload: bytes = b""
         self.failure: Failure | None = None
-        self.ticket: PendingRequest | None = None
+        self.pending: PendingRequest | None = None
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        self.told.append(view)
+        self.responses.append(view)
         self.payload = bytes(payload)
         self.failure = failure
 
     def refuse(self, problem: ErrorView) -> None:
-        self.told.append(problem)
+        self.responses.append(problem)
 
 
 class WorkerSession:
@@ -125,23 +125,23 @@ class World:
         self.runner.sessions.append(self.operations)
         self.workers = WorkerSession()
 
-    def ask(self, question: str, body: bytes = b"", /, **facts: Any) -> Any:
+    def ask(self, operation: str, body: bytes = b"", /, **fields: Any) -> Any:
         """Call an operation. Returns its view or error, or None if there is no response yet."""
-        responder = self.begin(question, body, **facts)
-        assert len(responder.told) <= 1
-        return responder.told[0] if responder.told else None
+        responder = self.begin(operation, body, **fields)
+        assert len(responder.responses) <= 1
+        return responder.responses[0] if responder.responses else None
 
-    def begin(self, question: str, body: bytes = b"", /, **facts: Any) -> RecordingResponder:
+    def begin(self, operation: str, body: bytes = b"", /, **fields: Any) -> RecordingResponder:
         responder = RecordingResponder()
-        responder.ticket = self.operations.ask(
-            question, OPERATIONS[question].request(**facts), body, responder, self.now
+        responder.pending = self.operations.ask(
+            operation, OPERATIONS[operation].request(**fields), body, responder, self.now
         )
         self.runner.run_once()
         self.runner.run_once()
         return responder
 
-    def enqueue(self, service: str = "s", body: bytes = b"x", **facts: Any) -> str:
-        view = self.ask("enqueue", body, service=service, **facts)
+    def enqueue(self, service: str = "s", body: bytes = b"x", **fields: Any) -> str:
+        view = self.ask("enqueue", body, service=service, **fields)
         assert not isinstance(view, ErrorView), view
         name: str = view.id
         return name
