@@ -34,7 +34,7 @@ from dragoman.dialects.memodb.broker_side import MemoDbBrokerSide
 from dragoman.dialects.memodb.callers import Callers
 from dragoman.dialects.memodb.messages import Ready
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.records import ConnectionRecord, MemoDbWorker, PendingCall
+from dragoman.dialects.memodb.records import ConnectionRecord, PendingCall, RemoteMemoDbWorker
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connections import Connections
 from dragoman.server.runner import Runner
@@ -184,7 +184,7 @@ class MemoDbOracle:
         most = record.accepted * self._attempts
         require(record.gives <= most, "I8", f"{bytes(job.payload[:16])!r}: {record.gives} hand-outs of {most}")
 
-    def takes_back(self, remote: MemoDbWorker, attempt: Attempt) -> None:
+    def takes_back(self, remote: RemoteMemoDbWorker, attempt: Attempt) -> None:
         """Forget a reply that was never sent: another may be sent instead."""
         self.hit("unsent JOB taken back")
         self._by_job[attempt.job.id].gives -= 1
@@ -351,7 +351,7 @@ class WatchedMemoDb(MemoDbBrokerSide):
         self._callers = self.callers_type(oracle, self)
 
     @property
-    def remotes(self) -> dict[bytes, MemoDbWorker]:
+    def remotes(self) -> dict[bytes, RemoteMemoDbWorker]:
         return self._remotes
 
     @property
@@ -387,10 +387,10 @@ class WatchedMemoDb(MemoDbBrokerSide):
                 self._oracle.hit("goodbye repeated")
         super()._receive_worker(peer, route, mark, id, result, is_leaving, now)
 
-    def before_request(self, remote: MemoDbWorker, peer: StreamConnection) -> None:
+    def before_request(self, remote: RemoteMemoDbWorker, peer: StreamConnection) -> None:
         """The place where a planted bug changes what the session knows before it handles a request of this worker."""
 
-    def _receive_again(self, remote: MemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
+    def _receive_again(self, remote: RemoteMemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
         hit = self._oracle.hit
         kind = KINDS[self._oracle.asked(peer.label, route)[8]]
         if remote.peer is peer:
@@ -404,7 +404,7 @@ class WatchedMemoDb(MemoDbBrokerSide):
         super()._receive_again(remote, peer, route, now)
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        remote: MemoDbWorker = attempt.worker.remote
+        remote: RemoteMemoDbWorker = attempt.worker.remote
         if remote.peer is None:
             self._oracle.hit("hand-out to a worker that has just gone")
         else:
@@ -413,7 +413,7 @@ class WatchedMemoDb(MemoDbBrokerSide):
         super()._give(attempt, now)
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
-        remote: MemoDbWorker = attempt.worker.remote
+        remote: RemoteMemoDbWorker = attempt.worker.remote
         held, was_known = remote.attempt, remote.id in self._remotes
         super()._take_back(attempt, now)
         if held is attempt and was_known:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dragoman.dialects.memodb.codec import write_heartbeat
 from dragoman.dialects.memodb.messages import Ready
-from dragoman.dialects.memodb.records import MemoDbWorker
+from dragoman.dialects.memodb.records import RemoteMemoDbWorker
 from dragoman.server.connection import StreamConnection
 from sim.memodb_oracle import WatchedCallers, WatchedMemoDb
 
@@ -19,7 +19,7 @@ NOBODY = -1
 class KeyedByConnection(WatchedMemoDb):
     """A worker's request is known again on its own connection only, so a repeated RESULT is another one (R60)."""
 
-    def before_request(self, remote: MemoDbWorker, peer: StreamConnection) -> None:
+    def before_request(self, remote: RemoteMemoDbWorker, peer: StreamConnection) -> None:
         if remote.peer is not peer:
             remote.request_hash = NOBODY
 
@@ -27,14 +27,14 @@ class KeyedByConnection(WatchedMemoDb):
 class NoReplay(WatchedMemoDb):
     """A worker's request is never known again: a repeated RESULT is booked on its next job (R60)."""
 
-    def before_request(self, remote: MemoDbWorker, peer: StreamConnection) -> None:
+    def before_request(self, remote: RemoteMemoDbWorker, peer: StreamConnection) -> None:
         remote.request_hash = NOBODY
 
 
 class HeartbeatForReplay(WatchedMemoDb):
     """A repeated request is answered that there is no job, whatever the first reply was (R60)."""
 
-    def _receive_again(self, remote: MemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
+    def _receive_again(self, remote: RemoteMemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
         if remote.answer is not None:
             remote.answer = [write_heartbeat(remote.id)]
         super()._receive_again(remote, peer, route, now)

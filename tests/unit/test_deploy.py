@@ -23,7 +23,7 @@ from dragoman.core.policy import Policy
 from dragoman.dialects.catalogue import DIALECTS
 from dragoman.http import health
 from dragoman.http import metrics as told
-from dragoman.http.exposition import Kind
+from dragoman.http.exposition import MetricType
 from dragoman.sdk.address import TcpAddress, parse
 from dragoman.sdk.targets import worker_target
 from dragoman.server.admission import AdmissionLimits
@@ -223,7 +223,7 @@ def samples() -> set[str]:
     """Every name that a sample may have."""
     names = {"up"}
     for name, (kind, _) in told.METRICS.items():
-        endings = ("_bucket", "_count", "_sum") if kind is Kind.HISTOGRAM else ("",)
+        endings = ("_bucket", "_count", "_sum") if kind is MetricType.HISTOGRAM else ("",)
         names |= {name + ending for ending in endings}
     return names
 

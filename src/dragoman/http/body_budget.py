@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.http.connection import Connection
+from dragoman.http.connection import TimedConnection
 from dragoman.http.framing import RequestError
 
 
@@ -12,9 +12,9 @@ class BodyBudget:
     def __init__(self, max_memory: int) -> None:
         self.total = 0
         self._max_memory = max_memory
-        self._held: dict[Connection, int] = {}
+        self._held: dict[TimedConnection, int] = {}
 
-    def grow(self, connection: Connection, size: int) -> Connection | None:
+    def grow(self, connection: TimedConnection, size: int) -> TimedConnection | None:
         """Add bytes of an unfinished body. Returns the connection with the largest body if the limit is exceeded."""
         self.total += size
         self._held[connection] = self._held.get(connection, 0) + size
@@ -22,7 +22,7 @@ class BodyBudget:
             return None
         return max(self._held, key=self._held.__getitem__)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: TimedConnection) -> None:
         """Remove a body that is complete or abandoned."""
         self.total -= self._held.pop(connection, 0)
 

@@ -26,7 +26,7 @@ from dragoman.core.recipients import TimedRecipient
 from dragoman.core.states import STARTING, TIMED_OUT
 from dragoman.http.call_headers import CallHeadersCache
 from dragoman.http.options import ListenerOptions
-from dragoman.http.remote_worker import HttpWorker, PendingCall, PendingPoll, UnsentJob
+from dragoman.http.remote_worker import PendingCall, PendingPoll, RemoteHttpWorker, UnsentJob
 from dragoman.http.sse import Streams
 from dragoman.http.subscribers import Subscribers
 
@@ -53,7 +53,7 @@ class HttpBrokerSide(TimedRecipient):
         self.is_closed = False
         self._broker = broker
         self._runner = runner
-        self._remotes: dict[WorkerId, HttpWorker] = {}
+        self._remotes: dict[WorkerId, RemoteHttpWorker] = {}
         self._waiting: Deadlines[PendingCall | PendingPoll | UnsentJob] = Deadlines()
 
     # ---------------------------------------------------------------- callers
@@ -92,9 +92,9 @@ class HttpBrokerSide(TimedRecipient):
 
     def join(
         self, name: str, services: Collection[str], capacity: int, lease: float, origin: str, now: float
-    ) -> HttpWorker | None:
+    ) -> RemoteHttpWorker | None:
         """Add a worker. It gets jobs from its first request for one on. Returns None if there are too many services."""
-        remote = HttpWorker(self._broker.entropy.token().hex())
+        remote = RemoteHttpWorker(self._broker.entropy.token().hex())
         profile = _profile(capacity, lease, self.options.stuck_timeout)
         worker = self._broker.join(self, remote, name, services, profile, now, origin=origin)
         if worker is None:
@@ -104,10 +104,10 @@ class HttpBrokerSide(TimedRecipient):
         self._runner.request_iteration()
         return remote
 
-    def remote(self, id: int) -> HttpWorker | None:
+    def remote(self, id: int) -> RemoteHttpWorker | None:
         return self._remotes.get(WorkerId(id))
 
-    def leave(self, remote: HttpWorker, now: float) -> None:
+    def leave(self, remote: RemoteHttpWorker, now: float) -> None:
         """Remove a worker; its jobs follow D8."""
         unseen = [unsent.attempt for unsent in remote.unsent.values()]
         self._forget(remote, "it has left")
@@ -116,7 +116,7 @@ class HttpBrokerSide(TimedRecipient):
 
     def poll(
         self,
-        remote: HttpWorker,
+        remote: RemoteHttpWorker,
         wait: float,
         held: Collection[str] | None,
         answer: Future[Attempt | str | None],
@@ -155,13 +155,15 @@ class HttpBrokerSide(TimedRecipient):
                 self._hold_job(remote, attempt, now)
         self._runner.request_iteration()
 
-    def succeed(self, remote: HttpWorker, attempt: Attempt, result: Payload, now: float) -> bool:
+    def succeed(self, remote: RemoteHttpWorker, attempt: Attempt, result: Payload, now: float) -> bool:
         """End an attempt with a result. Returns False if it came too late."""
         self._ask(remote, now)
         self._runner.request_iteration()
         return self._broker.succeed(attempt, result, now)
 
-    def fail(self, remote: HttpWorker, attempt: Attempt, reason: str, failure: Failure | None, now: float) -> bool:
+    def fail(
+        self, remote: RemoteHttpWorker, attempt: Attempt, reason: str, failure: Failure | None, now: float
+    ) -> bool:
         self._ask(remote, now)
         self._runner.request_iteration()
         return self._broker.fail(attempt, reason, now, failure)
@@ -194,7 +196,7 @@ class HttpBrokerSide(TimedRecipient):
         elif isinstance(effect, CancelAttempt):
             self._cancel(effect.attempt, now)
         elif isinstance(effect, RemoveWorker):
-            remote = cast(HttpWorker, effect.worker.remote)
+            remote = cast(RemoteHttpWorker, effect.worker.remote)
             self._forget(remote, effect.reason)
         # Acknowledge: background jobs are submitted by operations. DeliverProgress: only event streams show it.
 
@@ -217,7 +219,7 @@ class HttpBrokerSide(TimedRecipient):
     # ---------------------------------------------------------------- helpers
 
     def _send_job(self, attempt: Attempt, now: float) -> None:
-        remote = cast(HttpWorker, attempt.worker.remote)
+        remote = cast(RemoteHttpWorker, attempt.worker.remote)
         if remote.polls:
             poll = remote.polls.popleft()
             self._waiting.disarm(poll)
@@ -230,11 +232,11 @@ class HttpBrokerSide(TimedRecipient):
         poll.payload = attempt.job.payload
         _resolve(poll.answer, attempt)
 
-    def _hold_job(self, remote: HttpWorker, attempt: Attempt, now: float) -> None:
+    def _hold_job(self, remote: RemoteHttpWorker, attempt: Attempt, now: float) -> None:
         unsent = remote.unsent[attempt.token] = UnsentJob(remote, attempt)
         self._waiting.arm(unsent, now + FETCH)
 
-    def _undelivered(self, remote: HttpWorker, held: Collection[str] | None, now: float) -> Attempt | None:
+    def _undelivered(self, remote: RemoteHttpWorker, held: Collection[str] | None, now: float) -> Attempt | None:
         """Return an attempt that a worker should have, but may not have received."""
         worker = remote.worker
         while remote.again:
@@ -256,7 +258,7 @@ class HttpBrokerSide(TimedRecipient):
 
     def _cancel(self, attempt: Attempt, now: float) -> None:
         """Cancel an attempt. Its worker learns of it from the next response about it, unless the job was never sent."""
-        remote = cast(HttpWorker, attempt.worker.remote)
+        remote = cast(RemoteHttpWorker, attempt.worker.remote)
         remote.again.pop(attempt.token, None)
         unsent = remote.unsent.pop(attempt.token, None)
         if unsent is not None:
@@ -271,11 +273,11 @@ class HttpBrokerSide(TimedRecipient):
             poll.remote.polls.remove(poll)
         self._ask(poll.remote, now)
 
-    def _ask(self, remote: HttpWorker, now: float) -> None:
+    def _ask(self, remote: RemoteHttpWorker, now: float) -> None:
         """Set the number of jobs that the worker may get: one per waiting `next`, however free it is (R131)."""
         self._broker.ask(remote.worker, len(remote.polls), now)
 
-    def _forget(self, remote: HttpWorker, reason: str) -> None:
+    def _forget(self, remote: RemoteHttpWorker, reason: str) -> None:
         self._remotes.pop(remote.worker.id, None)
         while remote.polls:
             poll = remote.polls.popleft()

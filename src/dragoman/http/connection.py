@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Connection(Protocol):
+class TimedConnection(Protocol):
     """Implemented by `protocol.py:LimitedProtocol`."""
 
     def __hash__(self) -> int: ...

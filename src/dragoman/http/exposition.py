@@ -13,7 +13,7 @@ from itertools import accumulate
 from dragoman.core.histogram import BOUNDS, Histogram
 
 
-class Kind(Enum):
+class MetricType(Enum):
     """Type of a metric."""
 
     COUNTER = "counter"
@@ -39,13 +39,13 @@ def escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def head(name: str, kind: Kind, meaning: str, is_openmetrics: bool) -> str:
+def head(name: str, kind: MetricType, meaning: str, is_openmetrics: bool) -> str:
     """Return the lines above a metric's samples. Names of samples: counters end in _total, infos in _info."""
     type_name = kind.value
     if is_openmetrics:
-        name = name.removesuffix("_total") if kind is Kind.COUNTER else name
-        name = name.removesuffix("_info") if kind is Kind.INFO else name
-    elif kind is Kind.INFO:
+        name = name.removesuffix("_total") if kind is MetricType.COUNTER else name
+        name = name.removesuffix("_info") if kind is MetricType.INFO else name
+    elif kind is MetricType.INFO:
         type_name = "gauge"
     return f"# HELP {name} {meaning}\n# TYPE {name} {type_name}\n"
 

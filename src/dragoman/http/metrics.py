@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.http.context import AppContext
-from dragoman.http.exposition import OPENMETRICS, Kind, media_type
+from dragoman.http.exposition import OPENMETRICS, MetricType, media_type
 from dragoman.http.metrics_snapshot import MetricsSnapshot
 from dragoman.http.route import TEXT, Route
 
-COUNTER, GAUGE, HISTOGRAM, INFO = Kind
+COUNTER, GAUGE, HISTOGRAM, INFO = MetricType
 
 # Attributes of core/counters.py, with their metrics.
 COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
@@ -42,7 +42,7 @@ COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     "replayed_answers": ("dragoman_replayed_answers_total", "Replies repeated because the request was repeated."),
 }
 
-METRICS: Final[Mapping[str, tuple[Kind, str]]] = {
+METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_build_info": (INFO, "Version of the broker and of Python."),
     "dragoman_ready": (GAUGE, "1 if the broker accepts new jobs, like /readyz."),
     "dragoman_jobs_total": (COUNTER, "Jobs that ended, by service and outcome."),

@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.core.model import Service
 from dragoman.http.context import AppContext
-from dragoman.http.exposition import Kind, head, histogram, labels, sample
+from dragoman.http.exposition import MetricType, head, histogram, labels, sample
 from dragoman.http.labels import OTHER, Tally
 from dragoman.http.process_metrics import process_numbers
 
@@ -29,7 +29,9 @@ HISTOGRAMS = {"dragoman_queue_seconds": "waited", "dragoman_run_seconds": "ran"}
 class MetricsSnapshot:
     """Used once. Each part of the text is from one moment; the parts are from moments close together."""
 
-    def __init__(self, context: AppContext, metrics: Mapping[str, tuple[Kind, str]], is_openmetrics: bool) -> None:
+    def __init__(
+        self, context: AppContext, metrics: Mapping[str, tuple[MetricType, str]], is_openmetrics: bool
+    ) -> None:
         self._context = context
         self._broker = context.broker
         self._metrics = metrics

@@ -28,7 +28,7 @@ class PendingPoll:
 
     __slots__ = ("alarm", "alarm_number", "answer", "attempt", "due", "is_read", "payload", "remote")
 
-    def __init__(self, remote: HttpWorker, answer: Future[Attempt | str | None], due: float) -> None:
+    def __init__(self, remote: RemoteHttpWorker, answer: Future[Attempt | str | None], due: float) -> None:
         self.remote = remote
         self.answer = answer
         self.due = due
@@ -44,14 +44,14 @@ class UnsentJob:
 
     __slots__ = ("alarm", "alarm_number", "attempt", "remote")
 
-    def __init__(self, remote: HttpWorker, attempt: Attempt) -> None:
+    def __init__(self, remote: RemoteHttpWorker, attempt: Attempt) -> None:
         self.remote = remote
         self.attempt = attempt
         self.alarm = inf
         self.alarm_number = 0
 
 
-class HttpWorker(RemoteWorker):
+class RemoteHttpWorker(RemoteWorker):
     """A worker."""
 
     __slots__ = ("again", "latest", "polls", "secret", "unsent", "worker")

@@ -12,7 +12,7 @@ from typing import Any, cast
 from uvicorn.server import ServerState
 
 from dragoman.http.body_budget import BodyBudget
-from dragoman.http.connection import Connection
+from dragoman.http.connection import TimedConnection
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.transports import Traffic
@@ -51,7 +51,7 @@ class HttpServerState:
         self.bodies = BodyBudget(limits.max_memory)
         self.shared = ServerState()
         self.by_address: Counter[str] = Counter()  # without connections in the reserve
-        self.reserve: dict[Connection, None] = {}  # connections above the limits, oldest first
+        self.reserve: dict[TimedConnection, None] = {}  # connections above the limits, oldest first
         times = (limits.head_timeout, limits.idle_timeout, limits.body_timeout, limits.body_grace)
         self._every = min(SLOWEST_SWEEP, *(each / 4 for each in times))
         self._timer: asyncio.TimerHandle | None = None
@@ -62,8 +62,8 @@ class HttpServerState:
     def __len__(self) -> int:
         return len(self.shared.connections)
 
-    def connections(self) -> list[Connection]:
-        return list(cast("set[Connection]", self.shared.connections))
+    def connections(self) -> list[TimedConnection]:
+        return list(cast("set[TimedConnection]", self.shared.connections))
 
     def wake(self) -> None:
         """Start the timer, because there is a connection."""

@@ -26,7 +26,7 @@ from dragoman.http.context import AppContext
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.headers import Header
 from dragoman.http.problems import HttpError, problem, problem_response
-from dragoman.http.remote_worker import HttpWorker, PendingPoll
+from dragoman.http.remote_worker import PendingPoll, RemoteHttpWorker
 from dragoman.http.request_parsing import body_of, in_body, in_path, in_query, is_json
 from dragoman.http.route import BYTES, TEXT, Route
 from dragoman.operations.schemas import ErrorView, OperationRequest, ServiceName, View
@@ -236,7 +236,7 @@ async def leave(context: AppContext, request: Request) -> Response:
 # ---------------------------------------------------------------- the worker and the attempt of a request
 
 
-def _worker(context: AppContext, request: Request) -> HttpWorker:
+def _worker(context: AppContext, request: Request) -> RemoteHttpWorker:
     """Return the worker in the path, after checking its token."""
     remote = context.session.remote(in_path(request, "id", WorkerNumber))
     if remote is None:
@@ -320,7 +320,7 @@ def header_text(name: str) -> str:
     return quote(name, safe=SAFE)
 
 
-def _recalls(remote: HttpWorker) -> dict[str, str]:
+def _recalls(remote: RemoteHttpWorker) -> dict[str, str]:
     """Return a header with the ended attempts of the worker."""
     ended = ",".join(token.hex() for token in remote.worker.stuck)
     return {"dragoman-recall": ended} if ended else {}

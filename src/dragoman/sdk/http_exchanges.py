@@ -16,7 +16,7 @@ CONNECT_TIMEOUT = 5.0
 MAX_IDLE = 4.0  # seconds after which an idle connection is not reused; the broker closes it after 15
 
 
-class Exchanges:
+class HttpExchanges:
     """Sends requests. Each uses one connection exclusively until its response has arrived."""
 
     def __init__(self, target: Target) -> None:

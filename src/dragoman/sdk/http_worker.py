@@ -29,7 +29,7 @@ from dragoman.dialects.http.codec import (
 )
 from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.errors import BrokerUnavailable
-from dragoman.sdk.http_exchanges import Exchanges
+from dragoman.sdk.http_exchanges import HttpExchanges
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
@@ -57,7 +57,7 @@ class HttpWorker:
         self._target = target
         self._job_runner = job_runner
         self._concurrency = concurrency
-        self._exchanges = Exchanges(target)
+        self._exchanges = HttpExchanges(target)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
         self._member: Membership | None = None

@@ -41,7 +41,7 @@ Probes = Sequence[Sequence[Sequence[Frame]]]
 NATIVE_TYPES = (b"\x02", b"\x03")  # message types WELCOME and ERROR
 
 
-class Kind(Enum):
+class ListenerKind(Enum):
     """Kind of the listener at a port."""
 
     NATIVE = "native"
@@ -59,32 +59,32 @@ class Kind(Enum):
 class Finding:
     """An identified listener."""
 
-    kind: Kind
+    kind: ListenerKind
     predicate: str  # predicate of the error message: *the port …*
 
 
 # The expected kind of port, by dialect and by role of the connecting side.
 EXPECTED = {
-    ("pingpong", "client"): Kind.PLAIN_CALLERS,
-    ("powerhose", "client"): Kind.PLAIN_CALLERS,
-    ("pingpong", "worker"): Kind.PINGPONG_WORKERS,
-    ("powerhose", "worker"): Kind.POWERHOSE_WORKERS,
+    ("pingpong", "client"): ListenerKind.PLAIN_CALLERS,
+    ("powerhose", "client"): ListenerKind.PLAIN_CALLERS,
+    ("pingpong", "worker"): ListenerKind.PINGPONG_WORKERS,
+    ("powerhose", "worker"): ListenerKind.POWERHOSE_WORKERS,
     **{
         (each.value, role): each
-        for each in (Kind.NATIVE, Kind.MAJORDOMO, Kind.MEMODB, Kind.HTTP)
+        for each in (ListenerKind.NATIVE, ListenerKind.MAJORDOMO, ListenerKind.MEMODB, ListenerKind.HTTP)
         for role in ("client", "worker")
     },
 }
 _PREDICATES = {
-    Kind.NATIVE: "speaks the native dialect over ZMTP (a ROUTER socket)",
-    Kind.PINGPONG_WORKERS: "speaks PingPong over ZMTP (a ROUTER socket, for workers)",
-    Kind.POWERHOSE_WORKERS: "speaks Powerhose over ZMTP (a ROUTER socket, for workers)",
-    Kind.PLAIN_CALLERS: "speaks PingPong or Powerhose over ZMTP (a ROUTER socket, for callers)",
-    Kind.MAJORDOMO: "speaks Majordomo over ZMTP (a ROUTER socket)",
-    Kind.MEMODB: "speaks MemoDB over SP (a REP socket)",
-    Kind.HTTP: "speaks HTTP",
+    ListenerKind.NATIVE: "speaks the native dialect over ZMTP (a ROUTER socket)",
+    ListenerKind.PINGPONG_WORKERS: "speaks PingPong over ZMTP (a ROUTER socket, for workers)",
+    ListenerKind.POWERHOSE_WORKERS: "speaks Powerhose over ZMTP (a ROUTER socket, for workers)",
+    ListenerKind.PLAIN_CALLERS: "speaks PingPong or Powerhose over ZMTP (a ROUTER socket, for callers)",
+    ListenerKind.MAJORDOMO: "speaks Majordomo over ZMTP (a ROUTER socket)",
+    ListenerKind.MEMODB: "speaks MemoDB over SP (a REP socket)",
+    ListenerKind.HTTP: "speaks HTTP",
 }
-_SILENT = Finding(Kind.UNKNOWN, "accepts connections but sends nothing")
+_SILENT = Finding(ListenerKind.UNKNOWN, "accepts connections but sends nothing")
 _BANNERS = (
     (b"HTTP/", "speaks HTTP, but is not a broker"),
     (b"SSH-", "speaks SSH"),
@@ -109,7 +109,7 @@ class Recognition:
 
     @property
     def _is_proven_by_greeting(self) -> bool:
-        return EXPECTED[self._target.dialect.name, self._role] in (Kind.MEMODB, Kind.HTTP)
+        return EXPECTED[self._target.dialect.name, self._role] in (ListenerKind.MEMODB, ListenerKind.HTTP)
 
     async def problem(self, *, thorough: bool = False) -> WrongDialect | None:
         """Return an error that names the port's protocol, or None if the port may be right."""
@@ -153,25 +153,25 @@ async def wrong_port(dialect: Dialect, role: str, place: SocketAddress, thorough
         return None
     scheme = "ipc" if isinstance(place, UnixAddress) else "tcp"
     own = "the native dialect" if dialect.name == "native" else dialect.title
-    other = "" if finding.kind is Kind.UNKNOWN or own in finding.predicate else f", not {own}"
+    other = "" if finding.kind is ListenerKind.UNKNOWN or own in finding.predicate else f", not {own}"
     return f"{scheme}://{place} {finding.predicate}{other}; {_advice(finding.kind, role, scheme, place)}"
 
 
-def _advice(kind: Kind, role: str, scheme: str, place: SocketAddress) -> str:
-    if kind is Kind.UNKNOWN:
+def _advice(kind: ListenerKind, role: str, scheme: str, place: SocketAddress) -> str:
+    if kind is ListenerKind.UNKNOWN:
         return "check the broker's host and port"
-    if kind is Kind.ZMTP:
+    if kind is ListenerKind.ZMTP:
         return f"name the dialect of the broker in the address, such as pingpong+{scheme}://{place}"
-    if kind is Kind.PLAIN_CALLERS and role == "worker":
+    if kind is ListenerKind.PLAIN_CALLERS and role == "worker":
         return "workers connect to the backend, which has a port of its own"
-    if kind in (Kind.PINGPONG_WORKERS, Kind.POWERHOSE_WORKERS) and role == "client":
+    if kind in (ListenerKind.PINGPONG_WORKERS, ListenerKind.POWERHOSE_WORKERS) and role == "client":
         return "callers connect to the frontend, which has a port of its own"
-    name = "pingpong" if kind is Kind.PLAIN_CALLERS else kind.value.partition(" ")[0]
+    name = "pingpong" if kind is ListenerKind.PLAIN_CALLERS else kind.value.partition(" ")[0]
     native = "" if name == "native" else f"{name}+"
     return f"use http://{place}" if name == "http" and scheme == "tcp" else f"use {native}{scheme}://{place}"
 
 
-async def _identify(place: SocketAddress, expected: Kind, thorough: bool) -> Finding | None:
+async def _identify(place: SocketAddress, expected: ListenerKind, thorough: bool) -> Finding | None:
     loop = asyncio.get_running_loop()
     try:
         connection = await connect(loop, place, SILENCE_LIMIT)
@@ -194,31 +194,31 @@ async def _identify(place: SocketAddress, expected: Kind, thorough: bool) -> Fin
         connection.close()
 
 
-async def _classify(place: SocketAddress, data: bytes | None, expected: Kind, thorough: bool) -> Finding | None:
+async def _classify(place: SocketAddress, data: bytes | None, expected: ListenerKind, thorough: bool) -> Finding | None:
     """Return the finding, or None if the port is as expected. A server that closes at once may only be overloaded."""
     if data is None:
         return _SILENT
     if not data:
         return None
-    kind: Kind | None = None
+    kind: ListenerKind | None = None
     if data.startswith(b"\xff"):
         kind = await _probe_zmtp(place, _probes(expected, thorough))
-        if kind is Kind.ZMTP:
-            is_wrong = expected in (Kind.NATIVE, Kind.MEMODB, Kind.HTTP)
+        if kind is ListenerKind.ZMTP:
+            is_wrong = expected in (ListenerKind.NATIVE, ListenerKind.MEMODB, ListenerKind.HTTP)
             return Finding(kind, "speaks ZMTP") if is_wrong else None
     elif data.startswith(b"\0SP\0\0\x31"):
-        kind = Kind.MEMODB
+        kind = ListenerKind.MEMODB
     elif data.startswith(b"HTTP/") and data.endswith(ALIVE):
-        kind = Kind.HTTP
+        kind = ListenerKind.HTTP
     elif data.startswith(b"HTTP/") and data[8:10] == b" 5":
         return None  # may come from a proxy whose broker is down
     if kind is None:
         known = next((predicate for banner, predicate in _BANNERS if data.startswith(banner)), None)
-        return Finding(Kind.UNKNOWN, known or f"speaks an unknown protocol (first bytes: {data[:8].hex(' ')})")
+        return Finding(ListenerKind.UNKNOWN, known or f"speaks an unknown protocol (first bytes: {data[:8].hex(' ')})")
     return None if kind is expected else Finding(kind, _PREDICATES[kind])
 
 
-async def _probe_zmtp(place: SocketAddress, probes: Probes) -> Kind:
+async def _probe_zmtp(place: SocketAddress, probes: Probes) -> ListenerKind:
     """Raises OSError."""
     loop = asyncio.get_running_loop()
     connection = await connect(loop, place, SILENCE_LIMIT)
@@ -226,12 +226,12 @@ async def _probe_zmtp(place: SocketAddress, probes: Probes) -> Kind:
         peer = _ZmtpPeer(loop, connection)
         await peer.greet()
         if not peer.is_ours:
-            return Kind.ZMTP
+            return ListenerKind.ZMTP
         for group in probes:
             answer = await peer.send_probes(group)
             if answer is not None:
                 return _kind_of_reply(answer)
-        return Kind.PLAIN_CALLERS
+        return ListenerKind.PLAIN_CALLERS
     finally:
         connection.close()
 
@@ -277,29 +277,29 @@ class _ZmtpPeer:
         return self._carrier.failure is None
 
 
-def _probes(expected: Kind, thorough: bool) -> Probes:
+def _probes(expected: ListenerKind, thorough: bool) -> Probes:
     """Return groups of probes; each group is sent if the one before got no reply. As far as possible, a broker of the
     expected kind receives no probe that it does not know."""
-    if expected is Kind.PLAIN_CALLERS and not thorough:
+    if expected is ListenerKind.PLAIN_CALLERS and not thorough:
         return ((LOOK_UP,),)
-    if expected is Kind.MAJORDOMO:
+    if expected is ListenerKind.MAJORDOMO:
         return ((LOOK_UP,), (PING,))
-    if expected in (Kind.PINGPONG_WORKERS, Kind.POWERHOSE_WORKERS):
+    if expected in (ListenerKind.PINGPONG_WORKERS, ListenerKind.POWERHOSE_WORKERS):
         return ((PING,), (LOOK_UP,))
     return ((PING, LOOK_UP),)
 
 
-def _kind_of_reply(message: Message) -> Kind:
+def _kind_of_reply(message: Message) -> ListenerKind:
     frames = [bytes(frame) for frame in message]
     if frames[:2] == [b"", b"PONG"]:
-        return Kind.PINGPONG_WORKERS
+        return ListenerKind.PINGPONG_WORKERS
     if frames == [b"", b"ERROR"]:
-        return Kind.POWERHOSE_WORKERS
+        return ListenerKind.POWERHOSE_WORKERS
     if frames[:2] == [b"", b"MDPC01"]:
-        return Kind.MAJORDOMO
+        return ListenerKind.MAJORDOMO
     if frames[0][:1] in NATIVE_TYPES:
-        return Kind.NATIVE
-    return Kind.ZMTP
+        return ListenerKind.NATIVE
+    return ListenerKind.ZMTP
 
 
 async def _read(connection: socket.socket, timeout: float) -> bytes | None:

@@ -25,14 +25,14 @@ ADVICE = {
 }
 
 
-class Log(Protocol):
+class LogFunction(Protocol):
     def __call__(self, level: str, event: str, **fields: object) -> None: ...
 
 
 class DropWarnings:
     """Reports what `Counters.dropped` has collected: a service's first drop at once, later ones once per interval."""
 
-    def __init__(self, counters: Counters, log: Log) -> None:
+    def __init__(self, counters: Counters, log: LogFunction) -> None:
         self._counters = counters
         self._log = log
         self._next_look = -inf

@@ -21,7 +21,7 @@ from dragoman.core.events import (
     ServiceEvent,
     WorkerEvent,
 )
-from dragoman.server.drops import Log
+from dragoman.server.drops import LogFunction
 from dragoman.server.rate_limit import RateLimit
 
 LINES_OF_PEER: Final = 20  # per second, about the workers of one connection or about one service
@@ -43,7 +43,7 @@ NAMES: Final = {
 class EventLog:
     """The log as a subscriber. It subscribes only to the kinds that it writes, so jobs cost nothing extra."""
 
-    def __init__(self, events: Events, log: Log, drain_timeout: float) -> None:
+    def __init__(self, events: Events, log: LogFunction, drain_timeout: float) -> None:
         self._log = log
         self._drain_timeout = drain_timeout
         self._by_peer = RateLimit(LINES_OF_PEER, 1.0)

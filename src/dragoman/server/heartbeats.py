@@ -11,7 +11,7 @@ from dragoman.core.infinity import inf
 from dragoman.server.connection import StreamConnection
 
 
-class Heartbeat(Enum):
+class ConnectionState(Enum):
     """State of a connection that is due."""
 
     ALIVE = auto()
@@ -20,10 +20,10 @@ class Heartbeat(Enum):
     NO_HANDSHAKE = auto()  # the handshake was not finished within `handshake_timeout`
 
 
-ALIVE: Final = Heartbeat.ALIVE
-SEND_PING: Final = Heartbeat.SEND_PING
-SILENT: Final = Heartbeat.SILENT
-NO_HANDSHAKE: Final = Heartbeat.NO_HANDSHAKE
+ALIVE: Final = ConnectionState.ALIVE
+SEND_PING: Final = ConnectionState.SEND_PING
+SILENT: Final = ConnectionState.SILENT
+NO_HANDSHAKE: Final = ConnectionState.NO_HANDSHAKE
 
 
 class Heartbeats:
@@ -51,7 +51,7 @@ class Heartbeats:
     def due(self, now: float) -> Iterator[StreamConnection]:
         return self._deadlines.due(now)
 
-    def check(self, peer: StreamConnection, now: float) -> Heartbeat:
+    def check(self, peer: StreamConnection, now: float) -> ConnectionState:
         """Check a connection that is due. A connection that stays open is checked again later."""
         limits = peer.limits
         stream = peer.stream

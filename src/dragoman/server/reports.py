@@ -7,7 +7,7 @@ from typing import Final
 
 from dragoman.core.counters import Counters
 from dragoman.dialects import interface
-from dragoman.server.drops import Log
+from dragoman.server.drops import LogFunction
 from dragoman.server.rate_limit import RateLimit
 
 WARNINGS_PER_SECOND: Final = 20  # warnings per second about rejected or closed connections
@@ -16,7 +16,7 @@ WARNINGS_PER_SECOND: Final = 20  # warnings per second about rejected or closed 
 class Reports:
     """Writes log lines, and limits those that one or many connections can cause."""
 
-    def __init__(self, counters: Counters, clock: Callable[[], float], log: Log) -> None:
+    def __init__(self, counters: Counters, clock: Callable[[], float], log: LogFunction) -> None:
         self._counters = counters
         self._clock = clock
         self._log = log

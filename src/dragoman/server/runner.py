@@ -24,7 +24,7 @@ from dragoman.core.store_entries import DeleteJob, StoreEntry, StoreJob, StoreVa
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connections import LATE, Connections
-from dragoman.server.drops import DropWarnings, Log
+from dragoman.server.drops import DropWarnings, LogFunction
 from dragoman.server.reports import Reports
 from dragoman.server.store_access import Store, StoreAccess
 
@@ -42,7 +42,7 @@ class Runner(StoreAccess):
         broker: Broker,
         store: Store,
         clock: Callable[[], float],
-        log: Log,
+        log: LogFunction,
         limits: AdmissionLimits,
         *,
         wake: Callable[[], None] = lambda: None,

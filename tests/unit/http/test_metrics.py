@@ -15,7 +15,7 @@ from dragoman.core.histogram import BOUNDS
 from dragoman.core.options import JobOptions
 from dragoman.core.states import Outcome
 from dragoman.http import labels
-from dragoman.http.exposition import OPENMETRICS, PROMETHEUS, Kind, media_type
+from dragoman.http.exposition import OPENMETRICS, PROMETHEUS, MetricType, media_type
 from dragoman.http.labels import OTHER
 from dragoman.http.metrics import COUNTERS, METRICS
 from fake_stream import FakeStream
@@ -188,8 +188,8 @@ def test_the_text_is_the_one_that_is_preferred(accept: str, media: str) -> None:
 def test_every_metric_is_there_with_its_meaning_from_the_first_scrape(scraped: Scraped, accept: str) -> None:
     families = {family.name: family for family in read(scraped.get(accept))}
     for name, (kind, meaning) in METRICS.items():
-        known_as = name.removesuffix("_total") if kind is Kind.COUNTER else name
-        if kind is Kind.INFO and accept == OPENMETRICS:
+        known_as = name.removesuffix("_total") if kind is MetricType.COUNTER else name
+        if kind is MetricType.INFO and accept == OPENMETRICS:
             known_as = name.removesuffix("_info")
         assert families.pop(known_as).documentation == meaning
     assert families == {}

@@ -51,7 +51,7 @@ NOT_FOUND: Final = b"404"
 NOT_IMPLEMENTED: Final = b"501"
 
 
-class MajordomoWorker(RemoteWorker):
+class RemoteMajordomoWorker(RemoteWorker):
     """A worker's connection, and the core's worker for it."""
 
     __slots__ = ("beat_due", "is_parted", "last_reply", "name", "peer", "wire", "worker")
@@ -94,7 +94,7 @@ class MajordomoBrokerSide(BrokerSide):
         self._job_options = default_job_options(options)
         self._streaming = replace(self._job_options, streams=True)
         self.routing_ids = RoutingIds(broker, io, self._supersede)
-        self._beats: OrderedDict[MajordomoWorker, None] = OrderedDict()  # all workers, in the order of `beat_due`
+        self._beats: OrderedDict[RemoteMajordomoWorker, None] = OrderedDict()  # all workers, in the order of `beat_due`
         self._unanswered: OrderedDict[Token, None] = OrderedDict()
 
     # ---------------------------------------------------------------- calls from the runner
@@ -107,13 +107,13 @@ class MajordomoBrokerSide(BrokerSide):
         try:
             if remote is None:
                 remote = self._identify(peer, message)
-            if type(remote) is MajordomoWorker:
+            if type(remote) is RemoteMajordomoWorker:
                 self._receive_worker(remote, message, now)
             else:
                 self._receive_client(peer, remote, message, now)
         except Malformed as problem:
             self._io.bad_message(peer, problem.reason, problem.detail)
-            if type(remote) is MajordomoWorker:
+            if type(remote) is RemoteMajordomoWorker:
                 self._disconnect(remote, f"its worker sent a bad message: {problem.reason}", now)
 
     def execute(self, effect: Effect, now: float) -> None:
@@ -130,7 +130,7 @@ class MajordomoBrokerSide(BrokerSide):
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         self.routing_ids.release(peer)
         remote = peer.remote
-        if isinstance(remote, MajordomoWorker):
+        if isinstance(remote, RemoteMajordomoWorker):
             self._leave(remote, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)])
         else:
             self._broker.caller_gone(peer, now)
@@ -149,18 +149,18 @@ class MajordomoBrokerSide(BrokerSide):
 
     # ---------------------------------------------------------------- new connections
 
-    def _identify(self, peer: Connection, message: Message | TooLarge) -> MajordomoWorker | MajordomoCaller:
+    def _identify(self, peer: Connection, message: Message | TooLarge) -> RemoteMajordomoWorker | MajordomoCaller:
         wire, is_worker = recognise(message.frames if isinstance(message, TooLarge) else message)
-        peer.remote = MajordomoWorker(peer, wire) if is_worker else MajordomoCaller(wire)
+        peer.remote = RemoteMajordomoWorker(peer, wire) if is_worker else MajordomoCaller(wire)
         return peer.remote  # type: ignore[no-any-return]
 
     def _supersede(self, former: Connection, now: float) -> None:
-        if isinstance(former.remote, MajordomoWorker):
+        if isinstance(former.remote, RemoteMajordomoWorker):
             self._leave(former.remote, RECONNECTED, now)
 
     # ---------------------------------------------------------------- messages of workers
 
-    def _receive_worker(self, remote: MajordomoWorker, message: Message | TooLarge, now: float) -> None:
+    def _receive_worker(self, remote: RemoteMajordomoWorker, message: Message | TooLarge, now: float) -> None:
         if type(message) is TooLarge:
             self._receive_large(remote, message, now)
             return
@@ -180,7 +180,7 @@ class MajordomoBrokerSide(BrokerSide):
         else:
             self._unexpected(remote, parsed, now)
 
-    def _reply(self, remote: MajordomoWorker, reply: WorkerReply, now: float) -> None:
+    def _reply(self, remote: RemoteMajordomoWorker, reply: WorkerReply, now: float) -> None:
         attempt = remote.attempt
         if attempt is None or reply.client != attempt.token:
             self._reply_out_of_turn(remote, reply, now)
@@ -192,7 +192,7 @@ class MajordomoBrokerSide(BrokerSide):
             if not self._broker.succeed(attempt, reply.body, now):
                 self._log_late(remote, job=attempt.job.id.hex())
 
-    def _reply_out_of_turn(self, remote: MajordomoWorker, reply: WorkerReply, now: float) -> None:
+    def _reply_out_of_turn(self, remote: RemoteMajordomoWorker, reply: WorkerReply, now: float) -> None:
         """Count a reply to an earlier attempt as late (D2). Any other is invented, or its sender is out of step."""
         is_late = reply.client == remote.last_reply or bytes(reply.client[:17]) in self._unanswered
         if is_late:
@@ -206,7 +206,7 @@ class MajordomoBrokerSide(BrokerSide):
         elif not remote.is_parted:
             self._unexpected(remote, reply, now)
 
-    def _receive_large(self, remote: MajordomoWorker, message: TooLarge, now: float) -> None:
+    def _receive_large(self, remote: RemoteMajordomoWorker, message: TooLarge, now: float) -> None:
         """Fail the job of a result over the limit, which the carrier has dropped. The worker is free."""
         parsed = read_worker(message.frames, remote.wire)
         attempt = remote.attempt
@@ -218,18 +218,18 @@ class MajordomoBrokerSide(BrokerSide):
             return
         raise message.malformed()
 
-    def _unexpected(self, remote: MajordomoWorker, parsed: WorkerMessage, now: float) -> None:
+    def _unexpected(self, remote: RemoteMajordomoWorker, parsed: WorkerMessage, now: float) -> None:
         """Reject a valid command in the wrong state (RFC 7)."""
         name = NAMES[type(parsed)]
         self._io.bad_message(remote.peer, "unexpected command", f"{name} from a worker that {_state_of(remote)}")
         self._disconnect(remote, f"its worker sent {name} out of turn", now)
 
-    def _log_late(self, remote: MajordomoWorker, job: str = "") -> None:
+    def _log_late(self, remote: RemoteMajordomoWorker, job: str = "") -> None:
         self._io.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
 
     # ---------------------------------------------------------------- workers join and leave
 
-    def _join(self, remote: MajordomoWorker, service: str, now: float) -> None:
+    def _join(self, remote: RemoteMajordomoWorker, service: str, now: float) -> None:
         worker = self._broker.join(self, remote, remote.name, (service,), self._profile, now, origin=remote.peer.label)
         if worker is None:
             # After DISCONNECT it would reconnect at once. Without a reply, it does so when it misses heartbeats.
@@ -241,18 +241,18 @@ class MajordomoBrokerSide(BrokerSide):
         self._beat_later(remote, now)
         self._io.when_settled(remote.peer, partial(self._broker.idle, worker))
 
-    def _beat_later(self, remote: MajordomoWorker, now: float) -> None:
+    def _beat_later(self, remote: RemoteMajordomoWorker, now: float) -> None:
         remote.beat_due = now + self._heartbeat
         self._beats[remote] = None
         self._beats.move_to_end(remote)
 
-    def _leave(self, remote: MajordomoWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
+    def _leave(self, remote: RemoteMajordomoWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
         worker = remote.worker
         if worker is not None:
             self._forget(remote)
             self._broker.leave(worker, now, reason, unseen)
 
-    def _disconnect(self, remote: MajordomoWorker, reason: str, now: float) -> None:
+    def _disconnect(self, remote: RemoteMajordomoWorker, reason: str, now: float) -> None:
         """Send DISCONNECT once: the worker must start again with READY."""
         self._leave(remote, reason, now)
         if not remote.is_parted:
@@ -260,14 +260,14 @@ class MajordomoBrokerSide(BrokerSide):
             self._io.send(remote.peer, write_disconnect(remote.wire))
 
     def _remove_worker(self, effect: RemoveWorker, now: float) -> None:
-        remote = cast(MajordomoWorker, effect.worker.remote)
+        remote = cast(RemoteMajordomoWorker, effect.worker.remote)
         if remote.worker is effect.worker:
             self._forget(remote)
             self._disconnect(remote, effect.reason, now)
             if effect.farewell is RemovalReason.STOPPED:
                 self._io.close(remote.peer, effect.reason)  # its next READY must reach the next broker
 
-    def _forget(self, remote: MajordomoWorker) -> None:
+    def _forget(self, remote: RemoteMajordomoWorker) -> None:
         attempt, remote.worker = remote.attempt, None
         self._beats.pop(remote, None)
         if attempt is not None:
@@ -320,11 +320,11 @@ class MajordomoBrokerSide(BrokerSide):
     # ---------------------------------------------------------------- jobs
 
     def _send_job(self, attempt: Attempt) -> None:
-        remote = cast(MajordomoWorker, attempt.worker.remote)
+        remote = cast(RemoteMajordomoWorker, attempt.worker.remote)
         self._io.send(remote.peer, write_worker_request(remote.wire, attempt.token, attempt.job.payload), attempt)
 
 
-def _state_of(remote: MajordomoWorker) -> str:
+def _state_of(remote: RemoteMajordomoWorker) -> str:
     if remote.worker is None:
         return "has not sent READY"
     return "holds another job" if remote.attempt is not None else "holds no job"

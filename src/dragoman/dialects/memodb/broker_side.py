@@ -33,7 +33,7 @@ from dragoman.dialects.memodb.records import (
     WHOLE,
     ConnectionRecord,
     Key,
-    MemoDbWorker,
+    RemoteMemoDbWorker,
     fingerprint,
     log_about_peer,
     may_be_back,
@@ -58,9 +58,11 @@ class MemoDbBrokerSide(BrokerSide):
             comes_back=True,
             pulls=True,  # a parked request asks for one job
         )
-        self._remotes: dict[bytes, MemoDbWorker] = {}  # workers by their id
-        self._heartbeats: Deadlines[MemoDbWorker] = Deadlines()  # when a parked worker gets HEARTBEAT instead of a job
-        self._lost_readies: dict[Key, MemoDbWorker] = {}  # R61: may be repeated on another connection
+        self._remotes: dict[bytes, RemoteMemoDbWorker] = {}  # workers by their id
+        self._heartbeats: Deadlines[RemoteMemoDbWorker] = (
+            Deadlines()
+        )  # when a parked worker gets HEARTBEAT instead of a job
+        self._lost_readies: dict[Key, RemoteMemoDbWorker] = {}  # R61: may be repeated on another connection
         self._callers = Callers(self, broker, io, options, max_payload, self._remotes)
 
     # ---------------------------------------------------------------- calls from the runner
@@ -186,7 +188,7 @@ class MemoDbBrokerSide(BrokerSide):
             self._broker.leave(known.worker, now, "its worker sent READY again")
         if not self._callers.make_room(peer, now):
             return
-        remote = MemoDbWorker(self._broker.entropy.token(), peer, route, request_hash)
+        remote = RemoteMemoDbWorker(self._broker.entropy.token(), peer, route, request_hash)
         name = f"{peer.label} {remote.id[:4].hex()}"
         worker = self._broker.join(self, remote, name, ready.services, self._profile, now, origin=peer.label)
         if worker is None:
@@ -240,7 +242,9 @@ class MemoDbBrokerSide(BrokerSide):
             self._park(remote, now)
             self._broker.attach(remote.worker, now)
 
-    def _result(self, remote: MemoDbWorker, attempt: Attempt, result: Frame, is_leaving: bool, now: float) -> None:
+    def _result(
+        self, remote: RemoteMemoDbWorker, attempt: Attempt, result: Frame, is_leaving: bool, now: float
+    ) -> None:
         self._park(remote, now)
         broker = self._broker
         if remote.worker.away_since != inf:
@@ -253,7 +257,7 @@ class MemoDbBrokerSide(BrokerSide):
         elif not broker.succeed(attempt, result, now):
             log_about_peer(self._io, remote.peer, "late result", worker=remote.worker.name, job=attempt.job.id.hex())
 
-    def _receive_again(self, remote: MemoDbWorker, peer: Connection, route: bytes, now: float) -> None:
+    def _receive_again(self, remote: RemoteMemoDbWorker, peer: Connection, route: bytes, now: float) -> None:
         """Handle a repetition of the last request (R60): no new action, but the worker may have moved."""
         if remote.peer is not peer:
             self._move(remote, peer, route, remote.request_hash)
@@ -266,7 +270,7 @@ class MemoDbBrokerSide(BrokerSide):
             self._heartbeats.arm(remote, remote.heartbeat_due)
         self._broker.attach(remote.worker, now)
 
-    def _resync(self, remote: MemoDbWorker, reason: str, now: float) -> None:
+    def _resync(self, remote: RemoteMemoDbWorker, reason: str, now: float) -> None:
         """Send DISCONNECT, because worker and broker disagree on its state: it starts again with READY."""
         peer, route = remote.peer, remote.route
         self._forget(remote)
@@ -277,7 +281,7 @@ class MemoDbBrokerSide(BrokerSide):
 
     # ---------------------------------------------------------------- workers join, move and leave
 
-    def _park(self, remote: MemoDbWorker, now: float) -> None:
+    def _park(self, remote: RemoteMemoDbWorker, now: float) -> None:
         """Keep the request until there is a job for it, or HEARTBEAT is due."""
         self._broker.ask(remote.worker, 1, now)
         remote.answer = None
@@ -285,13 +289,13 @@ class MemoDbBrokerSide(BrokerSide):
         if due < remote.alarm:
             self._heartbeats.arm(remote, due)
 
-    def _confirm(self, remote: MemoDbWorker) -> None:
+    def _confirm(self, remote: RemoteMemoDbWorker) -> None:
         """Record that the reply to READY has arrived, as a later request shows: READY cannot be repeated."""
         if not remote.is_confirmed:
             remote.is_confirmed = True
             self._drop_ready(remote)
 
-    def _move(self, remote: MemoDbWorker, peer: Connection, route: bytes, request_hash: int) -> None:
+    def _move(self, remote: RemoteMemoDbWorker, peer: Connection, route: bytes, request_hash: int) -> None:
         """Send further replies on another connection."""
         remote.turn_from(route[-4:], request_hash)
         self._drop_ready(remote)
@@ -302,7 +306,7 @@ class MemoDbBrokerSide(BrokerSide):
         if not remote.is_confirmed:
             peer.remote.readies[route] = remote
 
-    def _drop_ready(self, remote: MemoDbWorker) -> None:
+    def _drop_ready(self, remote: RemoteMemoDbWorker) -> None:
         """Remove only this worker's entry: others may have used the same request id."""
         if remote.peer is None:
             if self._lost_readies.get(remote.key) is remote:
@@ -310,7 +314,7 @@ class MemoDbBrokerSide(BrokerSide):
         elif remote.peer.remote.readies.get(remote.route) is remote:
             del remote.peer.remote.readies[remote.route]
 
-    def _forget(self, remote: MemoDbWorker) -> None:
+    def _forget(self, remote: RemoteMemoDbWorker) -> None:
         """Remove a worker. Later requests with its id get DISCONNECT."""
         del self._remotes[remote.id]
         self._heartbeats.disarm(remote)
@@ -324,14 +328,14 @@ class MemoDbBrokerSide(BrokerSide):
 
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
         """Remove a worker whose attempt timed out. A worker whose job was cancelled may finish it: it is stuck."""
-        remote = cast(MemoDbWorker, attempt.worker.remote)
+        remote = cast(RemoteMemoDbWorker, attempt.worker.remote)
         if now >= attempt.due and remote.attempt is attempt:
             self._forget(remote)
             self._io.remark("attempt timed out", level="warning", worker=remote.worker.name, reason=reason)
             self._broker.leave(remote.worker, now, reason)
 
     def _remove_worker(self, effect: RemoveWorker) -> None:
-        remote = cast(MemoDbWorker, effect.worker.remote)
+        remote = cast(RemoteMemoDbWorker, effect.worker.remote)
         if self._remotes.get(remote.id) is not remote:
             return
         peer, route = remote.peer, remote.route
@@ -342,7 +346,7 @@ class MemoDbBrokerSide(BrokerSide):
     # ---------------------------------------------------------------- jobs
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        remote = cast(MemoDbWorker, attempt.worker.remote)
+        remote = cast(RemoteMemoDbWorker, attempt.worker.remote)
         if remote.peer is None:  # its connection ended in this iteration: it is still waiting
             self._broker.ask(remote.worker, 1, now)
             self._broker.undelivered(attempt, now)
@@ -358,7 +362,7 @@ class MemoDbBrokerSide(BrokerSide):
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
         """Undo the dispatch of a job that was never sent: the worker still waits for a reply (R8)."""
-        remote = cast(MemoDbWorker, attempt.worker.remote)
+        remote = cast(RemoteMemoDbWorker, attempt.worker.remote)
         is_known = self._remotes.get(remote.id) is remote
         if is_known and remote.attempt is attempt and remote.peer is None and not remote.is_replayed:
             self._park(remote, now)

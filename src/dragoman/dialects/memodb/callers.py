@@ -24,8 +24,8 @@ from dragoman.dialects.memodb.options import ListenerOptions
 from dragoman.dialects.memodb.records import (
     ConnectionRecord,
     Key,
-    MemoDbWorker,
     PendingCall,
+    RemoteMemoDbWorker,
     log_about_peer,
     may_be_back,
 )
@@ -60,7 +60,7 @@ class Callers:
         io: BrokerIO,
         options: ListenerOptions,
         max_payload: int,
-        workers: dict[bytes, MemoDbWorker],
+        workers: dict[bytes, RemoteMemoDbWorker],
     ) -> None:
         """`recipient` receives the effects for these callers. `workers` count as waiting, too."""
         self._recipient = recipient

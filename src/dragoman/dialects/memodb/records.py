@@ -23,7 +23,7 @@ NO_HEADER: Final = bytes(WHOLE + 1)  # longer than anything compared with it
 Key = tuple[str, bytes, int, int]
 
 
-def may_be_back(lost: PendingCall | MemoDbWorker, peer: Connection) -> bool:
+def may_be_back(lost: PendingCall | RemoteMemoDbWorker, peer: Connection) -> bool:
     """Tell if this connection can be a new one of the client or worker whose connection was lost.
 
     Address, process, request id and message are equal, or it would not have been found. A connection that was open long
@@ -45,7 +45,7 @@ def fingerprint(body: Frame) -> int:
     return hash(tuple([hash(bytes(view[at : at + PIECE])) for at in range(0, len(body), PIECE)]))
 
 
-class MemoDbWorker(RemoteWorker):
+class RemoteMemoDbWorker(RemoteWorker):
     """A worker, identified by the id that the broker assigned."""
 
     __slots__ = (
@@ -148,15 +148,15 @@ class ConnectionRecord:
     __slots__ = ("answered", "dead", "header", "header_fields", "readies", "remotes", "waiting")
 
     def __init__(self) -> None:
-        self.remotes: dict[MemoDbWorker, None] = {}
-        self.readies: dict[bytes, MemoDbWorker] = {}  # workers that have sent only READY, by its route
+        self.remotes: dict[RemoteMemoDbWorker, None] = {}
+        self.readies: dict[bytes, RemoteMemoDbWorker] = {}  # workers that have sent only READY, by its route
         self.dead: dict[bytes, tuple[int, bytes]] = {}  # hash and id of removed ones of these, by route
         self.waiting: dict[bytes, PendingCall] = {}  # by route, oldest first
         self.answered: dict[bytes, PendingCall] = {}
         self.header = NO_HEADER  # header of the last plain JOB or RESULT, and its id, service and time-out
         self.header_fields = b"", "", 0
 
-    def bury(self, remote: MemoDbWorker) -> None:
+    def bury(self, remote: RemoteMemoDbWorker) -> None:
         """Remember a removed worker that has sent only READY, because its READY may be repeated."""
         self.dead[remote.route] = remote.request_hash, remote.id
         if len(self.dead) > DEAD_KEPT:

@@ -55,7 +55,7 @@ class WorkerStage(Enum):
     WORKING = "working"
 
 
-class PowerhoseWorker(RemoteWorker):
+class RemotePowerhoseWorker(RemoteWorker):
     """A worker's endpoint, and the state of the broker's connection to it."""
 
     __slots__ = (
@@ -128,10 +128,10 @@ class PowerhoseBrokerSide(BrokerSide):
         self._profile = replace(profile, may_decline=True, attempts=ATTEMPTS, comes_back=True)
         job_options = replace(default_job_options(options), default_attempts=ATTEMPTS)
         self._frontend = Frontend(broker, io, options.service, job_options, max_payload)
-        self._remotes: dict[str, PowerhoseWorker] = {}
-        self._away: dict[PowerhoseWorker, None] = {}  # workers off the list, longest first
-        self._dialling: dict[PowerhoseWorker, None] = {}
-        self._alarms: Deadlines[PowerhoseWorker] = Deadlines()
+        self._remotes: dict[str, RemotePowerhoseWorker] = {}
+        self._away: dict[RemotePowerhoseWorker, None] = {}  # workers off the list, longest first
+        self._dialling: dict[RemotePowerhoseWorker, None] = {}
+        self._alarms: Deadlines[RemotePowerhoseWorker] = Deadlines()
 
     # ---------------------------------------------------------------- calls from the runner
 
@@ -143,7 +143,7 @@ class PowerhoseBrokerSide(BrokerSide):
 
     def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         remote = peer.remote
-        if type(remote) is PowerhoseWorker:
+        if type(remote) is RemotePowerhoseWorker:
             self._receive_worker(remote, message, now)
             return
         try:
@@ -173,7 +173,7 @@ class PowerhoseBrokerSide(BrokerSide):
         remote = peer.remote
         if remote is None:
             self._frontend.lost(peer, now)
-        elif isinstance(remote, PowerhoseWorker) and remote.peer is peer:
+        elif isinstance(remote, RemotePowerhoseWorker) and remote.peer is peer:
             remote.peer = None
             if remote.worker is None:
                 self._dial_failed(remote, now)
@@ -227,7 +227,7 @@ class PowerhoseBrokerSide(BrokerSide):
             return
         self._check_reach(endpoint, peer)
         if remote is None:
-            remote = self._remotes[endpoint] = PowerhoseWorker(endpoint)
+            remote = self._remotes[endpoint] = RemotePowerhoseWorker(endpoint)
         elif now < remote.retry_at:
             return  # it did not reply to the last WAKE (R57)
         self._away.pop(remote, None)
@@ -246,7 +246,7 @@ class PowerhoseBrokerSide(BrokerSide):
         if place is None:
             raise Malformed("endpoint not allowed", f"{endpoint[:200]!r}: {problem}")
 
-    def _remove(self, remote: PowerhoseWorker, now: float) -> None:
+    def _remove(self, remote: RemotePowerhoseWorker, now: float) -> None:
         """Remove the worker at its own request. A running job may finish first (R58)."""
         if remote.stage is WorkerStage.WORKING and remote.worker is not None:
             self._broker.drain(remote.worker, now)
@@ -257,7 +257,7 @@ class PowerhoseBrokerSide(BrokerSide):
 
     # ---------------------------------------------------------------- the broker's connection to a worker
 
-    def _dial(self, remote: PowerhoseWorker, now: float) -> None:
+    def _dial(self, remote: RemotePowerhoseWorker, now: float) -> None:
         """Dial the worker. Its endpoint is checked each time: the file may have appeared or changed since."""
         place, problem = self._reach(remote.endpoint, remote.address)
         if place is None:
@@ -269,7 +269,7 @@ class PowerhoseBrokerSide(BrokerSide):
         remote.due = remote.dial_until
         self._alarms.arm(remote, remote.due)
 
-    def _connected(self, peer: Connection, remote: PowerhoseWorker, now: float) -> None:
+    def _connected(self, peer: Connection, remote: RemotePowerhoseWorker, now: float) -> None:
         if remote.peer is not peer:
             return  # it was dropped during the handshake
         offered = (self._options.service,)
@@ -284,7 +284,7 @@ class PowerhoseBrokerSide(BrokerSide):
         self._dialling.pop(remote, None)
         self._broker.idle(worker, now)
 
-    def _dial_failed(self, remote: PowerhoseWorker, now: float) -> None:
+    def _dial_failed(self, remote: RemotePowerhoseWorker, now: float) -> None:
         """Dial again for a while, then take the worker off the list until its next PING (R53)."""
         if now + DIAL_EVERY <= remote.dial_until:
             remote.due = now + DIAL_EVERY
@@ -293,7 +293,7 @@ class PowerhoseBrokerSide(BrokerSide):
             self._io.log_limited("worker unreachable", worker=remote.endpoint)
             self._set_away(remote)
 
-    def _receive_worker(self, remote: PowerhoseWorker, message: Message | TooLarge, now: float) -> None:
+    def _receive_worker(self, remote: RemotePowerhoseWorker, message: Message | TooLarge, now: float) -> None:
         if remote.worker is None or remote.peer is None:
             return  # it is being removed
         try:
@@ -315,7 +315,7 @@ class PowerhoseBrokerSide(BrokerSide):
             self._drop(remote, reason, now, is_unseen=remote.stage is WorkerStage.WAKING)
 
     def _wake(self, attempt: Attempt, now: float) -> None:
-        remote = cast(PowerhoseWorker, attempt.worker.remote)
+        remote = cast(RemotePowerhoseWorker, attempt.worker.remote)
         remote.stage = WorkerStage.WAKING
         remote.due = now + self._options.wake_timeout
         attempt.postpone()  # until GIVE, `wake_timeout` applies
@@ -323,7 +323,7 @@ class PowerhoseBrokerSide(BrokerSide):
         assert remote.peer is not None
         self._io.send(remote.peer, [b"", WAKE])
 
-    def _send_job(self, remote: PowerhoseWorker, now: float) -> None:
+    def _send_job(self, remote: RemotePowerhoseWorker, now: float) -> None:
         attempt, worker = remote.attempt, remote.worker
         assert attempt is not None
         assert worker is not None
@@ -343,7 +343,7 @@ class PowerhoseBrokerSide(BrokerSide):
         assert remote.peer is not None
         self._io.send(remote.peer, write_job(remote.job_name, job.payload), attempt)
 
-    def _result(self, remote: PowerhoseWorker, body: Frame, now: float) -> None:
+    def _result(self, remote: RemotePowerhoseWorker, body: Frame, now: float) -> None:
         attempt = remote.attempt
         assert attempt is not None
         result, named = read_result(body, remote.job_name, remote.has_ids)
@@ -352,7 +352,7 @@ class PowerhoseBrokerSide(BrokerSide):
         if not self._broker.succeed(attempt, result, now):
             self._io.remark("late result", peer=remote.peer, worker=remote.endpoint, job=attempt.job.id.hex())
 
-    def _result_too_large(self, remote: PowerhoseWorker, message: TooLarge, now: float) -> None:
+    def _result_too_large(self, remote: RemotePowerhoseWorker, message: TooLarge, now: float) -> None:
         """Fail the job of a result over the limit, which the carrier has dropped. The worker stays in step."""
         attempt = remote.attempt
         if attempt is None or remote.stage is not WorkerStage.WORKING:
@@ -360,7 +360,7 @@ class PowerhoseBrokerSide(BrokerSide):
         remote.stage = WorkerStage.IDLE
         self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
 
-    def _wake_timed_out(self, remote: PowerhoseWorker, now: float) -> None:
+    def _wake_timed_out(self, remote: RemotePowerhoseWorker, now: float) -> None:
         """Drop a worker that sent no GIVE in time (R54). The delay doubles, so that a long job gets few WAKEs."""
         remote.retry_delay = min(LONGEST_RETRY_DELAY, 2 * remote.retry_delay or 1.0)
         remote.retry_at = now + remote.retry_delay
@@ -373,7 +373,7 @@ class PowerhoseBrokerSide(BrokerSide):
     def _cancel(self, attempt: Attempt, reason: str, now: float) -> None:
         """Remove a worker whose attempt timed out, and close its connection, so that a late result cannot come (R57). A
         worker whose job was cancelled may finish it: it is stuck."""
-        remote = cast(PowerhoseWorker, attempt.worker.remote)
+        remote = cast(RemotePowerhoseWorker, attempt.worker.remote)
         if (
             remote.attempt is attempt
             and remote.stage is WorkerStage.WORKING
@@ -384,24 +384,24 @@ class PowerhoseBrokerSide(BrokerSide):
             self._drop(remote, reason, now)
 
     def _remove_worker(self, effect: RemoveWorker) -> None:
-        remote = cast(PowerhoseWorker, effect.worker.remote)
+        remote = cast(RemotePowerhoseWorker, effect.worker.remote)
         if remote.worker is effect.worker:
             remote.worker = None
             self._disconnect(remote, effect.reason)
 
-    def _drop(self, remote: PowerhoseWorker, reason: str, now: float, *, is_unseen: bool = False) -> None:
+    def _drop(self, remote: RemotePowerhoseWorker, reason: str, now: float, *, is_unseen: bool = False) -> None:
         worker, attempt, remote.worker = remote.worker, remote.attempt, None
         self._disconnect(remote, reason)
         if worker is not None:
             self._broker.leave(worker, now, reason, (attempt,) if is_unseen and attempt is not None else ())
 
-    def _disconnect(self, remote: PowerhoseWorker, reason: str) -> None:
+    def _disconnect(self, remote: RemotePowerhoseWorker, reason: str) -> None:
         peer, remote.peer = remote.peer, None
         if peer is not None:
             self._io.close(peer, reason)
         self._set_away(remote)
 
-    def _set_away(self, remote: PowerhoseWorker) -> None:
+    def _set_away(self, remote: RemotePowerhoseWorker) -> None:
         """Take the worker off the list until its next PING. Its record is kept, up to WORKERS_KEPT of them."""
         remote.stage = WorkerStage.AWAY
         self._dialling.pop(remote, None)
@@ -412,7 +412,7 @@ class PowerhoseBrokerSide(BrokerSide):
         while len(self._away) > WORKERS_KEPT:
             self._forget(next(iter(self._away)))
 
-    def _forget(self, remote: PowerhoseWorker) -> None:
+    def _forget(self, remote: RemotePowerhoseWorker) -> None:
         self._away.pop(remote, None)
         if self._remotes.get(remote.endpoint) is remote:
             del self._remotes[remote.endpoint]

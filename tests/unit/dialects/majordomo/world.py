@@ -17,7 +17,7 @@ from dragoman.dialects.majordomo.broker_side import (
     UNANSWERED_KEPT,
     MajordomoBrokerSide,
     MajordomoCaller,
-    MajordomoWorker,
+    RemoteMajordomoWorker,
 )
 from dragoman.dialects.majordomo.options import ListenerOptions
 from dragoman.server.admission import AdmissionLimits
@@ -199,9 +199,9 @@ class World(DialectWorld):
 
     # ---------------------------------------------------------------- what to look at
 
-    def remote(self, side: Side) -> MajordomoWorker:
+    def remote(self, side: Side) -> RemoteMajordomoWorker:
         remote = side.peer.remote
-        assert isinstance(remote, MajordomoWorker)
+        assert isinstance(remote, RemoteMajordomoWorker)
         return remote
 
     def worker_of(self, side: Side) -> Worker:
@@ -235,7 +235,7 @@ class World(DialectWorld):
         met = {}
         for peer in self.connections.peers:
             remote = peer.remote
-            if isinstance(remote, MajordomoWorker):
+            if isinstance(remote, RemoteMajordomoWorker):
                 assert remote.peer is peer
                 if remote.worker is None:
                     assert remote.attempt is None, f"{peer.label} holds an attempt and is nobody"

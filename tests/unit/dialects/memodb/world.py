@@ -16,7 +16,7 @@ from dragoman.core.policy import Policy
 from dragoman.core.states import JobState, WorkerState
 from dragoman.dialects.memodb.broker_side import MemoDbBrokerSide
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.records import ConnectionRecord, MemoDbWorker, PendingCall
+from dragoman.dialects.memodb.records import ConnectionRecord, PendingCall, RemoteMemoDbWorker
 from dragoman.dialects.memodb.reply_cache import RECORD
 from dragoman.server.admission import AdmissionLimits
 
@@ -228,7 +228,7 @@ class World(DialectWorld):
         assert (said.request, said.id, said.payload) == (request, id, payload)
         return id
 
-    def remote(self, id: bytes) -> MemoDbWorker:
+    def remote(self, id: bytes) -> RemoteMemoDbWorker:
         return self.session._remotes[id]
 
     def is_known(self, id: bytes) -> bool:
@@ -275,7 +275,7 @@ class World(DialectWorld):
         assert all(session._remotes.get(remote.id) is remote for remote in living), "a dead worker will get a HEARTBEAT"
         assert len(living) == session._heartbeats.armed
 
-    def _check_remote(self, remote: MemoDbWorker) -> None:
+    def _check_remote(self, remote: RemoteMemoDbWorker) -> None:
         worker = remote.worker
         assert worker.remote is remote
         held = [*worker.running.values(), *worker.stuck.values()]

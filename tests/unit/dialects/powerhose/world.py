@@ -18,7 +18,7 @@ from dragoman.dialects.powerhose.broker_side import (
     WORK,
     WORKERS_KEPT,
     PowerhoseBrokerSide,
-    PowerhoseWorker,
+    RemotePowerhoseWorker,
     WorkerStage,
 )
 from dragoman.dialects.powerhose.options import ListenerOptions
@@ -109,7 +109,7 @@ class Bench:
         return self.lives[-1]
 
     @property
-    def post(self) -> PowerhoseWorker:
+    def post(self) -> RemotePowerhoseWorker:
         return self.world.session._remotes[self.endpoint]
 
     @property
@@ -279,7 +279,7 @@ class World(DialectWorld):
         dialled = {peer for peer in self.connections.peers if peer.socket_name == WORK}
         assert ours == dialled, "a connection that nobody knows"
 
-    def _check_post(self, post: PowerhoseWorker) -> None:
+    def _check_post(self, post: RemotePowerhoseWorker) -> None:
         peer, worker, attempt = post.peer, post.worker, post.attempt
         if post.stage in (WorkerStage.AWAY, WorkerStage.DIALLING):
             assert worker is None
