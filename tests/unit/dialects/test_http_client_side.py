@@ -105,7 +105,7 @@ def test_the_options_of_a_call_are_header_fields() -> None:
             ),  # the client itself looks at the clock
             (
                 SubmitOptions("a/b", priority=9, attempts=2, waits=True),
-                b"dragoman-priority: 9\r\ndragoman-attempts: 2\r\ndragoman-wait: true\r\n",
+                b"dragoman-priority: 9\r\ndragoman-attempts: 2\r\ndragoman-wait-for-worker: true\r\n",
             ),
         ],
     )
