@@ -44,7 +44,7 @@ HOT = {
     "server.connections:Connections._receive": Slow(objects=1, attributes=1, names=2),  # strict; what was raised
     "server.connections:Connections.send": Slow(),
     "server.connections:Connections.write": Slow(objects=1),  # what sessions do at the end of a turn
-    "dialects.native.broker_side:NativeBrokerSide.receive": Slow(methods=2, objects=4),  # words other than those of jobs
+    "dialects.native.broker_side:NativeBrokerSide.receive": Slow(methods=2, objects=4),  # other messages than jobs
     "dialects.native.broker_side:NativeBrokerSide.execute": Slow(attributes=1),
     "dialects.pingpong.broker_side:PingPongBrokerSide.receive": Slow(attributes=2),  # what is not as it should be
     "dialects.pingpong.broker_side:PingPongBrokerSide.execute": Slow(),

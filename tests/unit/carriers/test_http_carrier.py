@@ -27,7 +27,8 @@ def test_a_request_has_its_host_and_its_length() -> None:
     assert carrier.outgoing == []
     assert carrier.encode([b"GET /livez", b"", b""]) == [b"GET /livez HTTP/1.1\r\nhost: [::1]:7480\r\n\r\n"]
     assert carrier.encode([b"POST /v1/call/echo", b"dragoman-wait-for-worker: true\r\n", b"hello"]) == [
-        b"POST /v1/call/echo HTTP/1.1\r\nhost: [::1]:7480\r\ncontent-length: 5\r\ndragoman-wait-for-worker: true\r\n\r\nhello"
+        b"POST /v1/call/echo HTTP/1.1\r\nhost: [::1]:7480\r\ncontent-length: 5\r\n"
+        b"dragoman-wait-for-worker: true\r\n\r\nhello"
     ]
     assert carrier.encode([b"POST /v1/workers/1/next", b"", b""])[0].endswith(b"content-length: 0\r\n\r\n")
     head, body = carrier.encode([b"PUT /v1/schedules/nightly", b"", LARGE])
