@@ -90,7 +90,7 @@ def test_a_job_that_is_cancelled_has_no_result(house: House) -> None:
     first, second = (house.said("enqueue", "s", "x").strip() for _ in range(2))
     asked = house.ask("cancel", first, UNKNOWN, second)
     assert (asked.ends(), asked.out.split()) == (1, [first, second])
-    assert f"job {UNKNOWN}: no job has id {UNKNOWN}" in asked.err
+    assert f"dragoman: no job has id {UNKNOWN}: " in asked.err
     ended = house.ask("result", first)
     assert (ended.ends(), ended.out) == (1, "")
     assert "cancelled: cancelled on request" in ended.err

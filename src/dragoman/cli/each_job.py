@@ -36,7 +36,8 @@ def perform_for_each(
                 raise
             except (DragomanError, ValueError) as error:
                 bar.clear()
-                warn(f"job {job}: {sentence_of(error)}")
+                sentence = sentence_of(error)
+                warn(sentence if job in sentence else f"job {job}: {sentence}")
                 code = code or code_of(error)
             bar.update(number, total)
     raise click.exceptions.Exit(code)

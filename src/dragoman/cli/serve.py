@@ -73,8 +73,10 @@ def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
             code = server.run(settings, os.environ, announce, __version__, bar.update if bar.is_shown else None)
     except AddressError as error:
         fail(str(error), USAGE)
-    except (DataFolderLocked, AddressInUse) as error:
-        fail(error.strerror if isinstance(error, AddressInUse) and error.strerror else str(error), TAKEN)
+    except DataFolderLocked as error:
+        fail(f"{error}; stop it, or choose another folder with --data", TAKEN)
+    except AddressInUse as error:
+        fail(f"{error.strerror or error}; stop it, or give other addresses to `dragoman serve`", TAKEN)
     except StoreError as error:
         fail(str(error), DISK)
     except OSError as error:

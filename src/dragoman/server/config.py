@@ -96,7 +96,7 @@ def _read_flags(flags: Mapping[str, object]) -> dict[str, SettingSource]:
     for name, value in flags.items():
         if value is None or value == ():
             continue
-        _check_known(name, "flag")
+        _check_known(name, "setting")
         read = _from_text if isinstance(value, str) else _from_toml
         found[name] = _read(read, name, value, _flag(name))
     return found
@@ -148,7 +148,7 @@ def _parse_toml(path: str) -> dict[str, object]:
 
 def _check_known(name: str, kind: str, source: str = "") -> None:
     if name not in _DEFAULTS:
-        hint = nearest(name, _DEFAULTS) or f"; allowed are {', '.join(sorted(_DEFAULTS))}"
+        hint = nearest(name, _DEFAULTS) or f"; allowed are {', '.join(sorted(_DEFAULTS))} (`dragoman config` shows them)"
         raise ConfigError(f"{source}unknown {kind} {name!r}{hint}")
 
 

@@ -220,7 +220,7 @@ def test_an_unknown_variable_is_ignored_with_a_warning(variable: str, hint: str)
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ({"max_job": 1}, "unknown flag 'max_job' (did you mean 'max_jobs'?)"),
+        ({"max_job": 1}, "unknown setting 'max_job' (did you mean 'max_jobs'?)"),
         ({"max_jobs": 0}, "flag --set max_jobs: max_jobs is 0 but must be 1 or more"),
         ({"max_jobs": "x"}, "flag --set max_jobs: max_jobs is 'x' but must be a whole number"),
         ({"listen": (1,)}, "must be a list of strings"),
