@@ -116,6 +116,8 @@ def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
         held = FolderLock(path)
     except DataFolderLocked as error:
         fail(f"{error}: stop it first", TAKEN)
+    except StoreError as error:
+        fail(str(error), DISK)
     except OSError as error:
         fail(f"folder {path} cannot be used: {error.strerror or error}", DISK)
     try:

@@ -148,7 +148,9 @@ def _parse_toml(path: str) -> dict[str, object]:
 
 def _check_known(name: str, kind: str, source: str = "") -> None:
     if name not in _DEFAULTS:
-        hint = nearest(name, _DEFAULTS) or f"; allowed are {', '.join(sorted(_DEFAULTS))} (`dragoman config` shows them)"
+        hint = (
+            nearest(name, _DEFAULTS) or f"; allowed are {', '.join(sorted(_DEFAULTS))} (`dragoman config` shows them)"
+        )
         raise ConfigError(f"{source}unknown {kind} {name!r}{hint}")
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from dragoman.store.counter import sync_folder
 from dragoman.store.errors import StoreError
+from dragoman.store.log import is_blank
 
 NAME: Final = "store.db"
 OLDER_NAME: Final = "diary.db"
@@ -34,33 +35,46 @@ def adopt_older(folder: Path) -> None:
     path, older = folder / NAME, folder / OLDER_NAME
     try:
         if older.exists():
-            _refuse_both(path, older)
+            _refuse_mixture(path, older)
             _add_name(log_of(older), log_of(path))
             sync_folder(folder)
             os.rename(older, path)
             sync_folder(folder)
-        if not path.exists() and log_of(older).exists():  # the file was lost: its log is found under the present name
+        if not log_of(older).exists():
+            return
+        if not path.exists():  # the file was lost: its log is found under the present name
             os.rename(log_of(older), log_of(path))
-        elif _is_same(log_of(older), log_of(path)):
+        elif _is_same(log_of(older), log_of(path)) or is_blank(log_of(older)):
             log_of(older).unlink()
         else:
-            return
+            raise _mixture(folder, path, log_of(older))
         sync_folder(folder)
     except OSError as error:
         raise StoreError(f"{older} cannot be renamed to {NAME}: {error.strerror or error}") from error
 
 
-def _refuse_both(path: Path, older: Path) -> None:
+def _refuse_mixture(path: Path, older: Path) -> None:
+    """Reject files of two stores: a log that is read with another file damages it."""
     if path.exists():
-        advice = f"keep the one that the last broker used: {OLDER_NAME} is the older name, {NAME} the present one"
-        raise StoreError(f"{path.parent} has both {older.name} and {path.name}; move one of them away ({advice})")
+        raise _mixture(path.parent, older, path)
+    if not is_blank(log_of(path)) and not _is_same(log_of(older), log_of(path)):
+        raise _mixture(path.parent, older, log_of(path))
+
+
+def _mixture(folder: Path, one: Path, other: Path) -> StoreError:
+    advice = (
+        f"a file and its log belong together: {OLDER_NAME} and {OLDER_NAME}-wal by their older names, {NAME} and "
+        f"{NAME}-wal by their present ones. Move the store that the last broker did not use away, with its log; if "
+        "files were renamed by hand, give file and log the same name again"
+    )
+    return StoreError(f"{folder} has both {one.name} and {other.name}: {advice}")
 
 
 def _add_name(log: Path, fresh: Path) -> None:
-    """Give the log a second name. The file still has its older name, so a log under the new one is stale."""
+    """Give the log a second name."""
     if _is_same(log, fresh):
         return
-    fresh.unlink(missing_ok=True)
+    fresh.unlink(missing_ok=True)  # it is blank
     if not log.exists():
         return
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -73,21 +74,41 @@ def test_rename_that_is_killed_goes_on(
         check_all(image, ids)
 
 
-def test_log_under_the_new_name_is_stale_while_the_file_has_its_older_name(tmp_path: Path) -> None:
-    """A rename was interrupted, and the older release was started again and merged its log."""
-    folder, ids = older("stopped", tmp_path / "data")
-    shutil.copyfile(FIXTURES / "killed" / "diary.db-wal", folder / "store.db-wal")
+@pytest.mark.parametrize(
+    ("renamed", "found"),
+    [
+        ({"diary.db-wal": "store.db-wal"}, "both diary.db and store.db-wal"),
+        ({"diary.db": "store.db"}, "both store.db and diary.db-wal"),
+    ],
+)
+def test_half_of_a_store_that_was_renamed_by_hand_is_refused(
+    tmp_path: Path, renamed: dict[str, str], found: str
+) -> None:
+    """It started without the jobs in the log, or removed the log."""
+    folder, ids = older("killed", tmp_path / "data")
+    for name, fresh in renamed.items():
+        (folder / name).rename(folder / fresh)
+    before = {each: each.read_bytes() for each in folder.iterdir()}
+    with pytest.raises(StoreError, match=f"{re.escape(found)}: a file and its log belong together"):
+        adopt_older(folder)
+    assert {each: each.read_bytes() for each in folder.iterdir()} == before
+    for name, fresh in renamed.items():
+        (folder / fresh).rename(folder / name)
     adopt_older(folder)
-    assert names(folder) == {"store.db"}
     check_all(folder, ids)
 
 
 def test_folder_with_both_files_is_refused(tmp_path: Path) -> None:
-    folder, _ = older("stopped", tmp_path / "data")
+    """Also if one of them was moved away without its log: that log was removed."""
+    folder, _ = older("killed", tmp_path / "data")
     shutil.copyfile(folder / "diary.db", folder / "store.db")
-    with pytest.raises(StoreError, match=r"both diary\.db and store\.db; move one of them away"):
+    (folder / "store.db-wal").write_bytes(b"log of another store")
+    with pytest.raises(StoreError, match=r"both diary\.db and store\.db: a file and its log belong together"):
         adopt_older(folder)
-    assert names(folder) == {"diary.db", "store.db"}
+    (folder / "store.db").unlink()
+    with pytest.raises(StoreError, match=r"both diary\.db and store\.db-wal: a file and its log belong together"):
+        adopt_older(folder)
+    assert (folder / "store.db-wal").read_bytes() == b"log of another store"
 
 
 def test_lost_file_is_noticed_under_its_older_name(tmp_path: Path) -> None:
