@@ -16,7 +16,7 @@ import dragoman
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
-# What a browser fetches by itself when it shows a page; a link that a reader may follow is none of these.
+# References that a browser follows by itself when it shows a page. Links for the reader are not among them.
 FETCHED = re.compile(
     r"<(?:script|img|iframe|source)\b[^>]*?\bsrc(?:set)?=\"?([^\s\">]+)|<link\b[^>]*?\bhref=\"?([^\s\">]+)"
 )
