@@ -26,7 +26,7 @@ from dragoman.core.names import is_name
 from dragoman.core.recipients import TimedRecipient
 from dragoman.core.states import DONE, ENDED, RefusalReason
 from dragoman.operations.job_details import send_payload, show_job
-from dragoman.operations.job_options import options_of, run_options
+from dragoman.operations.job_options import delayed_options, options_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.purge import Purge
 from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
@@ -386,7 +386,7 @@ class OperationHandlers(TimedRecipient):
             return None
         run = ScheduledRun(self.scheduler, request.name)
         pending = PendingRequest(self, run, inf)
-        job = self.broker.submit(request.service, payload, pending, run_options(request), now, key=key)
+        job = self.broker.submit(request.service, payload, pending, delayed_options(request), now, key=key)
         run.job = job.id if job is not None else None
         return run.job
 

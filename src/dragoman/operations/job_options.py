@@ -23,21 +23,13 @@ def options_of(request: EnqueueRequest, now: float, ahead: Callable[[], float], 
             "invalid",
             f"the job would start in {duration(delay)}; at most {duration(max_delay)} are allowed (max_delay)",
         )
+    return delayed_options(request, delay)
+
+
+def delayed_options(request: EnqueueRequest | ScheduleRequest, delay: float = 0.0) -> JobOptions:
+    """Return the options in a request, for a job or for a run of a schedule."""
     return job_options_for(
         delay,
-        request.priority,
-        request.attempts,
-        request.timeout,
-        request.retry_first,
-        request.retry_cap,
-        request.retry_jitter,
-    )
-
-
-def run_options(request: ScheduleRequest) -> JobOptions:
-    """Return the options of a run of a schedule."""
-    return job_options_for(
-        0.0,
         request.priority,
         request.attempts,
         request.timeout,
