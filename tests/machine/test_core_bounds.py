@@ -1,0 +1,269 @@
+"""The broker with tiny limits, background jobs, keys and jumps of time.
+
+It keeps its invariants and delivers at most one outcome per submit, and exactly one after the faults have ended (I14).
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from core_rules import NOBODY, SETTINGS, WORKER_VERBS, Caller, Machine, chosen, pick
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from dragoman.core.invariants import check
+from dragoman.core.model import Job, Worker
+from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.policy import Policy
+from dragoman.core.states import JobState
+
+
+class AtTheBounds(Machine):
+    policy = Policy(
+        max_jobs=8,
+        max_jobs_per_service=4,
+        max_memory=40,
+        max_services=3,
+        max_services_per_worker=2,
+        max_undelivered=2,
+        max_worker_deaths=2,
+        max_attempts=3,
+        outcome_retention=40.0,
+        max_outcome_bytes=5_000,
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: dict[Caller, Job] = {}  # accepted callers that have not left
+        self.committed = 0
+
+    @rule(
+        service=st.sampled_from(["a", "b", "c", "d", "", "\ud800"]),
+        payload=st.sampled_from([b"", b"one", b"ten bytes!"]),
+        deadline=st.sampled_from([inf, 10.0, 0.0]),
+        key=st.sampled_from([None, None, "k", "l", "", "\ud800"]),
+        job_options=st.builds(
+            JobOptions,
+            attempts=st.sampled_from([None, 1, 2, 100]),
+            delay=st.sampled_from([0.0, 0.0, 5.0]),
+            priority=st.integers(0, 9),
+            queue_timeout=st.sampled_from([inf, 5.0, 0.0]),
+            job_timeout=st.sampled_from([5.0, inf, 0.0]),
+            waits=st.booleans(),
+            durable=st.booleans(),
+            keeps_outcome=st.booleans(),
+            orphan_grace=st.sampled_from([0.0, 3.0]),
+        ),
+    )
+    def submit(self, service: str, payload: bytes, deadline: float, key: str | None, job_options: JobOptions) -> None:
+        caller = Caller()
+        job = self.broker.submit(service, payload, caller, job_options, self.now, deadline=self.now + deadline, key=key)
+        self.carry_out()
+        assert len(self.broker.worker_registry.services) <= self.policy.max_services
+        assert self.broker.job_registry.present <= self.policy.max_jobs
+        assert self.broker.job_registry.bytes <= self.policy.max_memory
+        if job is None:
+            assert self.answers[caller] == 1
+        else:
+            self.jobs.append(job)
+            self.waiting[caller] = job
+
+    @rule(
+        services=st.lists(st.sampled_from(["a", "b", "c", "d", "e", ""]), max_size=3),
+        capacity=st.integers(1, 3),
+        may_decline=st.booleans(),
+        silent=st.booleans(),
+        lease=st.sampled_from([inf, 6.0]),
+        held=st.sampled_from([0.0, 20.0]),
+        patience=st.sampled_from([4.0, inf]),
+        is_idle=st.booleans(),
+        pulls=st.booleans(),
+    )
+    def join(
+        self,
+        services: list[str],
+        capacity: int,
+        may_decline: bool,
+        silent: bool,
+        lease: float,
+        held: float,
+        patience: float,
+        is_idle: bool,
+        pulls: bool,
+    ) -> None:
+        profile = WorkerProfile(
+            lease=lease,
+            silent_while_busy=silent,
+            may_decline=may_decline,
+            capacity=capacity,
+            stuck_timeout=15.0,
+            detach_timeout=patience,
+            pulls=pulls,
+        )
+        worker = self.broker.join(NOBODY, None, "w", services, profile, self.now, held_back_until=self.now + held)
+        if worker is not None:
+            self.workers.append(worker)
+            if is_idle:
+                self.broker.idle(worker, self.now)
+        self.carry_out()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, verb=st.sampled_from(WORKER_VERBS), other=pick)
+    def about_a_worker(self, number: int, verb: str, other: int) -> None:
+        worker = chosen(self.workers, number)
+        if verb == "unseen":
+            foreign = [chosen(self.attempts, other)] if self.attempts else []
+            self.broker.leave(worker, self.now, "gone", unseen=[*list(worker.running.values())[:1], *foreign])
+        elif verb == "leave":
+            self.broker.leave(worker, self.now, "gone")
+        elif verb in ("drain", "kill"):
+            self.broker.drain(worker, self.now, at_once=verb == "kill")
+        else:
+            getattr(self.broker, verb)(worker, self.now)
+        self.carry_out()
+
+    @rule(rounds=st.integers(1, 3))
+    def hurry(self, rounds: int) -> None:
+        """Background jobs come, and are done at once."""
+        for _ in range(3):
+            self.submit("a", b"one", inf, None, JobOptions(durable=True, waits=True, attempts=2))
+        for _ in range(rounds):
+            self.save_up_to(self.last_save)
+            for attempt in [each for each in self.attempts if each.job.attempt is each and each.job.options.durable]:
+                self.broker.begin(attempt, self.now)
+                self.broker.succeed(attempt, b"", self.now)
+                self.carry_out()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, count=st.integers(0, 2))
+    def ask(self, number: int, count: int) -> None:
+        self.broker.ask(chosen(self.workers, number), count, self.now)
+        self.carry_out()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, services=st.lists(st.sampled_from(["a", "b", "c", "d", "e", ""]), max_size=3))
+    def offer(self, number: int, services: list[str]) -> None:
+        self.broker.offer(chosen(self.workers, number), services, self.now)
+        assert len(self.broker.worker_registry.services) <= self.policy.max_services
+        self.carry_out()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, is_within=st.booleans())
+    def reach(self, number: int, is_within: bool) -> None:
+        worker = chosen(self.workers, number)
+        self.broker.attach(worker, self.now) if is_within else self.broker.detach(worker, self.now)
+        self.carry_out()
+
+    @precondition(lambda self: self.attempts)
+    @rule(
+        number=pick,
+        verb=st.sampled_from(
+            [
+                "succeed",
+                "succeed",
+                "fail",
+                "refuse",
+                "reject",
+                "undelivered",
+                "progress",
+                "give_back",
+                "spend",
+                "extend",
+            ]
+        ),
+        size=st.sampled_from([0, 10, 3_000]),
+    )
+    def about_an_attempt(self, number: int, verb: str, size: int) -> None:
+        attempt = chosen(self.attempts, number)
+        is_current = attempt.job.attempt is attempt
+        words = {"refuse": (), "undelivered": (), "fail": ("e" * size,), "reject": ("no",), "extend": (size,)}
+        if verb in ("give_back", "spend"):
+            result = self.broker.give_back(attempt, self.now, delay=size, priority=size % 7, spends=verb == "spend")
+        else:
+            result = getattr(self.broker, verb)(attempt, *words.get(verb, (b"r" * size,)), self.now)
+        assert result is (None if verb == "undelivered" else is_current)
+        self.carry_out()
+
+    @precondition(lambda self: self.jobs)
+    @rule(number=pick, verb=st.sampled_from(["withdraw", "retry", "release", "release"]))
+    def about_a_job(self, number: int, verb: str) -> None:
+        job = chosen(self.jobs, number)
+        result = getattr(self.broker, verb)(job, self.now)
+        if verb == "release" and result:
+            assert (job.state is not JobState.ENDED, job.quarantined, job.spent) == (True, False, 0)
+        if verb == "retry" and result is not None:
+            assert (result.retry_of, job.retried_as, job.quarantined) == (job.id, result.id, False)
+            self.jobs.append(result)
+        self.carry_out()
+
+    @precondition(lambda self: self.waiting)
+    @rule(number=pick, verb=st.sampled_from(["away", "back", "gone", "gone"]))
+    def about_a_caller(self, number: int, verb: str) -> None:
+        caller = chosen(list(self.waiting), number)
+        had = self.answers.get(caller, 0)
+        if verb == "away":
+            self.broker.caller_away(caller, self.now)
+        elif verb == "back":
+            self.broker.caller_back(caller)
+        else:
+            del self.waiting[caller]
+            self.broker.caller_gone(caller, self.now)
+            assert not caller.open_jobs()
+        self.carry_out()
+        assert self.answers.get(caller, 0) == had, "somebody who has gone was answered"
+
+    @rule(service=st.sampled_from(["a", "b", "c", "d"]), verb=st.sampled_from(["pause", "resume", "resume"]))
+    def about_a_service(self, service: str, verb: str) -> None:
+        self.broker.pause(service) if verb == "pause" else self.broker.resume(service, self.now)
+        self.carry_out()
+
+    @rule(back=st.integers(0, 3), problem=st.sampled_from([None, None, "disk full"]))
+    def saved(self, back: int, problem: str | None) -> None:
+        self.save_up_to(self.last_save - back, problem)
+
+    @rule(seconds=st.sampled_from([0.0, 0.1, 1.0, 5.0, 50.0]), is_paused=st.booleans())
+    def jump(self, seconds: float, is_paused: bool) -> None:
+        """Let the runner be late, with or without `extend_leases`."""
+        self.now += seconds
+        if is_paused:
+            self.broker.extend_leases(seconds, self.now)
+        self.broker.tick(self.now)
+        self.carry_out()
+        assert self.broker.next_deadline() > self.now
+
+    def teardown(self) -> None:
+        """End all faults: the store writes, workers join and work, time passes. Then every caller has its outcome."""
+        broker = self.broker
+        for service in list(broker.worker_registry.services):
+            broker.resume(service, self.now)
+        for worker in list(broker.worker_registry.workers.values()):
+            broker.leave(worker, self.now, "gone")
+        helpers: dict[str, Worker] = {}
+        rounds = 0
+        while broker.job_registry.present or broker.next_deadline() < inf:
+            rounds += 1
+            assert rounds < 100, "it never comes to rest"
+            for service in list(broker.worker_registry.services):
+                if service not in helpers:
+                    helper = broker.join(NOBODY, None, "helper", [service], WorkerProfile(stuck_timeout=inf), self.now)
+                    assert helper is not None
+                    helpers[service] = helper
+                broker.idle(helpers[service], self.now)
+            self.carry_out()
+            for attempt in [attempt for attempt in self.attempts if attempt.job.attempt is attempt]:
+                broker.succeed(attempt, b"", self.now)
+                self.carry_out()
+            self.save_up_to(self.last_save)
+            if broker.next_deadline() < inf and not any(attempt.job.attempt is attempt for attempt in self.attempts):
+                self.now = max(self.now, broker.next_deadline())
+            broker.tick(self.now)
+            self.carry_out()
+            check(broker)
+        self.save_up_to(self.last_save)
+        assert broker.jobs == {}
+        assert [caller for caller in self.waiting if self.answers[caller] != 1] == []
+        self.all_is_well()
+
+
+TestAtTheBounds = AtTheBounds.TestCase
+TestAtTheBounds.settings = SETTINGS
