@@ -74,7 +74,7 @@ class Machine(RuleBasedStateMachine):
     def save_up_to(self, number: int, problem: str | None = None) -> None:
         if problem is None:
             self.written = max(self.written, number)
-        self.broker.saved(number, self.now, problem)
+        self.broker.store_reports.saved(number, self.now, problem)
         self.carry_out()
 
     def advance(self, seconds: float) -> None:

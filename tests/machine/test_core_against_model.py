@@ -97,7 +97,7 @@ class AgainstTheModel(Machine):
         self.workers.append(worker)
         self.naive.join(worker.id, services, profile, self.now)
         if asks is not None:
-            self.broker.ask(worker, asks, self.now)
+            self.broker.availability.ask(worker, asks, self.now)
             self.naive.ask(self.naive.workers[worker.id], asks, self.now)
         if is_idle:
             self.broker.idle(worker, self.now)
@@ -122,7 +122,7 @@ class AgainstTheModel(Machine):
             self.broker.leave(worker, now, "gone", unseen=unseen)
             self.naive.leave(record, now, [self.keys[attempt] for attempt in unseen])
         else:
-            self.broker.drain(worker, now, at_once=verb == "kill")
+            self.broker.availability.drain(worker, now, at_once=verb == "kill")
             if verb == "kill":
                 self.naive.leave(record, now)
             elif not is_gone:
@@ -136,10 +136,10 @@ class AgainstTheModel(Machine):
         worker = chosen(self.workers[-2:] if is_newest else self.workers, number)
         record = self.naive.workers[worker.id]
         if is_within:
-            self.broker.attach(worker, self.now)
+            self.broker.availability.attach(worker, self.now)
             record.seen, record.away = self.now, inf
         else:
-            self.broker.detach(worker, self.now)
+            self.broker.availability.detach(worker, self.now)
             record.away = min(record.away, self.now) if record.mark in (None, "draining") else inf
         self.after()
 
@@ -148,7 +148,7 @@ class AgainstTheModel(Machine):
     def ask(self, number: int, count: int, is_newest: bool) -> None:
         self.advance(0.0)
         worker = chosen(self.workers[-2:] if is_newest else self.workers, number)
-        self.broker.ask(worker, count, self.now)
+        self.broker.availability.ask(worker, count, self.now)
         self.naive.ask(self.naive.workers[worker.id], count, self.now)
         self.after()
 
@@ -158,7 +158,7 @@ class AgainstTheModel(Machine):
         self.advance(0.0)
         worker = chosen(self.workers, number)
         record = self.naive.workers[worker.id]
-        assert self.broker.offer(worker, services, self.now) is (record.mark != "gone")
+        assert self.broker.availability.offer(worker, services, self.now) is (record.mark != "gone")
         record.services = services
         self.after()
 
@@ -173,7 +173,7 @@ class AgainstTheModel(Machine):
         self.advance(0.0)
         attempt = chosen(self.attempts[-5:], number)
         is_current = self.naive.jobs[attempt.job.id].attempt == self.keys[attempt]
-        said = self.broker.give_back(attempt, self.now, delay=delay, priority=priority, spends=spends)
+        said = self.broker.attempts.give_back(attempt, self.now, delay=delay, priority=priority, spends=spends)
         assert said is is_current
         self.naive.give_back(self.keys[attempt], delay, priority, spends, self.now)
         self.after()
@@ -185,7 +185,7 @@ class AgainstTheModel(Machine):
         attempt = chosen(self.attempts[-5:], number)
         seconds += len(self.attempts) * 0.00017
         is_current = self.naive.jobs[attempt.job.id].attempt == self.keys[attempt]
-        assert self.broker.extend(attempt, seconds, self.now) is is_current
+        assert self.broker.attempts.extend(attempt, seconds, self.now) is is_current
         self.naive.extend(self.keys[attempt], seconds, self.now)
         self.after()
 
@@ -213,10 +213,10 @@ class AgainstTheModel(Machine):
         record = self.naive.jobs[job.id]
         is_present = record.outcome is None
         if verb == "away":
-            self.broker.caller_away(self.callers[job.id], self.now)
+            self.broker.availability.caller_away(self.callers[job.id], self.now)
             record.orphan = self.now + record.options.orphan_grace
         elif verb == "back":
-            self.broker.caller_back(self.callers[job.id])
+            self.broker.availability.caller_back(self.callers[job.id])
             record.orphan = inf
         else:
             assert self.broker.withdraw(job, self.now) is is_present
@@ -228,10 +228,10 @@ class AgainstTheModel(Machine):
     def about_a_service(self, service: str, verb: str) -> None:
         self.advance(0.0)
         if verb == "pause":
-            self.broker.pause(service)
+            self.broker.operator.pause(service)
             self.naive.paused.add(service)
         else:
-            self.broker.resume(service, self.now)
+            self.broker.operator.resume(service, self.now)
             self.naive.paused.discard(service)
         self.after()
 

@@ -117,7 +117,7 @@ class AtTheBounds(Machine):
         elif verb == "leave":
             self.broker.leave(worker, self.now, "gone")
         elif verb in ("drain", "kill"):
-            self.broker.drain(worker, self.now, at_once=verb == "kill")
+            self.broker.availability.drain(worker, self.now, at_once=verb == "kill")
         else:
             getattr(self.broker, verb)(worker, self.now)
         self.carry_out()
@@ -130,20 +130,20 @@ class AtTheBounds(Machine):
         for _ in range(rounds):
             self.save_up_to(self.last_save)
             for attempt in [each for each in self.attempts if each.job.attempt is each and each.job.options.durable]:
-                self.broker.begin(attempt, self.now)
+                self.broker.attempts.begin(attempt, self.now)
                 self.broker.succeed(attempt, b"", self.now)
                 self.carry_out()
 
     @precondition(lambda self: self.workers)
     @rule(number=pick, count=st.integers(0, 2))
     def ask(self, number: int, count: int) -> None:
-        self.broker.ask(chosen(self.workers, number), count, self.now)
+        self.broker.availability.ask(chosen(self.workers, number), count, self.now)
         self.carry_out()
 
     @precondition(lambda self: self.workers)
     @rule(number=pick, services=st.lists(st.sampled_from(["a", "b", "c", "d", "e", ""]), max_size=3))
     def offer(self, number: int, services: list[str]) -> None:
-        self.broker.offer(chosen(self.workers, number), services, self.now)
+        self.broker.availability.offer(chosen(self.workers, number), services, self.now)
         assert len(self.broker.worker_registry.services) <= self.policy.max_services
         self.carry_out()
 
@@ -151,7 +151,9 @@ class AtTheBounds(Machine):
     @rule(number=pick, is_within=st.booleans())
     def reach(self, number: int, is_within: bool) -> None:
         worker = chosen(self.workers, number)
-        self.broker.attach(worker, self.now) if is_within else self.broker.detach(worker, self.now)
+        self.broker.availability.attach(worker, self.now) if is_within else self.broker.availability.detach(
+            worker, self.now
+        )
         self.carry_out()
 
     @precondition(lambda self: self.attempts)
@@ -178,7 +180,9 @@ class AtTheBounds(Machine):
         is_current = attempt.job.attempt is attempt
         words = {"refuse": (), "undelivered": (), "fail": ("e" * size,), "reject": ("no",), "extend": (size,)}
         if verb in ("give_back", "spend"):
-            result = self.broker.give_back(attempt, self.now, delay=size, priority=size % 7, spends=verb == "spend")
+            result = self.broker.attempts.give_back(
+                attempt, self.now, delay=size, priority=size % 7, spends=verb == "spend"
+            )
         else:
             result = getattr(self.broker, verb)(attempt, *words.get(verb, (b"r" * size,)), self.now)
         assert result is (None if verb == "undelivered" else is_current)
@@ -202,9 +206,9 @@ class AtTheBounds(Machine):
         caller = chosen(list(self.waiting), number)
         had = self.answers.get(caller, 0)
         if verb == "away":
-            self.broker.caller_away(caller, self.now)
+            self.broker.availability.caller_away(caller, self.now)
         elif verb == "back":
-            self.broker.caller_back(caller)
+            self.broker.availability.caller_back(caller)
         else:
             del self.waiting[caller]
             self.broker.caller_gone(caller, self.now)
@@ -214,7 +218,7 @@ class AtTheBounds(Machine):
 
     @rule(service=st.sampled_from(["a", "b", "c", "d"]), verb=st.sampled_from(["pause", "resume", "resume"]))
     def about_a_service(self, service: str, verb: str) -> None:
-        self.broker.pause(service) if verb == "pause" else self.broker.resume(service, self.now)
+        self.broker.operator.pause(service) if verb == "pause" else self.broker.operator.resume(service, self.now)
         self.carry_out()
 
     @rule(back=st.integers(0, 3), problem=st.sampled_from([None, None, "disk full"]))
@@ -235,7 +239,7 @@ class AtTheBounds(Machine):
         """End all faults: the store writes, workers join and work, time passes. Then every caller has its outcome."""
         broker = self.broker
         for service in list(broker.worker_registry.services):
-            broker.resume(service, self.now)
+            broker.operator.resume(service, self.now)
         for worker in list(broker.worker_registry.workers.values()):
             broker.leave(worker, self.now, "gone")
         helpers: dict[str, Worker] = {}

@@ -99,7 +99,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(job.quarantined for job in self.house.broker.jobs.values()))
     def retry(self) -> None:
         job = next(job for job in self.house.broker.jobs.values() if job.quarantined)
-        self.house.broker.retry(job, self.house.now)
+        self.house.broker.operator.retry(job, self.house.now)
 
     @rule(seconds=st.sampled_from([0.05, 1.0, 7.0, 60.0]))
     def wait(self, seconds: float) -> None:
@@ -124,7 +124,7 @@ class StoreMachine(RuleBasedStateMachine):
         kept = {each.number: each for each in self.read_copy()}
         assert kept.keys() == memory.keys()
         for number, job in memory.items():
-            check_same(kept[number], job, self.house.broker.resumable)
+            check_same(kept[number], job, self.house.broker.attempts.resumable)
 
     @rule()
     def crash(self) -> None:

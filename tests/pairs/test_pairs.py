@@ -65,7 +65,7 @@ def refused(world: World, caller: Caller, worker: Worker) -> None:
     """Refuse a job, the only outcome without a worker: the broker drains, and its running job ends first."""
     worker.finish(b"the last one")
     assert caller.told() == [(Outcome.DONE, b"the last one")]
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     caller.submit(b"too late")
 
 

@@ -71,7 +71,7 @@ def test_a_worker_that_is_drained_has_a_line_for_that_and_one_for_its_end() -> N
             native.NATIVE.call(world).submit(b"bonjour")
             assert worker.jobs() == [b"bonjour"]
             (known,) = world.broker.worker_registry.workers.values()
-            world.broker.drain(known, world.now)
+            world.broker.availability.drain(known, world.now)
             world.runner.run_once()
             assert lines.take() == [("worker draining", about)]
             worker.finish(b"good day")
@@ -87,7 +87,7 @@ def test_a_worker_that_an_operator_kills_has_one_line() -> None:
             lines = Lines(world)
             _, about = join(world, lines, workers)
             (known,) = world.broker.worker_registry.workers.values()
-            world.broker.drain(known, world.now, at_once=True)
+            world.broker.availability.drain(known, world.now, at_once=True)
             settle(world)
             reason = "its worker was killed by an operator"
             assert lines.take() == [("worker left", about | {"reason": reason, "held": 0})]

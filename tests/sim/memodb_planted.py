@@ -100,7 +100,7 @@ class OfferedWhileAway(WatchedMemoDb):
         due = super().tick(now)
         for remote in self._remotes.values():
             if remote.answer is not None and remote.attempt is None and remote.peer is not None:
-                self._broker.ask(remote.worker, 1, now)
+                self._broker.availability.ask(remote.worker, 1, now)
         return due
 
 

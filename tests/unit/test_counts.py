@@ -73,9 +73,9 @@ def test_objects_of_a_running_and_of_a_waiting_job() -> None:
     try:
         blocks_a_job("s")  # tables grow once
         running = blocks_a_job("s")
-        broker.pause("s")
+        broker.operator.pause("s")
         waiting = blocks_a_job("s")
-        broker.resume("s", 1.0)
+        broker.operator.resume("s", 1.0)
         while jobs:
             broker.succeed(_attempt(jobs.pop()), b"", 2.0)
         broker.effects.clear()

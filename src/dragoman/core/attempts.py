@@ -1,4 +1,4 @@
-"""Attempts that end without a result: the worker left, failed, declined the job, or timed out.
+"""Attempts under way, and their ends without a result: the worker left, failed, declined the job, or timed out.
 
 If no worker can have seen the job, it returns to its place in the queue and the attempt does not count (`not_started`,
 R8). If a worker may have seen it, the attempt is used up (`spend`, R9): the job is retried after its retry delay, or
@@ -9,28 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Final
 
 from dragoman.core.admission import CALLER_GONE, GIVEN_BACK, REFUSED_DRAINING
-from dragoman.core.counters import Counters
-from dragoman.core.deadlines import Deadlines
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.effects import CancelAttempt, Effect, SendJob
-from dragoman.core.entropy import Entropy
+from dragoman.core.effects import CancelAttempt, DeliverProgress, Effect, SendJob
+from dragoman.core.events import JOB_PROGRESS
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
-from dragoman.core.job_registry import JobRegistry
 from dragoman.core.leases import lease_expired_at
-from dragoman.core.model import ABSENT, Attempt, Job, Token, Worker
-from dragoman.core.policy import Policy
+from dragoman.core.model import ABSENT, Attempt, Job, Payload, Token, Worker
 from dragoman.core.retries import attempts_used_up, back_off, record_attempt, remember_tried
+from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, FAILED, GONE, LOST, REFUSED, TIMED_OUT, WAITING, Outcome, RefusalReason
-from dragoman.core.worker_registry import WorkerRegistry
+
+PROGRESS_KEPT: Final = 65_536  # bytes: a longer report is delivered, but not kept
 
 
 class Attempts:
-    """Ends attempts that have no result, and the jobs that end with them."""
+    """Records what workers report of attempts, and ends those without a result, and the jobs that end with them."""
 
     __slots__ = (
         "_counters",
@@ -39,34 +37,60 @@ class Attempts:
         "_dispatch",
         "_effects",
         "_entropy",
+        "_events",
         "_job_registry",
         "_policy",
         "_worker_registry",
         "resumable",
     )
 
-    def __init__(
-        self,
-        policy: Policy,
-        entropy: Entropy,
-        counters: Counters,
-        worker_registry: WorkerRegistry,
-        job_registry: JobRegistry,
-        deadlines: Deadlines[Any],
-        effects: list[Effect],
-        dispatch: Dispatch,
-        delays: Delays,
-    ) -> None:
+    def __init__(self, state: SharedState, dispatch: Dispatch, delays: Delays) -> None:
         self.resumable: dict[Token, Attempt] = {}  # attempts of an earlier run that may still be running (R107)
-        self._policy = policy
-        self._entropy = entropy
-        self._counters = counters
-        self._worker_registry = worker_registry
-        self._job_registry = job_registry
-        self._deadlines = deadlines
-        self._effects = effects
+        self._policy = state.policy
+        self._entropy = state.entropy
+        self._events = state.events
+        self._counters = state.counters
+        self._worker_registry = state.worker_registry
+        self._job_registry = state.job_registry
+        self._deadlines = state.deadlines
+        self._effects = state.effects
         self._dispatch = dispatch
         self._delays = delays
+
+    # ---------------------------------------------------------------- reports
+
+    def begin(self, attempt: Attempt, now: float) -> None:
+        """Start the run time of an attempt whose worker has only now accepted the job."""
+        attempt.begin(now)
+        if attempt.job.attempt is attempt:
+            self._deadlines.arm(attempt.worker, attempt.over_at)
+
+    def extend(self, attempt: Attempt, seconds: float, now: float) -> bool:
+        """Extend the attempt: its run time ends in this many seconds (R134). False if the attempt has ended."""
+        attempt.worker.seen = now
+        if attempt.job.attempt is not attempt:
+            return False
+        attempt.extend(seconds, now)
+        self._deadlines.arm(attempt.worker, attempt.over_at)
+        return True
+
+    def progress(self, attempt: Attempt, payload: Payload, now: float, *, is_part: bool = False) -> bool:
+        """Deliver a progress report of a running job, or a part of its result. The last report is kept with the job; a
+        part is kept if the caller receives the result whole. False if the attempt has ended."""
+        attempt.worker.seen = now
+        job = attempt.job
+        if job.attempt is not attempt:
+            return False
+        if is_part and not job.options.streams:
+            self._job_registry.keep_part(attempt, payload)
+            return True
+        self._effects.extend(DeliverProgress(caller, attempt, payload, is_part) for caller in job.callers)
+        if not is_part:
+            if len(payload) <= PROGRESS_KEPT:
+                job.progress = payload
+            if self._events.wanted & JOB_PROGRESS:
+                self._events.job_progressed(job, payload)
+        return True
 
     # ---------------------------------------------------------------- reasons to end
 
@@ -156,8 +180,9 @@ class Attempts:
                 self._delays.requeue(job, now)
 
     def refuse(self, attempt: Attempt, now: float) -> bool:
-        """The worker declined the job. It gets no other job until it reports ready."""
+        """The worker declined the job, as its profile allows: nothing has started (R8). It gets no job until `idle`."""
         worker = attempt.worker
+        worker.seen = now
         worker.refused = attempt.token if worker.profile.may_decline else None
         if attempt.job.attempt is not attempt:
             self._worker_registry.settle(worker, now)
@@ -179,9 +204,15 @@ class Attempts:
             return
         self._dispatch.freed(worker, now)
 
-    def give_back(self, attempt: Attempt, delay: float, priority: int | None, spends: bool, now: float) -> bool:
-        """Return the job of a worker that will not finish it. The worker is free. False if the attempt had ended."""
+    def give_back(
+        self, attempt: Attempt, now: float, *, delay: float = 0.0, priority: int | None = None, spends: bool = False
+    ) -> bool:
+        """Return a job that its worker gives back; the worker is free. The job is queued after `delay`, with another
+        `priority` if given (R133). `spends`: the attempt counts. False if it had ended. ValueError: invalid priority.
+        """
         worker, job = attempt.worker, attempt.job
+        worker.seen = now
+        delay = min(delay, self._policy.max_delay)
         if job.attempt is not attempt:
             if worker.stuck.pop(attempt.token, None) is not None:
                 self._dispatch.freed(worker, now)

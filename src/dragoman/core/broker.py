@@ -14,22 +14,55 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from dragoman.core.admission import CALLER_GONE, can_offer, refusal_for, too_many_services
+from dragoman.core.attempts import Attempts
+from dragoman.core.availability import Availability
+from dragoman.core.counters import Counters
+from dragoman.core.delays import Delays
+from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import DeliverOutcome
+from dragoman.core.entropy import Entropy
 from dragoman.core.events import WORKER_JOINED
+from dragoman.core.expiry import Expiry
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Attempt, Caller, Job, JobId, Payload, Worker
-from dragoman.core.optional_verbs import OptionalVerbs
+from dragoman.core.operator import Operator
 from dragoman.core.options import JobOptions, WorkerProfile
-from dragoman.core.owners import Owner
+from dragoman.core.owners import Owner, Owners
+from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient, RemoteWorker
+from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, RefusalReason
+from dragoman.core.store_reports import StoreReports
 
 
-class Broker(OptionalVerbs):
-    """Decides about jobs and workers: one method per request of connections, operators, the store or the clock. This
-    class has the methods that every dialect uses; inherited ones are for operators, or for some dialects only."""
+class Broker:
+    """Decides about jobs and workers. It has the methods that every dialect uses. Its parts have the others: those of
+    some dialects (`availability`, `attempts`), of operators (`operator`) and of the store (`store_reports`)."""
+
+    def __init__(
+        self, policy: Policy, entropy: Entropy, counters: Counters | None = None, first_worker: int = 1
+    ) -> None:
+        self.policy = policy
+        self.entropy = entropy
+        self.counters = counters if counters is not None else Counters()
+        state = SharedState(policy, entropy, self.counters, first_worker)
+        self.effects = state.effects
+        self.events = state.events
+        self.worker_registry = state.worker_registry
+        self.job_registry = state.job_registry
+        self.jobs = state.job_registry.jobs
+        self.owners = Owners()
+        self.resumed_at = -inf  # time at which the last pause of the broker ended (D13)
+        self.dispatch = Dispatch(state)
+        self.delays = Delays(state, self.dispatch)
+        self.attempts = Attempts(state, self.dispatch, self.delays)
+        self.availability = Availability(state, self.dispatch, self.attempts)
+        self.operator = Operator(state, self.dispatch, self.delays, self.attempts)
+        self.store_reports = StoreReports(state, self.attempts)
+        self._expiry = Expiry(state, self.dispatch, self.delays, self.attempts)
+        self._deadlines = state.deadlines
 
     # ---------------------------------------------------------------- callers
 
@@ -49,7 +82,7 @@ class Broker(OptionalVerbs):
         """Accept a job. None: it was refused, and a DeliverOutcome has the reason. `id`: chosen by the caller."""
         known = self.worker_registry.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
-            refusal = refusal_for(service, known, job_options, self.policy, self.is_draining, owner)
+            refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
             if refusal is not None:
                 return self._refuse(service, caller, *refusal)
             known = self.worker_registry.service(service)
@@ -198,6 +231,11 @@ class Broker(OptionalVerbs):
 
     def next_deadline(self) -> float:
         return self._deadlines.next()
+
+    def extend_leases(self, gap: float, now: float) -> None:
+        """Extend every lease by `gap` seconds, because the broker itself was paused (D13, R22)."""
+        self._expiry.extend_leases(gap, now)
+        self.resumed_at = now
 
     def _refuse(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
         self.counters.refuse(self.worker_registry.counted_as(service), refusal, reason)

@@ -6,16 +6,12 @@ worker, and jobs of an earlier run of the broker.
 
 from __future__ import annotations
 
-from typing import Any
-
 from dragoman.core.commits import AfterCommit
-from dragoman.core.deadlines import Deadlines
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.infinity import inf
-from dragoman.core.job_registry import JobRegistry
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Job
-from dragoman.core.policy import Policy
+from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DELAYED, WAITING
 
 
@@ -24,12 +20,10 @@ class Delays:
 
     __slots__ = ("_deadlines", "_dispatch", "_job_registry", "_policy")
 
-    def __init__(
-        self, policy: Policy, job_registry: JobRegistry, deadlines: Deadlines[Any], dispatch: Dispatch
-    ) -> None:
-        self._policy = policy
-        self._job_registry = job_registry
-        self._deadlines = deadlines
+    def __init__(self, state: SharedState, dispatch: Dispatch) -> None:
+        self._policy = state.policy
+        self._job_registry = state.job_registry
+        self._deadlines = state.deadlines
         self._dispatch = dispatch
 
     def add(self, job: Job, now: float) -> None:

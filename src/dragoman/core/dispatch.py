@@ -7,22 +7,15 @@ are in `core/queues.py`, the lists of idle workers in `core/worker_registry.py`;
 
 from __future__ import annotations
 
-from typing import Any
-
 from dragoman.core.admission import DEADLINE_PASSED
 from dragoman.core.commits import AfterCommit
-from dragoman.core.counters import Counters
-from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Effect, RemoveWorker, SendJob
-from dragoman.core.entropy import Entropy
+from dragoman.core.effects import RemoveWorker, SendJob
 from dragoman.core.events import JOB_WAITING, WORKER_LEFT
-from dragoman.core.job_registry import JobRegistry
 from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
-from dragoman.core.policy import Policy
+from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT, RemovalReason
-from dragoman.core.worker_registry import WorkerRegistry
 
 
 class Dispatch:
@@ -40,25 +33,16 @@ class Dispatch:
         "is_draining",
     )
 
-    def __init__(
-        self,
-        policy: Policy,
-        entropy: Entropy,
-        counters: Counters,
-        worker_registry: WorkerRegistry,
-        job_registry: JobRegistry,
-        deadlines: Deadlines[Any],
-        effects: list[Effect],
-    ) -> None:
+    def __init__(self, state: SharedState) -> None:
         self.is_draining = False  # the broker is shutting down and dispatches no more jobs
-        self._policy = policy
-        self._entropy = entropy
-        self._counters = counters
-        self._worker_registry = worker_registry
-        self._job_registry = job_registry
-        self._deadlines = deadlines
-        self._effects = effects
-        self._events = job_registry.events
+        self._policy = state.policy
+        self._entropy = state.entropy
+        self._counters = state.counters
+        self._worker_registry = state.worker_registry
+        self._job_registry = state.job_registry
+        self._deadlines = state.deadlines
+        self._effects = state.effects
+        self._events = state.events
 
     # ---------------------------------------------------------------- jobs
 

@@ -6,22 +6,16 @@ workers. A timer does not decide: the subject's current due time does (R5).
 
 from __future__ import annotations
 
-from typing import Any
-
 from dragoman.core.admission import CALLER_GONE, DEADLINE_PASSED
 from dragoman.core.attempts import Attempts
-from dragoman.core.counters import Counters
-from dragoman.core.deadlines import Deadlines
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.effects import Effect, RemoveWorker
+from dragoman.core.effects import RemoveWorker
 from dragoman.core.infinity import inf
-from dragoman.core.job_registry import JobRegistry
 from dragoman.core.leases import lease_expired_at, lease_of, stuck_since, worker_deadline
 from dragoman.core.model import Job, Worker
-from dragoman.core.policy import Policy
+from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, RemovalReason
-from dragoman.core.worker_registry import WorkerRegistry
 
 
 class Expiry:
@@ -39,24 +33,13 @@ class Expiry:
         "_worker_registry",
     )
 
-    def __init__(
-        self,
-        policy: Policy,
-        counters: Counters,
-        worker_registry: WorkerRegistry,
-        job_registry: JobRegistry,
-        deadlines: Deadlines[Any],
-        effects: list[Effect],
-        dispatch: Dispatch,
-        delays: Delays,
-        attempts: Attempts,
-    ) -> None:
-        self._policy = policy
-        self._counters = counters
-        self._worker_registry = worker_registry
-        self._job_registry = job_registry
-        self._deadlines = deadlines
-        self._effects = effects
+    def __init__(self, state: SharedState, dispatch: Dispatch, delays: Delays, attempts: Attempts) -> None:
+        self._policy = state.policy
+        self._counters = state.counters
+        self._worker_registry = state.worker_registry
+        self._job_registry = state.job_registry
+        self._deadlines = state.deadlines
+        self._effects = state.effects
         self._dispatch = dispatch
         self._delays = delays
         self._attempts = attempts

@@ -99,7 +99,7 @@ def _check_service(broker: Broker, service: Service, offers: int, jobs: int) -> 
         raise broken("I1", f"service {name}: {waiting} jobs wait, {queue.length} are counted")
     if queue._dead > queues.SWEEP_FLOOR + queue.length:
         raise broken("I5", f"service {name}: {queue._dead} dead entries in the queue")
-    if queue.length and not service.paused and not broker.is_draining:
+    if queue.length and not service.paused and not broker.dispatch.is_draining:
         if service.idle or service.held_back:
             raise broken("I6", f"service {name}: a job waits while a worker is idle")
     if offers != service.workers:

@@ -127,6 +127,6 @@ def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, no
         broker.leave(worker, now, "result delivered")
     elif kept.can_resume:
         broker.attempts.restore_running(attempt)
-        broker.detach(worker, now)
+        broker.availability.detach(worker, now)
     else:
         broker.leave(worker, now, "the broker died while it ran")  # possibly because of this job

@@ -170,7 +170,7 @@ class HttpBrokerSide(TimedRecipient):
 
     def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
         self._runner.request_iteration()
-        return self._broker.progress(attempt, payload, now)
+        return self._broker.attempts.progress(attempt, payload, now)
 
     def close(self) -> None:
         """End all waits for jobs and events, because the broker stops."""
@@ -246,7 +246,7 @@ class HttpBrokerSide(TimedRecipient):
         for token, unsent in remote.unsent.items():
             del remote.unsent[token]
             self._waiting.disarm(unsent)
-            self._broker.begin(unsent.attempt, now)
+            self._broker.attempts.begin(unsent.attempt, now)
             return unsent.attempt
         if held is not None:
             sent = (each for each in worker.running.values() if each.is_sent)
@@ -275,7 +275,7 @@ class HttpBrokerSide(TimedRecipient):
 
     def _ask(self, remote: RemoteHttpWorker, now: float) -> None:
         """Set the number of jobs that the worker may get: one per waiting `next`, however free it is (R131)."""
-        self._broker.ask(remote.worker, len(remote.polls), now)
+        self._broker.availability.ask(remote.worker, len(remote.polls), now)
 
     def _forget(self, remote: RemoteHttpWorker, reason: str) -> None:
         self._remotes.pop(remote.worker.id, None)

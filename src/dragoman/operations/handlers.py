@@ -183,9 +183,9 @@ class OperationHandlers(TimedRecipient):
                 )
             if self.is_loading:
                 raise OperationError("loading", LOADING)  # an earlier retry of it may be among them
-            again = self.broker.retry(job, now)
+            again = self.broker.operator.retry(job, now)
         if again is None:
-            is_draining = self.broker.is_draining
+            is_draining = self.broker.dispatch.is_draining
             raise OperationError("busy", "the broker is shutting down; retry later" if is_draining else LIMIT_REACHED)
         self._answer_when_saved(responder, partial(self._job_view, again))
 
@@ -212,7 +212,7 @@ class OperationHandlers(TimedRecipient):
             raise OperationError(
                 "invalid", f"service name {request.name!r}: 1 to {most} bytes of printable text are allowed"
             )
-        service = self.broker.pause(request.name, request.by)
+        service = self.broker.operator.pause(request.name, request.by)
         if service is None:
             raise OperationError(
                 "busy", f"{len(self.broker.worker_registry.services)} services are known, the maximum (max_services)"
@@ -222,7 +222,7 @@ class OperationHandlers(TimedRecipient):
 
     def resume(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         service = self._service(request.name)
-        self.broker.resume(request.name, now)
+        self.broker.operator.resume(request.name, now)
         self._store_access.note(f"pause/{request.name}", None)
         self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
@@ -243,7 +243,7 @@ class OperationHandlers(TimedRecipient):
     def drain(self, request: DrainRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._worker_view(request.id, now)
         worker = self.broker.worker_registry.workers[WorkerId(request.id)]
-        self.broker.drain(worker, now, at_once=request.now, stays=worker.profile.comes_back)
+        self.broker.availability.drain(worker, now, at_once=request.now, stays=worker.profile.comes_back)
         self._answer_when_saved(responder, lambda: worker_view(worker, now))
 
     def schedules(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:

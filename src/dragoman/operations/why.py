@@ -33,7 +33,7 @@ def why(job: Job, broker: Broker, now: float, problem: str | None = None) -> str
         return _running(job, now)
     if job.state is DELAYED:
         return _delay_reason(job, now)
-    if broker.is_draining:
+    if broker.dispatch.is_draining:
         return "It waits: the broker is shutting down and dispatches no jobs."
     return _waiting_reason(job, broker, now)
 

@@ -41,7 +41,7 @@ class Restore:
         notes = self._store.notes()
         for key, by in notes.items():
             if key.startswith(PAUSE):
-                broker.pause(key.removeprefix(PAUSE), by)
+                broker.operator.pause(key.removeprefix(PAUSE), by)
         broker.job_registry.is_loading = self._store.last_number > 0
         return notes
 

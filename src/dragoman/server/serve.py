@@ -206,7 +206,7 @@ class Server:
             self._stop("second signal")
             return
         self._is_draining = True
-        self.broker.close(self._now())
+        self.broker.operator.close(self._now())
         for _, session in self._http:
             session.close()
         self.runner.run_once()
@@ -243,7 +243,7 @@ class Server:
         self._is_stopping = True
         self._log.info("stopping", reason=reason, running=self._running())
         self.host.stop_listening()  # clients that reconnect must not connect to this broker again
-        self.broker.abort(self._now())
+        self.broker.operator.abort(self._now())
         self.runner.run_once()
         self._stop_when_saved(self._now() + SHUTDOWN_GRACE)
 

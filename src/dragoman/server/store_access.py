@@ -85,7 +85,7 @@ class StoreAccess:
     def _saved(self, number: int, problem: str | None) -> None:
         if problem is not None:
             self.reports.log_limited("store write refused", problem=problem)
-        self.broker.saved(number, self._clock(), problem)
+        self.broker.store_reports.saved(number, self._clock(), problem)
         self._call_waiting(number, problem)
         self.request_iteration()
 

@@ -102,8 +102,8 @@ class ThreadedServer:
             ways: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._close_requested.wait()), server.stopped]
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             if not server.stopped.done():  # otherwise an invariant is broken, and the state of jobs is unknown
-                server.broker.close(self._now())
-                server.broker.abort(self._now())
+                server.broker.operator.close(self._now())
+                server.broker.operator.abort(self._now())
                 server.runner.run_once()
         finally:
             await server.close_http(SHUTDOWN_GRACE)

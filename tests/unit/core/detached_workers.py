@@ -10,14 +10,14 @@ from .world import Caller, CheckedBroker
 def away(broker: CheckedBroker, *services: str, now: float = 0.0, **profile: object) -> Worker:
     """A worker that was idle and is detached."""
     worker = broker.worker(*services, now=now, **profile)
-    broker.detach(worker, now)
+    broker.availability.detach(worker, now)
     return worker
 
 
 def away_busy(broker: CheckedBroker, caller: Caller | None = None, **profile: object) -> Attempt:
     """Return the attempt of a worker that was detached at once, at time 0."""
     attempt = broker.running(broker.worker(**profile), caller=caller, job_timeout=1_000.0)
-    broker.detach(attempt.worker, 0.0)
+    broker.availability.detach(attempt.worker, 0.0)
     return attempt
 
 

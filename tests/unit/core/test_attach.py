@@ -28,8 +28,8 @@ def test_attached_worker_is_what_it_was(broker: CheckedBroker, kind: str, state:
             broker.withdraw(attempt.job, 0.0)
     broker.take()
     assert worker.state is state
-    broker.detach(worker, 1.0)
-    broker.attach(worker, 2.0)
+    broker.availability.detach(worker, 1.0)
+    broker.availability.attach(worker, 2.0)
     assert (worker.state, worker.away_since, broker.take()) == (state, inf, [])
 
 
@@ -37,7 +37,7 @@ def test_attached_worker_is_given_at_once_what_waits(broker: CheckedBroker) -> N
     """R64, I6."""
     worker = away(broker)
     job = broker.call(now=1.0)
-    broker.attach(worker, 2.0)
+    broker.availability.attach(worker, 2.0)
     assert broker.take() == [SendJob(attempt_of(job))]
     assert worker.state is WorkerState.BUSY
 
@@ -49,7 +49,7 @@ def test_attached_worker_is_given_jobs_in_their_order_of_all_its_services(broker
     second = broker.call(service="a", now=2.0)
     first = broker.call(service="b", now=1.5)
     high = broker.call(service="b", now=3.0, priority=9)
-    broker.attach(worker, 4.0)
+    broker.availability.attach(worker, 4.0)
     assert broker.take() == [SendJob(attempt_of(job)) for job in (high, first, second)]
     assert (low.state, worker.state) == (JobState.WAITING, WorkerState.BUSY)
 
@@ -57,16 +57,16 @@ def test_attached_worker_is_given_jobs_in_their_order_of_all_its_services(broker
 def test_attached_worker_stands_last_among_the_idle(broker: CheckedBroker) -> None:
     """D7: it was not idle while it was out of reach."""
     worker, other = broker.worker(), broker.worker()
-    broker.detach(worker, 1.0)
-    broker.attach(worker, 2.0)
+    broker.availability.detach(worker, 1.0)
+    broker.availability.attach(worker, 2.0)
     assert [attempt_of(broker.call(now=3.0)).worker for _ in range(2)] == [other, worker]
 
 
 def test_worker_that_was_held_back_is_held_back_again(broker: CheckedBroker) -> None:
     """R38, R64."""
     held = broker.worker(held=100.0)
-    broker.detach(held, 1.0)
-    broker.attach(held, 2.0)
+    broker.availability.detach(held, 1.0)
+    broker.availability.attach(held, 2.0)
     other = broker.worker(now=3.0)
     assert attempt_of(broker.call(now=4.0)).worker is other
 
@@ -74,7 +74,7 @@ def test_worker_that_was_held_back_is_held_back_again(broker: CheckedBroker) -> 
 def test_attaching_is_a_life_sign(broker: CheckedBroker) -> None:
     """D1."""
     worker = away(broker, lease=20.0)
-    broker.attach(worker, 15.0)
+    broker.availability.attach(worker, 15.0)
     broker.run_until(34.9)
     assert worker.state is WorkerState.IDLE
     broker.run_until(35.0)
@@ -84,10 +84,10 @@ def test_attaching_is_a_life_sign(broker: CheckedBroker) -> None:
 def test_attached_worker_is_not_judged_by_the_old_time_out_of_reach(broker: CheckedBroker) -> None:
     """R5, R64: the next time is counted from its own beginning."""
     worker = away(broker, detach_timeout=60.0)
-    broker.attach(worker, 59.0)
+    broker.availability.attach(worker, 59.0)
     broker.run_until(100.0)
     assert worker.state is WorkerState.IDLE
-    broker.detach(worker, 100.0)
+    broker.availability.detach(worker, 100.0)
     broker.run_until(159.9)
     assert worker.state is WorkerState.DETACHED
     broker.run_until(160.0)
@@ -105,38 +105,38 @@ def test_worker_that_was_not_detached_is_only_seen(broker: CheckedBroker, kind: 
         if kind == "stuck":
             broker.withdraw(attempt.job, 0.0)
         elif kind == "draining":
-            broker.drain(worker, 0.0)
+            broker.availability.drain(worker, 0.0)
         broker.call()
     broker.take()
-    broker.attach(worker, 2.0)
+    broker.availability.attach(worker, 2.0)
     assert (worker.state, worker.seen, broker.take()) == (kind, 2.0, [])
 
 
 def test_attached_worker_is_given_nothing_of_a_paused_service(broker: CheckedBroker) -> None:
     worker = away(broker)
     job = broker.call(now=1.0)
-    broker.pause("s")
-    broker.attach(worker, 2.0)
+    broker.operator.pause("s")
+    broker.availability.attach(worker, 2.0)
     assert (worker.state, job.state) == (WorkerState.IDLE, JobState.WAITING)
-    broker.resume("s", 3.0)
+    broker.operator.resume("s", 3.0)
     assert attempt_of(job).worker is worker
 
 
 def test_resumed_service_gives_a_detached_worker_nothing(broker: CheckedBroker) -> None:
     """R64."""
     away(broker)
-    broker.pause("s")
+    broker.operator.pause("s")
     job = broker.call(now=1.0)
-    broker.resume("s", 2.0)
+    broker.operator.resume("s", 2.0)
     assert (job.state, broker.take()) == (JobState.WAITING, [])
 
 
 def test_attached_worker_is_given_nothing_while_the_broker_drains(broker: CheckedBroker) -> None:
     worker = away(broker)
     job = broker.store(now=1.0)
-    broker.close(2.0)
+    broker.operator.close(2.0)
     broker.take()
-    broker.attach(worker, 3.0)
+    broker.availability.attach(worker, 3.0)
     assert (worker.state, job.state, broker.take()) == (WorkerState.IDLE, JobState.WAITING, [])
 
 
@@ -150,7 +150,7 @@ def test_result_of_a_detached_worker_ends_the_job_and_brings_no_other(broker: Ch
     assert broker.succeed(attempt, b"result", 2.0)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result")]
     assert (attempt.worker.state, attempt.worker.free) == (WorkerState.DETACHED, 1)
-    broker.attach(attempt.worker, 3.0)
+    broker.availability.attach(attempt.worker, 3.0)
     assert broker.take() == [SendJob(attempt_of(following))]
 
 
@@ -159,7 +159,7 @@ def test_other_words_of_a_detached_worker_count_and_bring_no_job(broker: Checked
     attempt = away_busy(broker, may_decline=True)
     following = broker.call(now=1.0)
     if way == "refuse":
-        assert broker.refuse(attempt, 2.0)
+        assert broker.attempts.refuse(attempt, 2.0)
     else:
         assert getattr(broker, way)(attempt, "no", 2.0)
     assert (attempt.job.attempt, attempt.worker.state) == (None, WorkerState.DETACHED)
@@ -171,7 +171,7 @@ def test_run_time_of_a_job_is_over_while_its_worker_is_detached(broker: CheckedB
     """R7, D11: the slot is stuck, and stays so when the worker is back."""
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller, job_timeout=10.0)
-    broker.detach(worker, 1.0)
+    broker.availability.detach(worker, 1.0)
     broker.run_until(10.0)
     reason = "no result within 10 s"
     assert broker.take() == [
@@ -179,7 +179,7 @@ def test_run_time_of_a_job_is_over_while_its_worker_is_detached(broker: CheckedB
         DeliverOutcome(caller, attempt.job, Outcome.TIMED_OUT, reason=reason),
     ]
     assert (worker.state, list(worker.stuck.values())) == (WorkerState.DETACHED, [attempt])
-    broker.attach(worker, 11.0)
+    broker.availability.attach(worker, 11.0)
     assert worker.state is WorkerState.STUCK
 
 
@@ -191,7 +191,7 @@ def test_job_is_cancelled_while_its_worker_is_detached(broker: CheckedBroker) ->
     assert CancelAttempt(attempt, "withdrawn") in broker.take()
     assert not broker.succeed(attempt, b"late", 3.0)
     assert (attempt.worker.state, attempt.worker.free, broker.take()) == (WorkerState.DETACHED, 1, [])
-    broker.attach(attempt.worker, 4.0)
+    broker.availability.attach(attempt.worker, 4.0)
     assert broker.take() == [SendJob(attempt_of(following))]
 
 
@@ -208,7 +208,7 @@ def test_job_that_was_not_yet_sent_is_cancelled_and_leaves_no_doubt(broker: Chec
     """R8: its SendJob had not been executed when its worker was detached."""
     worker = broker.worker()
     job = broker.call()
-    broker.detach(worker, 1.0)
+    broker.availability.detach(worker, 1.0)
     broker.withdraw(job, 2.0)
     assert not [effect for effect in broker.take() if isinstance(effect, SendJob | CancelAttempt)]
     assert (worker.state, worker.free) == (WorkerState.DETACHED, 1)
@@ -218,10 +218,10 @@ def test_free_slots_of_a_detached_worker_are_filled_when_it_is_attached(broker: 
     """R64, I2: and no more of them."""
     worker = broker.worker(capacity=3)
     running = broker.running(worker)
-    broker.detach(worker, 1.0)
+    broker.availability.detach(worker, 1.0)
     jobs = [broker.call(now=2.0) for _ in range(3)]
     assert list(worker.running.values()) == [running]
-    broker.attach(worker, 3.0)
+    broker.availability.attach(worker, 3.0)
     assert broker.take() == [SendJob(attempt_of(job)) for job in jobs[:2]]
     assert (worker.state, jobs[2].state) == (WorkerState.BUSY, JobState.WAITING)
 
@@ -229,8 +229,8 @@ def test_free_slots_of_a_detached_worker_are_filled_when_it_is_attached(broker: 
 def test_attached_worker_with_a_slot_left_is_idle(broker: CheckedBroker) -> None:
     worker = broker.worker(capacity=2)
     broker.running(worker)
-    broker.detach(worker, 1.0)
-    broker.attach(worker, 2.0)
+    broker.availability.detach(worker, 1.0)
+    broker.availability.attach(worker, 2.0)
     assert (worker.state, idle_lists(broker)) == (WorkerState.IDLE, [worker])
 
 
@@ -239,14 +239,14 @@ def test_attached_worker_with_a_slot_left_is_idle(broker: CheckedBroker) -> None
 
 def test_detached_worker_that_holds_nothing_is_drained_at_once(broker: CheckedBroker) -> None:
     worker = away(broker)
-    broker.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.0)
     assert broker.take() == [RemoveWorker(worker, RemovalReason.DRAINED, "drained")]
     assert worker.state is WorkerState.GONE
 
 
 def test_detached_worker_that_is_drained_may_bring_its_result(broker: CheckedBroker, caller: Caller) -> None:
     attempt = away_busy(broker, caller)
-    broker.drain(attempt.worker, 1.0)
+    broker.availability.drain(attempt.worker, 1.0)
     assert attempt.worker.state is WorkerState.DRAINING
     broker.succeed(attempt, b"result", 2.0)
     assert broker.take() == [
@@ -262,7 +262,7 @@ def test_draining_worker_out_of_reach_is_waited_for_so_long_and_no_longer(
     """R64: it is draining, and its time runs."""
     attempt = broker.running(broker.worker(detach_timeout=60.0), job_timeout=1_000.0)
     worker = attempt.worker
-    steps = [lambda: broker.drain(worker, 1.0), lambda: broker.detach(worker, 1.0)]
+    steps = [lambda: broker.availability.drain(worker, 1.0), lambda: broker.availability.detach(worker, 1.0)]
     for step in steps if is_drained_first else reversed(steps):
         step()
     broker.run_until(60.9)
@@ -275,9 +275,9 @@ def test_draining_worker_that_is_attached_goes_on_draining(broker: CheckedBroker
     """R64: it is reachable again, and gets no job."""
     attempt = away_busy(broker, detach_timeout=60.0)
     worker = attempt.worker
-    broker.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.0)
     broker.call(now=2.0)
-    broker.attach(worker, 3.0)
+    broker.availability.attach(worker, 3.0)
     broker.run_until(100.0)
     assert (worker.state, worker.away_since, broker.take()) == (WorkerState.DRAINING, inf, [])
     broker.succeed(attempt, b"", 101.0)
@@ -287,7 +287,7 @@ def test_draining_worker_that_is_attached_goes_on_draining(broker: CheckedBroker
 def test_detached_worker_that_is_killed_loses_its_job(broker: CheckedBroker) -> None:
     """D8."""
     attempt = away_busy(broker)
-    broker.drain(attempt.worker, 1.0, at_once=True)
+    broker.availability.drain(attempt.worker, 1.0, at_once=True)
     assert (attempt.worker.state, attempt.job.outcome) == (WorkerState.GONE, Outcome.LOST)
 
 

@@ -92,9 +92,9 @@ def test_progress_goes_to_every_caller(broker: CheckedBroker, caller: Caller) ->
     broker.call(caller=other, key="k", streams=True)
     broker.take()
     attempt = attempt_of(job)
-    assert broker.progress(attempt, b"half", 1.0)
+    assert broker.attempts.progress(attempt, b"half", 1.0)
     assert broker.take() == [DeliverProgress(caller, attempt, b"half"), DeliverProgress(other, attempt, b"half")]
-    assert broker.progress(attempt, b"a part", 1.0, is_part=True)
+    assert broker.attempts.progress(attempt, b"a part", 1.0, is_part=True)
     assert broker.take() == [DeliverProgress(each, attempt, b"a part", is_part=True) for each in (caller, other)]
 
 
@@ -102,7 +102,7 @@ def test_progress_extends_the_lease_and_not_the_run_time(broker: CheckedBroker) 
     """R6."""
     worker = broker.worker(lease=5.0)
     attempt = broker.running(worker, job_timeout=8.0)
-    broker.progress(attempt, b"half", 4.0)
+    broker.attempts.progress(attempt, b"half", 4.0)
     broker.tick(8.0)
     assert attempt.job.outcome is Outcome.TIMED_OUT
 
@@ -199,8 +199,13 @@ def test_late_result_of_a_worker_that_has_gone_changes_nothing(broker: CheckedBr
 def test_late_word_that_is_no_result_changes_nothing(broker: CheckedBroker, verb: str) -> None:
     """D2; D11: only a result, or a report of its own, proves a worker free."""
     attempt = late_attempt(broker)
-    arguments = {"refuse": (), "reject": ("no",), "progress": (b"half",)}[verb]
-    assert not getattr(broker, verb)(attempt, *arguments, 61.0)
+    attempts = broker.attempts
+    report, *arguments = {
+        "refuse": (attempts.refuse,),
+        "reject": (broker.reject, "no"),
+        "progress": (attempts.progress, b"half"),
+    }[verb]
+    assert not report(attempt, *arguments, 61.0)
     assert (broker.take(), attempt.worker.state) == ([], WorkerState.STUCK)
 
 
@@ -212,7 +217,7 @@ def test_refused_job_goes_to_another_worker_at_once_and_spends_nothing(broker: C
     first, second = broker.worker(may_decline=True), broker.worker()
     job = broker.call()
     broker.take()
-    assert broker.refuse(attempt_of(job), 1.0)
+    assert broker.attempts.refuse(attempt_of(job), 1.0)
     attempt = attempt_of(job)
     assert broker.take() == [SendJob(attempt)]
     assert (attempt.worker, attempt.number, job.spent, job.history) == (second, 1, 0, None)
@@ -223,7 +228,7 @@ def test_worker_that_refused_gets_nothing_until_it_says_it_is_free(broker: Check
     """R8, D11."""
     worker = broker.worker(may_decline=True)
     job = broker.call()
-    broker.refuse(attempt_of(job), 1.0)
+    broker.attempts.refuse(attempt_of(job), 1.0)
     broker.call(now=1.0)
     assert (worker.state, job.state) == (WorkerState.BACKING_OFF, JobState.WAITING)
     broker.take()
@@ -235,7 +240,7 @@ def test_worker_that_may_not_refuse_has_failed(broker: CheckedBroker, caller: Ca
     """D8: by its profile it may have seen the job."""
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
-    assert broker.refuse(attempt, 1.0)
+    assert broker.attempts.refuse(attempt, 1.0)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.FAILED, reason="its worker declined it")]
     assert worker.state is WorkerState.STUCK
 
@@ -276,13 +281,13 @@ def test_job_rests_a_moment_after_ten_refusals(broker: CheckedBroker) -> None:
     job = broker.call()
     for number in range(10):
         assert job.state is JobState.RUNNING, number
-        broker.refuse(attempt_of(job), 1.0)
+        broker.attempts.refuse(attempt_of(job), 1.0)
         broker.idle(worker, 1.0)
     assert (job.state, job.start_at, job.spent) == (JobState.DELAYED, 1.1, 0)
     broker.tick(1.1)
     assert job.state is JobState.RUNNING
     for _ in range(9):  # and counts from the beginning
-        broker.refuse(attempt_of(job), 2.0)
+        broker.attempts.refuse(attempt_of(job), 2.0)
         broker.idle(worker, 2.0)
     assert job.state is JobState.RUNNING
 
@@ -291,7 +296,7 @@ def test_refusals_are_bounded_by_the_deadline(broker: CheckedBroker, caller: Cal
     """R8."""
     worker = broker.worker(may_decline=True)
     job = broker.call(caller=caller, deadline=5.0)
-    broker.refuse(attempt_of(job), 1.0)
+    broker.attempts.refuse(attempt_of(job), 1.0)
     broker.take()
     broker.tick(5.0)
     assert broker.take() == [DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="its deadline passed")]
@@ -348,7 +353,7 @@ def test_job_that_every_worker_refuses_waits_no_longer_than_its_queue_timeout(br
         broker.tick(now)
         if job.attempt is not None:
             broker.take()
-            broker.refuse(job.attempt, now)
+            broker.attempts.refuse(job.attempt, now)
         broker.idle(worker, now)
     assert (job.outcome, round(now)) == (Outcome.TIMED_OUT, 5)
 
@@ -380,7 +385,7 @@ def test_a_postponed_attempt_is_not_timed_out_until_it_has_begun(broker: Checked
     attempt.postpone()
     broker.tick(50.0)
     assert attempt.job.outcome is None
-    broker.begin(attempt, 60.0)
+    broker.attempts.begin(attempt, 60.0)
     broker.tick(69.9)
     assert attempt.job.outcome is None
     broker.tick(70.0)

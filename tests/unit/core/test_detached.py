@@ -20,7 +20,7 @@ def test_detached_worker_stands_among_the_idle_of_none_of_its_services(broker: C
     """R64, I2: nor among those that are used last."""
     worker = broker.worker("a", "b", held=held)
     assert idle_lists(broker) == [worker, worker]
-    broker.detach(worker, 1.0)
+    broker.availability.detach(worker, 1.0)
     assert (worker.state, worker.away_since, idle_lists(broker)) == (WorkerState.DETACHED, 1.0, [])
 
 
@@ -49,7 +49,7 @@ def test_attempt_of_a_detached_worker_stays_open(broker: CheckedBroker, caller: 
 def test_starting_worker_is_not_detached(broker: CheckedBroker) -> None:
     """R64: it has never been reachable; only its lease applies."""
     worker = broker.starting()
-    broker.detach(worker, 1.0)
+    broker.availability.detach(worker, 1.0)
     assert (worker.state, worker.away_since, broker.next_deadline()) == (WorkerState.STARTING, inf, inf)
     broker.idle(worker, 2.0)
     assert broker.call(now=3.0).state is JobState.RUNNING
@@ -58,8 +58,8 @@ def test_starting_worker_is_not_detached(broker: CheckedBroker) -> None:
 def test_worker_that_has_gone_is_not_detached(broker: CheckedBroker) -> None:
     worker = broker.worker()
     broker.leave(worker, 1.0, "gone")
-    broker.detach(worker, 2.0)
-    broker.attach(worker, 3.0)
+    broker.availability.detach(worker, 2.0)
+    broker.availability.attach(worker, 3.0)
     assert (worker.state, idle_lists(broker), broker.next_deadline()) == (WorkerState.GONE, [], inf)
 
 
@@ -69,7 +69,7 @@ def test_worker_that_has_gone_is_not_detached(broker: CheckedBroker) -> None:
 def test_detached_worker_is_waited_for_so_long_and_no_longer(broker: CheckedBroker) -> None:
     """R64. A bug: the reason was that it had been silent, for a lease of `inf s`."""
     worker = broker.worker(detach_timeout=60.0)
-    broker.detach(worker, 10.0)
+    broker.availability.detach(worker, 10.0)
     broker.run_until(69.9)
     assert (worker.state, broker.take()) == (WorkerState.DETACHED, [])
     broker.run_until(70.0)
@@ -92,7 +92,7 @@ def test_what_a_dismissed_worker_held_is_tried_again_while_attempts_remain(broke
     worker = broker.worker()
     job = broker.running(worker, attempts=2, job_timeout=1_000.0).job
     other = broker.worker()
-    broker.detach(worker, 0.0)
+    broker.availability.detach(worker, 0.0)
     broker.run_until(60.1)
     assert (attempt_of(job).worker, job.spent) == (other, 1)
 
@@ -101,7 +101,7 @@ def test_lease_of_a_detached_worker_runs_on(broker: CheckedBroker) -> None:
     """R64."""
     worker = broker.worker(lease=20.0, detach_timeout=60.0)
     broker.seen(worker, 5.0)
-    broker.detach(worker, 10.0)
+    broker.availability.detach(worker, 10.0)
     broker.run_until(24.9)
     assert worker.state is WorkerState.DETACHED
     broker.run_until(25.0)
@@ -154,8 +154,8 @@ def test_detached_worker_in_doubt_is_judged_by_the_limit_of_doubt(broker: Checke
 def test_worker_that_is_detached_twice_counts_from_the_first_time(broker: CheckedBroker) -> None:
     """R64."""
     worker = broker.worker(detach_timeout=60.0)
-    broker.detach(worker, 10.0)
-    broker.detach(worker, 50.0)
+    broker.availability.detach(worker, 10.0)
+    broker.availability.detach(worker, 50.0)
     assert worker.away_since == 10.0
     broker.run_until(70.0)
     assert worker.state is WorkerState.GONE
@@ -174,7 +174,7 @@ def test_our_own_pause_does_not_count_as_being_out_of_reach(broker: CheckedBroke
 def test_our_own_pause_does_not_count_against_callers_that_are_away(broker: CheckedBroker) -> None:
     """D13. A bug: a job whose caller was about to return was cancelled after the pause."""
     job = broker.call(orphan_grace=5.0)
-    broker.caller_away(job.callers[0], 0.0)
+    broker.availability.caller_away(job.callers[0], 0.0)
     broker.extend_leases(60.0, 61.0)
     broker.tick(61.0)
     assert job.state is JobState.WAITING
@@ -185,6 +185,6 @@ def test_our_own_pause_does_not_count_against_callers_that_are_away(broker: Chec
 def test_pause_does_not_move_the_time_out_of_reach_into_the_future(broker: CheckedBroker) -> None:
     """D13, R22: nor does it take a worker within reach out of it."""
     worker, other = broker.worker(), broker.worker()
-    broker.detach(worker, 33.5)  # while the sockets were read dry
+    broker.availability.detach(worker, 33.5)  # while the sockets were read dry
     broker.extend_leases(30.0, 34.0)
     assert (worker.away_since, other.away_since, other.state) == (34.0, inf, WorkerState.IDLE)

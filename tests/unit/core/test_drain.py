@@ -22,7 +22,7 @@ def of_kind(effects: list[Effect], kind: type[Effect]) -> list[Effect]:
 
 def test_paused_service_hands_out_nothing_and_jobs_go_on_arriving(broker: CheckedBroker) -> None:
     worker = broker.worker()
-    broker.pause("s")
+    broker.operator.pause("s")
     job = broker.call()
     assert (job.state, worker.state, broker.take()) == (JobState.WAITING, WorkerState.IDLE, [])
 
@@ -30,9 +30,9 @@ def test_paused_service_hands_out_nothing_and_jobs_go_on_arriving(broker: Checke
 def test_resumed_service_hands_out_what_waits_in_order(broker: CheckedBroker) -> None:
     """I6, D7."""
     broker.worker(capacity=2)
-    broker.pause("s")
+    broker.operator.pause("s")
     jobs = [broker.call(now=float(number)) for number in range(3)]
-    broker.resume("s", 5.0)
+    broker.operator.resume("s", 5.0)
     assert broker.take() == [SendJob(attempt_of(job)) for job in jobs[:2]]
 
 
@@ -40,7 +40,7 @@ def test_pause_touches_neither_running_jobs_nor_other_services(broker: CheckedBr
     """R13."""
     worker = broker.worker("s", "other")
     attempt = broker.running(worker, caller=caller)
-    broker.pause("s")
+    broker.operator.pause("s")
     waiting = broker.call(service="s")
     other = broker.call(service="other")
     broker.succeed(attempt, b"result", 1.0)
@@ -51,24 +51,24 @@ def test_pause_touches_neither_running_jobs_nor_other_services(broker: CheckedBr
 def test_job_that_comes_back_to_a_paused_service_waits(broker: CheckedBroker) -> None:
     worker, _ = broker.worker(), broker.worker()
     attempt = broker.running(worker)
-    broker.pause("s")
+    broker.operator.pause("s")
     broker.leave(worker, 1.0, "gone", unseen=[attempt])
     assert (attempt.job.state, broker.take()) == (JobState.WAITING, [])
 
 
 def test_time_runs_while_a_service_is_paused(broker: CheckedBroker) -> None:
     broker.worker()
-    broker.pause("s")
+    broker.operator.pause("s")
     job = broker.call(queue_timeout=5.0)
     broker.tick(5.0)
     assert job.outcome is Outcome.TIMED_OUT
 
 
 def test_pause_and_resume_may_be_said_twice_and_of_the_unknown(broker: CheckedBroker) -> None:
-    broker.resume("nobody", 0.0)
-    assert broker.pause("s") is broker.pause("s")
-    broker.resume("s", 0.0)
-    broker.resume("s", 0.0)
+    broker.operator.resume("nobody", 0.0)
+    assert broker.operator.pause("s") is broker.operator.pause("s")
+    broker.operator.resume("s", 0.0)
+    broker.operator.resume("s", 0.0)
     assert broker.take() == []
 
 
@@ -78,7 +78,7 @@ def test_pause_and_resume_may_be_said_twice_and_of_the_unknown(broker: CheckedBr
 @pytest.mark.parametrize("starting", [False, True])
 def test_worker_that_holds_nothing_is_dismissed_at_once(broker: CheckedBroker, starting: bool) -> None:
     worker = broker.starting() if starting else broker.worker()
-    broker.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.0)
     assert broker.take() == [RemoveWorker(worker, RemovalReason.DRAINED, "drained")]
     assert worker.state is WorkerState.GONE
 
@@ -88,8 +88,8 @@ def test_busy_worker_finishes_and_is_then_dismissed(broker: CheckedBroker, calle
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
     waiting = broker.call(now=0.5)
-    broker.drain(worker, 1.0)
-    broker.drain(worker, 1.5)
+    broker.availability.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.5)
     assert (broker.take(), worker.state) == ([], WorkerState.DRAINING)
     broker.succeed(attempt, b"result", 2.0)
     assert broker.take() == [
@@ -102,7 +102,7 @@ def test_busy_worker_finishes_and_is_then_dismissed(broker: CheckedBroker, calle
 def test_draining_worker_of_several_slots_is_dismissed_after_the_last(broker: CheckedBroker) -> None:
     worker = broker.worker(capacity=3)
     attempts = [broker.running(worker) for _ in range(2)]
-    broker.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.0)
     broker.call(now=1.0)
     broker.succeed(attempts[0], b"", 2.0)
     assert (of_kind(broker.take(), RemoveWorker), worker.state) == ([], WorkerState.DRAINING)
@@ -113,13 +113,13 @@ def test_draining_worker_of_several_slots_is_dismissed_after_the_last(broker: Ch
 def test_worker_that_stays_is_not_dismissed_and_gets_nothing(broker: CheckedBroker) -> None:
     worker = broker.worker()
     attempt = broker.running(worker)
-    broker.drain(worker, 1.0, stays=True)
+    broker.availability.drain(worker, 1.0, stays=True)
     broker.succeed(attempt, b"result", 2.0)
     job = broker.call(now=3.0)
     assert not broker.idle(worker, 4.0)
     assert of_kind(broker.take(), RemoveWorker) == []
     assert (worker.state, job.state) == (WorkerState.DRAINING, JobState.WAITING)
-    broker.drain(worker, 5.0)
+    broker.availability.drain(worker, 5.0)
     assert broker.take() == [RemoveWorker(worker, RemovalReason.DRAINED, "drained")]
 
 
@@ -130,7 +130,7 @@ def test_stuck_worker_is_dismissed_when_it_proves_itself_free(broker: CheckedBro
     attempt = broker.running(worker)
     broker.withdraw(attempt.job, 1.0)
     broker.take()
-    broker.drain(worker, 2.0)
+    broker.availability.drain(worker, 2.0)
     assert (broker.take(), worker.state) == ([], WorkerState.DRAINING)
     if proof == "idle":
         broker.idle(worker, 3.0)
@@ -143,7 +143,7 @@ def test_draining_worker_whose_job_times_out_has_still_to_prove_itself(broker: C
     """D11, R7."""
     worker = broker.worker()
     attempt = broker.running(worker)
-    broker.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.0)
     broker.tick(60.0)
     assert worker.state is WorkerState.DRAINING
     broker.take()
@@ -154,7 +154,7 @@ def test_draining_worker_whose_job_times_out_has_still_to_prove_itself(broker: C
 def test_draining_worker_that_falls_silent_is_lost(broker: CheckedBroker) -> None:
     worker = broker.worker(lease=5.0)
     attempt = broker.running(worker)
-    broker.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.0)
     broker.tick(5.0)
     assert (worker.state, attempt.job.outcome) == (WorkerState.GONE, Outcome.LOST)
 
@@ -163,7 +163,7 @@ def test_worker_drained_at_once_is_killed_and_its_job_follows_the_rule(broker: C
     """D8."""
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
-    broker.drain(worker, 1.0, at_once=True)
+    broker.availability.drain(worker, 1.0, at_once=True)
     assert broker.take() == [
         RemoveWorker(worker, RemovalReason.KILLED, "killed by an operator"),
         DeliverOutcome(caller, attempt.job, Outcome.LOST, reason="its worker was killed by an operator"),
@@ -174,8 +174,8 @@ def test_job_of_a_killed_worker_is_tried_again_while_attempts_remain(broker: Che
     """D8."""
     worker = broker.worker()
     attempt = broker.running(worker, attempts=2)
-    broker.drain(worker, 1.0)
-    broker.drain(worker, 2.0, at_once=True)
+    broker.availability.drain(worker, 1.0)
+    broker.availability.drain(worker, 2.0, at_once=True)
     assert (attempt.job.state, worker.state) == (JobState.DELAYED, WorkerState.GONE)
 
 
@@ -183,7 +183,7 @@ def test_job_of_a_killed_worker_is_tried_again_while_attempts_remain(broker: Che
 def test_worker_that_has_gone_is_not_drained(broker: CheckedBroker, at_once: bool) -> None:
     worker = broker.worker()
     broker.leave(worker, 1.0, "gone")
-    broker.drain(worker, 2.0, at_once=at_once)
+    broker.availability.drain(worker, 2.0, at_once=at_once)
     assert broker.take() == []
 
 
@@ -192,7 +192,7 @@ def test_worker_that_has_gone_is_not_drained(broker: CheckedBroker, at_once: boo
 
 def test_closing_broker_refuses_new_jobs(broker: CheckedBroker, caller: Caller) -> None:
     broker.worker()
-    broker.close(1.0)
+    broker.operator.close(1.0)
     assert broker.submit("s", b"x", caller, JobOptions(), 2.0) is None
     assert broker.take() == [
         DeliverOutcome(caller, None, Outcome.REFUSED, reason=DRAINED, refusal=RefusalReason.DRAINING)
@@ -202,7 +202,7 @@ def test_closing_broker_refuses_new_jobs(broker: CheckedBroker, caller: Caller) 
 @pytest.mark.parametrize("delay", [0.0, 5.0])
 def test_closing_broker_refuses_waiting_calls(broker: CheckedBroker, caller: Caller, delay: float) -> None:
     job = broker.call(caller=caller, delay=delay)
-    broker.close(1.0)
+    broker.operator.close(1.0)
     assert broker.take() == [
         DeliverOutcome(caller, job, Outcome.REFUSED, reason=DRAINED, refusal=RefusalReason.DRAINING)
     ]
@@ -212,8 +212,8 @@ def test_closing_broker_refuses_waiting_calls(broker: CheckedBroker, caller: Cal
 def test_closing_broker_lets_running_jobs_end(broker: CheckedBroker, caller: Caller) -> None:
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
-    broker.close(1.0)
-    broker.close(1.5)
+    broker.operator.close(1.0)
+    broker.operator.close(1.5)
     assert broker.take() == []
     broker.succeed(attempt, b"result", 2.0)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result")]
@@ -223,7 +223,7 @@ def test_closing_broker_lets_running_jobs_end(broker: CheckedBroker, caller: Cal
 def test_closing_broker_keeps_waiting_background_jobs_and_starts_none(broker: CheckedBroker) -> None:
     """I3: they stay in the store."""
     waiting, delayed, unsaved = broker.store(), broker.store(delay=5.0), broker.call(durable=True)
-    broker.close(1.0)
+    broker.operator.close(1.0)
     broker.take()
     broker.save_all(2.0)
     broker.worker(now=3.0)
@@ -238,7 +238,7 @@ def test_job_not_yet_started_goes_back_when_the_broker_closes(broker: CheckedBro
     call = broker.running(worker, caller=caller)
     stored = attempt_of(broker.store())
     broker.take()
-    broker.close(1.0)
+    broker.operator.close(1.0)
     broker.leave(worker, 2.0, "gone", unseen=[call, stored])
     assert broker.take() == [
         DeliverOutcome(caller, call.job, Outcome.REFUSED, reason=DRAINED, refusal=RefusalReason.DRAINING)
@@ -250,7 +250,7 @@ def test_job_not_yet_started_goes_back_when_the_broker_closes(broker: CheckedBro
 def test_call_is_not_tried_again_when_the_broker_closes(broker: CheckedBroker, way: str, outcome: Outcome) -> None:
     worker = broker.worker()
     attempt = broker.running(worker, attempts=5)
-    broker.close(1.0)
+    broker.operator.close(1.0)
     if way == "fail":
         broker.fail(attempt, "no", 2.0)
     else:
@@ -263,9 +263,9 @@ def test_abort_gives_up_what_still_runs(broker: CheckedBroker, caller: Caller) -
     worker = broker.worker(capacity=2)
     call = broker.running(worker, caller=caller)
     stored = attempt_of(broker.store(attempts=3))
-    broker.close(1.0)
+    broker.operator.close(1.0)
     broker.take()
-    broker.abort(31.0)
+    broker.operator.abort(31.0)
     reason = "the broker stopped while it ran"
     effects = broker.take()
     assert of_kind(effects, DeliverOutcome) == [DeliverOutcome(caller, call.job, Outcome.LOST, reason=reason)]
@@ -282,5 +282,5 @@ def test_being_stopped_is_nobodys_death(broker: CheckedBroker) -> None:
         broker.worker(now=now)
         broker.save_all(now)
         broker.take()
-        broker.abort(now)
+        broker.operator.abort(now)
     assert (job.spent, job.deaths, job.outcome) == (3, 0, None)

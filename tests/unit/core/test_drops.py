@@ -28,7 +28,7 @@ def test_job_that_no_worker_took_in_time_is_counted(broker: CheckedBroker) -> No
     worker = broker.worker(may_decline=True)
     job = broker.call(queue_timeout=10.0)
     broker.take()
-    broker.refuse(attempt_of(job), 11.0)
+    broker.attempts.refuse(attempt_of(job), 11.0)
     assert drops(broker) == {"s": {QUEUE_TIMEOUT: 1}}
     assert worker.stuck
 
@@ -73,7 +73,7 @@ def test_refused_submits_are_counted_by_cause() -> None:
 
 def test_broker_that_stops_drops_nothing(broker: CheckedBroker) -> None:
     broker.call()
-    broker.close(0.0)
+    broker.operator.close(0.0)
     assert broker.submit("s", b"x", Caller(), JobOptions(waits=True), 0.0) is None
     assert drops(broker) == {}
 

@@ -24,9 +24,9 @@ def test_background_job_is_accepted_and_started_after_the_diary_has_it(broker: C
     broker.worker()
     job = broker.call(caller=caller, durable=True)
     assert broker.take() == [StoreJob(job, 1), StoreJob(job, 2)]
-    broker.saved(1, 1.0)
+    broker.store_reports.saved(1, 1.0)
     assert broker.take() == [Acknowledge(caller, job)]
-    broker.saved(2, 1.0)
+    broker.store_reports.saved(2, 1.0)
     assert broker.take() == [SendJob(attempt_of(job))]
 
 
@@ -37,12 +37,12 @@ def test_every_attempt_of_a_background_job_leaves_after_the_diary_has_it(broker:
     broker.take()
     broker.worker()
     assert broker.take() == [StoreJob(job, 2)]
-    broker.saved(2, 1.0)
+    broker.store_reports.saved(2, 1.0)
     assert broker.take() == [SendJob(attempt_of(job))]
     broker.fail(attempt_of(job), "no", 1.0)
     broker.tick(10.0)
     assert broker.take() == [StoreJob(job, 3), StoreJob(job, 4)]
-    broker.saved(4, 10.0)
+    broker.store_reports.saved(4, 10.0)
     assert broker.take() == [SendJob(attempt_of(job))]
 
 
@@ -54,7 +54,7 @@ def test_attempt_whose_worker_leaves_before_the_commit_was_never_sent(broker: Ch
     broker.worker(name="second", now=0.6)
     second = attempt_of(job)
     broker.take()
-    broker.saved(2, 1.0)
+    broker.store_reports.saved(2, 1.0)
     assert [effect for effect in broker.take() if isinstance(effect, SendJob)] == []
     broker.save_all(2.0)
     assert (broker.take(), job.spent) == ([SendJob(second)], 0)
@@ -64,7 +64,7 @@ def test_attempt_whose_worker_is_detached_during_the_commit_goes_to_another(brok
     """R64. A bug: the job was sent to a worker that was out of reach by then."""
     first = broker.worker(name="first")
     job = broker.call(durable=True, attempts=1)
-    broker.detach(first, 0.5)
+    broker.availability.detach(first, 0.5)
     broker.take()
     broker.save_all(1.0)
     assert [effect for effect in broker.take() if isinstance(effect, SendJob)] == []
@@ -81,9 +81,9 @@ def test_attempt_that_cannot_be_written_is_sent_when_it_is_written(broker: Check
     attempt = attempt_of(job)
     broker.save_all(1.0, problem="disk full")
     assert (attempt_of(job), worker.state, broker.take()) == (attempt, WorkerState.BUSY, [StoreJob(job, 2)])
-    broker.saved(2, 2.0)
+    broker.store_reports.saved(2, 2.0)
     assert broker.take() == [SendJob(attempt)]
-    broker.saved(2, 3.0)
+    broker.store_reports.saved(2, 3.0)
     assert broker.take() == []
 
 
@@ -98,7 +98,7 @@ def test_background_jobs_start_in_the_order_they_came_however_slow_the_diary_is(
 
 def test_delay_of_a_background_job_begins_when_it_comes(broker: CheckedBroker) -> None:
     job = broker.call(durable=True, delay=10.0)
-    broker.saved(1, 1.0)
+    broker.store_reports.saved(1, 1.0)
     assert (job.state, job.start_at) == (JobState.DELAYED, 10.0)
 
 
@@ -107,7 +107,7 @@ def test_one_commit_lets_out_all_saves_up_to_it(broker: CheckedBroker) -> None:
     callers = [Caller(str(number)) for number in range(4)]
     jobs = [broker.call(caller=caller, durable=True) for caller in callers]
     assert broker.take() == [StoreJob(job, number) for number, job in enumerate(jobs, start=1)]
-    broker.saved(3, 1.0)
+    broker.store_reports.saved(3, 1.0)
     assert broker.take() == [Acknowledge(caller, job) for caller, job in list(zip(callers, jobs, strict=True))[:3]]
     assert [broker.job_registry.pending_commits.has_accepted(job) for job in jobs] == [True, True, True, False]
 
@@ -116,10 +116,10 @@ def test_one_commit_lets_out_all_saves_up_to_it(broker: CheckedBroker) -> None:
 def test_commit_that_was_told_already_lets_out_nothing(broker: CheckedBroker, number: int) -> None:
     """Hostile or repeated."""
     broker.call(durable=True)
-    broker.saved(1, 0.0)
+    broker.store_reports.saved(1, 0.0)
     broker.call(durable=True)
     broker.take()
-    broker.saved(number, 1.0)
+    broker.store_reports.saved(number, 1.0)
     assert broker.take() == []
 
 
@@ -128,7 +128,7 @@ def test_job_the_diary_cannot_take_is_refused_and_forgotten(broker: CheckedBroke
     worker = broker.worker()
     job = broker.call(caller=caller, durable=True, key="k")
     broker.take()
-    broker.saved(1, 1.0, problem="disk full")
+    broker.store_reports.saved(1, 1.0, problem="disk full")
     assert broker.take() == [
         DeliverOutcome(
             caller, job, Outcome.REFUSED, reason="store unavailable: disk full", refusal=RefusalReason.STORE_UNAVAILABLE
@@ -147,9 +147,9 @@ def test_answer_of_a_background_job_leaves_after_the_diary_has_it(broker: Checke
     broker.save_all()
     broker.succeed(attempt, b"result", 1.0)
     assert broker.take() == [StoreJob(job, 3)]
-    broker.saved(2, 1.0)
+    broker.store_reports.saved(2, 1.0)
     assert broker.take() == []
-    broker.saved(3, 1.0)
+    broker.store_reports.saved(3, 1.0)
     assert broker.take() == [DeliverOutcome(caller, job, Outcome.DONE, b"result")]
 
 
@@ -193,7 +193,7 @@ def test_cancelled_while_unsaved_is_answered_once_and_never_started(broker: Chec
     job = broker.call(caller=caller, durable=True)
     assert broker.withdraw(job, 0.5)
     assert not answers(broker.take())
-    broker.saved(1, 1.0)
+    broker.store_reports.saved(1, 1.0)
     broker.save_all(2.0)
     effects = broker.take()
     assert answers(effects) == [DeliverOutcome(caller, job, Outcome.CANCELLED, reason="withdrawn")]
@@ -216,7 +216,7 @@ def test_caller_that_goes_while_its_job_is_unsaved_is_not_told(broker: CheckedBr
     job = broker.call(caller=caller, durable=True)
     broker.take()
     broker.caller_gone(caller, 0.5)
-    broker.saved(1, 1.0)
+    broker.store_reports.saved(1, 1.0)
     assert (broker.take(), job.state) == ([], JobState.WAITING)
 
 
@@ -238,7 +238,7 @@ def test_deadline_that_passes_while_the_diary_is_slow_keeps_the_job_from_startin
     worker = broker.worker()
     job = broker.call(caller=caller, durable=True, deadline=5.0)
     broker.tick(6.0)
-    broker.saved(1, 6.0)
+    broker.store_reports.saved(1, 6.0)
     broker.tick(6.0)
     broker.save_all(7.0)
     effects = broker.take()

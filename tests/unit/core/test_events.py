@@ -60,10 +60,10 @@ def names(broker: CheckedBroker) -> list[str]:
 def test_nothing_is_published_while_nobody_subscribes(broker: CheckedBroker) -> None:
     worker = broker.worker()
     broker.succeed(attempt_of(broker.call()), b"", 1.0)
-    broker.pause("s")
-    broker.resume("s", 1.0)
-    broker.drain(worker, 1.0)
-    broker.close(2.0)
+    broker.operator.pause("s")
+    broker.operator.resume("s", 1.0)
+    broker.availability.drain(worker, 1.0)
+    broker.operator.close(2.0)
     assert published(broker) == []
 
 
@@ -79,7 +79,7 @@ def test_life_of_a_job_and_of_its_worker(broker: CheckedBroker) -> None:
     assert names(broker) == ["delayed"]
     broker.run_until(job.start_at)
     assert names(broker) == ["waiting", "running"]
-    broker.progress(attempt_of(job), b"half", 9.0)
+    broker.attempts.progress(attempt_of(job), b"half", 9.0)
     broker.succeed(attempt_of(job), b"", 10.0)
     broker.leave(worker, 11.0, "gone")
     assert names(broker) == ["progress", "ended", "left"]
@@ -104,7 +104,7 @@ def test_what_events_of_a_job_say(broker: CheckedBroker) -> None:
     worker = broker.worker(name="w")
     job = broker.call(attempts=1)
     attempt = attempt_of(job)
-    broker.progress(attempt, bytearray(b"half"), 1.0)
+    broker.attempts.progress(attempt, bytearray(b"half"), 1.0)
     broker.fail(attempt, "no", 2.0)
     about: dict[str, Any] = {"id": job.id, "service": "s", "is_background": False, "is_kept": False}
     held = {**about, "attempt": 1, "worker": "w", "worker_id": worker.id}
@@ -141,8 +141,8 @@ def test_workers_join_drain_and_leave_once(broker: CheckedBroker) -> None:
     worker = broker.starting("a", "b", name="w", capacity=3)
     broker.idle(worker, 0.0)
     broker.call(service="a")
-    broker.drain(worker, 1.0)
-    broker.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.0)
     broker.leave(worker, 2.0, "its connection ended")
     broker.leave(worker, 2.0, "its connection ended")
     about = (worker.id, "w", "?", ("a", "b"), 3)
@@ -164,7 +164,7 @@ def test_events_of_a_worker_have_the_label_of_its_connection(broker: CheckedBrok
 def test_drained_worker_without_a_job_leaves_at_once(broker: CheckedBroker) -> None:
     worker = broker.worker()
     listen(broker)
-    broker.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.0)
     first, second = published(broker)
     assert (first.kind, second.kind) == (WORKER_DRAINING, WORKER_LEFT)
     assert isinstance(second, WorkerEvent)
@@ -173,20 +173,20 @@ def test_drained_worker_without_a_job_leaves_at_once(broker: CheckedBroker) -> N
 
 def test_a_service_is_paused_and_resumed_once(broker: CheckedBroker) -> None:
     listen(broker)
-    broker.pause("s", "ann")
-    broker.pause("s", "bob")
-    broker.resume("s", 1.0)
-    broker.resume("s", 1.0)
-    broker.resume("unknown", 1.0)
+    broker.operator.pause("s", "ann")
+    broker.operator.pause("s", "bob")
+    broker.operator.resume("s", 1.0)
+    broker.operator.resume("s", 1.0)
+    broker.operator.resume("unknown", 1.0)
     assert published(broker) == [ServiceEvent(SERVICE_PAUSED, "s", "ann"), ServiceEvent(SERVICE_RESUMED, "s")]
 
 
 def test_jobs_run_after_their_service_was_resumed(broker: CheckedBroker) -> None:
     broker.worker()
-    broker.pause("s")
+    broker.operator.pause("s")
     broker.call()
     listen(broker)
-    broker.resume("s", 1.0)
+    broker.operator.resume("s", 1.0)
     assert names(broker) == ["resumed", "running"]
 
 
@@ -194,8 +194,8 @@ def test_the_broker_drains_once(broker: CheckedBroker) -> None:
     broker.running()
     broker.call()
     listen(broker)
-    broker.close(1.0)
-    broker.close(1.0)
+    broker.operator.close(1.0)
+    broker.operator.close(1.0)
     first, *others = published(broker)
     assert first == BrokerEvent(BROKER_DRAINING, running=1)
     assert [each.kind for each in others] == [JOB_ENDED]
@@ -249,12 +249,12 @@ def test_events_cannot_be_changed_and_hold_nothing_that_can(broker: CheckedBroke
     job = broker.call(durable=True, delay=1.0)
     broker.run_until(1.0)
     broker.save_all(1.0)
-    broker.progress(attempt_of(job), bytearray(b"half"), 1.0)
-    broker.pause("s")
+    broker.attempts.progress(attempt_of(job), bytearray(b"half"), 1.0)
+    broker.operator.pause("s")
     broker.succeed(attempt_of(job), b"", 1.0)
     broker.save_all(1.0)
     broker.leave(worker, 1.0, "gone")
-    broker.close(1.0)
+    broker.operator.close(1.0)
     made = published(broker)
     assert {type(event) for event in made} == {JobEvent, WorkerEvent, ServiceEvent, BrokerEvent}
     for event in made:
@@ -301,7 +301,7 @@ def test_a_job_costs_nothing_while_nobody_subscribes_to_jobs(broker: CheckedBrok
     broker.take()
     with calls_into("dragoman.core.events") as called:
         first, second, waiting = broker.call(), broker.call(attempts=2), broker.call()
-        broker.progress(attempt_of(first), b"half", 1.0)
+        broker.attempts.progress(attempt_of(first), b"half", 1.0)
         broker.succeed(attempt_of(first), b"", 1.0)
         broker.fail(attempt_of(second), "no", 1.0)
         broker.succeed(attempt_of(waiting), b"", 1.0)

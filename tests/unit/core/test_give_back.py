@@ -16,21 +16,21 @@ def test_job_that_is_given_back_waits_again_and_no_attempt_is_spent(broker: Chec
     """R133; another worker is preferred (R12)."""
     worker, other = broker.worker(), broker.worker()
     attempt = broker.running(worker)
-    assert broker.give_back(attempt, 1.0)
+    assert broker.attempts.give_back(attempt, 1.0)
     assert (attempt.job.spent, attempt_of(attempt.job).worker, worker.state) == (0, other, WorkerState.IDLE)
 
 
 def test_worker_that_gives_a_job_back_is_the_last_of_the_idle(broker: CheckedBroker) -> None:
     """R133, D7: the job finds its next worker first; that one has a free slot, and has been idle longer."""
     worker, other = broker.worker(), broker.worker(capacity=2)
-    broker.give_back(broker.running(worker), 1.0)
+    broker.attempts.give_back(broker.running(worker), 1.0)
     assert [attempt_of(broker.call(now=2.0)).worker for _ in range(2)] == [other, worker]
 
 
 def test_job_that_is_given_back_with_a_delay_rests_so_long(broker: CheckedBroker) -> None:
     """R133."""
     attempt = broker.running(broker.worker())
-    broker.give_back(attempt, 1.0, delay=5.0)
+    broker.attempts.give_back(attempt, 1.0, delay=5.0)
     broker.tick(5.9)
     assert attempt.job.state is JobState.DELAYED
     broker.tick(6.0)
@@ -41,7 +41,7 @@ def test_job_that_is_given_back_keeps_its_place_among_equals(broker: CheckedBrok
     worker = broker.worker()
     attempt = broker.running(worker)
     later = broker.call(now=1.0)
-    broker.give_back(attempt, 2.0)
+    broker.attempts.give_back(attempt, 2.0)
     assert (attempt_of(attempt.job).worker, later.attempt) == (worker, None)
 
 
@@ -49,7 +49,7 @@ def test_job_that_is_given_back_with_a_lower_priority_lets_others_pass(broker: C
     """R133."""
     attempt = broker.running(broker.worker())
     later = broker.call(now=1.0)
-    broker.give_back(attempt, 2.0, priority=2)
+    broker.attempts.give_back(attempt, 2.0, priority=2)
     assert (attempt.job.attempt, later.state) == (None, JobState.RUNNING)
     assert attempt.job.options.priority == 2
 
@@ -57,18 +57,18 @@ def test_job_that_is_given_back_with_a_lower_priority_lets_others_pass(broker: C
 def test_priority_that_does_not_exist_changes_nothing(broker: CheckedBroker) -> None:
     attempt = broker.running(broker.worker())
     with pytest.raises(ValueError, match="priority 10 is not between 0 and 9"):
-        broker.give_back(attempt, 1.0, priority=10)
+        broker.attempts.give_back(attempt, 1.0, priority=10)
     assert attempt.job.attempt is attempt
 
 
 def test_job_that_is_given_back_may_use_up_an_attempt(broker: CheckedBroker, caller: Caller) -> None:
     """R133, D8: after the last one it has failed."""
     attempt = broker.running(broker.worker(), caller=caller, attempts=2)
-    broker.give_back(attempt, 1.0, delay=3.0, spends=True)
+    broker.attempts.give_back(attempt, 1.0, delay=3.0, spends=True)
     assert (attempt.job.spent, attempt.job.state, attempt.job.start_at) == (1, JobState.DELAYED, 4.0)
     broker.tick(4.0)
     broker.take()
-    broker.give_back(attempt_of(attempt.job), 5.0, spends=True)
+    broker.attempts.give_back(attempt_of(attempt.job), 5.0, spends=True)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.FAILED, reason="given back by its worker")]
 
 
@@ -78,7 +78,7 @@ def test_stored_job_that_is_given_back_is_stored_as_it_is_then(broker: CheckedBr
     job = broker.store(attempts=3)
     broker.save_all()
     broker.take()
-    broker.give_back(attempt_of(job), 1.0, delay=60.0, priority=7)
+    broker.attempts.give_back(attempt_of(job), 1.0, delay=60.0, priority=7)
     first, second = broker.take()
     assert isinstance(first, StoreJob)
     assert isinstance(second, StoreJob)
@@ -91,14 +91,14 @@ def test_call_that_is_given_back_after_its_caller_has_gone_is_not_started_again(
     """R18."""
     attempt = broker.running(broker.worker(), caller=caller)
     broker.caller_gone(caller, 1.0)
-    broker.give_back(attempt, 2.0)
+    broker.attempts.give_back(attempt, 2.0)
     assert attempt.job.outcome is Outcome.CANCELLED
 
 
 def test_call_that_is_given_back_while_the_broker_drains_is_refused(broker: CheckedBroker) -> None:
     attempt = broker.running(broker.worker())
-    broker.close(1.0)
-    broker.give_back(attempt, 2.0)
+    broker.operator.close(1.0)
+    broker.attempts.give_back(attempt, 2.0)
     assert attempt.job.outcome is Outcome.REFUSED
 
 
@@ -108,9 +108,9 @@ def test_attempt_that_is_over_is_given_back_in_vain_and_frees_its_worker(broker:
     attempt = broker.running(worker)
     broker.withdraw(attempt.job, 1.0)
     assert worker.state is WorkerState.STUCK
-    assert not broker.give_back(attempt, 2.0)
+    assert not broker.attempts.give_back(attempt, 2.0)
     assert (worker.state, attempt.job.outcome) == (WorkerState.IDLE, Outcome.CANCELLED)
-    assert not broker.give_back(attempt, 3.0)
+    assert not broker.attempts.give_back(attempt, 3.0)
 
 
 # -------------------------------------------------------------------- extend
@@ -119,7 +119,7 @@ def test_attempt_that_is_over_is_given_back_in_vain_and_frees_its_worker(broker:
 def test_attempt_that_is_extended_is_over_later(broker: CheckedBroker) -> None:
     """R134, R6: it concerns the job, not its worker's lease."""
     attempt = broker.running(broker.worker(), job_timeout=10.0)
-    assert broker.extend(attempt, 10.0, 8.0)
+    assert broker.attempts.extend(attempt, 10.0, 8.0)
     broker.run_until(17.9)
     assert attempt.job.state is JobState.RUNNING
     broker.run_until(18.0)
@@ -128,7 +128,7 @@ def test_attempt_that_is_extended_is_over_later(broker: CheckedBroker) -> None:
 
 def test_attempt_can_be_given_less_time(broker: CheckedBroker) -> None:
     attempt = broker.running(broker.worker(), job_timeout=100.0)
-    broker.extend(attempt, 1.0, 8.0)
+    broker.attempts.extend(attempt, 1.0, 8.0)
     assert broker.next_deadline() == 9.0
     broker.tick(9.0)
     assert any(isinstance(effect, CancelAttempt) for effect in broker.take())
@@ -137,12 +137,12 @@ def test_attempt_can_be_given_less_time(broker: CheckedBroker) -> None:
 def test_attempt_that_is_over_cannot_be_extended(broker: CheckedBroker) -> None:
     attempt = broker.running(broker.worker(), job_timeout=10.0)
     broker.tick(10.0)
-    assert not broker.extend(attempt, 60.0, 11.0)
+    assert not broker.attempts.extend(attempt, 60.0, 11.0)
 
 
 def test_patience_of_the_caller_is_not_extended(broker: CheckedBroker) -> None:
     attempt = broker.running(broker.worker(), deadline=10.0)
-    broker.extend(attempt, 60.0, 8.0)
+    broker.attempts.extend(attempt, 60.0, 8.0)
     broker.run_until(10.0)
     assert attempt.job.outcome is Outcome.TIMED_OUT
 
@@ -165,7 +165,7 @@ def in_quarantine(broker: CheckedBroker, **more: object):  # type: ignore[no-unt
 def test_job_that_is_released_is_tried_again_under_its_id(broker: CheckedBroker) -> None:
     """R135: it has all its attempts again, and its history stays."""
     job = in_quarantine(broker, key="k")
-    assert broker.release(job, 2.0)
+    assert broker.operator.release(job, 2.0)
     assert (job.state, job.outcome, job.quarantined, job.spent) == (JobState.WAITING, None, False, 0)
     assert [ending.reason for ending in job.history] == ["no"]
     broker.worker(now=3.0)
@@ -182,7 +182,7 @@ def test_job_that_is_released_is_tried_again_under_its_id(broker: CheckedBroker)
 
 def test_release_is_stored(broker: CheckedBroker) -> None:
     job = in_quarantine(broker)
-    broker.release(job, 2.0)
+    broker.operator.release(job, 2.0)
     (save,) = broker.take()
     assert isinstance(save, StoreJob)
     assert save.job is job
@@ -190,16 +190,16 @@ def test_release_is_stored(broker: CheckedBroker) -> None:
 
 def test_job_that_is_not_in_quarantine_is_not_released(broker: CheckedBroker) -> None:
     waiting = broker.store()
-    assert not broker.release(waiting, 1.0)
+    assert not broker.operator.release(waiting, 1.0)
     job = in_quarantine(CheckedBroker())
-    assert not broker.release(job, 1.0)  # another broker's
+    assert not broker.operator.release(job, 1.0)  # another broker's
 
 
 def test_job_that_was_retried_is_not_released(broker: CheckedBroker) -> None:
     """Its payload lives on in another job."""
     job = in_quarantine(broker)
-    assert broker.retry(job, 2.0) is not None
-    assert not broker.release(job, 3.0)
+    assert broker.operator.retry(job, 2.0) is not None
+    assert not broker.operator.release(job, 3.0)
 
 
 def test_job_is_not_released_where_there_is_no_room() -> None:
@@ -207,22 +207,22 @@ def test_job_is_not_released_where_there_is_no_room() -> None:
     broker = CheckedBroker(max_jobs=1)
     job = in_quarantine(broker)
     other = broker.call(now=2.0)
-    assert not broker.release(job, 2.0)
+    assert not broker.operator.release(job, 2.0)
     broker.withdraw(other, 3.0)
-    assert broker.release(job, 3.0)
+    assert broker.operator.release(job, 3.0)
 
 
 def test_job_is_not_released_while_the_broker_drains(broker: CheckedBroker) -> None:
     job = in_quarantine(broker)
-    broker.close(2.0)
-    assert not broker.release(job, 2.0)
+    broker.operator.close(2.0)
+    assert not broker.operator.release(job, 2.0)
     assert job.quarantined
 
 
 def test_job_that_is_released_can_come_into_quarantine_again(broker: CheckedBroker) -> None:
     """I8, I22."""
     job = in_quarantine(broker)
-    broker.release(job, 2.0)
+    broker.operator.release(job, 2.0)
     worker = broker.worker(now=2.0)
     broker.save_all(2.0)
     broker.take()

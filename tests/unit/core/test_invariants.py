@@ -32,7 +32,7 @@ class Busy(CheckedBroker):
         self.free = self.worker("f", name="free")
         self.boot = self.starting("g", name="boot")
         self.away = self.worker("h", name="away")
-        self.detach(self.away, 0.0)
+        self.availability.detach(self.away, 0.0)
         self.first = self.call(b"first", queue_timeout=50.0)
         self.second = self.call(b"second", now=1.0)
         self.late = self.call(b"delayed", delay=10.0, now=1.0)
@@ -330,7 +330,7 @@ def test_worker_that_is_detached_and_within_reach_is_found() -> None:
 def test_draining_worker_may_be_out_of_reach_or_within() -> None:
     """I2, R64."""
     broker = Busy()
-    broker.drain(broker.busy, 1.0)
+    broker.availability.drain(broker.busy, 1.0)
     for away_since in (1.0, inf):
         broker.busy.away_since = away_since
         check(broker)

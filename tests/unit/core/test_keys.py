@@ -196,7 +196,7 @@ def test_joining_an_unsaved_background_job_is_accepted_with_it(
     job = broker.call(caller=caller, durable=True, key="k")
     assert broker.call(caller=other, durable=True, key="k") is job
     assert broker.take() == [StoreJob(job, 1)]
-    broker.saved(1, 1.0)
+    broker.store_reports.saved(1, 1.0)
     assert broker.take() == [Acknowledge(caller, job), Acknowledge(other, job)]
 
 
@@ -247,7 +247,7 @@ def test_all_who_joined_hear_that_the_diary_failed(broker: CheckedBroker, caller
     job = broker.call(caller=caller, durable=True, key="k")
     broker.call(caller=other, durable=True, key="k")
     broker.take()
-    broker.saved(1, 1.0, problem="disk full")
+    broker.store_reports.saved(1, 1.0, problem="disk full")
     assert broker.take() == [
         DeliverOutcome(
             each, job, Outcome.REFUSED, reason="store unavailable: disk full", refusal=RefusalReason.STORE_UNAVAILABLE

@@ -17,7 +17,7 @@ from .world import Caller, CheckedBroker, attempt_of
 def test_call_waits_the_grace_for_a_caller_out_of_reach(broker: CheckedBroker, caller: Caller, delay: float) -> None:
     """R18, R64: its outcome is delivered even so, for a caller that returns later."""
     job = broker.call(caller=caller, orphan_grace=5.0, delay=delay)
-    broker.caller_away(job.callers[0], 1.0)
+    broker.availability.caller_away(job.callers[0], 1.0)
     broker.run_until(5.9)
     assert (job.state is not JobState.ENDED, job.callers, broker.take()) == (True, (caller,), [])
     broker.run_until(6.0)
@@ -27,7 +27,7 @@ def test_call_waits_the_grace_for_a_caller_out_of_reach(broker: CheckedBroker, c
 def test_call_without_grace_is_cancelled_when_time_is_looked_at_next(broker: CheckedBroker) -> None:
     """R18."""
     job = broker.call()
-    broker.caller_away(job.callers[0], 1.0)
+    broker.availability.caller_away(job.callers[0], 1.0)
     assert broker.next_deadline() == 1.0
     broker.tick(1.0)
     assert job.outcome is Outcome.CANCELLED
@@ -37,11 +37,11 @@ def test_call_without_grace_is_cancelled_when_time_is_looked_at_next(broker: Che
 def test_call_whose_caller_is_back_waits_on(broker: CheckedBroker, caller: Caller, delay: float) -> None:
     """R64."""
     job = broker.call(caller=caller, orphan_grace=5.0, delay=delay)
-    broker.caller_away(job.callers[0], 1.0)
-    broker.caller_back(job.callers[0])
+    broker.availability.caller_away(job.callers[0], 1.0)
+    broker.availability.caller_back(job.callers[0])
     broker.run_until(50.0)
     assert (job.state, broker.take()) == (JobState.WAITING, [])
-    broker.caller_away(job.callers[0], 50.0)
+    broker.availability.caller_away(job.callers[0], 50.0)
     broker.run_until(55.0)
     assert job.outcome is Outcome.CANCELLED
 
@@ -49,7 +49,7 @@ def test_call_whose_caller_is_back_waits_on(broker: CheckedBroker, caller: Calle
 def test_call_is_handed_out_within_the_grace_and_then_goes_on(broker: CheckedBroker, caller: Caller) -> None:
     """R19, R64: its answer is kept for the caller."""
     job = broker.call(caller=caller, orphan_grace=5.0)
-    broker.caller_away(job.callers[0], 1.0)
+    broker.availability.caller_away(job.callers[0], 1.0)
     broker.worker(now=3.0)
     broker.take()
     broker.run_until(30.0)
@@ -61,7 +61,7 @@ def test_call_is_handed_out_within_the_grace_and_then_goes_on(broker: CheckedBro
 def test_running_call_goes_on_without_its_caller(broker: CheckedBroker, caller: Caller) -> None:
     """R19, R64."""
     attempt = broker.running(caller=caller)
-    broker.caller_away(attempt.job.callers[0], 1.0)
+    broker.availability.caller_away(attempt.job.callers[0], 1.0)
     broker.run_until(30.0)
     assert broker.succeed(attempt, b"result", 30.0)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result")]
@@ -74,7 +74,7 @@ def give_back(broker: CheckedBroker, attempt: Attempt, way: str, now: float) -> 
     if way == "is undelivered":
         broker.undelivered(attempt, now)
     elif way == "is refused":
-        broker.refuse(attempt, now)
+        broker.attempts.refuse(attempt, now)
     elif way == "fails":
         broker.fail(attempt, "no", now)
     else:
@@ -88,7 +88,7 @@ def test_orphan_that_is_given_back_after_its_grace_is_not_started_again(
     """R18, R64. A bug: if another worker was free, it was dispatched again."""
     attempt = broker.running(broker.worker(may_decline=True), caller=caller, attempts=3, orphan_grace=5.0)
     broker.worker()
-    broker.caller_away(attempt.job.callers[0], 1.0)
+    broker.availability.caller_away(attempt.job.callers[0], 1.0)
     give_back(broker, attempt, way, 6.0)
     broker.tick(6.0)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.CANCELLED, reason="its caller has gone")]
@@ -99,8 +99,8 @@ def test_orphan_that_is_given_back_after_its_grace_is_not_started_again(
 def test_orphan_that_is_given_back_within_its_grace_waits_for_the_rest_of_it(broker: CheckedBroker, way: str) -> None:
     """R18, R64."""
     attempt = broker.running(broker.worker(may_decline=True), attempts=3, orphan_grace=5.0)
-    broker.pause("s")
-    broker.caller_away(attempt.job.callers[0], 1.0)
+    broker.operator.pause("s")
+    broker.availability.caller_away(attempt.job.callers[0], 1.0)
     give_back(broker, attempt, way, 5.0)
     broker.run_until(5.9)
     assert attempt.job.state in (JobState.WAITING, JobState.DELAYED)
@@ -113,9 +113,9 @@ def test_running_call_whose_caller_is_back_is_started_again(broker: CheckedBroke
     """R64: though its grace had been over meanwhile."""
     attempt = broker.running(broker.worker(may_decline=True), attempts=3, orphan_grace=5.0)
     other = broker.worker()
-    broker.caller_away(attempt.job.callers[0], 1.0)
+    broker.availability.caller_away(attempt.job.callers[0], 1.0)
     broker.run_until(10.0)
-    broker.caller_back(attempt.job.callers[0])
+    broker.availability.caller_back(attempt.job.callers[0])
     give_back(broker, attempt, way, 10.0)
     broker.run_until(11.0)
     assert attempt_of(attempt.job).worker is other
@@ -128,7 +128,7 @@ def test_job_that_somebody_may_come_back_for_needs_no_caller(broker: CheckedBrok
         job = broker.call(key="k")
     else:
         job = broker.call(durable=True) if kind == "unsaved" else broker.store()
-    broker.caller_away(job.callers[0], 1.0)
+    broker.availability.caller_away(job.callers[0], 1.0)
     broker.run_until(100.0)
     assert job.state is JobState.WAITING
 
@@ -137,7 +137,7 @@ def test_patience_of_a_caller_out_of_reach_runs_on(broker: CheckedBroker) -> Non
     job = broker.call(deadline=3.0, orphan_grace=5.0)
     other = broker.call(queue_timeout=4.0, orphan_grace=5.0)
     for each in (job, other):
-        broker.caller_away(each.callers[0], 1.0)
+        broker.availability.caller_away(each.callers[0], 1.0)
     broker.run_until(4.0)
     assert (job.outcome, other.outcome) == (Outcome.TIMED_OUT, Outcome.TIMED_OUT)
 
@@ -145,7 +145,7 @@ def test_patience_of_a_caller_out_of_reach_runs_on(broker: CheckedBroker) -> Non
 def test_caller_that_has_gone_for_good_is_not_answered(broker: CheckedBroker, caller: Caller) -> None:
     """R18: disconnected first, then removed."""
     job = broker.call(caller=caller, orphan_grace=5.0)
-    broker.caller_away(job.callers[0], 1.0)
+    broker.availability.caller_away(job.callers[0], 1.0)
     broker.caller_gone(caller, 2.0)
     broker.run_until(100.0)
     assert (job.outcome, broker.take()) == (Outcome.CANCELLED, [])
@@ -159,9 +159,9 @@ def test_job_that_has_ended_is_neither_orphaned_nor_adopted(
     job = broker.call(caller=caller, key=key)
     broker.withdraw(job, 1.0)
     due = broker.next_deadline()
-    broker.caller_away(caller, 2.0)
+    broker.availability.caller_away(caller, 2.0)
     assert (job.orphan_due, broker.next_deadline()) == (inf, due)
-    broker.caller_back(caller)
+    broker.availability.caller_back(caller)
     broker.tick(3.0)
     assert (job.outcome, broker.next_deadline()) == (Outcome.CANCELLED, due)
     assert broker.take() == [DeliverOutcome(caller, job, Outcome.CANCELLED, reason="withdrawn")]

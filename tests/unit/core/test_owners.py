@@ -132,7 +132,7 @@ def test_retry_counts_for_the_owner_of_the_first_job() -> None:
     broker.save_all()
     broker.fail(attempt_of(job), "no", 0.0)
     broker.save_all()
-    assert broker.retry(job, 0.0) is not None
+    assert broker.operator.retry(job, 0.0) is not None
     assert owner.jobs == 1
     assert enqueue(broker, "s", owner) is None
 

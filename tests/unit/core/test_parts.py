@@ -16,7 +16,7 @@ def answers(broker: CheckedBroker) -> list[tuple[Outcome, bytes, str]]:
 
 def emit(broker: CheckedBroker, job: object, *parts: bytes) -> None:
     for part in parts:
-        assert broker.progress(attempt_of(job), part, 1.0, is_part=True)  # type: ignore[arg-type]
+        assert broker.attempts.progress(attempt_of(job), part, 1.0, is_part=True)  # type: ignore[arg-type]
 
 
 def test_a_caller_that_takes_parts_gets_them_and_then_the_rest(broker: CheckedBroker, caller: Caller) -> None:
@@ -107,6 +107,6 @@ def test_a_late_result_has_no_parts(broker: CheckedBroker, caller: Caller) -> No
     emit(broker, attempt.job, b"one")
     broker.tick(5.0)
     broker.take()
-    assert not broker.progress(attempt, b"two", 6.0, is_part=True)
+    assert not broker.attempts.progress(attempt, b"two", 6.0, is_part=True)
     assert not broker.succeed(attempt, b"rest", 6.0)
     assert broker.take() == []

@@ -193,7 +193,7 @@ def test_refusals_in_between_spend_nothing(broker: CheckedBroker) -> None:
     """R8, R9."""
     worker = broker.worker(may_decline=True)
     job = broker.call(attempts=2)
-    broker.refuse(attempt_of(job), 0.0)
+    broker.attempts.refuse(attempt_of(job), 0.0)
     broker.idle(worker, 0.0)
     broker.fail(attempt_of(job), "no", 0.0)
     assert (job.state, job.spent, job.refusals) == (JobState.DELAYED, 1, 0)
@@ -225,7 +225,7 @@ def test_call_is_never_quarantined(broker: CheckedBroker) -> None:
     attempt = broker.running(key="k")
     broker.fail(attempt, "no", 1.0)
     assert not attempt.job.quarantined
-    assert broker.retry(attempt.job, 2.0) is None
+    assert broker.operator.retry(attempt.job, 2.0) is None
 
 
 @pytest.mark.parametrize("way", ["done", "cancelled", "deadline", "rejected"])
@@ -244,12 +244,12 @@ def test_background_job_that_ends_otherwise_is_not_quarantined(broker: CheckedBr
     else:
         broker.tick(50.0)
     assert (job.state, job.quarantined, job.payload) == (JobState.ENDED, False, b"")
-    assert broker.retry(job, 51.0) is None
+    assert broker.operator.retry(job, 51.0) is None
 
 
 def test_retry_makes_a_new_job_that_names_the_old_one(broker: CheckedBroker) -> None:
     job = quarantined(broker)
-    again = broker.retry(job, 2.0)
+    again = broker.operator.retry(job, 2.0)
     assert again is not None
     assert broker.take() == [StoreJob(again, broker.last_save)]
     assert (again.retry_of, again.payload, again.options, again.spent) == (job.id, b"payload", job.options, 0)
@@ -261,14 +261,14 @@ def test_retry_makes_a_new_job_that_names_the_old_one(broker: CheckedBroker) -> 
 
 def test_retry_is_refused_while_the_broker_drains(broker: CheckedBroker) -> None:
     job = quarantined(broker)
-    broker.close(2.0)
-    assert broker.retry(job, 3.0) is None
+    broker.operator.close(2.0)
+    assert broker.operator.retry(job, 3.0) is None
 
 
 def test_retry_of_a_forgotten_job_makes_nothing(broker: CheckedBroker) -> None:
     job = quarantined(broker)
     broker.tick(1.0 + broker.policy.outcome_retention)
-    assert broker.retry(job, 1e6) is None
+    assert broker.operator.retry(job, 1e6) is None
 
 
 @pytest.mark.parametrize("policy", [{"max_jobs": 1}, {"max_jobs_per_service": 1}, {"max_memory": 10}])
@@ -276,23 +276,23 @@ def test_retry_obeys_the_bounds(policy: dict[str, int]) -> None:
     """R15. A bug: a quarantined job could be retried without end, beyond every limit."""
     broker = CheckedBroker(**policy)
     job, other = quarantined(broker), quarantined(broker)
-    assert broker.retry(job, 2.0) is not None
+    assert broker.operator.retry(job, 2.0) is not None
     broker.save_all(2.0)
-    assert broker.retry(other, 3.0) is None
+    assert broker.operator.retry(other, 3.0) is None
 
 
 def test_retried_job_leaves_the_quarantine_and_is_not_retried_again(broker: CheckedBroker) -> None:
     """A job could be retried twice, once its retry had failed: both were in quarantine then, and both made new jobs."""
     job = quarantined(broker)
-    again = broker.retry(job, 2.0)
+    again = broker.operator.retry(job, 2.0)
     assert again is not None
     assert (job.quarantined, job.retried_as) == (False, again.id)
-    assert broker.retry(job, 2.0) is None
+    assert broker.operator.retry(job, 2.0) is None
     broker.save_all(2.0)
     broker.worker(now=3.0)
     broker.fail(attempt_of(again), "poison", 4.0)
-    assert (again.quarantined, again.retried_as, broker.retry(job, 5.0)) == (True, None, None)
-    third = broker.retry(again, 5.0)
+    assert (again.quarantined, again.retried_as, broker.operator.retry(job, 5.0)) == (True, None, None)
+    third = broker.operator.retry(again, 5.0)
     assert third is not None
     assert (third.retry_of, again.retried_as, job.retried_as) == (again.id, third.id, again.id)
     broker.save_all(5.0)
@@ -302,12 +302,12 @@ def test_retried_job_leaves_the_quarantine_and_is_not_retried_again(broker: Chec
 
 def test_retry_that_could_not_be_written_down_leaves_the_job_in_quarantine(broker: CheckedBroker) -> None:
     job = quarantined(broker)
-    again = broker.retry(job, 2.0)
+    again = broker.operator.retry(job, 2.0)
     assert again is not None
-    broker.saved(broker.last_save, 2.0, "full")
+    broker.store_reports.saved(broker.last_save, 2.0, "full")
     assert again.id not in broker.jobs
     assert (job.quarantined, job.retried_as) == (True, None)
-    assert broker.retry(job, 3.0) is not None
+    assert broker.operator.retry(job, 3.0) is not None
 
 
 def test_retry_does_not_wait_for_the_delay_again(broker: CheckedBroker) -> None:
@@ -316,7 +316,7 @@ def test_retry_does_not_wait_for_the_delay_again(broker: CheckedBroker) -> None:
     broker.run_until(60.0)
     broker.fail(attempt_of(job), "no", 61.0)
     broker.save_all(61.0)
-    again = broker.retry(job, 62.0)
+    again = broker.operator.retry(job, 62.0)
     assert again is not None
     broker.save_all(62.0)
     assert again.state is JobState.RUNNING

@@ -178,7 +178,7 @@ def test_running_job_that_had_no_more_attempts_ends_lost(broker: CheckedBroker) 
 def test_worker_that_names_its_attempt_may_still_deliver(broker: CheckedBroker, caller: Caller) -> None:
     """R107."""
     job = revive(broker, given())
-    attempt = broker.resumable[TOKEN]
+    attempt = broker.attempts.resumable[TOKEN]
     assert (job.state, attempt.worker.state, attempt.number) == (JobState.RUNNING, WorkerState.DETACHED, 1)
     assert broker.job_registry.attend(job, caller)
     assert broker.succeed(attempt, b"result", NOW + 20.0)
@@ -201,7 +201,7 @@ def test_result_that_comes_before_its_job_is_read_waits_for_it(broker: CheckedBr
     broker.job_registry.is_loading = True
     assert broker.job_registry.early.keep(TOKEN, b"result")
     job = revive(broker, given())
-    assert (job.outcome, job.result, broker.resumable, broker.worker_registry.workers) == (
+    assert (job.outcome, job.result, broker.attempts.resumable, broker.worker_registry.workers) == (
         Outcome.DONE,
         b"result",
         {},
@@ -220,7 +220,7 @@ def test_results_that_come_early_are_bounded() -> None:
 def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) -> None:
     """R107: `resume` is 30 s. Its run time continues meanwhile."""
     job = revive(broker, given())
-    attempt = broker.resumable[TOKEN]
+    attempt = broker.attempts.resumable[TOKEN]
     broker.run_until(NOW + 29.9)
     assert job.state is JobState.RUNNING
     broker.run_until(NOW + 30.0)
@@ -263,7 +263,7 @@ def test_key_that_two_jobs_of_an_earlier_run_have_is_the_later_ones(broker: Chec
 def test_quarantined_job_can_be_tried_again(broker: CheckedBroker) -> None:
     old = revive(broker, kept(outcome=Outcome.LOST, quarantined=True, spent=3, keep_until=NOW + 50.0))
     old.payload = b"fetched"
-    again = broker.retry(old, NOW)
+    again = broker.operator.retry(old, NOW)
     assert again is not None
     assert (again.payload, again.retry_of, again.spent) == (b"fetched", old.id, 0)
 
@@ -272,7 +272,7 @@ def test_retried_job_comes_back_out_of_quarantine_and_names_its_successor(broker
     """In the store it is still in quarantine; `retry_of` of its retry overrides that."""
     old = revive(broker, kept(1, outcome=Outcome.LOST, quarantined=True, spent=3, keep_until=NOW + 50.0))
     again = revive(broker, kept(2, retry_of=old.id))
-    assert (old.quarantined, old.retried_as, broker.retry(old, NOW)) == (False, again.id, None)
+    assert (old.quarantined, old.retried_as, broker.operator.retry(old, NOW)) == (False, again.id, None)
 
 
 def test_retry_of_a_job_that_has_been_erased_comes_back(broker: CheckedBroker) -> None:

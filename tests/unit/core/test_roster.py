@@ -238,7 +238,7 @@ def test_names_beyond_the_bound_are_refused_and_not_stored() -> None:
             refusal=RefusalReason.BUSY,
         )
     ]
-    assert broker.pause("c") is None
+    assert broker.operator.pause("c") is None
     assert set(broker.worker_registry.services) == {"a", "b"}
 
 
@@ -275,7 +275,7 @@ def test_names_nobody_uses_make_room_for_new_ones() -> None:
 
 def test_paused_name_is_not_forgotten() -> None:
     broker = CheckedBroker(max_services=1)
-    assert broker.pause("s") is not None
+    assert broker.operator.pause("s") is not None
     assert join(broker, "other") is None
     assert broker.worker_registry.services["s"].paused
 
@@ -309,7 +309,7 @@ def test_quarantined_job_of_a_forgotten_service_can_be_retried() -> None:
     broker.leave(worker, 0.0, "gone")
     other = broker.worker("other")
     broker.leave(other, 0.0, "gone")
-    again = broker.retry(job, 1.0)
+    again = broker.operator.retry(job, 1.0)
     assert again is not None
     broker.save_all(1.0)
     broker.worker("s", now=2.0)

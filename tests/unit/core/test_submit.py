@@ -372,7 +372,7 @@ def test_waiting_call_whose_caller_has_gone_is_not_started(broker: CheckedBroker
 def test_call_whose_caller_is_away_is_kept_for_the_grace(broker: CheckedBroker, caller: Caller, delay: float) -> None:
     """R18."""
     job = broker.call(caller=caller, orphan_grace=5.0, delay=delay)
-    broker.caller_away(caller, 1.0)
+    broker.availability.caller_away(caller, 1.0)
     broker.tick(5.9)
     assert job.state is not JobState.ENDED
     broker.tick(6.0)

@@ -75,7 +75,7 @@ def test_undelivered_job_is_no_life_sign(broker: CheckedBroker) -> None:
 
 def test_draining_worker_is_dismissed_if_its_last_job_was_undelivered(broker: CheckedBroker) -> None:
     attempt = broker.running()
-    broker.drain(attempt.worker, 1.0)
+    broker.availability.drain(attempt.worker, 1.0)
     broker.undelivered(attempt, 2.0)
     assert broker.take() == [RemoveWorker(attempt.worker, RemovalReason.DRAINED, "drained")]
     assert (attempt.job.state, attempt.job.spent) == (JobState.WAITING, 0)
@@ -84,7 +84,7 @@ def test_draining_worker_is_dismissed_if_its_last_job_was_undelivered(broker: Ch
 def test_draining_worker_keeps_its_other_job(broker: CheckedBroker) -> None:
     worker = broker.worker(capacity=2)
     attempt, other = broker.running(worker), broker.running(worker)
-    broker.drain(worker, 1.0)
+    broker.availability.drain(worker, 1.0)
     broker.undelivered(attempt, 2.0)
     assert (worker.state, list(worker.running.values()), broker.take()) == (WorkerState.DRAINING, [other], [])
 
@@ -138,7 +138,7 @@ def test_undelivered_job_whose_queue_time_is_over_has_timed_out(broker: CheckedB
 
 def test_undelivered_call_is_refused_while_the_broker_drains(broker: CheckedBroker, caller: Caller) -> None:
     attempt = broker.running(caller=caller)
-    broker.close(1.0)
+    broker.operator.close(1.0)
     broker.undelivered(attempt, 2.0)
     (answer,) = broker.take()
     assert isinstance(answer, DeliverOutcome)

@@ -116,11 +116,11 @@ def test_every_word_about_an_attempt_is_a_life_sign(broker: CheckedBroker) -> No
     attempt = broker.running(worker)
     for number, say in enumerate(
         (
-            lambda now: broker.progress(attempt, b"", now),
+            lambda now: broker.attempts.progress(attempt, b"", now),
             lambda now: broker.succeed(attempt, b"", now),
             lambda now: broker.fail(attempt, "late", now),
-            lambda now: broker.refuse(attempt, now),
-            lambda now: broker.progress(attempt, b"", now),
+            lambda now: broker.attempts.refuse(attempt, now),
+            lambda now: broker.attempts.progress(attempt, b"", now),
         ),
         start=1,
     ):

@@ -21,40 +21,20 @@ from dragoman.core.recipients import Recipient
 from dragoman.core.store_entries import StoreJob
 from dragoman.testing.entropy import SeededEntropy
 
-VERBS = (
-    "submit",
-    "withdraw",
-    "caller_away",
-    "caller_back",
-    "caller_gone",
-    "retry",
-    "release",
-    "join",
-    "idle",
-    "seen",
-    "detach",
-    "attach",
-    "ask",
-    "offer",
-    "leave",
-    "drain",
-    "succeed",
-    "fail",
-    "refuse",
-    "reject",
-    "undelivered",
-    "give_back",
-    "extend",
-    "begin",
-    "progress",
-    "pause",
-    "resume",
-    "close",
-    "abort",
-    "saved",
-    "extend_leases",
-    "tick",
-)
+# Methods that change the state of a broker, by the part of it that has them.
+VERBS_OF = {
+    "": (
+        *("submit", "withdraw", "caller_gone"),
+        *("join", "idle", "seen", "leave"),
+        *("succeed", "fail", "reject", "undelivered"),
+        *("extend_leases", "tick"),
+    ),
+    "availability": ("caller_away", "caller_back", "detach", "attach", "ask", "offer", "drain"),
+    "attempts": ("begin", "refuse", "give_back", "extend", "progress"),
+    "operator": ("pause", "resume", "retry", "release", "close", "abort"),
+    "store_reports": ("saved",),
+}
+VERBS = [verb for verbs in VERBS_OF.values() for verb in verbs]
 
 
 NOBODY = Recipient()  # receives nothing: tests take the effects themselves
@@ -80,6 +60,18 @@ class FixedEntropy(SeededEntropy):
         return self.fixed
 
 
+class CheckedPart:
+    """Wraps a part of a broker: the broker is checked after every verb of the part."""
+
+    def __init__(self, broker: CheckedBroker, name: str) -> None:
+        self._broker = broker
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(getattr(self._broker.plain, self._name), name)
+        return self._broker.checked(found) if name in VERBS_OF[self._name] else found
+
+
 class CheckedBroker:
     """Wraps a broker. It is not a subclass, because a compiled class has no interpreted subclasses."""
 
@@ -88,10 +80,12 @@ class CheckedBroker:
         self.last_save = 0  # the highest number that was passed to the store
 
     def __getattr__(self, name: str) -> Any:
+        if name in VERBS_OF:
+            return CheckedPart(self, name)
         found = getattr(self.plain, name)
-        return self._checked(found) if name in VERBS else found
+        return self.checked(found) if name in VERBS_OF[""] else found
 
-    def _checked(self, verb: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(self, verb: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(verb)
         def method(*args: Any, **kwargs: Any) -> Any:
             result = verb(*args, **kwargs)
@@ -152,7 +146,7 @@ class CheckedBroker:
 
     def save_all(self, now: float = 0.0, problem: str | None = None) -> None:
         """Commit everything that was passed to the store so far."""
-        self.saved(self.last_save, now, problem)
+        self.store_reports.saved(self.last_save, now, problem)
 
     def running(self, worker: Worker | None = None, **more: Any) -> Attempt:
         """The attempt of a call that a worker holds; its SendJob was executed."""

@@ -44,7 +44,7 @@ def test_parts_of_a_result_come_in_front_of_it(world: World) -> None:
     call = world.begin("POST", "/v1/call/s")
     job = world.finish(poll)
     for part in (b"one ", b"two "):
-        assert world.broker.progress(only_job(world).attempt, part, world.now, is_part=True)
+        assert world.broker.attempts.progress(only_job(world).attempt, part, world.now, is_part=True)
     assert worker.says("result", token(job), b"three").status_code == 204
     assert world.finish(call).content == b"one two three"
 
@@ -145,7 +145,7 @@ def test_call_beyond_the_bounds_is_told_to_come_again() -> None:
 def test_draining_broker_takes_no_calls_and_lets_those_go_that_wait(world: World) -> None:
     Worker(world)
     waiting = world.begin("POST", "/v1/call/s", content=b"x")
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     world.runner.run_once()
     answer = world.finish(waiting)
     assert kind(answer) == (503, "draining")

@@ -178,7 +178,7 @@ def test_no_room() -> None:
 
 
 def test_a_broker_that_is_about_to_stop(world: World) -> None:
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     answer = world.ask("POST", "/v1/jobs", json={"service": "s"})
     expect_problem(answer, 503, "draining")
     assert "retry-after" in answer.headers

@@ -311,7 +311,7 @@ def test_result_can_be_brought_to_a_broker_that_stops(world: World) -> None:
     worker = Worker(world)
     waiting = call(world)
     given = worker.takes()
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     world.session.close()
     assert worker.says("result", token(given), b"y").status_code == 204
     assert world.finish(waiting).content == b"y"

@@ -118,7 +118,7 @@ def test_full_broker_refuses(policy: Any, kind: str) -> None:
 
 
 def test_draining_broker_refuses(world: World) -> None:
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     assert world.ask("enqueue", b"x", service="s").kind == "draining"
 
 

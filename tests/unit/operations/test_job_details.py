@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from dragoman.core.optional_verbs import PROGRESS_KEPT
 
 from dragoman.core.failure import Failure
-from dragoman.core.optional_verbs import PROGRESS_KEPT
 from dragoman.core.restore import restore
 from dragoman.operations.job_details import payload_view
 from dragoman.operations.schemas import ErrorView, PayloadView
@@ -30,7 +30,7 @@ def test_failed_job_tells_its_story() -> None:
     world.worker(name="second")
     world.wait(4.0)  # its retry delay ends
     failure = Failure("ValueError", "still no", "Traceback …")
-    world.broker.progress(world.attempt(name), b"half", world.now)
+    world.broker.attempts.progress(world.attempt(name), b"half", world.now)
     world.now += 2.5
     world.broker.fail(world.attempt(name), failure.sentence, world.now, failure)
     world.runner.run_once()
@@ -54,12 +54,12 @@ def test_running_job_shows_its_attempt_its_payload_and_its_last_progress() -> No
     world.now += 1.0
     world.worker()
     for report in (b"first", b"\xff", b"p" * (PROGRESS_KEPT + 1)):  # the last one is delivered, but too long to keep
-        assert world.broker.progress(world.attempt(name), report, world.now)
+        assert world.broker.attempts.progress(world.attempt(name), report, world.now)
     view = world.ask("job", id=name)
     assert (view.state, view.started, view.ended) == ("running", at(1_001.0), None)
     assert [(each.started, each.ended, each.outcome) for each in view.attempts] == [(at(1_001.0), None, None)]
     assert view.progress == PayloadView(size=1, kind="bytes", base64="/w==")
-    assert world.broker.progress(world.attempt(name), b"part", world.now, is_part=True)
+    assert world.broker.attempts.progress(world.attempt(name), b"part", world.now, is_part=True)
     assert world.ask("job", id=name).progress.size == 1
     assert world.ask("jobs").jobs[0].progress is None, "lists leave the details out"
 

@@ -45,7 +45,7 @@ def test_none_is_free_for_several_reasons(world: World) -> None:
     world.worker()
     world.enqueue()
     away = world.worker()
-    world.broker.detach(away, world.now)
+    world.broker.availability.detach(away, world.now)
     world.broker.join(world.workers, None, "boots", ("s",), away.profile, world.now)
     sentence = "It waits: none of 3 workers is free (1 busy, 1 unreachable, 1 starting)."
     assert why(world, world.enqueue()) == sentence
@@ -109,7 +109,7 @@ def test_being_written(world: World) -> None:
 
 def test_draining(world: World) -> None:
     name = world.enqueue()
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     assert why(world, name) == "It waits: the broker is shutting down and dispatches no jobs."
 
 

@@ -43,7 +43,7 @@ class World:
         return Subscriber(self, kinds, also)
 
     def pause(self) -> None:
-        self.broker.pause("s", "ann")
+        self.broker.operator.pause("s", "ann")
         self.runner.run_once()
 
     def write_log(self) -> EventLog:
@@ -81,7 +81,7 @@ def world() -> World:
 def test_every_subscriber_gets_each_event_of_its_kinds_once(world: World) -> None:
     first, second = world.subscribe(SERVICE_PAUSED), world.subscribe(SERVICE_PAUSED | SERVICE_RESUMED)
     world.pause()
-    world.broker.resume("s", world.now)
+    world.broker.operator.resume("s", world.now)
     world.runner.run_once()
     assert first.received == PAUSED
     assert second.received == [*PAUSED, (ServiceEvent(SERVICE_RESUMED, "s"), 100.0)]
@@ -108,7 +108,7 @@ def test_a_subscriber_may_leave_while_it_receives(world: World) -> None:
     leaver = world.subscribe(SERVICE_PAUSED, lambda _: world.broker.events.unsubscribe(leaver.subscription))
     stays = world.subscribe(SERVICE_PAUSED)
     world.pause()
-    world.broker.resume("s", world.now)
+    world.broker.operator.resume("s", world.now)
     world.pause()
     assert leaver.received == PAUSED
     assert stays.received == PAUSED * 2
@@ -125,13 +125,13 @@ def test_a_subscriber_that_comes_while_an_event_is_handed_out_gets_the_next(worl
     late: list[Subscriber] = []
     world.subscribe(SERVICE_PAUSED, lambda _: late.append(world.subscribe(SERVICE_RESUMED | SERVICE_PAUSED)))
     world.pause()
-    world.broker.resume("s", world.now)
+    world.broker.operator.resume("s", world.now)
     world.runner.run_once()
     assert late[0].received == [(ServiceEvent(SERVICE_RESUMED, "s"), 100.0)]
 
 
 def test_a_subscriber_may_act_on_the_broker(world: World) -> None:
-    world.subscribe(SERVICE_PAUSED, lambda _: world.broker.resume("s", world.now))
+    world.subscribe(SERVICE_PAUSED, lambda _: world.broker.operator.resume("s", world.now))
     resumed = world.subscribe(SERVICE_RESUMED)
     world.pause()
     assert resumed.received == [(ServiceEvent(SERVICE_RESUMED, "s"), 100.0)]
@@ -139,7 +139,7 @@ def test_a_subscriber_may_act_on_the_broker(world: World) -> None:
 
 def test_the_log_says_that_the_broker_drains(world: World) -> None:
     world.write_log()
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     world.runner.run_once()
     assert world.lines == [("info", "draining", {"running": 0, "seconds": 30.0})]
 
@@ -152,7 +152,7 @@ def test_the_log_costs_no_job_an_event(world: World) -> None:
 def test_the_log_says_who_paused_a_service_and_that_it_was_resumed(world: World) -> None:
     world.write_log()
     world.pause()
-    world.broker.resume("s", world.now)
+    world.broker.operator.resume("s", world.now)
     world.runner.run_once()
     assert world.lines == [
         ("info", "service paused", {"service": "s", "by": "ann"}),

@@ -95,7 +95,7 @@ def end_and_retry(house: House, job: Job) -> Job:
     """Let the job fail for good and retry it, in one commit."""
     assert job.attempt is not None
     house.broker.fail(job.attempt, "no", house.now)
-    retried = house.broker.retry(job, house.now)
+    retried = house.broker.operator.retry(job, house.now)
     assert retried is not None
     assert (job.quarantined, job.retried_as) == (False, retried.id)
     house.settle()
@@ -111,7 +111,7 @@ def test_job_that_ends_and_is_retried_in_one_commit_is_stored_in_quarantine(tmp_
     if restart:  # the payload is in the file only
         house = house.restarted()
     house.worker()
-    house.broker.pause("s")  # the retry waits
+    house.broker.operator.pause("s")  # the retry waits
     retried = end_and_retry(house, house.broker.jobs[id])
     house = house.restarted()
     first, second = house.broker.jobs[id], house.broker.jobs[retried.id]
@@ -149,7 +149,7 @@ def test_job_whose_retry_is_refused_in_the_commit_in_which_it_ends_stays_in_quar
     disk.unregister()
     (found,) = house.broker.jobs.values()
     assert (found.id, found.quarantined) == (job.id, True)
-    assert house.broker.retry(found, house.now) is not None
+    assert house.broker.operator.retry(found, house.now) is not None
     house.worker()
     assert house.given_payloads() == [BIG]
     house.close()

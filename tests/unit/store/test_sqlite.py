@@ -195,7 +195,7 @@ def test_worker_that_can_name_its_attempt_may_still_deliver(houses: Any) -> None
     token = house.given()[0].attempt.token
     again = houses()
     again.load()
-    attempt = again.broker.resumable[token]
+    attempt = again.broker.attempts.resumable[token]
     assert (attempt.job.id, attempt.number, attempt.worker.name) == (job.id, 1, "w")
     again.broker.succeed(attempt, b"late", again.now)
     again.settle()
@@ -289,7 +289,7 @@ def test_retry_of_a_job_of_an_earlier_run_has_its_payload(houses: Any) -> None:
     house.settle()
     again = houses()
     again.load()
-    retried = again.broker.retry(again.broker.jobs[job.id], again.now)
+    retried = again.broker.operator.retry(again.broker.jobs[job.id], again.now)
     assert retried is not None
     again.settle()
     again.worker()
@@ -311,7 +311,7 @@ def test_retry_of_a_job_that_a_restart_put_into_quarantine_has_its_payload(house
     again = houses()
     again.load()
     assert again.broker.jobs[job.id].quarantined
-    retried = again.broker.retry(again.broker.jobs[job.id], again.now)
+    retried = again.broker.operator.retry(again.broker.jobs[job.id], again.now)
     again.worker()
     again.settle()
     again.loop.run_until(lambda: again.runner.run_once() and again.given())
@@ -360,7 +360,7 @@ def test_what_a_worker_gave_back_with_survives_a_restart(tmp_path: Path) -> None
     job = house.enqueue(b"payload", key="k")
     house.settle()
     assert job.attempt is not None
-    house.broker.give_back(job.attempt, house.now, delay=3_600.0, priority=8)
+    house.broker.attempts.give_back(job.attempt, house.now, delay=3_600.0, priority=8)
     house = house.restarted()
     (found,) = house.broker.jobs.values()
     assert (found.id, found.options.priority, found.state, found.spent) == (job.id, 8, JobState.DELAYED, 0)
@@ -382,7 +382,7 @@ def test_release_survives_a_restart(tmp_path: Path) -> None:
     house = house.restarted()
     (kept,) = house.broker.jobs.values()
     assert kept.quarantined
-    assert house.broker.release(kept, house.now)
+    assert house.broker.operator.release(kept, house.now)
     house = house.restarted(now=300.0)
     (found,) = house.broker.jobs.values()
     assert (found.id, found.state, found.quarantined, found.spent) == (job.id, JobState.WAITING, False, 0)
@@ -416,7 +416,7 @@ def test_job_that_is_retried_in_the_turn_in_which_it_failed_finds_its_payload(tm
     house.worker()
     assert job.attempt is not None
     house.broker.fail(job.attempt, "no", house.now)
-    retried = house.broker.retry(job, house.now)
+    retried = house.broker.operator.retry(job, house.now)
     assert retried is not None
     assert house.given_payloads() == [b"payload"]
     assert [give.attempt.job for give in house.given()] == [retried]

@@ -194,7 +194,7 @@ class Exchanges(Dialler):
             remote.retry_delay = min(LONGEST_RETRY_DELAY, 2 * remote.retry_delay or FIRST_RETRY_DELAY)
             remote.retry_at = now + remote.retry_delay
             self._workers.alarms.arm(remote, remote.retry_at)
-            self._broker.refuse(attempt, now)
+            self._broker.attempts.refuse(attempt, now)
         elif response.error is WorkerError.TASK_FAILED and remote.attempt is attempt:
             self._task_failed(remote, attempt, extra, now)
 

@@ -185,7 +185,7 @@ class MajordomoBrokerSide(BrokerSide):
         if attempt is None or reply.client != attempt.token:
             self._reply_out_of_turn(remote, reply, now)
         elif not reply.is_final:
-            if not self._broker.progress(attempt, reply.body, now, is_part=True):
+            if not self._broker.attempts.progress(attempt, reply.body, now, is_part=True):
                 self._broker.counters.dropped_parts += 1
         else:
             remote.last_reply = attempt.token

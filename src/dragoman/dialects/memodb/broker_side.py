@@ -141,7 +141,7 @@ class MemoDbBrokerSide(BrokerSide):
                 self._confirm(remote)  # it has the reply to its READY, and does not repeat it
             remote.peer = None
             remote.process, remote.left_at = peer.process, now
-            self._broker.detach(remote.worker, now)
+            self._broker.availability.detach(remote.worker, now)
             if not remote.is_confirmed:
                 self._lost_readies[remote.key] = remote
         for attempt in unsent:
@@ -162,7 +162,7 @@ class MemoDbBrokerSide(BrokerSide):
                 continue
             remote.answer = [write_heartbeat(remote.id)]
             self._io.send(remote.peer, [remote.route, *remote.answer])
-            self._broker.ask(remote.worker, 0, now)  # it gets nothing before its next request
+            self._broker.availability.ask(remote.worker, 0, now)  # it gets nothing before its next request
         return min(self._heartbeats.next(), self._callers.answers.expire(now))
 
     # ---------------------------------------------------------------- messages of workers
@@ -240,7 +240,7 @@ class MemoDbBrokerSide(BrokerSide):
             self._resync(remote, "its worker sent HEARTBEAT instead of a result", now)  # R68
         else:
             self._park(remote, now)
-            self._broker.attach(remote.worker, now)
+            self._broker.availability.attach(remote.worker, now)
 
     def _result(
         self, remote: RemoteMemoDbWorker, attempt: Attempt, result: Frame, is_leaving: bool, now: float
@@ -248,9 +248,9 @@ class MemoDbBrokerSide(BrokerSide):
         self._park(remote, now)
         broker = self._broker
         if remote.worker.away_since != inf:
-            broker.attach(remote.worker, now)
+            broker.availability.attach(remote.worker, now)
         if is_leaving:
-            broker.drain(remote.worker, now)  # it gets no more jobs, and DISCONNECT after its result (R70)
+            broker.availability.drain(remote.worker, now)  # it gets no more jobs, and DISCONNECT after its result (R70)
         if len(result) > self._max_payload:
             reason = over_max_payload("its result", len(result), self._max_payload)
             broker.fail(attempt, reason, now)
@@ -268,7 +268,7 @@ class MemoDbBrokerSide(BrokerSide):
             self._io.send(peer, [route, *remote.answer])
         else:
             self._heartbeats.arm(remote, remote.heartbeat_due)
-        self._broker.attach(remote.worker, now)
+        self._broker.availability.attach(remote.worker, now)
 
     def _resync(self, remote: RemoteMemoDbWorker, reason: str, now: float) -> None:
         """Send DISCONNECT, because worker and broker disagree on its state: it starts again with READY."""
@@ -283,7 +283,7 @@ class MemoDbBrokerSide(BrokerSide):
 
     def _park(self, remote: RemoteMemoDbWorker, now: float) -> None:
         """Keep the request until there is a job for it, or HEARTBEAT is due."""
-        self._broker.ask(remote.worker, 1, now)
+        self._broker.availability.ask(remote.worker, 1, now)
         remote.answer = None
         remote.heartbeat_due = due = now + self._options.heartbeat_after
         if due < remote.alarm:
@@ -348,7 +348,7 @@ class MemoDbBrokerSide(BrokerSide):
     def _give(self, attempt: Attempt, now: float) -> None:
         remote = cast(RemoteMemoDbWorker, attempt.worker.remote)
         if remote.peer is None:  # its connection ended in this iteration: it is still waiting
-            self._broker.ask(remote.worker, 1, now)
+            self._broker.availability.ask(remote.worker, 1, now)
             self._broker.undelivered(attempt, now)
             return
         remote.is_replayed = False

@@ -115,7 +115,7 @@ class Callers:
             peer.remote.answered[route] = call
         else:
             peer.remote.waiting[route] = call
-            self._broker.caller_back(call)
+            self._broker.availability.caller_back(call)
         self._repeat_reply(call)
 
     def _supersede(self, call: PendingCall, now: float) -> None:
@@ -163,7 +163,7 @@ class Callers:
             call.peer = None
             call.process, call.left_at = peer.process, now
             self.orphans[call.key] = call
-            self._broker.caller_away(call, now)
+            self._broker.availability.caller_away(call, now)
 
     # ---------------------------------------------------------------- replies
 

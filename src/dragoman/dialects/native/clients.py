@@ -132,7 +132,7 @@ class Clients:
         client.edition = hello.edition
         client.connection += 1
         peer.remote = client
-        self._broker.caller_back(client)
+        self._broker.availability.caller_back(client)
         return client, resumed
 
     def lost(self, client: ClientSession, now: float) -> None:
@@ -142,7 +142,7 @@ class Clients:
         if not client.secret or self._options.client_resume_timeout <= 0:
             self._abandon(client, now)
             return
-        self._broker.caller_away(client, now)
+        self._broker.availability.caller_away(client, now)
         for forgotten in self.sessions.set_away(client, now + self._options.client_resume_timeout):
             self._abandon(forgotten, now)
 

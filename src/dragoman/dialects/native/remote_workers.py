@@ -226,7 +226,7 @@ class RemoteWorkers:
         token, payload = read_report(message)
         attempt = remote.attempt(token)
         if attempt is not None:
-            self._broker.progress(attempt, payload, now, is_part=message[0][0] == PART)
+            self._broker.attempts.progress(attempt, payload, now, is_part=message[0][0] == PART)
 
     def _return(self, remote: RemoteWorker, message: Message, now: float) -> None:
         for token in read_list(message):
@@ -237,7 +237,7 @@ class RemoteWorkers:
     def _drain(self, remote: RemoteWorker, message: Message, now: float) -> None:
         expect_frames(message, 1)
         if remote.worker is not None and remote.worker.state is not DRAINING:
-            self._broker.drain(remote.worker, now)
+            self._broker.availability.drain(remote.worker, now)
 
 
 def _jobs(batch: Sequence[Attempt], payloads: Sequence[Frame], now: float) -> list[Frame]:

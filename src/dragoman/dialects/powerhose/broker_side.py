@@ -249,7 +249,7 @@ class PowerhoseBrokerSide(BrokerSide):
     def _remove(self, remote: RemotePowerhoseWorker, now: float) -> None:
         """Remove the worker at its own request. A running job may finish first (R58)."""
         if remote.stage is WorkerStage.WORKING and remote.worker is not None:
-            self._broker.drain(remote.worker, now)
+            self._broker.availability.drain(remote.worker, now)
         else:  # a job without GIVE goes to another worker
             self._drop(remote, "its worker sent REMOVE", now, is_unseen=True)
         if remote.stage is WorkerStage.AWAY:
@@ -339,7 +339,7 @@ class PowerhoseBrokerSide(BrokerSide):
             return
         remote.stage = WorkerStage.WORKING
         remote.job_name = name_of(job)
-        self._broker.begin(attempt, now)
+        self._broker.attempts.begin(attempt, now)
         assert remote.peer is not None
         self._io.send(remote.peer, write_job(remote.job_name, job.payload), attempt)
 

@@ -145,7 +145,7 @@ def test_a_hung_exchange_of_a_cancelled_job_does_not_keep_its_worker_for_ever() 
 @editions
 def test_a_drained_worker_finishes_its_job_and_is_told_to_restart(world: World, edition: str) -> None:
     fellow, caller, call = world.busy(edition)
-    world.broker.drain(fellow.remote.worker, world.now)
+    world.broker.availability.drain(fellow.remote.worker, world.now)
     world.run_once()
     assert fellow.state == "draining"
     assert fellow.calls() == []
@@ -161,7 +161,7 @@ def test_a_drained_worker_finishes_its_job_and_is_told_to_restart(world: World, 
 @pytest.mark.parametrize("state", ["starting", "idle"])
 def test_a_worker_without_a_job_is_drained_at_once(world: World, state: str) -> None:
     fellow = world.register() if state == "starting" else world.worker()
-    world.broker.drain(fellow.remote.worker, world.now)
+    world.broker.availability.drain(fellow.remote.worker, world.now)
     world.run_once()
     assert fellow.state == "gone"
     fellow.call("RESTART").answer()
@@ -172,8 +172,8 @@ def test_a_worker_without_a_job_is_drained_at_once(world: World, state: str) -> 
 def test_a_worker_is_not_told_to_restart_when_the_broker_stops(world: World) -> None:
     """R111. After RESTART, the only word that there is, a worker would not come back to the next broker."""
     fellow = world.worker()
-    world.broker.close(world.now)
-    world.broker.abort(world.now)
+    world.broker.operator.close(world.now)
+    world.broker.operator.abort(world.now)
     world.run_once()
     assert fellow.state == "gone"
     assert fellow.calls() == []
@@ -181,7 +181,7 @@ def test_a_worker_is_not_told_to_restart_when_the_broker_stops(world: World) -> 
 
 def test_a_draining_worker_that_has_lost_its_task_does_not_come_back(world: World) -> None:
     fellow, caller, call = world.busy(attempts=1)
-    world.broker.drain(fellow.remote.worker, world.now)
+    world.broker.availability.drain(fellow.remote.worker, world.now)
     world.run_once()
     fellow.fetch_me(call.task)
     fellow.call("FETCH").cut()
@@ -202,7 +202,7 @@ def test_a_killed_worker_is_told_to_restart_at_once(world: World, edition: str, 
     if during == "FETCH":
         fellow.fetch_me(call.task)
         call = fellow.call("FETCH")
-    world.broker.drain(fellow.remote.worker, world.now, at_once=True)
+    world.broker.availability.drain(fellow.remote.worker, world.now, at_once=True)
     world.run_once()
     assert caller.outcome is Outcome.LOST
     assert fellow.state == "gone"
@@ -215,14 +215,14 @@ def test_a_killed_worker_is_told_to_restart_at_once(world: World, edition: str, 
 def test_a_killed_worker_that_is_not_there_any_more(world: World) -> None:
     fellow = world.worker()
     world.sockets.clear()
-    world.broker.drain(fellow.remote.worker, world.now, at_once=True)
+    world.broker.availability.drain(fellow.remote.worker, world.now, at_once=True)
     world.run_once()
     assert fellow.state == "gone"
 
 
 def test_a_restart_that_is_never_answered_is_waited_for_and_then_closed(world: World) -> None:
     fellow = world.worker()
-    world.broker.drain(fellow.remote.worker, world.now, at_once=True)
+    world.broker.availability.drain(fellow.remote.worker, world.now, at_once=True)
     world.run_once()
     restart = fellow.call("RESTART")
     world.wait(600)

@@ -119,7 +119,7 @@ def test_a_worker_that_leaves_is_not_watched_any_more(world: World) -> None:
     assert fellow.pulse("SHUTDOWN") == Told("OK")
     assert world.watched == {}
     drained = world.worker(process=OTHER)
-    world.broker.drain(drained.remote.worker, world.now)
+    world.broker.availability.drain(drained.remote.worker, world.now)
     world.run_once()
     assert world.watched == {}
     drained.call("RESTART").answer()

@@ -74,7 +74,7 @@ class Scene:
             fellow.fetch_me(self.own)
             self.open = fellow.call("FETCH")
         elif state == "draining":
-            world.broker.drain(fellow.remote.worker, world.now)
+            world.broker.availability.drain(fellow.remote.worker, world.now)
             world.run_once()
         elif state == "given, cancelled":
             world.withdraw(self.caller)

@@ -43,7 +43,7 @@ def test_the_vectors_of_the_page_for_control_messages() -> None:
         call = fellow.call("FETCH")
         assert call.stream.taken == framed(bytes.fromhex(fetch))
         call.answer("OK", 1, b"r")
-        world.broker.drain(fellow.remote.worker, world.now)
+        world.broker.availability.drain(fellow.remote.worker, world.now)
         world.run_once()
         assert fellow.call("RESTART").stream.taken == framed(bytes.fromhex(restart))
 

@@ -77,7 +77,7 @@ def test_d3_a_routing_id_on_a_new_connection_ends_the_former_life_of_a_client() 
 def test_a_drained_worker_gets_disconnect_behind_its_result() -> None:
     world = World()
     worker, client = world.busy()
-    world.broker.drain(world.worker_of(worker), world.now)
+    world.broker.availability.drain(world.worker_of(worker), world.now)
     world.run_once()
     assert worker.words() == []
     assert worker.reply(b"the last") == ["DISCONNECT"]
@@ -90,7 +90,7 @@ def test_a_worker_that_an_operator_drained_stays_and_gets_nothing() -> None:
     worker, client = world.busy()
     drained = world.worker_of(worker)
     assert drained.profile.comes_back
-    world.broker.drain(drained, world.now, stays=True)
+    world.broker.availability.drain(drained, world.now, stays=True)
     assert worker.reply(b"the last") == []
     assert client.done(b"the last")
     for _ in range(10):
@@ -108,7 +108,7 @@ def test_a_worker_that_an_operator_drained_stays_and_gets_nothing() -> None:
 def test_a_killed_worker_gets_disconnect_at_once() -> None:
     world = World()
     worker, _ = world.busy()
-    world.broker.drain(world.worker_of(worker), world.now, at_once=True)
+    world.broker.availability.drain(world.worker_of(worker), world.now, at_once=True)
     world.run_once()
     assert worker.words() == ["DISCONNECT"]
     assert world.ended == {"lost": 1}
@@ -119,7 +119,7 @@ def test_a_killed_worker_gets_disconnect_at_once() -> None:
 def test_a_request_while_the_broker_drains_gets_silence() -> None:
     world = World()
     world.worker()
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     world.client()
     assert world.counters.unreported_outcomes == {Outcome.REFUSED: 1}
 

@@ -32,7 +32,7 @@ def arrange(state: str, speech: Speech) -> tuple[World, Side]:
     if state == "stuck":
         world.wait(JOB_TIMEOUT)
     elif state == "parted":
-        world.broker.drain(world.worker_of(worker), world.now, at_once=True)
+        world.broker.availability.drain(world.worker_of(worker), world.now, at_once=True)
         world.run_once()
         assert worker.words() == ["DISCONNECT"]
     worker.told()

@@ -38,7 +38,7 @@ def test_draining_a_parked_worker_tells_it_disconnect() -> None:
     world = World()
     side, caller = world.connect(), world.connect()
     id = world.beating_worker(side)
-    world.broker.drain(world.record(id), world.now)
+    world.broker.availability.drain(world.record(id), world.now)
     world.run_once()
     assert side.heard() == disconnected(2, id)
     assert world.state(id) == "gone"
@@ -53,7 +53,7 @@ def test_a_worker_that_an_operator_drained_stays_and_gets_nothing() -> None:
     id = world.busy_worker(side, caller)
     drained = world.record(id)
     assert drained.profile.comes_back
-    world.broker.drain(drained, world.now, stays=True)
+    world.broker.availability.drain(drained, world.now, stays=True)
     assert side.ask(2, result(id)) == []
     caller.ask(7, job())
     for number in range(2, 6):
@@ -67,7 +67,7 @@ def test_draining_a_busy_worker_lets_it_finish_and_then_tells_it_disconnect() ->
     world = World()
     side, caller = world.connect(), world.connect()
     id = world.busy_worker(side, caller)
-    world.broker.drain(world.record(id), world.now)
+    world.broker.availability.drain(world.record(id), world.now)
     world.run_once()
     assert side.heard() == []
     caller.ask(7, job())
@@ -82,7 +82,7 @@ def test_draining_a_worker_that_owes_a_heartbeat_tells_it_disconnect_when_it_com
     id = world.worker(side)
     world.wait(10)
     assert side.heard() == beats(1, id)
-    world.broker.drain(world.record(id), world.now)
+    world.broker.availability.drain(world.record(id), world.now)
     world.run_once()
     assert side.heard() == []
     assert side.ask(2, heartbeat(id)) == disconnected(2, id)
@@ -96,7 +96,7 @@ def test_draining_a_detached_worker_tells_it_disconnect_when_it_comes_back() -> 
     caller.ask(7, job(service="other"))
     world.cut(side)
     for id in (parked, busy):
-        world.broker.drain(world.record(id), world.now)
+        world.broker.availability.drain(world.record(id), world.now)
     world.run_once()
     side = world.connect()
     assert side.ask(2, heartbeat(parked)) == disconnected(2, parked)
@@ -110,7 +110,7 @@ def test_killing_a_worker_tells_it_disconnect_at_once_or_when_it_comes() -> None
     parked = world.worker(side, 1)
     busy = world.busy_worker(side, caller, 10, service="other")
     for id in (parked, busy):
-        world.broker.drain(world.record(id), world.now, at_once=True)
+        world.broker.availability.drain(world.record(id), world.now, at_once=True)
     world.run_once()
     assert side.heard() == disconnected(1, parked)
     assert world.silences == {"lost": 1}
@@ -123,7 +123,7 @@ def test_draining_the_broker_refuses_what_waits_and_what_comes_and_lets_end_what
     side, caller = world.connect(), world.connect()
     id = world.busy_worker(side, caller)
     caller.ask(7, job(b"waits"))
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     world.run_once()
     caller.ask(8, job(b"comes"))
     assert world.silences == {"refused": 2}
@@ -139,8 +139,8 @@ def test_when_the_time_for_draining_is_over_what_runs_is_lost() -> None:
     world = World()
     side, caller = world.connect(), world.connect()
     world.busy_worker(side, caller)
-    world.broker.close(world.now)
-    world.broker.abort(world.now)
+    world.broker.operator.close(world.now)
+    world.broker.operator.abort(world.now)
     world.runner.run_once()
     assert caller.heard() == []
     assert world.silences == {"lost": 1}
@@ -151,8 +151,8 @@ def test_idle_workers_hear_disconnect_when_the_broker_stops() -> None:
     world = World()
     side = world.connect()
     id = world.worker(side)
-    world.broker.close(world.now)
-    world.broker.abort(world.now)
+    world.broker.operator.close(world.now)
+    world.broker.operator.abort(world.now)
     world.runner.run_once()
     assert side.heard() == disconnected(1, id)
 
@@ -161,9 +161,9 @@ def test_while_a_service_is_paused_its_workers_get_heartbeats() -> None:
     world = World()
     side, caller = world.connect(), world.connect()
     id = world.worker(side)
-    world.broker.pause("echo")
+    world.broker.operator.pause("echo")
     caller.ask(7, job())
     world.wait(9.9)
-    world.broker.resume("echo", world.now)
+    world.broker.operator.resume("echo", world.now)
     world.run_once()
     assert side.heard() == given(1, id)

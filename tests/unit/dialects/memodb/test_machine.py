@@ -102,13 +102,13 @@ class Hostile:
         workers, jobs = list(broker.worker_registry.workers.values()), list(broker.jobs.values())
         choice = random.randrange(4)
         if choice == 0 and workers:
-            broker.drain(random.choice(workers), world.now, at_once=random.random() < 0.3)
+            broker.availability.drain(random.choice(workers), world.now, at_once=random.random() < 0.3)
         elif choice == 1 and jobs:
             broker.withdraw(random.choice(jobs), world.now)
         elif choice == 2:
-            broker.pause("a")
+            broker.operator.pause("a")
         else:
-            broker.resume("a", world.now)
+            broker.operator.resume("a", world.now)
         world.run_once()
 
     def finish(self) -> None:
@@ -117,7 +117,7 @@ class Hostile:
         for side in self.sides:
             if not side.is_lost:
                 world.drop(side)
-        world.broker.resume("a", world.now)
+        world.broker.operator.resume("a", world.now)
         world.run_once()
         world.wait(61)
         session = world.session

@@ -72,7 +72,7 @@ class Scene:
             if self.step == "cancelled":
                 world.broker.withdraw(world.job(), world.now)
             elif self.step == "draining":
-                world.broker.drain(world.record(self.id), world.now)
+                world.broker.availability.drain(world.record(self.id), world.now)
             world.run_once()
 
     def message(self, word: str) -> tuple[int, bytes]:

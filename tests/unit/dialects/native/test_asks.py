@@ -210,7 +210,7 @@ def test_an_attempt_of_an_earlier_run_may_still_be_answered(way: str) -> None:
     attempt = world.job().attempt
     assert attempt is not None
     late = world.worker("other")
-    world.broker.resumable[Token(token)] = attempt
+    world.broker.attempts.resumable[Token(token)] = attempt
     answer = {
         "RESULT": result((token, b"done")),
         "FAILED": failed(token),

@@ -289,7 +289,7 @@ def test_an_operator_s_kill_is_a_bye_for_good_and_its_jobs_are_lost() -> None:
     worker, client = world.worker(), world.client()
     world.running(worker, client)
     (known,) = world.broker.worker_registry.workers.values()
-    world.broker.drain(known, world.now, at_once=True)
+    world.broker.availability.drain(known, world.now, at_once=True)
     world.run_once()
     assert worker.told() == [("BYE", 1, "killed by an operator")]
     assert [said[1] for said in client.told()] == ["lost"]

@@ -304,7 +304,7 @@ def test_a_broker_that_drains_refuses_what_comes_and_what_waits() -> None:
     worker, client = world.worker(), world.client()
     token, runs = world.running(worker, client)
     client.say(*submit([(A, b"waits")]))
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     world.run_once()
     assert [said[:4] for said in client.told()] == [refused(A, "draining")]
     assert [said[:4] for said in client.say(*submit([(B, b"")]))] == [refused(B, "draining")]

@@ -584,7 +584,7 @@ def test_a_broker_that_drains_tells_those_who_come_back_what_became_of_their_job
     token, runs = world.running(worker, client)
     (waits,) = world.submit(client, b"waits")
     client.cut()
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     world.run_once()
     again = resume(world, runs, waits)
     assert [said[:4] for said in again.told()] == [("FAILED", "refused", waits, "draining")]

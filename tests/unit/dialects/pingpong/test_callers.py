@@ -43,7 +43,7 @@ def test_d4_each_outcome_has_its_row() -> None:
     assert ends("done") == b"result"
     for act in ("failed", "timed out", "cancelled", "lost"):
         ends(act)
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     refused = world.caller()
     assert world.tell(refused, b"job") == error("refused: draining: the broker is about to stop")
 
@@ -127,7 +127,7 @@ def test_a_draining_broker_refuses_what_waits_and_lets_run_what_runs() -> None:
     world = World()
     worker, running = world.busy_worker()
     waiting = world.call(b"second")
-    world.broker.close(world.now)
+    world.broker.operator.close(world.now)
     world.settle()
     assert waiting.told() == error("refused: draining: the broker is about to stop")
     world.wait(1)
@@ -142,7 +142,7 @@ def test_progress_from_a_worker_of_another_people_is_passed_over() -> None:
     _, caller = world.busy_worker()
     attempt = world.job().attempt
     assert attempt is not None
-    world.broker.progress(attempt, b"half done", world.now)
+    world.broker.attempts.progress(attempt, b"half done", world.now)
     assert [type(effect) for effect in world.broker.effects] == [DeliverProgress]
     world.settle()
     assert caller.told() == []
@@ -159,7 +159,7 @@ def test_an_answer_for_a_caller_that_is_unknown_to_it_is_said_all_the_same() -> 
 
 def test_r29_a_worker_whose_service_finds_no_room_is_not_joined_and_gets_no_pong() -> None:
     world = World(policy=Policy(max_services=1))
-    assert world.broker.pause("another") is not None
+    assert world.broker.operator.pause("another") is not None
     worker = world.worker()
     assert world.tell(worker, READY) == []
     assert world.tell(worker, PING) == []

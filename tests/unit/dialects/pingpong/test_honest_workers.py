@@ -68,7 +68,7 @@ def test_i3_i4_honest_workers_give_every_caller_at_most_one_answer_and_its_own(e
             asked.append((caller, payload))
         random.choice(workers).act()
         if random.random() < 0.02 and world.broker.worker_registry.workers:
-            world.broker.drain(
+            world.broker.availability.drain(
                 random.choice(list(world.broker.worker_registry.workers.values())),
                 world.now,
                 at_once=random.random() < 0.5,

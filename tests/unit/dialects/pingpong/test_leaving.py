@@ -63,7 +63,7 @@ def test_a_worker_that_disconnected_may_come_back_on_the_same_connection(edition
 def drain(world: World, worker: Side, *, at_once: bool = False) -> None:
     found = world.worker_of(worker)
     assert found is not None
-    world.broker.drain(found, world.now, at_once=at_once)
+    world.broker.availability.drain(found, world.now, at_once=at_once)
     world.settle()
 
 
@@ -106,7 +106,7 @@ def test_r46_a_worker_that_goes_in_the_turn_it_is_killed_is_told_nothing() -> No
     worker, caller = world.busy_worker()
     found = world.worker_of(worker)
     assert found is not None
-    world.broker.drain(found, world.now, at_once=True)
+    world.broker.availability.drain(found, world.now, at_once=True)
     world.lose(worker)
     assert worker.told() == []
     assert caller.told() == error("lost: its worker was killed by an operator")

@@ -28,7 +28,7 @@ def arrange(state: str, edition: Edition) -> tuple[World, Side, Side | None]:
         if state == "exiting":
             found = world.worker_of(worker)
             assert found is not None
-            world.broker.drain(found, world.now)
+            world.broker.availability.drain(found, world.now)
             world.settle()
             world.wait(1)
             assert worker.told() == [[EXIT]]

@@ -197,6 +197,6 @@ def test_r36_a_draining_stuck_worker_that_is_back_in_its_loop_gets_no_pong_eithe
     world.wait(6)
     drained = world.worker_of(worker)
     assert drained is not None
-    world.broker.drain(drained, world.now)
+    world.broker.availability.drain(drained, world.now)
     world.settle()
     assert world.tell(worker, PING) == []

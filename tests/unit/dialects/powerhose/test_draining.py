@@ -47,7 +47,7 @@ def test_a_worker_that_is_killed_by_an_operator_is_hung_up_on() -> None:
     world = World(attempts=1)
     bench, caller = world.busy()
     (worker,) = world.broker.worker_registry.workers.values()
-    world.broker.drain(worker, world.now, at_once=True)
+    world.broker.availability.drain(worker, world.now, at_once=True)
     world.run_once()
     assert bench.end.is_over
     assert caller.ending() == "lost"
@@ -61,8 +61,8 @@ def test_abort_gives_up_what_runs_and_what_is_asked() -> None:
     asked = world.worker(SECOND)
     other = world.call(b"next")
     assert asked.told() == [WAKE]
-    world.broker.is_draining = True
-    world.broker.abort(world.now)
+    world.broker.dispatch.is_draining = True
+    world.broker.operator.abort(world.now)
     world.runner.run_once()
     for end in world.ends:
         end.pump()

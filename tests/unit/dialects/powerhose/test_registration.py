@@ -205,7 +205,7 @@ def test_a_worker_that_an_operator_drained_stays_and_gets_nothing() -> None:
     drained = bench.post.worker
     assert drained is not None
     assert drained.profile.comes_back
-    world.broker.drain(drained, world.now, stays=True)
+    world.broker.availability.drain(drained, world.now, stays=True)
     world.run_once()
     bench.finish(b"good")
     assert caller.told() == [b"good"]
@@ -226,7 +226,7 @@ def test_a_worker_that_leaves_itself_is_not_held_by_a_drain() -> None:
     bench.remove()
     drained = bench.post.worker
     assert drained is not None
-    world.broker.drain(drained, world.now, stays=True)
+    world.broker.availability.drain(drained, world.now, stays=True)
     bench.finish()
     assert world.workers == 0
 

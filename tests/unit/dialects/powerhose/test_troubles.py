@@ -71,7 +71,7 @@ def test_any_two_troubles_one_after_the_other_leave_everything_in_order(stage: s
         assert len(caller.told()) <= 1
         assert caller.end.is_over or sum(world.counters.ended.values()) == 1
         world.places[FIRST] = "open"
-        if not world.broker.is_draining:
+        if not world.broker.dispatch.is_draining:
             assert bench.ping() == [PONG]
             assert bench.state == "idle"
             last = world.call(b"last")

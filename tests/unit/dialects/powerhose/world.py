@@ -240,7 +240,7 @@ class World(DialectWorld):
 
     def drain(self) -> None:
         """Start draining the broker."""
-        self.broker.close(self.now)
+        self.broker.operator.close(self.now)
         self.run_once()
 
     # ---------------------------------------------------------------- time and turns

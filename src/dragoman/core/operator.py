@@ -1,0 +1,105 @@
+"""Acts of an operator: pause, resume, retry, release, and the end of the broker. No dialect has a message for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dragoman.core.admission import BROKER_STOPS, REFUSED_DRAINING, STOPPED
+from dragoman.core.attempts import Attempts
+from dragoman.core.delays import Delays
+from dragoman.core.dispatch import Dispatch
+from dragoman.core.effects import RemoveWorker
+from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED
+from dragoman.core.model import Job, Service
+from dragoman.core.shared_state import SharedState
+from dragoman.core.states import DELAYED, REFUSED, WAITING, RefusalReason, RemovalReason
+
+
+class Operator:
+    """Executes what an operator asks for: of a service, a quarantined job, or the whole broker."""
+
+    __slots__ = (
+        "_attempts",
+        "_delays",
+        "_dispatch",
+        "_effects",
+        "_entropy",
+        "_events",
+        "_job_registry",
+        "_worker_registry",
+    )
+
+    def __init__(self, state: SharedState, dispatch: Dispatch, delays: Delays, attempts: Attempts) -> None:
+        self._entropy = state.entropy
+        self._effects = state.effects
+        self._events = state.events
+        self._job_registry = state.job_registry
+        self._worker_registry = state.worker_registry
+        self._dispatch = dispatch
+        self._delays = delays
+        self._attempts = attempts
+
+    # ---------------------------------------------------------------- services
+
+    def pause(self, name: str, by: str = "an operator") -> Service | None:
+        """Stop dispatching jobs of this service. New jobs are still accepted."""
+        service = self._worker_registry.service(name)
+        if service is not None:
+            was_paused = service.paused
+            service.paused, service.paused_by = True, by
+            if not was_paused and self._events.wanted & SERVICE_PAUSED:
+                self._events.service_changed(SERVICE_PAUSED, service)
+        return service
+
+    def resume(self, name: str, now: float) -> None:
+        service = self._worker_registry.services.get(name)
+        if service is not None and service.paused:
+            service.paused, service.paused_by = False, ""
+            if self._events.wanted & SERVICE_RESUMED:
+                self._events.service_changed(SERVICE_RESUMED, service)
+            self._dispatch.dispatch_waiting(service, now)
+
+    # ---------------------------------------------------------------- quarantined jobs
+
+    def retry(self, job: Job, now: float) -> Job | None:
+        """Make a new job from a quarantined job and release that. None: not quarantined, or a limit is reached."""
+        if not job.quarantined or job.id not in self._job_registry.jobs or self._dispatch.is_draining:
+            return None
+        service = self._worker_registry.restore_service(job.service.name)
+        job_options = replace(job.options, delay=0.0) if job.options.delay else job.options
+        again = self._job_registry.admit(
+            self._entropy.job_id(), service, job.payload, (), job_options, now, None, job.owner
+        )
+        if again is not None:
+            again.retry_of = job.id
+            self._job_registry.leave_quarantine(again)
+            self._delays.add(again, now)
+        return again
+
+    def release(self, job: Job, now: float) -> bool:
+        """Queue a quarantined job again under the same id, with all its attempts; its history stays (R135). False: not
+        quarantined, or a limit is reached."""
+        if not job.quarantined or self._job_registry.jobs.get(job.id) is not job or self._dispatch.is_draining:
+            return False
+        if not self._job_registry.readmit(job, self._worker_registry.restore_service(job.service.name), now):
+            return False
+        self._dispatch.queue(job, now)
+        return True
+
+    # ---------------------------------------------------------------- the broker
+
+    def close(self, now: float) -> None:
+        """Start to drain the broker: no job is accepted, waiting calls are refused, running jobs may finish."""
+        if not self._dispatch.is_draining and self._events.wanted & BROKER_DRAINING:
+            self._events.broker_draining(sum(len(worker.running) for worker in self._worker_registry.workers.values()))
+        self._dispatch.is_draining = True
+        for job in [
+            j for j in self._job_registry.jobs.values() if j.state in (WAITING, DELAYED) and not j.options.durable
+        ]:
+            self._attempts.end_early(job, REFUSED, REFUSED_DRAINING, now, RefusalReason.DRAINING)
+
+    def abort(self, now: float) -> None:
+        """End every running attempt: the time for draining is over."""
+        for worker in list(self._worker_registry.workers.values()):
+            self._effects.append(RemoveWorker(worker, RemovalReason.STOPPED, BROKER_STOPS))
+            self._attempts.leave(worker, now, STOPPED, ())
