@@ -362,7 +362,7 @@ def test_the_address_in_the_environment_is_the_default(monkeypatch: pytest.Monke
     ("url", "complaint"),
     [
         ("nonsense", "'://' is missing"),
-        ("https://127.0.0.1:1", "unknown dialect 'https'"),
+        ("https://127.0.0.1:1", "unknown scheme 'https' (did you mean 'http'?)"),
         ("http://", "host and port are missing"),
         ("http://h:port", "the port 'port' is not a number"),
         ("pingpong+tcp://127.0.0.1:7402", "pingpong does not support background jobs; use a native URL"),
@@ -372,6 +372,26 @@ def test_an_address_that_cannot_be_used_ends_with_2(url: str, complaint: str) ->
     asked = run("jobs", "--connect", url)
     assert asked.exit_code == 2
     assert complaint in asked.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["jobs"], ["call", "s", "x"], ["worker", "--exec", "cat"]], ids=lambda words: words[0]
+)
+def test_a_bad_address_of_the_environment_is_named_with_its_variable(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_URL", "tpc://127.0.0.1:1")
+    asked = run(*words)
+    assert asked.exit_code == 2
+    assert asked.stderr.startswith(
+        "dragoman: bad address 'tpc://127.0.0.1:1' (the value of DRAGOMAN_URL): unknown scheme"
+    )
+    given = run(*words, "--connect", "tcp://127.0.0.1")
+    assert (given.exit_code, given.stderr) == (
+        2,
+        "dragoman: --connect: bad address 'tcp://127.0.0.1': the port is missing; write 127.0.0.1:PORT (the broker "
+        "prints its ports when it starts)\n",
+    )
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])

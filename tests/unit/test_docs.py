@@ -23,7 +23,7 @@ from dragoman.core.policy import Policy
 from dragoman.dialects.catalogue import DIALECTS, Dialect
 from dragoman.operations.schemas import DAY, JOB_TIMEOUT
 from dragoman.sdk.address import read_value
-from dragoman.sdk.client_settings import DEFAULT_URL
+from dragoman.sdk.default_url import DEFAULT_URL
 from dragoman.sdk.targets import caller_target, worker_target
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.config import load

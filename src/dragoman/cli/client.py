@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dragoman.cli.exit_codes import ending_errors
-from dragoman.sdk.client_settings import DEFAULT_URL, URL_VARIABLE, url_or_default
+from dragoman.sdk.default_url import DEFAULT_URL, URL_VARIABLE, url_or_default
 
 if TYPE_CHECKING:
     from dragoman.operations.operation import Operation, RequestType, ViewType
@@ -39,7 +39,7 @@ def connected(url: str | None) -> Iterator[Client[bytes]]:
     """A client that is closed at the end. An error that it raises ends the command."""
     from dragoman.sdk.client import Client
 
-    with ending_errors(), Client(url_or_default(url), wait_for_broker=False) as client:
+    with ending_errors(url), Client(url_or_default(url), wait_for_broker=False) as client:
         yield client
 
 

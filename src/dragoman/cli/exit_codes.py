@@ -38,14 +38,15 @@ def fail(message: str, code: int, *, kept: str = "") -> NoReturn:
 
 
 @contextmanager
-def ending_errors() -> Iterator[None]:
-    """End the command on an error of the SDK, with the error's sentence and exit code."""
+def ending_errors(url: str | None = None) -> Iterator[None]:
+    """End the command on an error of the SDK, with the error's sentence and exit code. `url`: the value of
+    --connect."""
     from dragoman.sdk.errors import DragomanError
 
     try:
         yield
     except (DragomanError, ValueError) as error:
-        fail(sentence_of(error), code_of(error))
+        fail(sentence_of(error, url), code_of(error))
 
 
 def code_of(error: Exception) -> int:
@@ -59,10 +60,12 @@ def code_of(error: Exception) -> int:
     return USAGE if isinstance(error, ValueError | Unsupported) else FAILED
 
 
-def sentence_of(error: Exception) -> str:
-    """The message of the error. If the address refuses connections, advice follows."""
+def sentence_of(error: Exception, url: str | None = None) -> str:
+    """The message of the error. If the address refuses connections, advice follows. The error of an address that was
+    given with --connect names that option. `url`: its value."""
+    from dragoman.sdk.address import AddressError
     from dragoman.sdk.errors import BrokerUnavailable
 
     if isinstance(error, BrokerUnavailable) and isinstance(error.__cause__, OSError):
         return f"{error}. Start a broker with `dragoman serve`, or name its address with --connect"
-    return str(error)
+    return f"--connect: {error}" if url and isinstance(error, AddressError) else str(error)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.exit_codes import INTERRUPTED, USAGE, fail, warn
-from dragoman.sdk.client_settings import DEFAULT_URL, URL_VARIABLE, url_or_default
+from dragoman.cli.exit_codes import INTERRUPTED, USAGE, fail, sentence_of, warn
+from dragoman.sdk.default_url import DEFAULT_URL, URL_VARIABLE, url_or_default
 from dragoman.sdk.printable import log_to_stderr
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def worker(
         else:
             code = _run_program(command or "", services, url, chosen, reloads)
     except ValueError as error:  # an AddressError is one
-        fail(str(error), USAGE)
+        fail(sentence_of(error, url), USAGE)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
     raise click.exceptions.Exit(code)

@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import ipaddress
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from urllib.parse import unquote
 
 from dragoman.dialects.catalogue import DIALECTS
+from dragoman.sdk.default_url import URL_VARIABLE
 
 T = TypeVar("T")
 
@@ -73,13 +75,16 @@ class Address:
     options: Mapping[str, str] = field(hash=False)
 
 
-def parse(url: str, dialects: Collection[str]) -> Address:
-    """Parse `url`; `dialects` are the names allowed in front of the `+`."""
+def parse(url: str, dialects: Collection[str], *, dials: bool = False) -> Address:
+    """Parse `url`; `dialects` are the names allowed in front of the `+`. `dials`: the address of a client or a worker,
+    for which an error does not suggest port 0."""
     _refuse_strange_characters(url)
     scheme, separator, rest = url.partition("://")
     if not separator:
         raise address_error(
-            url, "'://' is missing; an address looks like tcp://127.0.0.1:7400 or ipc:///tmp/broker.sock"
+            url,
+            "'://' is missing; an address looks like tcp://127.0.0.1:7400, http://127.0.0.1:7480 or "
+            "ipc:///tmp/broker.sock",
         )
     if "#" in rest:
         raise address_error(url, "an address has no fragment; remove the '#' or write it as %23")
@@ -89,7 +94,7 @@ def parse(url: str, dialects: Collection[str]) -> Address:
         url=url,
         dialect=dialect,
         transport=transport,
-        place=_read_place(transport, _decode(place, url), url),
+        place=_read_place(transport, _decode(place, url), url, dials),
         options=MappingProxyType(_split_options(query, url)),
     )
 
@@ -120,17 +125,30 @@ def _read_plain_scheme(scheme: str, dialects: Collection[str], url: str) -> tupl
         raise address_error(url, f"the transport is missing; write {scheme}+tcp:// or {scheme}+ipc://")
     if scheme in TRANSPORTS:
         raise address_error(url, f"{scheme}:// needs a dialect in front of it; for the native dialect write ipc://")
-    raise _unknown_dialect(scheme, dialects, url)
+    raise _unknown_scheme(scheme, dialects, url)
+
+
+def _unknown_scheme(scheme: str, dialects: Collection[str], url: str) -> AddressError:
+    plain = [each for each, dialect in _DIALECT_OF_PLAIN_TRANSPORT.items() if dialect in dialects]
+    forms = ", ".join([*(f"{each}://" for each in plain), "DIALECT+tcp://", "DIALECT+ipc://"])
+    hint = nearest(scheme, [*plain, *dialects])
+    return address_error(
+        url, f"unknown scheme {scheme!r}{hint}; allowed are {forms}, where DIALECT is one of {_listed(dialects)}"
+    )
 
 
 def _unknown_dialect(dialect: str, dialects: Collection[str], url: str) -> AddressError:
-    known = ", ".join(sorted(dialects)) or "none"
-    return address_error(url, f"unknown dialect {dialect!r}{nearest(dialect, dialects)}; known dialects: {known}")
+    hint = nearest(dialect, dialects)
+    return address_error(url, f"unknown dialect {dialect!r}{hint}; known dialects: {_listed(dialects)}")
 
 
-def _read_place(transport: str, text: str, url: str) -> SocketAddress:
+def _listed(dialects: Collection[str]) -> str:
+    return ", ".join(sorted(dialects)) or "none"
+
+
+def _read_place(transport: str, text: str, url: str, dials: bool) -> SocketAddress:
     """Parse a socket address that is already percent-decoded."""
-    return _read_unix_place(text, url) if transport in _UNIX_TRANSPORTS else _read_tcp_place(text, url)
+    return _read_unix_place(text, url) if transport in _UNIX_TRANSPORTS else _read_tcp_place(text, url, dials)
 
 
 def _read_unix_place(path: str, url: str) -> UnixAddress:
@@ -149,7 +167,7 @@ def _read_unix_place(path: str, url: str) -> UnixAddress:
     return UnixAddress(path)
 
 
-def _read_tcp_place(text: str, url: str) -> TcpAddress:
+def _read_tcp_place(text: str, url: str, dials: bool) -> TcpAddress:
     authority, _, path = text.partition("/")
     if "@" in authority:
         raise address_error(url, "an address has no user or password; remove everything before the '@'")
@@ -157,11 +175,11 @@ def _read_tcp_place(text: str, url: str) -> TcpAddress:
         raise address_error(url, f"only ?options may follow host:port; remove {'/' + path!r}")
     if not authority:
         raise address_error(url, "host and port are missing; write host:port, such as 127.0.0.1:7400")
-    host, port = _split_authority(authority, url)
-    return TcpAddress(_read_host(host, url), _read_port(port, url))
+    host, port = _split_authority(authority, url, dials)
+    return TcpAddress(_read_host(host, url), _read_port(port, url, dials))
 
 
-def _split_authority(authority: str, url: str) -> tuple[str, str]:
+def _split_authority(authority: str, url: str, dials: bool) -> tuple[str, str]:
     """Split host and port; the host of `[::1]:7400` keeps its brackets."""
     bracket = authority.rfind("]")
     host, colon, port = authority[bracket + 1 :].rpartition(":")
@@ -169,7 +187,8 @@ def _split_authority(authority: str, url: str) -> tuple[str, str]:
     if ":" in host and not host.startswith("["):
         raise address_error(url, "write an IPv6 address in brackets, such as [::1]:7400")
     if not colon:
-        raise address_error(url, f"the port is missing; write {authority}:PORT, where port 0 means any free port")
+        hint = "the broker prints its ports when it starts" if dials else "port 0 means any free port"
+        raise address_error(url, f"the port is missing; write {authority}:PORT ({hint})")
     return host, port
 
 
@@ -195,9 +214,10 @@ def _read_ip(kind: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address], te
     return text
 
 
-def _read_port(text: str, url: str) -> int:
+def _read_port(text: str, url: str, dials: bool) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > MAX_PORT:
-        raise address_error(url, f"the port {text!r} is not a number from 0 to {MAX_PORT}; 0 means any free port")
+        allowed = f"1 to {MAX_PORT}" if dials else f"0 to {MAX_PORT}; 0 means any free port"
+        raise address_error(url, f"the port {text!r} is not a number from {allowed}")
     return int(text)
 
 
@@ -231,7 +251,7 @@ def _refuse_control_characters(decoded: str, url: str) -> None:
         raise address_error(url, "control characters are not allowed in an address, not even percent-encoded")
 
 
-def parse_frontend(text: str, beside: SocketAddress, url: str) -> SocketAddress:
+def parse_frontend(text: str, beside: SocketAddress, url: str, *, dials: bool = False) -> SocketAddress:
     """Parse the percent-decoded value of `frontend=`: a port on the host of `beside`, or a whole socket address."""
     _refuse_control_characters(text, url)
     transport, separator, place = text.partition("://")
@@ -240,14 +260,14 @@ def parse_frontend(text: str, beside: SocketAddress, url: str) -> SocketAddress:
             raise address_error(url, f"frontend={text}: must be a port, or start with tcp:// or ipc:// (no dialect)")
         if "?" in place or "#" in place:
             raise address_error(url, f"frontend={text}: has no options of its own; append them to the address itself")
-        return _read_place(transport, place, url)
+        return _read_place(transport, place, url, dials)
     if isinstance(beside, UnixAddress):
         raise address_error(
             url,
             f"frontend={text}: must be a whole percent-encoded URL, because the address has a path and no port: "
             "frontend=ipc%3A%2F%2F%2Ftmp%2Ff.ipc",
         )
-    return TcpAddress(beside.host, _read_port(text, url))
+    return TcpAddress(beside.host, _read_port(text, url, dials))
 
 
 def is_loopback(place: SocketAddress) -> bool:
@@ -366,6 +386,8 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 
 def address_error(url: str, problem: str) -> AddressError:
-    """Return an error that shows the problem and `url`, with any password replaced by ***."""
+    """Return an error that shows the problem and `url`, with any password replaced by ***, and the name of
+    DRAGOMAN_URL if that is its value: the user may have forgotten the variable."""
     shown = re.sub(r"://[^/?#]+@", "://***@", url)
-    return AddressError(f"bad address {shown!r}: {problem}")
+    source = f" (the value of {URL_VARIABLE})" if os.environ.get(URL_VARIABLE) == url else ""
+    return AddressError(f"bad address {shown!r}{source}: {problem}")

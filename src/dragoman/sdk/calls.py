@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import SubmitOptions
-from dragoman.sdk.client_settings import CONNECTIONS, client_is_closed, settings_of, url_or_default, window_of
+from dragoman.sdk.client_settings import CONNECTIONS, client_is_closed, settings_of, window_of
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
+from dragoman.sdk.default_url import url_or_default
 from dragoman.sdk.option_types import CallOptions, MapOptions
 from dragoman.sdk.submit_options import SubmitOptionsCache
 from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT

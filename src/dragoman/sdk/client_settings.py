@@ -1,24 +1,16 @@
-"""Settings of both clients, and the default URL of clients, workers and commands."""
+"""Settings of both clients."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.sdk.codecs import Codec
     from dragoman.sdk.targets import Target
 
-URL_VARIABLE = "DRAGOMAN_URL"
-DEFAULT_URL = "tcp://127.0.0.1:7400"
 CONNECTIONS = 16  # default of `connections`
 WINDOW = 256  # default number of running jobs of one `map`, if the URL has no `window`
 BACKGROUND = "background jobs"  # capability of dialects that have operations
-
-
-def url_or_default(url: str | None) -> str:
-    """Return the given URL, else that of the environment, else the native port of a broker on this machine."""
-    return url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
 
 def settings_of(connect_timeout: float, connections: int, wait_for_broker: bool) -> dict[str, Any]:

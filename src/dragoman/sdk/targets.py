@@ -41,7 +41,7 @@ class Target:
 
 def worker_target(url: str, services: Sequence[str] = ()) -> Target:
     """Return the target of a worker with these services. Raises AddressError."""
-    address = parse(url, SPOKEN)
+    address = parse(url, SPOKEN, dials=True)
     dialect = SPOKEN[address.dialect]
     options = _options("WorkerOptions", dialect, address)
     _check_services(dialect, address, options.service, services)
@@ -50,7 +50,7 @@ def worker_target(url: str, services: Sequence[str] = ()) -> Target:
 
 def caller_target(url: str, service: str | None) -> Target:
     """Return the target of a client: the frontend if the URL names one, else its host and port. Raises AddressError."""
-    address = parse(url, SPOKEN)
+    address = parse(url, SPOKEN, dials=True)
     dialect = SPOKEN[address.dialect]
     if not dialect.has_callers:
         raise address_error(
@@ -61,7 +61,7 @@ def caller_target(url: str, service: str | None) -> Target:
     options = _options("ClientOptions", dialect, address)
     _check_services(dialect, address, options.service, [service] if service is not None else [])
     frontend = address.options.get("frontend")
-    place = address.place if frontend is None else parse_frontend(frontend, address.place, url)
+    place = address.place if frontend is None else parse_frontend(frontend, address.place, url, dials=True)
     return Target(dialect, sides_of(dialect), place, options)
 
 

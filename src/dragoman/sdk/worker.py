@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from dragoman.sdk import pickled_calls
-from dragoman.sdk.client_settings import url_or_default
+from dragoman.sdk.default_url import url_or_default
 from dragoman.sdk.execution import DEFAULT_GRACE, ExecutionOptions
 from dragoman.sdk.handlers import Handler, describe
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference, is_loading, refer_to

@@ -74,7 +74,7 @@ def target_of(worker: WorkerDefinition) -> Target:
     names = tuple(worker.services)
     if not names:
         raise ValueError("this worker offers nothing: decorate a function with @worker.service(NAME)")
-    address = parse(worker.url, SPOKEN)
+    address = parse(worker.url, SPOKEN, dials=True)
     dialect = SPOKEN[address.dialect]
     if dialect.shares_connections:
         return worker_target(worker.url, names)

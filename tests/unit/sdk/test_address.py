@@ -74,14 +74,25 @@ def test_options_are_split_and_percent_decoded(query: str, options: dict[str, st
     ("url", "says"),
     [
         ("", "'://' is missing"),
-        ("127.0.0.1:7400", "tcp://127.0.0.1:7400"),
+        ("127.0.0.1:7400", "looks like tcp://127.0.0.1:7400, http://127.0.0.1:7480 or ipc:///tmp/broker.sock"),
+        ("localhost", "'://' is missing; an address looks like tcp://"),
         ("tcp:/127.0.0.1:7400", "'://' is missing"),
         (
             "pingpog+tcp://h:1",
             "unknown dialect 'pingpog' (did you mean 'pingpong'?); known dialects: controller, http,",
         ),
-        ("pingpog://h:1", "did you mean 'pingpong'?"),
-        ("://h:1", "unknown dialect ''"),
+        ("pingpog://h:1", "unknown scheme 'pingpog' (did you mean 'pingpong'?)"),
+        ("://h:1", "unknown scheme ''"),
+        (
+            "tpc://h:1",
+            "unknown scheme 'tpc' (did you mean 'tcp'?); allowed are tcp://, ipc://, http://, DIALECT+tcp://,",
+        ),
+        (
+            "udp://h:1",
+            "unknown scheme 'udp'; allowed are tcp://, ipc://, http://, DIALECT+tcp://, DIALECT+ipc://, where DIALECT "
+            "is one of controller, http, majordomo, memodb, native, pingpong, powerhose",
+        ),
+        ("https://h:1", "unknown scheme 'https' (did you mean 'http'?)"),
         ("+tcp://h:1", "unknown dialect ''"),
         ("pingpong://h:1", "the transport is missing; write pingpong+tcp://"),
         ("unix:///run/x", "unix:// needs a dialect in front of it"),
@@ -95,7 +106,7 @@ def test_options_are_split_and_percent_decoded(query: str, options: dict[str, st
         ("tcp://?a=1", "host and port are missing"),
         ("tcp://:7400", "the host is missing"),
         ("tcp://*:7400", "write 0.0.0.0"),
-        ("tcp://127.0.0.1", "the port is missing; write 127.0.0.1:PORT"),
+        ("tcp://127.0.0.1", "the port is missing; write 127.0.0.1:PORT (port 0 means any free port)"),
         ("tcp://[::1]", "the port is missing; write [::1]:PORT"),
         ("tcp://127.0.0.1:", "the port '' is not a number from 0 to 65535"),
         ("tcp://127.0.0.1:65536", "the port '65536' is not a number"),
@@ -138,6 +149,30 @@ def test_a_wrong_address_is_refused_with_what_would_be_right(url: str, says: str
     with pytest.raises(AddressError) as caught:
         parse(url, DIALECTS)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://localhost", "the port is missing; write localhost:PORT (the broker prints its ports when it starts)"),
+        ("tcp://127.0.0.1:65536", "the port '65536' is not a number from 1 to 65535"),
+    ],
+)
+def test_the_error_of_a_client_or_a_worker_does_not_suggest_port_0(url: str, says: str) -> None:
+    """Only a listener can choose a free port."""
+    with pytest.raises(AddressError) as caught:
+        parse(url, DIALECTS, dials=True)
+    assert str(caught.value) == f"bad address {url!r}: {says}"
+
+
+def test_an_error_names_the_variable_that_has_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_URL", "tcp://h")
+    with pytest.raises(
+        AddressError, match=r"^bad address 'tcp://h' \(the value of DRAGOMAN_URL\): the port is missing"
+    ):
+        parse("tcp://h", DIALECTS)
+    with pytest.raises(AddressError, match=r"^bad address 'tcp://other': the port is missing"):
+        parse("tcp://other", DIALECTS)
 
 
 def test_an_error_shows_the_url() -> None:

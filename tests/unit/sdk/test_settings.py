@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman import AsyncClient, Client, Worker
-from dragoman.sdk.client_settings import url_or_default
+from dragoman.sdk.default_url import url_or_default
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,13 @@ def test_a_listeners_url_may_be_pasted_whole() -> None:
     assert worker_target(url, ["resize"]).place == TcpAddress("127.0.0.1", 7401)
 
 
+@pytest.mark.parametrize("url", ["tcp://127.0.0.1", "pingpong+tcp://127.0.0.1:1?frontend=x"])
+def test_no_error_suggests_port_0(url: str) -> None:
+    with pytest.raises(AddressError, match="port") as caught:
+        caller_target(url, None)
+    assert "any free" not in str(caught.value)
+
+
 def test_an_option_that_nobody_knows_is_an_error() -> None:
     with pytest.raises(AddressError, match="did you mean 'ping_every'"):
         worker_target(f"{URL}?ping_evry=1")
