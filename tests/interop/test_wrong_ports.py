@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -170,6 +171,36 @@ def test_every_client_names_what_it_finds(listener: str) -> None:
         assert came == {dialect: (WrongDialect, expected(dialect, "client", listener, place)) for dialect in wrong}
 
 
+def test_an_operation_is_advised_an_address_that_has_operations() -> None:
+    """`dragoman workers` at a Majordomo port was advised to use majordomo+tcp://, which has no list of workers."""
+    came: dict[tuple[str, str], str] = {}
+
+    def ask(dialect: str, listener: str) -> None:
+        with Client(f"{dialect}+tcp://{places[listener]}", connect_timeout=1000) as client:
+            try:
+                client.workers()
+            except WrongDialect as error:
+                came[dialect, listener] = str(error)
+
+    with LocalBroker(*LISTEN) as broker:
+        places = {listener: broker.urls[listener].rpartition("//")[2] for listener in broker.urls}
+        pairs = [(dialect, listener) for dialect in ("native", "http") for listener in places if dialect != listener]
+        threads = [threading.Thread(target=ask, args=pair) for pair in pairs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        needs = (
+            "this request needs a native (tcp://, ipc://) or HTTP (http://) address of the broker, which it prints "
+            "when it starts and `dragoman config` shows"
+        )
+        for dialect, listener in pairs:
+            place = places[listener]
+            advice = SAID[listener][1].format(place=place) if listener in ("native", "http") else needs
+            words = f"tcp://{place} {SAID[listener][0]}, not {TITLES[dialect]}; {advice}"
+            assert came.get((dialect, listener)) == words
+
+
 class Lines(logging.Handler):
     """The log lines of workers, by the names of their threads."""
 
@@ -217,6 +248,7 @@ def test_every_worker_logs_what_it_finds(listener: str, lines: Lines) -> None:
             worker.stop()
         for thread in threads:
             thread.join(PATIENCE)
+        assert not any(lines.has(dialect, "; trying again") for dialect in wrong)
         assert b"ERROR" not in done  # by which a Powerhose broker refuses what it does not know
 
 
@@ -308,6 +340,12 @@ def test_whoever_has_no_room_is_not_taken_for_a_stranger() -> None:
     with Client(f"tcp://{place}", connect_timeout=1.0) as client, pytest.raises(BrokerUnavailable) as told:
         client.call("default", b"x")
     assert not isinstance(told.value, WrongDialect)
+    how = r"(the peer closed the connection|the connection broke: .+)"  # by whether our greeting had arrived
+    assert re.match(
+        rf"no broker answers at {place}: {how} before the handshake was complete; check the broker's host and port, and "
+        "its log",
+        str(told.value),
+    )
     listening.shutdown(socket.SHUT_RDWR)
     listening.close()
     thread.join(PATIENCE)

@@ -13,7 +13,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.sides import ClientSide, Failure, Outcome, SubmitOptions
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, OperationError, WrongDialect, error_from
 from dragoman.sdk.operation import OperationCall
-from dragoman.sdk.outgoing import OutgoingConnection, open_connection
+from dragoman.sdk.outgoing import OutgoingConnection, handshake_problem, open_connection
 from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
@@ -248,9 +248,9 @@ class ClientConnection:
             self._recognition.is_known = True
             self.answered(job, result)
 
-    def _reject_port(self, problem: BrokerUnavailable) -> None:
+    def _reject_port(self, problem: WrongDialect) -> None:
         self._disconnect()
-        self.fail_all(lambda: WrongDialect(str(problem)))
+        self.fail_all(lambda: WrongDialect(str(problem), problem.operation_sentence))
         self.side = self._target.sides.client_side(self._target.options, self)
         self._owner.unreachable(problem)
         self._owner.lost(self)
@@ -273,7 +273,7 @@ class ClientConnection:
 
     def _ended(self, problem: str) -> None:
         if self._link is not None and not self.side.is_ready:
-            self._owner.unreachable(BrokerUnavailable(problem))
+            self._owner.unreachable(BrokerUnavailable(handshake_problem(self._target.place, problem)))
         self._link = None
         self.side.lost()
         if not self.side.outlives_connections:

@@ -10,7 +10,8 @@ from typing import cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, Outcome, ReportingSide
-from dragoman.sdk.errors import BrokerUnavailable
+from dragoman.sdk.connection_log import ConnectionLog
+from dragoman.sdk.errors import BrokerUnavailable, WrongDialect
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
 from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
@@ -35,13 +36,14 @@ class DiallingWorker:
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
         self._recognition = Recognition(target, "worker")
+        self._log = ConnectionLog(self._recognition)
         self._identifying: asyncio.Task[None] | None = None  # identifies the port
         self._link: OutgoingConnection | None = None
         self._jobs: dict[Hashable, RunningJob] = {}
         self._reports = target.dialect.reports
         self._suspect: RunningJob | None = None
         self._is_last_invalid = False  # the last message on this connection was invalid
-        self._port_error = ""  # error about a wrong port
+        self._port_error: WrongDialect | None = None
         self._is_flush_due = False
         self._stop = asyncio.Event()
         self._stop_at_once = asyncio.Event()
@@ -66,7 +68,7 @@ class DiallingWorker:
             self._job_runner.recall(job, reason)
 
     def reconnect(self, reason: str) -> None:
-        log.warning("reconnecting: %s", reason)
+        self._log.write(logging.WARNING, "reconnecting: %s", reason)
         self._disconnect()
 
     def leave(self, reason: str) -> None:
@@ -85,7 +87,7 @@ class DiallingWorker:
                 if self._stop.is_set() and self._side.is_busy:
                     log.error("results dropped, because the broker is unavailable: %s", problem)
                     break
-                await self._wait_before_dial(str(problem))
+                await self._wait_before_dial(problem)
                 continue
             await self._serve_connection()
             await self._close_connection()
@@ -111,9 +113,9 @@ class DiallingWorker:
     def _is_done(self) -> bool:
         return self._stop_at_once.is_set() or (self._stop.is_set() and not self._side.is_busy)
 
-    async def _wait_before_dial(self, problem: str) -> None:
+    async def _wait_before_dial(self, problem: BrokerUnavailable | str) -> None:
         delay = self._back_off.next()
-        log.warning("%s; trying again in %.1f s", problem, delay)
+        self._log.failed(problem, delay)
         stopped = self._stop_at_once if self._stop.is_set() else self._stop
         await first(stopped.wait(), asyncio.sleep(delay))
 
@@ -130,8 +132,8 @@ class DiallingWorker:
         self._link = opening.result()
         if self._is_done or self._lost.is_set():
             return
-        log.info("connected to %s", place)
-        self._port_error = ""
+        self._log.connected(place)
+        self._port_error = None
         self._is_last_invalid = False
         self._side.opened(self._loop.time())
         self._start_identifying(SILENCE_LIMIT)
@@ -179,26 +181,26 @@ class DiallingWorker:
         problem = await self._recognition.problem(thorough=self._suspect is not None)
         suspect, self._suspect = self._suspect, None
         if problem is not None:
-            self._port_error = str(problem)
+            self._port_error = problem
             if suspect is not None:
                 del self._jobs[suspect.job_ref]
             self._disconnect()
         elif suspect is not None:
             self._recognition.is_known = True
             self._job_runner.begin(suspect)
+        self._log.proven(self._target.place)
 
     async def _identify_lost_port(self) -> None:
         """Identify the port of the lost connection if its first message was invalid."""
         if self._identifying is not None:
             self._identifying.cancel()
         if self._is_last_invalid and not self._is_done and not self._port_error:
-            problem = await self._recognition.problem(thorough=True)
-            self._port_error = str(problem or "")
+            self._port_error = await self._recognition.problem(thorough=True)
 
     def _ended(self, problem: str) -> None:
         if not self._lost.is_set():
             if not self._is_done:
-                log.warning("connection to %s lost: %s", self._target.place, problem)
+                self._log.write(logging.WARNING, "connection to %s lost: %s", self._target.place, problem)
             self._disconnect()
 
     def _disconnect(self) -> None:

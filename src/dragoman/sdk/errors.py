@@ -16,6 +16,12 @@ class BrokerUnavailable(DragomanError, ConnectionError):
 class WrongDialect(BrokerUnavailable):
     """The port speaks another dialect than the address names, or does not belong to a broker."""
 
+    def __init__(self, sentence: str, operation_sentence: str = "") -> None:
+        super().__init__(sentence)
+        self.operation_sentence = (
+            operation_sentence or sentence
+        )  # the message for an operation, which fewer dialects have
+
 
 class Unsupported(DragomanError):
     """The dialect of the address does not support the request."""

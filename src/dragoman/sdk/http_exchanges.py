@@ -21,7 +21,7 @@ class HttpExchanges:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._recognition = Recognition(target, "worker")
+        self.recognition = Recognition(target, "worker")
         self._idle: list[_Connection] = []
         self._loop = asyncio.get_running_loop()
 
@@ -54,7 +54,7 @@ class HttpExchanges:
                 return connection
             connection.close()
         connection = _Connection(self._target.place)
-        await connection.open(self._target.sides.client_carrier(self._target.place), self._recognition)
+        await connection.open(self._target.sides.client_carrier(self._target.place), self.recognition)
         return connection
 
 
@@ -78,7 +78,7 @@ class _Connection:
 
     async def send(self, request: Request, timeout: float) -> Response:
         if self._link is None:
-            raise BrokerUnavailable(self._problem)
+            raise BrokerUnavailable(self._lost())
         self._response = asyncio.get_running_loop().create_future()
         self._link.send(request)
         try:
@@ -103,4 +103,7 @@ class _Connection:
         self._link = None
         self._problem = problem
         if self._response is not None and not self._response.done():
-            self._response.set_exception(BrokerUnavailable(f"connection to {self._place} lost: {problem}"))
+            self._response.set_exception(BrokerUnavailable(self._lost()))
+
+    def _lost(self) -> str:
+        return f"connection to {self._place} lost: {self._problem}"

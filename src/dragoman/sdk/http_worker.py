@@ -28,6 +28,7 @@ from dragoman.dialects.http.codec import (
     write_result,
 )
 from dragoman.dialects.sides import Failure, Outcome
+from dragoman.sdk.connection_log import ConnectionLog
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.sdk.http_exchanges import HttpExchanges
 from dragoman.sdk.job_runner import JobRunner, RunningJob
@@ -60,6 +61,7 @@ class HttpWorker:
         self._exchanges = HttpExchanges(target)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
+        self._log = ConnectionLog(self._exchanges.recognition)
         self._member: Membership | None = None
         self._held: dict[str, Held] = {}
         self._reporters = asyncio.Semaphore(REPORTERS)
@@ -83,7 +85,7 @@ class HttpWorker:
                     log.warning("joining again: %s", gone)
                     self._member = None
                 except BrokerUnavailable as problem:
-                    await self._wait_before_retry(str(problem))
+                    await self._wait_before_retry(problem)
             await self._leave()
         finally:
             for task in (*self._tasks, *([self._polling] if self._polling is not None else ())):
@@ -184,9 +186,9 @@ class HttpWorker:
         if self._task_error is not None:
             raise self._task_error
 
-    async def _wait_before_retry(self, problem: str) -> None:
+    async def _wait_before_retry(self, problem: BrokerUnavailable) -> None:
         delay = self._back_off.next()
-        log.warning("%s; trying again in %.1f s", problem, delay)
+        self._log.failed(problem, delay)
         until = self._loop.time() + delay
         while not self._is_stopping and self._loop.time() < until:
             sleeping = self._loop.create_task(asyncio.sleep(until - self._loop.time()))

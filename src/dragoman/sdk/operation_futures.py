@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.sides import SubmitOptions
+from dragoman.sdk.errors import DragomanError, WrongDialect
 from dragoman.sdk.ids import new_job_id
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 
 if TYPE_CHECKING:
     from dragoman.sdk.client_connection import ClientConnection
-    from dragoman.sdk.errors import DragomanError
 
 
 class _OperationState:
@@ -36,6 +36,11 @@ class _OperationState:
         raise AssertionError("an operation is not a job")
 
 
+def _operation_error(error: DragomanError) -> DragomanError:
+    """Return the error of an operation: advice about a wrong port names only addresses that have operations."""
+    return WrongDialect(error.operation_sentence) if isinstance(error, WrongDialect) else error
+
+
 class OperationFuture(_OperationState, concurrent.futures.Future[OperationAnswer]):
     def __init__(self, operation: OperationCall) -> None:
         concurrent.futures.Future.__init__(self)
@@ -47,7 +52,7 @@ class OperationFuture(_OperationState, concurrent.futures.Future[OperationAnswer
 
     def fail(self, error: DragomanError) -> None:
         if not self.done():
-            self.set_exception(error)
+            self.set_exception(_operation_error(error))
 
 
 class AsyncOperationFuture(_OperationState, asyncio.Future[Any]):
@@ -61,4 +66,4 @@ class AsyncOperationFuture(_OperationState, asyncio.Future[Any]):
 
     def fail(self, error: DragomanError) -> None:
         if not self.done():
-            self.set_exception(error)
+            self.set_exception(_operation_error(error))

@@ -20,6 +20,13 @@ class Ungreeted(BrokerUnavailable):
     """The port accepts connections, but the carrier's handshake failed."""
 
 
+def handshake_problem(place: SocketAddress, problem: str) -> str:
+    """Return the message for a connection that ended during a handshake. The port may be another program's, or that of
+    a broker that rejects the connection; the broker logs that."""
+    advice = "check the broker's host and port, and its log"
+    return f"no broker answers at {place}: {problem} before the handshake was complete; {advice}"
+
+
 class OutgoingConnection:
     """An open connection, created by `open_connection`. It ends with `close`, or when `ended` is called.
 
@@ -83,7 +90,7 @@ async def open_connection(
             outgoing, carrier.outgoing = carrier.outgoing, []
             stream.write(list(outgoing))
         if carrier.failure is not None:
-            finish(f"{place} does not speak the expected protocol: {carrier.failure.detail}")
+            end(f"{place} does not speak the expected protocol: {carrier.failure.detail}")
             return
         if carrier.ready and not ready.done():
             ready.set_result(None)
@@ -92,7 +99,10 @@ async def open_connection(
         if messages:
             batch_done()
 
-    def finish(problem: str) -> None:
+    def closed(problem: str) -> None:
+        end(problem if ready.done() else handshake_problem(place, problem))
+
+    def end(problem: str) -> None:
         stream.close()
         if not ready.done():
             ready.set_exception(Ungreeted(problem))
@@ -101,7 +111,7 @@ async def open_connection(
 
     stream.write(list(carrier.outgoing))
     carrier.outgoing = []
-    stream.start(arrived, finish)
+    stream.start(arrived, closed)
     try:
         async with asyncio.timeout_at(deadline):
             await ready

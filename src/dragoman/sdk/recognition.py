@@ -84,6 +84,10 @@ _PREDICATES = {
     ListenerKind.MEMODB: "speaks MemoDB over SP (a REP socket)",
     ListenerKind.HTTP: "speaks HTTP",
 }
+OPERATION_ADVICE = (
+    "this request needs a native (tcp://, ipc://) or HTTP (http://) address of the broker, which it prints when it "
+    "starts and `dragoman config` shows"
+)
 _SILENT = Finding(ListenerKind.UNKNOWN, "accepts connections but sends nothing")
 _BANNERS = (
     (b"HTTP/", "speaks HTTP, but is not a broker"),
@@ -115,8 +119,8 @@ class Recognition:
         """Return an error that names the port's protocol, or None if the port may be right."""
         if self.is_known:
             return None
-        sentence = await wrong_port(self._target.dialect, self._role, self._target.place, thorough)
-        return None if sentence is None or self.is_known else WrongDialect(sentence)
+        problem = await wrong_port(self._target.dialect, self._role, self._target.place, thorough)
+        return None if problem is None or self.is_known else problem
 
     async def open(self, opening: Coroutine[Any, Any, OutgoingConnection]) -> OutgoingConnection:
         """Return the connection. If its handshake is slow or fails, identify the port. Raises BrokerUnavailable, or
@@ -145,16 +149,19 @@ class Recognition:
                 task.exception()  # retrieved, so that asyncio does not log it
 
 
-async def wrong_port(dialect: Dialect, role: str, place: SocketAddress, thorough: bool) -> str | None:
-    """Return an error message about a port that has another protocol, or None if the port may be right. `role`: client
-    or worker. `thorough`: the port has sent an unexpected message, so all probes may be sent to it."""
+async def wrong_port(dialect: Dialect, role: str, place: SocketAddress, thorough: bool) -> WrongDialect | None:
+    """Return an error about a port that has another protocol, or None if the port may be right. `role`: client or
+    worker. `thorough`: the port has sent an unexpected message, so all probes may be sent to it."""
     finding = await _identify(place, EXPECTED[dialect.name, role], thorough)
     if finding is None or (thorough and finding is _SILENT):  # the caller's own error is more precise
         return None
     scheme = "ipc" if isinstance(place, UnixAddress) else "tcp"
     own = "the native dialect" if dialect.name == "native" else dialect.title
     other = "" if finding.kind is ListenerKind.UNKNOWN or own in finding.predicate else f", not {own}"
-    return f"{scheme}://{place} {finding.predicate}{other}; {_advice(finding.kind, role, scheme, place)}"
+    found = f"{scheme}://{place} {finding.predicate}{other}"
+    advice = _advice(finding.kind, role, scheme, place)
+    has_operations = finding.kind in (ListenerKind.NATIVE, ListenerKind.HTTP, ListenerKind.UNKNOWN)
+    return WrongDialect(f"{found}; {advice}", f"{found}; {advice if has_operations else OPERATION_ADVICE}")
 
 
 def _advice(kind: ListenerKind, role: str, scheme: str, place: SocketAddress) -> str:
