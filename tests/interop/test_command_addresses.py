@@ -145,6 +145,43 @@ def test_every_command_gives_the_same_by_both_addresses() -> None:
     check_every_row(check, [(name,) for name in COMMANDS])
 
 
+# Words of a command about an unknown id or name, and the end of the error.
+UNKNOWN_NAMES = [
+    (["job", UNKNOWN], "`dragoman jobs` lists the jobs"),
+    (["why", UNKNOWN], "`dragoman jobs` lists the jobs"),
+    (["schedule", "remove", "nope"], '"nope"; `dragoman schedule list` lists the schedules'),
+    (["schedule", "show", "nope"], '"nope"; `dragoman schedule list` lists the schedules'),
+    (["show-service", "nope"], "`dragoman services` lists the services"),
+    (["show-worker", 10**9], "`dragoman workers` lists the workers"),
+    (["drain", 10**9], "`dragoman workers` lists the workers"),
+]
+
+
+def test_an_error_about_an_unknown_name_says_how_to_list_the_known_ones() -> None:
+    world = World("native")
+
+    def check(words: list[object], says: str) -> None:
+        ran = world.run(*words)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert ran.stderr.startswith("dragoman: no ")
+        assert ran.stderr.endswith(f"{says}\n")
+
+    try:
+        check_every_row(check, UNKNOWN_NAMES)
+    finally:
+        world.close()
+
+
+def test_ids_from_standard_input_are_checked_one_by_one() -> None:
+    world = World("native")
+    try:
+        ran = world.run("cancel", "-", given=f"123\n{world.waiting}\n".encode())
+    finally:
+        world.close()
+    assert (ran.exit_code, ran.stdout) == (2, f"{world.waiting}\n")
+    assert ran.stderr.startswith("dragoman: job '123': a job's id has 32 lower-case hex digits")
+
+
 # ---------------------------------------------------------------- --json
 
 VIEWS: dict[str, tuple[Words, Callable[[Client[bytes], World], Any]]] = {

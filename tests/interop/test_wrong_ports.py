@@ -342,8 +342,8 @@ def test_whoever_has_no_room_is_not_taken_for_a_stranger() -> None:
     assert not isinstance(told.value, WrongDialect)
     how = r"(the peer closed the connection|the connection broke: .+)"  # by whether our greeting had arrived
     assert re.match(
-        rf"no broker answers at {place}: {how} before the handshake was complete; check the broker's host and port, and "
-        "its log",
+        rf"no broker answers at {place}: {how} before the handshake was complete; check the broker's host and port, "
+        "and its log",
         str(told.value),
     )
     listening.shutdown(socket.SHUT_RDWR)

@@ -38,6 +38,17 @@ class Sections(click.Group):
             return command
         return generic_commands().get(name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. The error for an unknown one suggests the nearest name."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            from dragoman.sdk.address import nearest
+
+            ctx.fail(f"No such command {name!r}{nearest(name, self.list_commands(ctx))}.")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in sections().items():
             width = formatter.width - 6 - max(map(len, names))

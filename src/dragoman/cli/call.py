@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from math import isnan
-
 import click
 
 from dragoman.cli.client import DEFAULT, connected
-from dragoman.cli.exit_codes import USAGE, fail
 from dragoman.cli.payloads import print_bytes, read_payload
 from dragoman.cli.seconds import SECONDS
 
@@ -47,8 +44,6 @@ def call(service: str, data: str, url: str | None, timeout: float | str | None) 
     """
     from dragoman.sdk.unset import TIMEOUT
 
-    if isinstance(timeout, float) and isnan(timeout):
-        fail("--timeout nan is not a number of seconds: give a number over 0, or `none`", USAGE)
     limit = TIMEOUT if timeout is None else None if isinstance(timeout, str) else timeout
     payload = read_payload(data)
     with connected(url) as client:

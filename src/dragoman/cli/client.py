@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dragoman.cli.exit_codes import ending_errors
+from dragoman.cli.exit_codes import code_of, ending_errors, fail
 from dragoman.sdk.default_url import DEFAULT_URL, URL_VARIABLE, url_or_default
 
 if TYPE_CHECKING:
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from dragoman.sdk.client import Client
 
 DEFAULT = f"[default: {URL_VARIABLE}, else {DEFAULT_URL}]"
+
+# Advice for an unknown id or name, by the group of the operation.
+LISTS = {
+    "jobs": "`dragoman jobs` lists the jobs",
+    "services": "`dragoman services` lists the services",
+    "workers": "`dragoman workers` lists the workers",
+    "schedules": "`dragoman schedule list` lists the schedules",
+}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -47,5 +55,16 @@ def perform(
     url: str | None, row: Operation[RequestType, ViewType], request: RequestType, payload: bytes = b""
 ) -> ViewType:
     """Perform one operation and return its view. An error ends the command."""
-    with connected(url) as client:
+    with connected(url) as client, naming_lists(row):
         return client.operation(row, request, payload)
+
+
+@contextmanager
+def naming_lists(row: Operation[Any, Any]) -> Iterator[None]:
+    """End the command if the broker does not know the id or the name, with the command that lists the known ones."""
+    from dragoman.sdk.errors import NoSuchService, NotFound
+
+    try:
+        yield
+    except (NotFound, NoSuchService) as error:
+        fail(f"{error}; {LISTS[row.group]}" if row.path_fields and row.group in LISTS else str(error), code_of(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.client import connect_option, connected
+from dragoman.cli.client import connect_option, connected, naming_lists
 from dragoman.cli.request_options import request_options
 from dragoman.cli.tables import plain
 from dragoman.cli.worker_ids import worker_id
@@ -30,7 +30,7 @@ def drain(worker: str, url: str | None, now: bool | None) -> None:
     connected and gets no jobs until you stop or restart it. A program that is started again, or that joins again after
     its connection broke, is a new worker and gets jobs. To pause all jobs of a service, use `dragoman pause`.
     """
-    with connected(url) as client:
+    with connected(url) as client, naming_lists(DRAIN):
         view = client.operation(DRAIN, DrainRequest(id=worker_id(client, worker), now=bool(now)))
     holds = f", and still holds {len(view.running)}" if view.running else ""
     click.echo(f"worker {view.id} is {plain(view.state)}{holds}")

@@ -10,6 +10,7 @@ import click
 
 from dragoman.cli.client import connected
 from dragoman.cli.exit_codes import DONE, code_of, sentence_of, warn
+from dragoman.cli.job_ids import check_job_id
 from dragoman.cli.progress_bar import ProgressBar
 from dragoman.cli.terminal import is_terminal
 
@@ -31,7 +32,7 @@ def perform_for_each(
         bar.is_shown = bar.is_shown and not is_terminal()
         for number, job in enumerate(_ids(jobs), 1):
             try:
-                click.echo(act(client, job))
+                click.echo(act(client, check_job_id(job)))
             except BrokerUnavailable:
                 raise
             except (DragomanError, ValueError) as error:

@@ -6,6 +6,7 @@ import click
 
 from dragoman.cli.client import connect_option, connected, json_option, perform
 from dragoman.cli.exit_codes import USAGE, fail
+from dragoman.cli.job_ids import job_argument
 from dragoman.cli.payloads import print_bytes
 from dragoman.cli.tables import age, ago, print_facts, print_json, print_table, span
 from dragoman.cli.terminal import time_text, title
@@ -24,7 +25,7 @@ Examples:
   dragoman job 0197f3a2c4d87b12a9e05c61f38d2b74 --payload > payload.bin
 """,
 )
-@click.argument("job")
+@job_argument
 @connect_option
 @click.option(
     "--payload",

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import msgspec
 
-from dragoman.cli.client import connect_option, connected, json_option
+from dragoman.cli.client import connect_option, connected, json_option, naming_lists
 from dragoman.cli.request_options import FieldValue, given, request_options
 from dragoman.cli.tables import print_facts, print_json, print_table
 from dragoman.cli.worker_ids import worker_id
@@ -35,7 +35,7 @@ def _command(row: Operation[Any, Any]) -> click.Command:
         raise ValueError(f"operation {row.name!r} has a payload: write a command for it")
 
     def run(url: str | None, as_json: bool, **options: Any) -> None:
-        with connected(url) as client:
+        with connected(url) as client, naming_lists(row):
             if row.request is WorkerRef:
                 options["id"] = worker_id(client, options["id"])
             view = client.operation(row, row.request(**given(options)))

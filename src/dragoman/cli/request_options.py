@@ -36,10 +36,17 @@ class FieldValue(click.ParamType):  # type: ignore[type-arg]  # generic in some 
         try:
             read = msgspec.convert([value] if field.is_list else value, self._type, strict=False)
         except msgspec.ValidationError as error:
-            self.fail(f"{value!r}: {explain(error, self._type)}", param, ctx)
+            self.fail(f"{value!r}: {explain(error, self._type)}{self._allowed}", param, ctx)
         if read is None:
             self.fail(f"{value!r}: leave the option out instead", param, ctx)
         return read[0] if field.is_list else read
+
+    @property
+    def _allowed(self) -> str:
+        """`; allowed: more than 0, at most 60, or none`. Empty if the field has no limits."""
+        field = self.field
+        none = ", or none" if field.is_nullable and field.default is not None else ""
+        return f"; allowed: {field.limits}{none}" if field.limits else ""
 
 
 def request_options(request: type[OperationRequest], *names: str) -> Callable[[Command], Command]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dragoman.cli.client import connect_option, connected
+from dragoman.cli.job_ids import job_argument
 from dragoman.cli.payloads import print_bytes
 
 EXITS = (
@@ -21,7 +22,7 @@ Examples:
 {EXITS}
 """,
 )
-@click.argument("job")
+@job_argument
 @connect_option
 @click.option(
     "--wait",

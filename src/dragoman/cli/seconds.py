@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any
 
 import click
@@ -9,16 +10,21 @@ import click
 NO_LIMIT = "null"  # as in the query of a request
 
 
-class Seconds(click.FloatRange):
+class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in some versions of click only
     """A number of seconds over 0, or `none`."""
 
     name = "seconds"
 
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return NO_LIMIT if value in ("none", NO_LIMIT) else super().convert(value, param, ctx)
+        if value in ("none", NO_LIMIT):
+            return NO_LIMIT
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = nan
+        if not seconds > 0:
+            self.fail(f"{value!r}: must be a number of seconds over 0, such as 30 or 0.5, or none", param, ctx)
+        return seconds
 
 
 SECONDS = Seconds()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dragoman.cli.client import connect_option, json_option, perform
+from dragoman.cli.job_ids import job_argument
 from dragoman.cli.tables import plain, print_json
 from dragoman.operations.schemas import JobRef
 from dragoman.operations.table import WHY
@@ -16,7 +17,7 @@ Examples:
   dragoman why 0197f3a2c4d87b12a9e05c61f38d2b74
 """,
 )
-@click.argument("job")
+@job_argument
 @connect_option
 @json_option
 def why(job: str, url: str | None, as_json: bool) -> None:

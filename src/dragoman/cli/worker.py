@@ -99,7 +99,11 @@ def worker(
     On SIGTERM and SIGINT the worker finishes its running jobs, then leaves. A second signal stops it at once.
     """
     if (target is None) == (command is None):
-        fail("give either MODULE:OBJECT or --exec CMD", USAGE)
+        fail(
+            "give either MODULE:OBJECT or --exec CMD, such as `dragoman worker --exec 'tr a-z A-Z' --service upper`; "
+            "`dragoman worker --help` has more examples",
+            USAGE,
+        )
     log_to_stderr(log_level.upper(), force=True)
     given: dict[str, Any] = {
         "concurrency": concurrency,

@@ -107,10 +107,10 @@ def test_values_are_read_as_the_request_declares_them(words: list[str], given: d
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--count", "6"], "'6': must be at most 5"),
-        (["--count", "many"], "'many': must be a whole number, not text"),
-        (["--limit", "0"], "'0': must be more than 0"),
-        (["--names", "long"], "must have at most 3 characters"),
+        (["--count", "6"], "'6': must be at most 5; allowed: 1 to 5"),
+        (["--count", "many"], "'many': must be a whole number, not text; allowed: 1 to 5"),
+        (["--limit", "0"], "'0': must be more than 0; allowed: more than 0, at most 60, or none"),
+        (["--names", "long"], "must have at most 3 characters; allowed: 0 to 3 characters"),
         (["--count", "none"], "'none': must be a whole number, not text"),
     ],
 )

@@ -22,7 +22,7 @@ def test_a_number_or_the_word_none(typed: str, meant: object) -> None:
     assert SECONDS.convert(typed, None, None) == meant
 
 
-@pytest.mark.parametrize("typed", ["0", "-1", "", "never"])
+@pytest.mark.parametrize("typed", ["0", "-1", "", "never", "nan"])
 def test_all_else_is_refused(typed: str) -> None:
     with pytest.raises(click.BadParameter):
         SECONDS.convert(typed, None, None)
