@@ -580,6 +580,6 @@ def test_what_a_peer_left_unfinished_is_freed_when_it_goes() -> None:
             until(lambda: carriers[0].holding > 2 << 20, "a part has come")
         until(lambda: not house.runner.connections.peers, "it has gone")
         assert [carrier.holding for carrier in carriers] == [0]
-        assert house.runner.connections._budget.received == 0
+        assert house.runner.connections.registry.budget.received == 0
     finally:
         house.close()

@@ -299,5 +299,5 @@ def received(visitors: Visitors, kind: int, place: SocketAddress) -> tuple[zmq.S
 
 def assert_nothing_left(house: House) -> None:
     until(lambda: not house.runner.connections.peers and not house.host._dials, "peers and dials are forgotten")
-    assert not house.runner.connections.admission.addresses
-    assert house.runner.connections.heartbeats.watched == 0
+    assert not house.runner.connections.registry.admission.addresses
+    assert house.runner.connections.registry.heartbeats.watched == 0

@@ -145,7 +145,7 @@ def test_a_peer_is_lost_only_once_however_it_ends(house: House, place: SocketAdd
     house.run(lambda: None)
     assert len(responder.losses) == 1
     assert not house.runner.connections.peers
-    assert not house.runner.connections.admission.addresses
+    assert not house.runner.connections.registry.admission.addresses
 
 
 def test_what_is_said_before_closing_still_arrives(house: House, place: SocketAddress) -> None:

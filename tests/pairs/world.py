@@ -57,7 +57,7 @@ class World:
             if place in self.places:
                 self.dialled.setdefault(place, []).append(Dialled(self, peer, self.places[place]()))
             else:
-                self.runner.connections.dialled(peer, None, "connection refused")
+                self.runner.connections.host_access.dialled(peer, None, "connection refused")
         self.runner.run_once()
 
     def wait(self, seconds: float) -> None:
@@ -157,5 +157,5 @@ class Dialled(Connection):
     def __init__(self, world: World, peer: StreamConnection, carrier: Carrier) -> None:
         self._begin(world, carrier, peer.carrier)
         self._peer = peer
-        world.runner.connections.dialled(peer, self)
+        world.runner.connections.host_access.dialled(peer, self)
         self._greet()

@@ -24,17 +24,7 @@ from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
 from dragoman.core.queues import Queue, Queued
 from dragoman.core.recipients import Recipient, RemoteWorker
-from dragoman.core.states import (
-    DELAYED,
-    DONE,
-    RUNNING,
-    STARTING,
-    WAITING,
-    AttemptRecord,
-    JobState,
-    Outcome,
-    WorkerState,
-)
+from dragoman.core.states import DELAYED, RUNNING, STARTING, WAITING, AttemptRecord, JobState, Outcome, WorkerState
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
 WorkerId = NewType("WorkerId", int)
@@ -336,4 +326,4 @@ class Service:
     @property
     def ended(self) -> dict[Outcome, int]:
         """Number of jobs by outcome."""
-        return self.undone | {DONE: self.done}
+        return self.undone | {Outcome.DONE: self.done}

@@ -76,7 +76,8 @@ class MetricsSnapshot:
             await self._yield_to_loop()
 
     async def _collect_connections(self) -> None:
-        traffic, present = dict(self._context.runner.connections.traffic), list(self._context.runner.connections.peers)
+        registry = self._context.runner.connections.registry
+        traffic, present = dict(registry.traffic), list(registry.peers)
         traffic["http"] = self._context.traffic()
         # HTTP connections do not belong to the runner; the health view counts all.
         self._peers["http"] = max(0, self._context.health().peers - len(present))

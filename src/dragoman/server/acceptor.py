@@ -73,7 +73,7 @@ class Acceptor:
             except OSError:  # it has been closed already
                 accepted.close()
                 continue
-            if self._connections.admit(address, is_local_address) is not None:
+            if self._connections.registry.admit(address, is_local_address) is not None:
                 accepted.close()
                 continue
             carrier = listener_socket.carrier()

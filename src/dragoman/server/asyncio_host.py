@@ -46,10 +46,10 @@ class AsyncioHost:
         self._connections = connections = runner.connections
         self.acceptor = Acceptor(loop, connections, runner.reports)
         connections.wake = self._wake
-        connections.dialler = self._dial
+        connections.host_access.dialler = self._dial
         self._processes = Processes(loop, max_watched(connections.limits.max_connections))
-        connections.process_watch = self._processes.watch
-        connections.later = loop.call_later
+        connections.host_access.process_watch = self._processes.watch
+        connections.host_access.later = loop.call_later
 
     def start(self) -> None:
         self._wake()
@@ -176,12 +176,12 @@ class AsyncioHost:
             self._connected(peer, connected)
 
     def _not_connected(self, peer: StreamConnection, place: SocketAddress, error: OSError) -> None:
-        self._connections.dialled(peer, None, f"cannot connect to {place}: {error}")
+        self._connections.host_access.dialled(peer, None, f"cannot connect to {place}: {error}")
         self._wake()
 
     def _connected(self, peer: StreamConnection, connected: socket.socket) -> None:
         stream = Stream(self._loop, connected, peer.carrier)
         _, address, process = describe(connected)
-        self._connections.dialled(peer, stream, address=address, process=process)
+        self._connections.host_access.dialled(peer, stream, address=address, process=process)
         if not peer.is_lost:
             start(stream, self._connections, peer)

@@ -8,24 +8,56 @@ asyncio here and no socket: the owner of the loop passes in a clock, a way to re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
+from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
+from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
 from dragoman.dialects import interface
 from dragoman.dialects.interface import BrokerSide
+from dragoman.server.admission import AdmissionLimits
 from dragoman.server.connection import StreamConnection
-from dragoman.server.connection_ends import ConnectionEnds
 from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
+from dragoman.server.connection_registry import ConnectionRegistry
+from dragoman.server.host_access import HostAccess
+from dragoman.server.reports import Reports
 from dragoman.streams.byte_stream import ByteStream
 
 LATE: Final = 0.1  # if an iteration is this late, messages that arrived meanwhile were delayed by the broker
-SETTLING: Final = 0.05  # seconds for which a new worker's connection must stay open before the worker gets a job
 
 
-class Connections(ConnectionEnds):
+class Connections(interface.BrokerIO):
     """Opens connections, passes their messages to broker sides, and writes the messages of broker sides."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        clock: Callable[[], float],
+        reports: Reports,
+        limits: AdmissionLimits,
+        *,
+        wake: Callable[[], None],
+        dialler: Callable[[StreamConnection, object], None] | None,
+        later: Callable[[float, Callable[[], None]], object] | None,
+        strict: bool,
+    ) -> None:
+        self.limits = limits
+        self.wake = wake  # requests an iteration from the owner of the loop
+        self.is_awake = False  # an iteration is running or requested
+        self.next_run = inf  # latest time for the next iteration
+        self._broker = broker
+        self._clock = clock
+        self._reports = reports
+        self._strict = strict
+        self._before_write: list[Callable[[float], None]] = []  # calls to make before the next write
+        self._dirty: list[StreamConnection] = []  # connections with something to write or to close
+        self.registry = ConnectionRegistry(broker.counters, clock, reports, limits, close=self.close, post=self._post)
+        self.peers = self.registry.peers
+        self.host_access = HostAccess(
+            self.registry, clock, dialler, later, enter=self._enter, request_iteration=self.request_iteration
+        )
 
     # ---------------------------------------------------------------- from streams
 
@@ -48,19 +80,6 @@ class Connections(ConnectionEnds):
         self._enter(peer, stream)
         return peer
 
-    def dialled(
-        self, peer: StreamConnection, stream: ByteStream | None, problem: str = "", address: str = "", process: int = 0
-    ) -> None:
-        """Handle the end of a dial: a stream to that address, or a problem."""
-        peer.address = address
-        peer.process = process
-        if stream is not None and not peer.is_lost:
-            self._enter(peer, stream)
-        elif stream is not None:
-            stream.close()
-        else:
-            self._lose(peer, problem)
-
     def arrived(self, peer: StreamConnection, messages: Messages) -> None:
         """Process messages that the carrier decoded from received bytes."""
         if not self.is_awake:
@@ -71,7 +90,7 @@ class Connections(ConnectionEnds):
             self._broker.resumed_at = now  # this message has waited for the broker
         carrier = peer.carrier
         if not messages or carrier.gap is not None or peer.holding:
-            self._close_over_budget(self._budget.check_partial(peer))
+            self.registry.check_partial(peer)
         if carrier.outgoing:
             self._post(peer, carrier.outgoing)
             carrier.outgoing = []
@@ -81,10 +100,7 @@ class Connections(ConnectionEnds):
             peer.latest = None
             self._receive(peer, messages, now)
         if carrier.failure is not None and peer.closing is None:
-            failure = carrier.failure
-            self._count_bad(peer, failure.reason)
-            self._reports.log_limited("connection rejected", peer=peer, reason=failure.reason, detail=failure.detail)
-            self.close(peer, f"{failure.reason}: {failure.detail}")
+            self.registry.rejected(peer, carrier.failure.reason, carrier.failure.detail)
 
     def _receive(self, peer: StreamConnection, messages: Messages, now: float) -> None:
         session, is_strict = peer.session, self._strict
@@ -98,7 +114,14 @@ class Connections(ConnectionEnds):
         except InvariantBroken:
             raise
         except Exception as error:
-            self._crashed(peer, error, messages)
+            self.registry.crashed(peer, error, messages)
+
+    def ended(self, peer: StreamConnection, problem: str) -> None:
+        """Handle the end of a stream, or an error on it."""
+        if not peer.is_open and not peer.is_lost and peer.last_received > peer.since:  # a port scan is not logged
+            self._reports.log_limited("handshake aborted", peer=peer, reason=problem)
+        self.registry.lose(peer, problem)
+        self.request_iteration()
 
     # ---------------------------------------------------------------- from sessions
 
@@ -119,32 +142,52 @@ class Connections(ConnectionEnds):
         if tag is not None:
             peer.fresh_tags.append((len(out), tag))
 
+    def close(self, whom: interface.Connection, reason: str) -> None:
+        peer = cast(StreamConnection, whom)
+        if peer.closing is None:
+            peer.closing = reason
+            if not peer.out:
+                self._dirty.append(peer)
+            self.request_iteration()
+
     def dial(
-        self,
-        session: BrokerSide,
-        place: object,
-        socket_name: str,
-        carrier: Carrier,
-        limits: ConnectionLimits | None = None,
+        self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, limits: Any = None
     ) -> StreamConnection:
-        assert self.dialler is not None, "these connections have no dialler"
-        peer = StreamConnection(session, socket_name, carrier, str(place), "", self._clock(), limits or DEFAULT_LIMITS)
-        peer.dialled = True
-        self.peers[peer] = None
-        self.dialler(peer, place)
-        return peer
+        return self.host_access.dial(session, place, socket_name, carrier, limits or DEFAULT_LIMITS)
 
     def call_before_write(self, call: Callable[[float], None]) -> None:
         self._before_write.append(call)
         self.request_iteration()
 
     def when_settled(self, whose: interface.Connection, call: Callable[[float], object]) -> None:
-        """Call back once the connection has stayed open for `SETTLING` seconds. Not called if it ends before (D7)."""
-        if self.later is None:  # there is no loop: time passes only as the caller decides
-            call(self._clock())
-        else:
-            peer = cast(StreamConnection, whose)
-            self.later(SETTLING, lambda: self._settle(peer, call))
+        self.host_access.when_settled(cast(StreamConnection, whose), call)
+
+    def when_process_ends(
+        self, whose: interface.Connection, call: Callable[[float], None]
+    ) -> Callable[[], None] | None:
+        return self.host_access.when_process_ends(cast(StreamConnection, whose), call)
+
+    def request_iteration(self) -> None:
+        """Request an iteration soon: a broker method was called, or there is something to write."""
+        if not self.is_awake:
+            self.is_awake = True
+            self.wake()
+
+    def bad_message(self, sender: interface.Connection, reason: str, detail: str = "") -> None:
+        self.registry.bad_message(cast(StreamConnection, sender), reason, detail)
+
+    def remark(
+        self, event: str, /, *, level: str = "info", peer: interface.Connection | None = None, **fields: object
+    ) -> None:
+        self._reports.remark(event, level=level, peer=peer, **fields)
+
+    def remark_limited(
+        self, event: str, /, *, peer: interface.Connection, level: str = "info", **fields: object
+    ) -> None:
+        self._reports.remark_limited(event, level=level, peer=peer, **fields)
+
+    def log_limited(self, event: str, /, *, peer: interface.Connection | None = None, **fields: object) -> None:
+        self._reports.log_limited(event, peer=peer, **fields)
 
     # ---------------------------------------------------------------- from the runner
 
@@ -164,22 +207,19 @@ class Connections(ConnectionEnds):
             stream = peer.stream
             if stream is None or peer.is_lost:
                 if peer.closing is not None:
-                    self._lose(peer, peer.closing)
+                    self.registry.lose(peer, peer.closing)
                 continue
             if peer.out and peer.write(stream):
-                self._close_over_budget(self._budget.check_unsent(peer))
+                self.registry.check_unsent(peer)
             if peer.closing is not None:
-                self._lose(peer, peer.closing)
+                self.registry.lose(peer, peer.closing)
 
     # ---------------------------------------------------------------- a connection, from beginning to end
 
     def _enter(self, peer: StreamConnection, stream: ByteStream) -> None:
         peer.stream = stream
-        self.peers[peer] = None
-        if not peer.dialled:  # dialled connections do not count towards the limits
-            self.admission.enter(peer.address)
         peer.last_received = peer.since = self._clock()
-        self.heartbeats.began(peer)
+        self.registry.enter(peer)
         self._post(peer, peer.carrier.outgoing)
         peer.carrier.outgoing = []
         self.request_iteration()
@@ -189,11 +229,12 @@ class Connections(ConnectionEnds):
     def _open(self, peer: StreamConnection, now: float) -> None:
         peer.is_open = True
         peer.identity = peer.carrier.peer_identity
-        self.heartbeats.opened(peer, now)
-        self._guarded(peer, lambda: peer.session.opened(peer, now))
+        self.registry.heartbeats.opened(peer, now)
+        self.registry.guarded(peer, lambda: peer.session.opened(peer, now))
 
-    def _settle(self, peer: StreamConnection, call: Callable[[float], object]) -> None:
-        """Read what has arrived, because the end of the stream may follow it."""
-        if peer.closing is None and peer.stream is not None and peer.stream.read_dry() and not peer.is_closing():
-            self._guarded(peer, lambda: call(self._clock()))
+    def _post(self, peer: StreamConnection, buffers: Sequence[Frame]) -> None:
+        """Queue bytes of the carrier itself: greeting, handshake, PING."""
+        if not peer.out and buffers:
+            self._dirty.append(peer)
             self.request_iteration()
+        peer.out += buffers

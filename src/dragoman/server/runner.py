@@ -55,6 +55,7 @@ class Runner(StoreAccess):
             broker, clock, reports, limits, wake=wake, dialler=dialler, later=later, strict=strict
         )
         super().__init__(broker, store, connections, reports, clock)
+        self._registry = connections.registry
         self.sessions: list[TimedRecipient] = []
         self.drops = DropWarnings(broker.counters, log)
         self.lag = Histogram()  # delay of timed iterations
@@ -86,7 +87,7 @@ class Runner(StoreAccess):
         due = inf
         for session in self.sessions:
             due = min(due, self._tick(session, now))
-        self.connections.watch(now)
+        self._registry.watch(now)
         self._drain_effects(now)
         while self.connections.has_work:
             self.connections.write(now)
@@ -95,7 +96,7 @@ class Runner(StoreAccess):
             self.drops.look(now)
         if self._strict:
             check(broker)
-        self.connections.next_run = min(due, broker.next_deadline(), self.connections.heartbeats.next(), now + MAX_WAIT)
+        self.connections.next_run = min(due, broker.next_deadline(), self._registry.heartbeats.next(), now + MAX_WAIT)
         return self.connections.next_run
 
     def _tick(self, session: TimedRecipient, now: float) -> float:
@@ -111,11 +112,11 @@ class Runner(StoreAccess):
         """Handle a pause of the broker or the machine (D13, R26): read what has arrived, then move every lease."""
         self.reports.remark("event loop stalled", level="warning", seconds=round(gap, 3))
         until = self.broker.resumed_at = self._clock()
-        self.connections.read_all(until + 1.0)
+        self._registry.read_all(until + 1.0)
         now = self._clock()
         gap += now - until  # connections that are not read yet were not late
         self.broker.extend_leases(gap, now)
-        self.connections.extend_deadlines(gap, now)
+        self._registry.extend_deadlines(gap, now)
         return now
 
     # ---------------------------------------------------------------- effects

@@ -253,7 +253,7 @@ class Settling:
     def __init__(self, line: Runner) -> None:
         self.calls: list[Callable[[], None]] = []
         self.times: list[float] = []
-        line.connections.later = lambda _, call: self.calls.append(call)
+        line.connections.host_access.later = lambda _, call: self.calls.append(call)
 
     def come(self, world: World, peer: StreamConnection) -> None:
         world.runner.connections.when_settled(peer, self.times.append)

@@ -104,7 +104,7 @@ def test_a_pulse_from_another_process_ends_the_watch_for_good(world: World) -> N
 
 
 def test_where_a_process_cannot_be_watched_its_lease_is_the_judge(world: World) -> None:
-    world.connections.process_watch = lambda process, ended: None
+    world.connections.host_access.process_watch = lambda process, ended: None
     fellow, caller, _ = computing(world, process=OURS)
     world.refusing.add(fellow.id)
     world.wait(61.0)

@@ -286,7 +286,7 @@ class World(DialectWorld):
         self.reached: list[int] = []
         edition = EDITIONS[self.options.edition.value] if self.options.edition is not None else SEED
         self.refusal = write_pulse_response(ControllerError.FAILED, edition)
-        self.connections.process_watch = self._watch
+        self.connections.host_access.process_watch = self._watch
         carrier = partial(LengthPrefix, extra_of_response, single=True, limits=PrefixedLimits(max_payload=MAX_PAYLOAD))
         self.session = ControllerBrokerSide(
             self.broker, self.connections, self.options, self.uids, first_id, self._reach, carrier
@@ -374,7 +374,7 @@ class World(DialectWorld):
         """Let hanging dials time out."""
         dials, self.dials = self.dials, []
         for peer, _ in dials:
-            self.connections.dialled(peer, None, "timed out")
+            self.connections.host_access.dialled(peer, None, "timed out")
         self.run_once()
 
     @property
@@ -386,13 +386,13 @@ class World(DialectWorld):
         self.dials = [each for each in self.dials if each[1] in self.hanging]
         for peer, worker_id in dials:
             if worker_id in self.refusing:
-                self.connections.dialled(peer, None, "connection refused")
+                self.connections.host_access.dialled(peer, None, "connection refused")
                 continue
             exchange = peer.remote
             call = Call(self, worker_id, peer, exchange.remote.edition.name, len(self.calls) + 1)
             address = self.listening_as.get(worker_id, exchange.remote.uid)
             process = self.listening_by.get(worker_id, 0)
-            self.connections.dialled(peer, call.stream, address=address, process=process)
+            self.connections.host_access.dialled(peer, call.stream, address=address, process=process)
             if address == exchange.remote.uid:
                 self.calls.append(call)
         return bool(dials)

@@ -209,7 +209,7 @@ def test_r53_memory_is_flat_over_10_000_rounds_of_register_and_remove() -> None:
     assert world.session._away == {}
     assert len(world.session._alarms) < 100
     assert len(world.connections.peers) == 1
-    assert world.connections.heartbeats.watched <= 1
+    assert world.connections.registry.heartbeats.watched <= 1
     assert len(world.broker._deadlines) < 100
 
 

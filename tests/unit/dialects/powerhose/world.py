@@ -321,14 +321,14 @@ class World(DialectWorld):
         if peer.is_lost:
             return False
         if mode == "refused":
-            self.connections.dialled(peer, None, f"cannot connect to {place}: refused")
+            self.connections.host_access.dialled(peer, None, f"cannot connect to {place}: refused")
             return True
         end = End(self, Zmtp("REP"))
         end.peer = peer
         end.is_frozen = mode == "mute"
         self.ends.append(end)
         self.reached.setdefault(place, []).append(end)
-        self.connections.dialled(peer, end.stream)
+        self.connections.host_access.dialled(peer, end.stream)
         return True
 
 

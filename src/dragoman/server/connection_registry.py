@@ -1,0 +1,188 @@
+"""The connection registry: all connections, their limits and their ends.
+
+A connection ends because its stream ends, because a broker side closes it, or because it is silent, uses too much
+memory, sends bad messages or causes an internal error. In every case `lose` notifies its broker side once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dragoman.carriers.carrier import Frame, Messages
+from dragoman.core.counters import Counters
+from dragoman.core.errors import InvariantBroken
+from dragoman.server.admission import Admission, AdmissionLimits
+from dragoman.server.connection import StreamConnection
+from dragoman.server.heartbeats import NO_HANDSHAKE, SEND_PING, SILENT, Heartbeats
+from dragoman.server.memory_budget import MemoryBudget
+from dragoman.server.reports import Reports
+from dragoman.streams.byte_stream import ByteStream
+
+
+class ConnectionRegistry:
+    """Admits connections, finds those that must end, and removes those that have ended.
+
+    `close` closes a connection once its messages are written; `post` sends bytes of its carrier.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        clock: Callable[[], float],
+        reports: Reports,
+        limits: AdmissionLimits,
+        *,
+        close: Callable[[StreamConnection, str], None],
+        post: Callable[[StreamConnection, Sequence[Frame]], None],
+    ) -> None:
+        self.peers: dict[StreamConnection, None] = {}
+        self.admission = Admission(limits)
+        self.heartbeats = Heartbeats()
+        self.budget = MemoryBudget(limits.max_memory)
+        self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent on ended connections
+        self._counters = counters
+        self._clock = clock
+        self._reports = reports
+        self._max_bad_messages = limits.bad_messages
+        self._close = close
+        self._post = post
+
+    # ---------------------------------------------------------------- begin and end
+
+    def admit(self, address: str, is_local: bool = True) -> str | None:
+        """Return the reason to reject a new connection from this address, or None (L7)."""
+        problem = self.admission.rejection_reason(address, is_local, len(self.peers))
+        if problem is not None:
+            self._counters.connections_rejected += 1
+            self._reports.log_limited("connection rejected", address=address, reason=problem)
+        return problem
+
+    def enter(self, peer: StreamConnection) -> None:
+        """Add a connection that has its stream."""
+        self.peers[peer] = None
+        if not peer.dialled:  # dialled connections do not count towards the limits
+            self.admission.enter(peer.address)
+        self.heartbeats.began(peer)
+
+    def lose(self, peer: StreamConnection, reason: str) -> None:
+        """End a connection: notify the broker side, once, with the messages that were never sent."""
+        if peer.is_lost:
+            return
+        peer.is_lost = True
+        peer.owner.connections -= 1
+        peer.carrier.release()
+        self.budget.forget(peer)
+        self.heartbeats.forget(peer)
+        self._reports.forget(peer)
+        self.peers.pop(peer, None)
+        peer.closed_in_order = peer.stream is not None and peer.stream.closed_in_order and not peer.out
+        unsent = peer.take_unsent()
+        if peer.stream is not None:
+            peer.stream.close()
+            self._count_traffic(peer, peer.stream)
+        if peer.stream is not None and not peer.dialled:
+            self.admission.leave(peer.address)
+        peer.closing = peer.closing or reason
+        if peer.is_open or peer.dialled:
+            now = self._clock()
+            self.guarded(peer, lambda: peer.session.lost(peer, unsent, now))
+
+    # ---------------------------------------------------------------- bad messages
+
+    def rejected(self, peer: StreamConnection, reason: str, detail: str) -> None:
+        """Close a connection whose bytes its carrier cannot decode."""
+        self._count_bad(peer, reason)
+        self._reports.log_limited("connection rejected", peer=peer, reason=reason, detail=detail)
+        self._close(peer, f"{reason}: {detail}")
+
+    def bad_message(self, peer: StreamConnection, reason: str, detail: str) -> None:
+        """Count a bad message, and close the connection after too many (D6)."""
+        self._count_bad(peer, reason)
+        now = self._clock()
+        if now - peer.bad_since > 10.0:
+            peer.bad_since, peer.bad_count = now, 0
+        peer.bad_count += 1
+        self._reports.bad_message(peer, reason, detail)
+        if peer.bad_count >= self._max_bad_messages and peer.closing is None:
+            problem = f"{peer.bad_count} bad messages within 10 s"
+            self._reports.log_limited("connection closed", peer=peer, reason=problem)
+            self._close(peer, problem)
+
+    # ---------------------------------------------------------------- silence and memory
+
+    def watch(self, now: float) -> None:
+        """Send a PING to silent connections; close those that are dead or never finish the handshake (D12)."""
+        for peer in self.heartbeats.due(now):
+            state = self.heartbeats.check(peer, now)
+            if state is SEND_PING:
+                self._post(peer, [peer.carrier.ping() or b""])
+            elif state is NO_HANDSHAKE:
+                self._count_bad(peer, "handshake timeout")
+                reason = f"no handshake within {peer.limits.handshake_timeout:g} s"
+                self._reports.log_limited("connection rejected", peer=peer, reason=reason)
+                self._close(peer, reason)
+            elif state is SILENT:
+                reason = f"nothing received for {now - peer.last_received:.0f} s (carrier_timeout)"
+                self._reports.remark("connection closed", level="warning", peer=peer, reason=reason)
+                self._close(peer, reason)
+
+    def check_partial(self, peer: StreamConnection) -> None:
+        """Close the largest connection if incomplete messages take too much memory (L6)."""
+        over_budget = self.budget.check_partial(peer)
+        if over_budget is not None:
+            self._close_over_budget(*over_budget)
+
+    def check_unsent(self, peer: StreamConnection) -> None:
+        """Close a connection if unsent data takes too much memory (R17)."""
+        over_budget = self.budget.check_unsent(peer)
+        if over_budget is not None:
+            self._close_over_budget(*over_budget)
+
+    def _close_over_budget(self, peer: StreamConnection, reason: str) -> None:
+        self._counters.connections_closed_slow += 1
+        self._reports.log_limited("connection closed", peer=peer, reason=reason)
+        self._close(peer, reason)
+
+    # ---------------------------------------------------------------- pauses of the broker
+
+    def read_all(self, until: float) -> None:
+        """Read what arrived during a pause of the broker, at most until this time."""
+        for peer in list(self.peers):
+            if peer.stream is not None and not peer.is_lost:
+                peer.stream.read_dry()
+            if self._clock() > until:
+                break
+
+    def extend_deadlines(self, gap: float, now: float) -> None:
+        """Move the due times of all connections by `gap` seconds, in which the broker was paused (D13)."""
+        for peer in self.peers:
+            self.heartbeats.extend(peer, gap, now)
+
+    # ---------------------------------------------------------------- internal errors
+
+    def guarded(self, peer: StreamConnection, call: Callable[[], object]) -> None:
+        """Call a broker side. An exception closes the connection."""
+        try:
+            call()
+        except InvariantBroken:
+            raise
+        except Exception as error:
+            self.crashed(peer, error, [])
+
+    def crashed(self, peer: StreamConnection, error: Exception, messages: Messages) -> None:
+        """Close the one connection that an internal error affects (R27). Lengths are logged, never contents."""
+        shapes = [[len(f) for f in m] if isinstance(m, list) else f"too large: {m.size}" for m in messages[-64:]]
+        self._reports.internal_error(error, peer=peer, messages=shapes)
+        self._close(peer, "internal error")
+
+    def _count_bad(self, peer: StreamConnection, reason: str) -> None:
+        self._counters.bad_message(_dialect_of(peer), reason)
+
+    def _count_traffic(self, peer: StreamConnection, stream: ByteStream) -> None:
+        received, sent = self.traffic.get(_dialect_of(peer), (0, 0))
+        self.traffic[_dialect_of(peer)] = received + stream.received, sent + stream.sent
+
+
+def _dialect_of(peer: StreamConnection) -> str:
+    dialect: str = getattr(peer.session, "dialect", "?")
+    return dialect
