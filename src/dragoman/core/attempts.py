@@ -194,8 +194,17 @@ class Attempts:
             self.spend(attempt, FAILED, "its worker declined it", now)
         return True
 
+    def reject(self, attempt: Attempt, reason: str, now: float) -> bool:
+        """End a job *failed* that the worker's dialect cannot carry. It was never sent; the worker stays free."""
+        if attempt.job.attempt is not attempt:
+            return False
+        del attempt.worker.running[attempt.token]
+        self._job_registry.end(attempt.job, FAILED, b"", reason, now)
+        self._dispatch.freed(attempt.worker, now)
+        return True
+
     def undelivered(self, attempt: Attempt, now: float) -> None:
-        """Free the worker of an attempt that was never sent."""
+        """Return a job that was never sent: its worker is free, and another worker may get the job at once (R8)."""
         worker = attempt.worker
         if attempt.job.attempt is attempt:
             del worker.running[attempt.token]

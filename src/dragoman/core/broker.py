@@ -191,12 +191,7 @@ class Broker:
         return True
 
     def fail(
-        self,
-        attempt: Attempt,
-        reason: str,
-        now: float,
-        failure: Failure | None = None,
-        outcome: Outcome = FAILED,
+        self, attempt: Attempt, reason: str, now: float, failure: Failure | None = None, outcome: Outcome = FAILED
     ) -> bool:
         """End an attempt that failed; the worker is free again. False if it came late. `outcome` is LOST if the worker,
         or the process that ran the job, died."""
@@ -209,19 +204,6 @@ class Broker:
         self.attempts.spend(attempt, outcome, reason, now, failure)
         self.dispatch.freed(worker, now)
         return True
-
-    def reject(self, attempt: Attempt, reason: str, now: float) -> bool:
-        """End a job *failed* that the worker's dialect cannot carry. It was never sent; the worker stays free."""
-        if attempt.job.attempt is not attempt:
-            return False
-        del attempt.worker.running[attempt.token]
-        self.job_registry.end(attempt.job, FAILED, b"", reason, now)
-        self.dispatch.freed(attempt.worker, now)
-        return True
-
-    def undelivered(self, attempt: Attempt, now: float) -> None:
-        """Return a job that was never sent: its worker is free, and another worker may get the job at once (R8)."""
-        self.attempts.undelivered(attempt, now)
 
     # ---------------------------------------------------------------- time
 

@@ -21,18 +21,6 @@ from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TI
 class Dispatch:
     """Matches jobs and workers. Runs for every job, so it calls the registries directly."""
 
-    __slots__ = (
-        "_counters",
-        "_deadlines",
-        "_effects",
-        "_entropy",
-        "_events",
-        "_job_registry",
-        "_policy",
-        "_worker_registry",
-        "is_draining",
-    )
-
     def __init__(self, state: SharedState) -> None:
         self.is_draining = False  # the broker is shutting down and dispatches no more jobs
         self._policy = state.policy

@@ -138,7 +138,7 @@ class HttpBrokerSide(TimedRecipient):
             if worker.state is STARTING:
                 self._broker.idle(worker, now)
             elif worker.free <= 0 and worker.stuck:  # it would not ask for a job if it were still busy (D11)
-                self._broker.undelivered(next(iter(worker.stuck.values())), now)
+                self._broker.attempts.undelivered(next(iter(worker.stuck.values())), now)
         self._runner.request_iteration()
         return poll
 
@@ -213,7 +213,7 @@ class HttpBrokerSide(TimedRecipient):
             else:
                 del each.remote.unsent[each.attempt.token]
                 self._ask(each.remote, now)
-                self._broker.undelivered(each.attempt, now)
+                self._broker.attempts.undelivered(each.attempt, now)
         return self._waiting.next()
 
     # ---------------------------------------------------------------- helpers
@@ -264,7 +264,7 @@ class HttpBrokerSide(TimedRecipient):
         if unsent is not None:
             self._waiting.disarm(unsent)
             self._ask(remote, now)
-            self._broker.undelivered(attempt, now)
+            self._broker.attempts.undelivered(attempt, now)
 
     def _remove_poll(self, poll: PendingPoll, now: float) -> None:
         """Remove a request that has its response, or whose worker has disconnected."""

@@ -161,7 +161,7 @@ def test_other_words_of_a_detached_worker_count_and_bring_no_job(broker: Checked
     if way == "refuse":
         assert broker.attempts.refuse(attempt, 2.0)
     else:
-        assert getattr(broker, way)(attempt, "no", 2.0)
+        assert getattr(broker.attempts if way == "reject" else broker, way)(attempt, "no", 2.0)
     assert (attempt.job.attempt, attempt.worker.state) == (None, WorkerState.DETACHED)
     assert attempt.job.state is (JobState.WAITING if way == "refuse" else JobState.ENDED)
     assert (following.state, broker.counters.dispatched) == (JobState.WAITING, 1)

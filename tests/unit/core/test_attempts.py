@@ -67,7 +67,7 @@ def test_reject_ends_the_job_failed_and_the_worker_stays_free(broker: CheckedBro
     """R45: the wire cannot carry it; other attempts would not help."""
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller, attempts=5)
-    assert broker.reject(attempt, "reserved word", 1.0)
+    assert broker.attempts.reject(attempt, "reserved word", 1.0)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.FAILED, reason="reserved word")]
     assert worker.state is WorkerState.IDLE
 
@@ -79,7 +79,8 @@ def test_worker_that_is_free_again_gets_the_next_job_after_the_answer(
     """I6; the answer goes first."""
     attempt = broker.running(caller=caller)
     following = broker.call()
-    getattr(broker, verb)(attempt, b"" if verb == "succeed" else "no", 1.0)
+    part = broker.attempts if verb == "reject" else broker
+    getattr(part, verb)(attempt, b"" if verb == "succeed" else "no", 1.0)
     answer, give = broker.take()
     assert isinstance(answer, DeliverOutcome)
     assert give == SendJob(attempt_of(following))
@@ -202,7 +203,7 @@ def test_late_word_that_is_no_result_changes_nothing(broker: CheckedBroker, verb
     attempts = broker.attempts
     report, *arguments = {
         "refuse": (attempts.refuse,),
-        "reject": (broker.reject, "no"),
+        "reject": (broker.attempts.reject, "no"),
         "progress": (attempts.progress, b"half"),
     }[verb]
     assert not report(attempt, *arguments, 61.0)

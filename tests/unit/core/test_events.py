@@ -270,7 +270,7 @@ def test_an_event_says_how_it_was_not_how_it_is(broker: CheckedBroker) -> None:
     listen(broker, JOB_MOVES)
     attempt = broker.running(attempts=2)
     broker.worker()
-    broker.undelivered(attempt, 1.0)
+    broker.attempts.undelivered(attempt, 1.0)
     waiting, running = (event for event in published(broker) if isinstance(event, JobEvent))
     assert (waiting.kind, waiting.attempt, waiting.worker) == (JOB_WAITING, None, None)
     assert (running.kind, running.attempt, running.worker) == (JOB_RUNNING, 1, "w")

@@ -72,7 +72,7 @@ RETURNS = ["is undelivered", "is unseen", "is refused", "fails", "is lost"]
 
 def give_back(broker: CheckedBroker, attempt: Attempt, way: str, now: float) -> None:
     if way == "is undelivered":
-        broker.undelivered(attempt, now)
+        broker.attempts.undelivered(attempt, now)
     elif way == "is refused":
         broker.attempts.refuse(attempt, now)
     elif way == "fails":

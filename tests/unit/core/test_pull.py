@@ -99,7 +99,7 @@ def test_job_that_never_left_uses_up_the_ask(broker: CheckedBroker) -> None:
     """R131: its broker side requests again if the worker still waits."""
     worker = puller(broker)
     attempt = broker.running(worker)
-    broker.undelivered(attempt, 1.0)
+    broker.attempts.undelivered(attempt, 1.0)
     assert (worker.state, attempt.job.attempt) == (WorkerState.DETACHED, None)
     broker.availability.ask(worker, 1, 2.0)
     assert attempt_of(attempt.job).worker is worker

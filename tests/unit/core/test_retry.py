@@ -240,7 +240,7 @@ def test_background_job_that_ends_otherwise_is_not_quarantined(broker: CheckedBr
     elif way == "cancelled":
         broker.withdraw(job, 1.0)
     elif way == "rejected":
-        broker.reject(attempt, "no", 1.0)
+        broker.attempts.reject(attempt, "no", 1.0)
     else:
         broker.tick(50.0)
     assert (job.state, job.quarantined, job.payload) == (JobState.ENDED, False, b"")

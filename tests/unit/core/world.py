@@ -26,11 +26,11 @@ VERBS_OF = {
     "": (
         *("submit", "withdraw", "caller_gone"),
         *("join", "idle", "seen", "leave"),
-        *("succeed", "fail", "reject", "undelivered"),
+        *("succeed", "fail"),
         *("extend_leases", "tick"),
     ),
     "availability": ("caller_away", "caller_back", "detach", "attach", "ask", "offer", "drain"),
-    "attempts": ("begin", "refuse", "give_back", "extend", "progress"),
+    "attempts": ("begin", "extend", "progress", "refuse", "reject", "undelivered", "give_back"),
     "operator": ("pause", "resume", "retry", "release", "close", "abort"),
     "store_reports": ("saved",),
 }

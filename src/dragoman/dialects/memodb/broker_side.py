@@ -349,7 +349,7 @@ class MemoDbBrokerSide(BrokerSide):
         remote = cast(RemoteMemoDbWorker, attempt.worker.remote)
         if remote.peer is None:  # its connection ended in this iteration: it is still waiting
             self._broker.availability.ask(remote.worker, 1, now)
-            self._broker.undelivered(attempt, now)
+            self._broker.attempts.undelivered(attempt, now)
             return
         remote.is_replayed = False
         job = attempt.job
@@ -366,4 +366,4 @@ class MemoDbBrokerSide(BrokerSide):
         is_known = self._remotes.get(remote.id) is remote
         if is_known and remote.attempt is attempt and remote.peer is None and not remote.is_replayed:
             self._park(remote, now)
-            self._broker.undelivered(attempt, now)
+            self._broker.attempts.undelivered(attempt, now)

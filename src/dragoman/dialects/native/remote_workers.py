@@ -176,7 +176,7 @@ class RemoteWorkers:
         remote = cast(RemoteWorker, attempt.worker.remote)
         if attempt in remote.unsent:  # it was not sent
             remote.unsent.remove(attempt)
-            self._broker.undelivered(attempt, now)
+            self._broker.attempts.undelivered(attempt, now)
         else:
             self._io.send(remote.peer, write_recall(attempt.token, reason))
 
@@ -232,7 +232,7 @@ class RemoteWorkers:
         for token in read_list(message):
             attempt = remote.attempt(token)
             if attempt is not None:
-                self._broker.undelivered(attempt, now)
+                self._broker.attempts.undelivered(attempt, now)
 
     def _drain(self, remote: RemoteWorker, message: Message, now: float) -> None:
         expect_frames(message, 1)

@@ -139,7 +139,9 @@ class PingPongBrokerSide(BrokerSide):
         payload = attempt.job.payload
         if self._edition is Edition.PLAIN:
             if len(payload) <= LONGEST_RESERVED and payload in RESERVED:  # R45
-                self._broker.reject(attempt, f"reserved word: PingPong cannot carry {bytes(payload).decode()}", now)
+                self._broker.attempts.reject(
+                    attempt, f"reserved word: PingPong cannot carry {bytes(payload).decode()}", now
+                )
                 return
             frames: list[Frame] = [b"", payload]
         else:
