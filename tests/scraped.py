@@ -46,7 +46,9 @@ class Scraped:
         self.broker = Broker(Policy(max_services=20_000), SeededEntropy())
         self.store = NullStore()
         self.runner = Runner(self.broker, self.store, lambda: self.now, lambda *_, **__: None, AdmissionLimits())
-        self.operations = OperationHandlers(self.broker, self.runner, self.store, lambda: 0.0, self._health)
+        self.operations = OperationHandlers(
+            self.broker, self.runner.store_access, self.store, lambda: 0.0, self._health
+        )
         self.problems: list[str] = []
         self.connections = 0  # of the door's own
         self.door = AppContext(

@@ -102,7 +102,7 @@ def _the_loop() -> asyncio.AbstractEventLoop:
 def _app(world: World, options: ListenerOptions) -> Any:
     if world not in _doors:
         session = HttpBrokerSide(world.broker, world.runner.connections, options)
-        desk = OperationHandlers(world.broker, world.runner, NullStore(), lambda: 0.0, _no_health)
+        desk = OperationHandlers(world.broker, world.runner.store_access, NullStore(), lambda: 0.0, _no_health)
         world.runner.sessions += [session, desk]
         _doors[world] = make_app(
             AppContext(world.broker, desk, session, world.runner, lambda: world.now, _no_health, 200_000)

@@ -24,7 +24,7 @@ class AppContext:
     broker: Broker
     operations: OperationHandlers
     session: HttpBrokerSide
-    runner: Any  # `request_iteration()` must be called after each call of the broker
+    runner: Any  # `connections.request_iteration()` must be called after each call of the broker
     now: Callable[[], float]
     health: Callable[[], HealthView]
     max_payload: int

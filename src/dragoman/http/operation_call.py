@@ -60,7 +60,7 @@ async def call_for_result(
         raise ClientDisconnected
     responder = FutureResponder(context.owner(request.scope))
     pending = context.operations.ask(operation, operation_request, payload, responder, context.now())
-    context.runner.request_iteration()
+    context.runner.connections.request_iteration()
     if signal is not None:
         signal.call = responder.disconnect
     try:

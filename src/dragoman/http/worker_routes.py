@@ -186,7 +186,7 @@ async def _stored(context: AppContext, job: Job) -> None:
     result and writes it as soon as possible (R101)."""
     if job.options.durable:
         stored: Future[None] = get_running_loop().create_future()
-        context.runner.when_saved(lambda problem: None if stored.done() else stored.set_result(None))
+        context.runner.store_access.when_saved(lambda problem: None if stored.done() else stored.set_result(None))
         await stored
 
 
@@ -202,7 +202,7 @@ async def _deliver_resumable(
     else:
         reason, failure = failed
         is_current = broker.fail(attempt, reason, now, failure)
-    context.runner.request_iteration()
+    context.runner.connections.request_iteration()
     if not is_current:
         raise HttpError(_stale())
     await _stored(context, attempt.job)
@@ -280,7 +280,7 @@ def _end_too_large(context: AppContext, request: Request) -> None:
     resumable = broker.attempts.claim_resumable(token)
     if resumable is not None:
         broker.fail(resumable, reason, now)
-        context.runner.request_iteration()
+        context.runner.connections.request_iteration()
         return
     try:
         remote = _worker(context, request)

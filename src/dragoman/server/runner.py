@@ -34,7 +34,7 @@ INTERNAL_ERROR: Final = "an internal error of the broker"
 MAX_WAIT: Final = 0.5  # longest time between iterations, so that a pause of the broker is measured from its beginning
 
 
-class Runner(StoreAccess):
+class Runner:
     """Passes due times to the core, and executes its effects."""
 
     def __init__(
@@ -50,17 +50,22 @@ class Runner(StoreAccess):
         later: Callable[[float, Callable[[], None]], object] | None = None,
         strict: bool = False,
     ) -> None:
-        reports = Reports(broker.counters, clock, log)
-        connections = Connections(
+        self.broker = broker
+        self.reports = reports = Reports(broker.counters, clock, log)
+        self.connections = connections = Connections(
             broker, clock, reports, limits, wake=wake, dialler=dialler, later=later, strict=strict
         )
-        super().__init__(broker, store, connections, reports, clock)
-        self._registry = connections.registry
+        self.store_access = StoreAccess(broker, store, reports, clock, connections.request_iteration)
         self.sessions: list[TimedRecipient] = []
         self.drops = DropWarnings(broker.counters, log)
         self.lag = Histogram()  # delay of timed iterations
         self._late_iteration = limits.late_iteration
         self._strict = strict
+        self._clock = clock
+        self._store = store
+        self._saved = self.store_access.saved
+        self._waiting = self.store_access.waiting
+        self._registry = connections.registry
 
     # ---------------------------------------------------------------- an iteration of the loop
 
@@ -136,13 +141,13 @@ class Runner(StoreAccess):
                             attempt = effect.attempt
                             if attempt.job.payload is ABSENT:
                                 effects[done - 1] = LOADING
-                                self._fetch_first(effect)
+                                self.store_access.fetch_first(effect)
                                 continue
                             if now - attempt.given > LATE_SEND:
                                 attempt.begin(now)
                             attempt.mark_sent()
                         elif type(effect) is DeliverOutcome and effect.result is ABSENT:
-                            self._fetch_first(effect)
+                            self.store_access.fetch_first(effect)
                             continue
                         try:
                             effect.recipient().execute(effect, now)
@@ -162,7 +167,7 @@ class Runner(StoreAccess):
             if entries:
                 self._store.apply(entries, self._saved)
         if self._waiting and not self.broker.job_registry.pending_commits.is_holding:
-            self._call_waiting(self.broker.job_registry.pending_commits.last, None)
+            self.store_access.call_waiting(self.broker.job_registry.pending_commits.last, None)
 
     def _publish(self, event: Event, now: float) -> None:
         """Pass an event to its subscribers. A subscriber that raises is logged; the others still get the event."""

@@ -87,7 +87,7 @@ class Server:
         self.runner = Runner(self.broker, self.store, now, self._write_log, limits, strict=config.strict)
         ahead = time.time() - now()  # with a virtual clock, the wall clock follows it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
-        self.operations = OperationHandlers(self.broker, self.runner, self.store, offset, self.health)
+        self.operations = OperationHandlers(self.broker, self.runner.store_access, self.store, offset, self.health)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
         self.host = AsyncioHost(loop, self.runner, now)
         self._restoring: Restore | None = None

@@ -1,4 +1,4 @@
-"""Access to the store for the runner and the operations."""
+"""Access to the store: stored values, commits, and payloads that are only in the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.failure import Failure
 from dragoman.core.model import ABSENT, Job, Payload
 from dragoman.core.store_entries import StoreEntry
-from dragoman.server.connections import Connections
 from dragoman.server.reports import Reports
 
 
@@ -30,31 +29,32 @@ class Store(Protocol):
 
 
 class StoreAccess:
-    """The part of the runner that accesses the store."""
+    """Access to the store for the runner, the operations and HTTP. One owner calls all methods, one call at a time."""
 
     def __init__(
-        self, broker: Broker, store: Store, connections: Connections, reports: Reports, clock: Callable[[], float]
+        self,
+        broker: Broker,
+        store: Store,
+        reports: Reports,
+        clock: Callable[[], float],
+        request_iteration: Callable[[], None],
     ) -> None:
-        self.broker = broker
-        self.connections = connections
-        self.reports = reports
+        self.waiting: deque[tuple[int, Callable[[str | None], None]]] = deque()  # by the number of a commit
+        self._broker = broker
         self._store = store
+        self._reports = reports
         self._clock = clock
-        self._waiting: deque[tuple[int, Callable[[str | None], None]]] = deque()  # by the number of a commit
-
-    def request_iteration(self) -> None:
-        """Request an iteration soon: a broker method was called outside of one."""
-        self.connections.request_iteration()
+        self._request_iteration = request_iteration
 
     def note(self, key: str, value: str | None) -> None:
         """Store `value` under `key`, for state that belongs to no job. None: delete it."""
-        self.broker.effects.append(self.broker.job_registry.pending_commits.note(key, value))
-        self.request_iteration()
+        self._broker.effects.append(self._broker.job_registry.pending_commits.note(key, value))
+        self._request_iteration()
 
     def when_saved(self, call: Callable[[str | None], None]) -> None:
         """Call back when everything decided so far is committed; the argument is an error message or None."""
-        self._waiting.append((self.broker.job_registry.pending_commits.last, call))
-        self.request_iteration()
+        self.waiting.append((self._broker.job_registry.pending_commits.last, call))
+        self._request_iteration()
 
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
         """Load a job's payload, result and failure from memory or the store. `done` is called at once or later."""
@@ -63,7 +63,7 @@ class StoreAccess:
         else:
             done(job.payload, job.result, job.failure)
 
-    def _fetch_first(self, effect: SendJob | DeliverOutcome) -> None:
+    def fetch_first(self, effect: SendJob | DeliverOutcome) -> None:
         """Load the payload or the result of this effect from the store, then append the effect again."""
 
         def fetched(payload: Payload, result: Payload, failure: Failure | None) -> None:
@@ -71,24 +71,26 @@ class StoreAccess:
                 job = effect.attempt.job
                 if job.attempt is not effect.attempt:
                     return  # this attempt has ended; the next one loads its own
-                self.broker.job_registry.fetched(job, payload)
-                self.broker.effects.append(effect)
+                self._broker.job_registry.fetched(job, payload)
+                self._broker.effects.append(effect)
             else:
                 effect.result, effect.failure = result, failure
-                self.broker.effects.append(effect)
-            self.request_iteration()
+                self._broker.effects.append(effect)
+            self._request_iteration()
 
         job = effect.attempt.job if isinstance(effect, SendJob) else effect.job
         assert job is not None
         self._store.fetch(job, fetched)
 
-    def _saved(self, number: int, problem: str | None) -> None:
+    def saved(self, number: int, problem: str | None) -> None:
+        """Handle a commit: everything up to this number is stored, or `problem` is the reason why not."""
         if problem is not None:
-            self.reports.log_limited("store write refused", problem=problem)
-        self.broker.store_reports.saved(number, self._clock(), problem)
-        self._call_waiting(number, problem)
-        self.request_iteration()
+            self._reports.log_limited("store write refused", problem=problem)
+        self._broker.store_reports.saved(number, self._clock(), problem)
+        self.call_waiting(number, problem)
+        self._request_iteration()
 
-    def _call_waiting(self, number: int, problem: str | None) -> None:
-        while self._waiting and self._waiting[0][0] <= number:
-            self._waiting.popleft()[1](problem)
+    def call_waiting(self, number: int, problem: str | None) -> None:
+        """Make the calls that wait for commits up to this number."""
+        while self.waiting and self.waiting[0][0] <= number:
+            self.waiting.popleft()[1](problem)

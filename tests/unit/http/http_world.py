@@ -78,7 +78,9 @@ class World:
             wake=self._wake,
             strict=True,
         )
-        self.operations = OperationHandlers(self.broker, self.runner, self.store, lambda: WALL, self._health)
+        self.operations = OperationHandlers(
+            self.broker, self.runner.store_access, self.store, lambda: WALL, self._health
+        )
         self.runner.sessions.append(self.operations)
         self.session = HttpBrokerSide(self.broker, self.runner.connections, ListenerOptions())
         self.runner.sessions.append(self.session)

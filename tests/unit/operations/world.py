@@ -121,7 +121,9 @@ class World:
             limits,
             strict=True,
         )
-        self.operations = OperationHandlers(self.broker, self.runner, self.store, lambda: WALL, lambda: READY)
+        self.operations = OperationHandlers(
+            self.broker, self.runner.store_access, self.store, lambda: WALL, lambda: READY
+        )
         self.runner.sessions.append(self.operations)
         self.workers = WorkerSession()
 

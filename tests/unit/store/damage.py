@@ -21,7 +21,7 @@ def filled(folder: Path, jobs: int = 300, size: int = 700) -> list[bytes]:
     """Create and close a store with this many jobs. Returns their ids."""
     house = House(folder)
     ids = [house.enqueue(b"%d" % number * size).id for number in range(jobs)]
-    house.runner.note("pause/s", "ann")
+    house.runner.store_access.note("pause/s", "ann")
     house.settle()
     house.close()
     return list(ids)

@@ -365,7 +365,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[bytes, 
     random = Random("payloads")
     sizes = (100, 2_000, 9_000)
     payloads = {house.enqueue(body).id: body for each in range(60) if (body := random.randbytes(sizes[each % 3]))}
-    house.runner.note("pause/s", "ann")
+    house.runner.store_access.note("pause/s", "ann")
     house.settle()
     house.close()
     return folder, dict(payloads)
@@ -465,7 +465,7 @@ def test_every_changed_column_is_refused_when_it_is_read(tmp_path: Path) -> None
     house = House(image)
     house.worker()
     house.enqueue(attempts=1)
-    house.runner.note("pause/s", "ann")
+    house.runner.store_access.note("pause/s", "ann")
     house.settle()
     house.broker.fail(house.given()[0].attempt, "no", house.now)
     house.settle()

@@ -90,7 +90,7 @@ def test_outcome_survives_and_is_fetched_when_it_is_asked_for(houses: Any) -> No
     found = again.broker.jobs[job.id]
     assert (found.state, found.outcome, found.keep_until) == (JobState.ENDED, Outcome.DONE, job.keep_until)
     brought: list[tuple[bytes, bytes]] = []
-    again.runner.fetch(found, lambda payload, result, _: brought.append((payload, result)))
+    again.runner.store_access.fetch(found, lambda payload, result, _: brought.append((payload, result)))
     again.loop.run_until(lambda: brought)
     assert brought[0][1] == b"result"
 
@@ -115,7 +115,7 @@ def test_failure_survives_in_the_column_of_the_result(
     again.load()
     found = again.broker.jobs[job.id]
     brought: list[tuple[Any, ...]] = []
-    again.runner.fetch(found, lambda *bodies: brought.append(bodies))
+    again.runner.store_access.fetch(found, lambda *bodies: brought.append(bodies))
     again.loop.run_until(lambda: brought)
     assert (found.outcome, found.reason, brought) == (outcome, "ValueError: kein Öl", [(b"payload", b"", failure)])
 
@@ -145,7 +145,7 @@ def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
     until(again.store._writer.queue.empty)
     found = again.broker.jobs[job.id]
     told: list[bytes] = []
-    again.runner.fetch(found, lambda _, result, failure: told.append(bytes(result)))
+    again.runner.store_access.fetch(found, lambda _, result, failure: told.append(bytes(result)))
     again.broker.job_registry.erase(found)
     again.runner.run_once()
     may_commit.set()
@@ -229,14 +229,14 @@ def test_numbers_go_on_where_they_ended(houses: Any) -> None:
 
 def test_notes_survive_until_they_are_taken_back(houses: Any) -> None:
     house = houses()
-    house.runner.note("pause/mail", "ann")
-    house.runner.note("cron/night", "{}")
+    house.runner.store_access.note("pause/mail", "ann")
+    house.runner.store_access.note("cron/night", "{}")
     house.settle()
     again = houses()
     assert again.notes == {"pause/mail": "ann", "cron/night": "{}"}
     service = again.broker.worker_registry.services["mail"]
     assert (service.paused, service.paused_by) == (True, "ann")
-    again.runner.note("pause/mail", None)
+    again.runner.store_access.note("pause/mail", None)
     again.settle()
     assert houses().notes == {"cron/night": "{}"}
 

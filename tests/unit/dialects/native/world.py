@@ -229,7 +229,9 @@ class World(DialectWorld):
         self.epochs: dict[str, str] = {}  # by secret, as the last WELCOME said
         self._ids = count(1)
         self._living: tuple[End, ...] = ()
-        self.operations = OperationHandlers(self.broker, self.runner, self.store, lambda: offset, lambda: READY)
+        self.operations = OperationHandlers(
+            self.broker, self.runner.store_access, self.store, lambda: offset, lambda: READY
+        )
         self.runner.sessions.append(self.operations)
         self.options = ListenerOptions(**options)
         desk = JsonOperations(self.operations)
