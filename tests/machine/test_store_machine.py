@@ -62,7 +62,8 @@ class StoreMachine(RuleBasedStateMachine):
         job_options: dict[str, Any] = {"delay": delay, "attempts": attempts}
         if (
             key is None
-            or house.broker.job_registry.first_with(house.broker.worker_registry.restore_service("s"), key) is None
+            or house.broker.job_registry.first_with(house.broker.worker_registry.names.restore_service("s"), key)
+            is None
         ):
             house.enqueue(payload, key=key, **job_options)
 

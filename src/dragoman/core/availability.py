@@ -79,7 +79,7 @@ class Availability:
         it has left, or there are too many or invalid names."""
         if worker.state is GONE or not (can_offer(services, self._policy) or not services):
             return False
-        offered = self._worker_registry.services_for(dict.fromkeys(services))
+        offered = self._worker_registry.names.services_for(dict.fromkeys(services))
         if offered is None:
             return False
         _change_services(worker, offered)

@@ -85,7 +85,7 @@ class Broker:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
             if refusal is not None:
                 return self._refuse(service, caller, *refusal)
-            known = self.worker_registry.service(service)
+            known = self.worker_registry.names.service(service)
             if known is None:
                 return self._refuse(service, caller, *too_many_services(len(self.worker_registry.services)))
         if key is not None:
@@ -144,7 +144,9 @@ class Broker:
         """Add a worker. It is *starting* until `idle` is called. None: too many or invalid service names. `origin`: the
         label of its connection, for events."""
         offered = (
-            self.worker_registry.services_for(dict.fromkeys(services)) if can_offer(services, self.policy) else None
+            self.worker_registry.names.services_for(dict.fromkeys(services))
+            if can_offer(services, self.policy)
+            else None
         )
         if offered is None:
             return None
@@ -220,6 +222,6 @@ class Broker:
         self.resumed_at = now
 
     def _refuse(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
-        self.counters.refuse(self.worker_registry.counted_as(service), refusal, reason)
+        self.counters.refuse(self.worker_registry.names.counted_as(service), refusal, reason)
         self.effects.append(DeliverOutcome(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None

@@ -43,7 +43,7 @@ class Operator:
 
     def pause(self, name: str, by: str = "an operator") -> Service | None:
         """Stop dispatching jobs of this service. New jobs are still accepted."""
-        service = self._worker_registry.service(name)
+        service = self._worker_registry.names.service(name)
         if service is not None:
             was_paused = service.paused
             service.paused, service.paused_by = True, by
@@ -65,7 +65,7 @@ class Operator:
         """Make a new job from a quarantined job and release that. None: not quarantined, or a limit is reached."""
         if not job.quarantined or job.id not in self._job_registry.jobs or self._dispatch.is_draining:
             return None
-        service = self._worker_registry.restore_service(job.service.name)
+        service = self._worker_registry.names.restore_service(job.service.name)
         job_options = replace(job.options, delay=0.0) if job.options.delay else job.options
         again = self._job_registry.admit(
             self._entropy.job_id(), service, job.payload, (), job_options, now, None, job.owner
@@ -81,7 +81,7 @@ class Operator:
         quarantined, or a limit is reached."""
         if not job.quarantined or self._job_registry.jobs.get(job.id) is not job or self._dispatch.is_draining:
             return False
-        if not self._job_registry.readmit(job, self._worker_registry.restore_service(job.service.name), now):
+        if not self._job_registry.readmit(job, self._worker_registry.names.restore_service(job.service.name), now):
             return False
         self._dispatch.queue(job, now)
         return True

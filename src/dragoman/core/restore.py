@@ -70,7 +70,7 @@ class StoredJob:
 
 def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     """Restore a job of an earlier run. `recipient` receives the effects of workers that have not reconnected."""
-    service = broker.worker_registry.restore_service(kept.service)
+    service = broker.worker_registry.names.restore_service(kept.service)
     job = Job(kept.id, service, ABSENT, (), kept.options, kept.created)
     job.number = kept.number
     job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of

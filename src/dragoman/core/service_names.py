@@ -14,8 +14,6 @@ WORKERS_SHARE: Final = 5  # one name in five is reserved for workers: callers ca
 class ServiceNames:
     """The services that callers requested or workers offer, by name, up to a limit."""
 
-    __slots__ = ("_max_services", "_priority_step", "services")
-
     def __init__(self, priority_step: float, max_services: int) -> None:
         self._priority_step = priority_step
         self._max_services = max_services

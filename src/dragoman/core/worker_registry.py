@@ -11,15 +11,14 @@ from dragoman.core.service_names import ServiceNames
 from dragoman.core.states import BUSY, DRAINING, GONE, IDLE
 
 
-class WorkerRegistry(ServiceNames):
-    """All workers of the broker, by id."""
-
-    __slots__ = ("_last_id", "workers")
+class WorkerRegistry:
+    """All workers of the broker, by id, and all services, by name."""
 
     def __init__(self, priority_step: float, max_services: int, first_id: int) -> None:
-        super().__init__(priority_step, max_services)
-        self._last_id = first_id - 1
         self.workers: dict[WorkerId, Worker] = {}
+        self.names = ServiceNames(priority_step, max_services)
+        self.services = self.names.services
+        self._last_id = first_id - 1
 
     def next_id(self) -> WorkerId:
         """Return a new worker number. Numbers rise and are never used twice (R28)."""

@@ -206,7 +206,7 @@ class Clients:
             for id in read_names(ids):
                 self._refuse(client, id, RefusalReason.BUSY, sentence)
                 self._broker.counters.drop(
-                    self._broker.worker_registry.counted_as(parsed.service), RefusalReason.BUSY, sentence
+                    self._broker.worker_registry.names.counted_as(parsed.service), RefusalReason.BUSY, sentence
                 )
             return
         broker, owner = self._broker, client.owner
