@@ -159,6 +159,13 @@ def test_a_worker_whose_program_always_fails_rests_before_it_comes_back(programs
     assert_rested_between_connections(worker, 3)
 
 
+def test_a_worker_logs_its_services_when_it_starts(programs: Programs, handlers: Path) -> None:
+    broker = programs.broker()
+    for words in (["--exec", "cat"], ["handlers:upper"]):
+        worker = start_worker(programs, broker, *words)
+        assert "INFO worker started; services: default; jobs at once: 1\n" in worker.err
+
+
 def test_a_worker_at_the_callers_port_is_told_where_workers_connect(programs: Programs, handlers: Path) -> None:
     """A bug: the error said only that the message was malformed, not what to do."""
     broker = programs.broker()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,8 @@ from dragoman.sdk.job_runner import JobRunner, Pool
 from dragoman.sdk.loading import ObjectReference
 from dragoman.sdk.reload import FileWatcher
 from dragoman.sdk.targets import SPOKEN, Target, worker_target
+
+log = logging.getLogger("dragoman.worker")
 
 
 class WorkerDefinition(Protocol):
@@ -138,6 +141,9 @@ class WorkerRunner:
             if self._stop_requested.is_set():  # no job runs yet, even if a handler's module is still being imported
                 return 0
             starting.result()
+            log.info(
+                "worker started; services: %s; jobs at once: %d", ", ".join(self._target.services), self._concurrency
+            )
             self._loops = self._make_loops(job_runner)
             return max(await asyncio.gather(*(each.serve() for each in self._loops)))
         finally:
