@@ -12,6 +12,7 @@ from dragoman.cli.tables import age, ago, print_facts, print_json, print_table, 
 from dragoman.cli.terminal import time_text, title
 from dragoman.operations.schemas import AttemptView, JobRef, JobView, PayloadView
 from dragoman.operations.table import JOB
+from dragoman.sdk.ids import AUTOMATIC_KEY
 from dragoman.sdk.printable import printable
 
 SHOWN = 60  # characters of a result, a payload or a progress report
@@ -74,11 +75,12 @@ def _print_facts(view: JobView) -> None:
             ("ended", time_text(view.ended)),
             ("kept until", time_text(view.kept_until)),
             ("priority", view.priority),
-            ("key", view.key),
+            ("key", None if view.key is None or view.key.startswith(AUTOMATIC_KEY) else view.key),
             ("retry of", view.retry_of),
             ("retried as", view.retried_as),
             ("payload", _described(view.payload)),
-            ("progress", _described(view.progress)),
+            # A job that waits for its retry has the report of an attempt that has ended.
+            ("last progress" if view.state in ("waiting", "delayed") else "progress", _described(view.progress)),
             ("result", _shortened(view.result)),
             ("result", view.result_base64 and "bytes: `dragoman result` prints them"),
         ]

@@ -1,4 +1,4 @@
-"""Ids created by clients: job ids in UUIDv7 layout, and random session secrets."""
+"""Ids created by clients: job ids in UUIDv7 layout, idempotency keys, and random session secrets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections import deque
 
 POOL = 512  # ids whose random bytes are read at once: one system call per id would dominate the cost
+AUTOMATIC_KEY = "auto-"  # start of idempotency keys that a client made
 RANDOM_BYTES = 10  # random bytes of an id; six of their bits are fixed by the UUIDv7 layout
 
 _DRAWN = int.from_bytes(bytes.fromhex("0fff3fffffffffffffff") * POOL)
@@ -22,6 +23,11 @@ def new_job_id() -> bytes:
     except IndexError:
         random_bytes = _draw()
     return (time.time_ns() // 1_000_000).to_bytes(6) + random_bytes
+
+
+def new_key() -> str:
+    """Return an idempotency key for a job whose caller chose none."""
+    return AUTOMATIC_KEY + secrets.token_hex(16)
 
 
 def new_session() -> str:

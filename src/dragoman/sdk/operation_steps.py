@@ -29,7 +29,7 @@ from dragoman.sdk.errors import (
     PayloadTooLarge,
     error_from,
 )
-from dragoman.sdk.ids import new_session
+from dragoman.sdk.ids import new_key
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def enqueue(request: EnqueueRequest, payload: Frame) -> Steps[str]:
     from dragoman.operations.table import ENQUEUE
 
     if request.key is None:
-        request.key = new_session()  # a repeated request must not create a second job
+        request.key = new_key()  # a repeated request must not create a second job
     job = yield from view(ENQUEUE, request, payload)
     return job.id
 

@@ -1,0 +1,63 @@
+"""The facts of one job, as `dragoman job` prints them."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+from click.testing import CliRunner
+
+from dragoman import Client
+from dragoman.cli import dragoman
+from dragoman.operations.schemas import EnqueueRequest, JobView, PayloadView, State
+from dragoman.sdk import operation_steps
+from dragoman.sdk.operation import OperationCall
+
+ID = "0197f3a2c4d87b12a9e05c61f38d2b74"
+
+
+def view(state: State = "running", key: str | None = None) -> JobView:
+    return JobView(
+        id=ID,
+        service="resize",
+        state=state,
+        outcome=None,
+        reason="",
+        background=True,
+        quarantined=False,
+        priority=5,
+        attempts=[],
+        max_attempts=3,
+        created=datetime.now(UTC),
+        key=key,
+        progress=PayloadView(size=2, kind="text", text="40"),
+    )
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, job: JobView) -> dict[str, str]:
+    monkeypatch.setattr(Client, "operation", lambda *_: job)
+    ran = CliRunner().invoke(dragoman, ["job", ID])
+    assert ran.exit_code == 0, ran.output
+    return dict(re.split("  +", line, maxsplit=1) for line in ran.stdout.splitlines())
+
+
+def test_a_key_is_shown_if_the_caller_chose_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = operation_steps.enqueue(EnqueueRequest(service="resize"), b"")
+    sent = next(steps)
+    assert isinstance(sent, OperationCall)
+    automatic = json.loads(sent.form)["key"]
+    assert shown(monkeypatch, view(key="order-17"))["key"] == "order-17"
+    assert "key" not in shown(monkeypatch, view(key=automatic))
+
+
+@pytest.mark.parametrize(
+    ("state", "name"), [("running", "progress"), ("delayed", "last progress"), ("waiting", "last progress")]
+)
+def test_progress_of_an_ended_attempt_is_called_the_last(
+    monkeypatch: pytest.MonkeyPatch, state: State, name: str
+) -> None:
+    """A job that waited for its retry showed the progress of the attempt that had failed."""
+    facts = shown(monkeypatch, view(state))
+    assert {each: facts[each] for each in facts if "progress" in each} == {name: "2 bytes of text: 40"}
