@@ -114,7 +114,7 @@ def seen(text: str) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "<moment>", text)
     text = re.sub(r"127\.0\.0\.1:\d+", "<place>", text)
     text = re.sub(r"(in )?\b[0-9.]+ (ms|s|min|h|d)\b( ago)?", "<span>", text)
-    text = re.sub(r"(worker |peers +|id +|^)\d+\b", r"\1<number>", text, flags=re.MULTILINE)
+    text = re.sub(r"(worker |connections +|id +|^ *)\d+\b", r"\1<number>", text, flags=re.MULTILINE)
     text = re.sub(r"(silent|oldest|lease) +[0-9.]+", r"\1 <span>", text)
     return re.sub(" +", " ", text)
 
@@ -168,6 +168,29 @@ def test_an_error_about_an_unknown_name_says_how_to_list_the_known_ones() -> Non
 
     try:
         check_every_row(check, UNKNOWN_NAMES)
+    finally:
+        world.close()
+
+
+# Words of a command, and lines of its output.
+FACTS: list[tuple[Words, tuple[str, ...]]] = [
+    (lambda world: ["health"], (r"connections +\d+",)),
+    (lambda world: ["show-worker", world.number], (r"silent +[\d.]+ m?s", r"lease +1157 d")),
+    (lambda world: ["show-service", "later"], (r"oldest +[\d.]+ s",)),
+]
+
+
+def test_numbers_have_names_and_units() -> None:
+    """`peers 2` and `silent 0.23` were riddles."""
+    world = World("native")
+
+    def check(words: Words, lines: tuple[str, ...]) -> None:
+        shown = world.run(*words(world)).stdout
+        for line in lines:
+            assert re.search(f"^{line}$", shown, re.M), shown
+
+    try:
+        check_every_row(check, FACTS)
     finally:
         world.close()
 

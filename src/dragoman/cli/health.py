@@ -36,7 +36,7 @@ def health(url: str | None, as_json: bool) -> None:
                 ("version", view.version),
                 ("jobs", view.jobs),
                 ("workers", view.workers),
-                ("peers", view.peers),
+                ("connections", view.peers),
             ]
         )
     if not view.ready:

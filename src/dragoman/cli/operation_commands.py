@@ -13,11 +13,13 @@ import msgspec
 
 from dragoman.cli.client import connect_option, connected, json_option, naming_lists
 from dragoman.cli.request_options import FieldValue, given, request_options
-from dragoman.cli.tables import print_facts, print_json, print_table
+from dragoman.cli.tables import print_facts, print_json, print_table, span
 from dragoman.cli.worker_ids import worker_id
 from dragoman.operations.operation import Operation
 from dragoman.operations.request_fields import RequestField, request_fields
 from dragoman.operations.schemas import View, WorkerRef
+
+TIMES = ("silent", "lease", "oldest")  # fields of views that are numbers of seconds
 
 
 def commands_from(rows: Iterable[Operation[Any, Any]]) -> list[click.Command]:
@@ -73,9 +75,15 @@ def _print(row: Operation[Any, Any], view: View, as_json: bool) -> None:
     elif isinstance(listed, list):
         entries = msgspec.to_builtins(listed)
         titles = [name.upper().replace("_", " ") for name in (entries[0] if entries else ())]
-        print_table(titles, [[_cell(each) for each in entry.values()] for entry in entries], "There are none.")
+        rows = [[_text(name, each) for name, each in entry.items()] for entry in entries]
+        print_table(titles, rows, "There are none.")
     else:
-        print_facts([(name.replace("_", " "), _cell(each)) for name, each in msgspec.to_builtins(view).items()])
+        print_facts([(name.replace("_", " "), _text(name, each)) for name, each in msgspec.to_builtins(view).items()])
+
+
+def _text(name: str, value: Any) -> Any:
+    """The value of a field, with its unit if it is a time."""
+    return span(value) if name in TIMES and value is not None else _cell(value)
 
 
 def _cell(value: Any) -> Any:
