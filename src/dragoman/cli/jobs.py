@@ -74,4 +74,4 @@ def _print_rows(jobs: Iterable[JobView]) -> None:
         )
         for each in jobs
     ]
-    print_table(("JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON"), rows, "There are no such jobs.")
+    print_table(("JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON"), rows, "There are no such jobs.", fits=True)

@@ -60,7 +60,7 @@ def list_(url: str | None, as_json: bool) -> None:
         for each in found
     ]
     titles = ("NAME", "SERVICE", "RHYTHM", "NEXT", "RUNS", "SKIPPED", "LAST JOB")
-    print_table(titles, rows, "There are no schedules.")
+    print_table(titles, rows, "There are no schedules.", fits=True)
 
 
 @schedule.command()

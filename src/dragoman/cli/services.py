@@ -56,4 +56,6 @@ def services(url: str | None, as_json: bool) -> None:
         "NOT DONE",
         "",
     )
-    print_table(titles, rows, "There are no services yet: no worker offers one, and no job is there for one.")
+    print_table(
+        titles, rows, "There are no services yet: no worker offers one, and no job is there for one.", fits=True
+    )

@@ -11,10 +11,12 @@ from datetime import datetime
 import click
 import msgspec
 
-from dragoman.cli.terminal import coloured, padded, text_width, title
+from dragoman.cli.terminal import coloured, is_terminal, padded, shortened, terminal_width, text_width, title
 from dragoman.sdk.printable import printable
 
 _NOT_ASCII = re.compile(r"[^ -~]")
+LAST = 10  # characters to which the last column is shortened before any other
+LEAST = 4  # characters that a column keeps
 COLOURED = ("STATE", "OUTCOME", "BROKER")  # columns and facts whose words have colours on a terminal
 
 
@@ -23,14 +25,18 @@ def plain(text: object) -> str:
     return printable(text, kept="")
 
 
-def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], nothing: str) -> None:
-    """Print rows in aligned columns, numbers to the right. `nothing`: the line for standard error if there are none."""
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], nothing: str, *, fits: bool = False) -> None:
+    """Print rows in aligned columns, numbers to the right. `nothing`: the line for standard error if there are none.
+    `fits`: on a terminal, shorten columns so that a line is not wider than the terminal."""
     lines = [list(row) for row in rows]
     if not lines:
         click.echo(nothing, err=True)
         return
     shown = [list(titles), *([plain(each) for each in line] for line in lines)]
     widths = [max(text_width(line[column]) for line in shown) for column in range(len(titles))]
+    if fits and is_terminal():
+        _fit(widths, terminal_width())
+        shown = [[shortened(each, width) for each, width in zip(line, widths, strict=True)] for line in shown]
     is_number = [all(_is_number(line[column]) for line in lines) for column in range(len(titles))]
     for number, line in enumerate(shown):
         cells = [
@@ -42,6 +48,18 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], nothing
             continue
         painted = [coloured(each) if name in COLOURED else each for name, each in zip(titles, cells, strict=True)]
         click.echo("  ".join(painted).rstrip())
+
+
+def _fit(widths: list[int], most: float) -> None:
+    """Narrow the columns until a line has at most `most` characters: the last one first, whose text can be long, then
+    always the widest."""
+    excess = sum(widths) + 2 * (len(widths) - 1) - most
+    while excess > 0:
+        column = len(widths) - 1 if widths[-1] > LAST else max(range(len(widths)), key=widths.__getitem__)
+        if widths[column] <= LEAST:
+            return
+        widths[column] -= 1
+        excess -= 1
 
 
 def _is_number(cell: object) -> bool:
@@ -64,6 +82,14 @@ def print_json(*views: msgspec.Struct) -> None:
 
 def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1] if found[0] != "\x7f" else r"\u007f"
+
+
+def size_text(size: int) -> str:
+    """`64MiB`, `1000`: a number of bytes in the largest unit in which it is whole, as settings accept it."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
 
 
 def span(seconds: float) -> str:

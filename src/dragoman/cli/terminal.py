@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from datetime import datetime
+from math import inf
+from shutil import get_terminal_size
 from typing import TextIO
 from unicodedata import combining, east_asian_width
 
@@ -69,6 +71,20 @@ def text_width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def terminal_width() -> float:
+    """Columns of the terminal: those of the variable COLUMNS or of standard output; infinite if unknown."""
+    return get_terminal_size((0, 0)).columns or inf
+
+
+def shortened(text: str, width: int) -> str:
+    """The text, cut so that it takes at most this width, with `…` at its end if it was cut."""
+    if text_width(text) <= width:
+        return text
+    while text_width(text) >= width:
+        text = text[:-1]
+    return f"{text}…"
 
 
 def padded(text: str, width: int, *, to_right: bool = False) -> str:

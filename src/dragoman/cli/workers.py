@@ -45,4 +45,4 @@ def workers(url: str | None, as_json: bool) -> None:
         for each in found
     ]
     titles = ("WORKER", "NAME", "DIALECT", "STATE", "JOBS", "SILENT", "LEASE", "SERVICES")
-    print_table(titles, rows, "There are no workers. `dragoman worker --help` tells how to start one.")
+    print_table(titles, rows, "There are no workers. `dragoman worker --help` tells how to start one.", fits=True)

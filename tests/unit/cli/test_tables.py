@@ -1,4 +1,4 @@
-"""Times in the tables of commands."""
+"""Tables of commands: times, sizes and widths."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from dragoman.cli import tables
+from dragoman.cli.terminal import text_width
+from dragoman.sdk.address import read_value
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,50 @@ def test_a_moment_is_told_from_now(monkeypatch: pytest.MonkeyPatch, seconds: flo
     monkeypatch.setattr(tables.time, "time", lambda: now)
     moment = datetime.fromtimestamp(now - seconds, UTC)
     assert (tables.ago(moment), tables.age(moment)) == (ago, age)
+
+
+JOBS = [("0197f3a2c4d87b12a9e05c61f38d2b74", "resize", "failed", "3 min", 3, "ValueError: 画像 cannot be read")]
+JOB_TITLES = ("JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON")
+
+
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        ("200", "0197f3a2c4d87b12a9e05c61f38d2b74  resize   failed  3 min         3  ValueError: 画像 cannot be read"),
+        ("85", "0197f3a2c4d87b12a9e05c61f38d2b74  resize   failed  3 min         3  ValueError: 画像…"),
+        ("84", "0197f3a2c4d87b12a9e05c61f38d2b74  resize   failed  3 min         3  ValueError: 画…"),
+        ("60", "0197f3a2c4d87…  resize   failed  3 min         3  ValueErro…"),
+        ("20", "019…  res…  fai…  3 m…     3  Val…"),
+    ],
+)
+def test_a_list_fits_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str, row: str
+) -> None:
+    monkeypatch.setattr(tables, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", columns)
+    tables.print_table(JOB_TITLES, JOBS, "", fits=True)
+    titles, shown = capsys.readouterr().out.splitlines()
+    assert shown == row
+    assert int(columns) == 20 or max(map(text_width, (titles, shown))) <= int(columns)
+
+
+def test_a_list_in_a_pipe_and_a_table_of_one_job_are_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    tables.print_table(JOB_TITLES, JOBS, "", fits=True)
+    monkeypatch.setattr(tables, "is_terminal", lambda: True)
+    tables.print_table(JOB_TITLES, JOBS, "")
+    assert capsys.readouterr().out.count("ValueError: 画像 cannot be read\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0"), (128, "128"), (1024, "1KiB"), (64 << 20, "64MiB"), (10 << 30, "10GiB"), (1_000_000, "1000000")],
+)
+def test_a_size_is_written_as_settings_accept_it(size: int, text: str) -> None:
+    assert tables.size_text(size) == text
+    assert read_value(int, text) == size
 
 
 def test_columns_are_aligned_also_with_wide_characters(capsys: pytest.CaptureFixture[str]) -> None:
