@@ -275,7 +275,7 @@ def test_recurring_jobs_are_kept(house: House) -> None:
     [
         (["schedule", "set", "x", "s"], "a schedule needs exactly one of --cron and --every"),
         (["schedule", "set", "x", "s", "--cron", "nonsense"], "a cron expression has five"),
-        (["job", "xyz"], "dragoman: job: id: must be 32 lower-case hex digits\n"),
+        (["job", "xyz"], "dragoman: job 'xyz': a job's id has 32 lower-case hex digits, as"),
         (["enqueue", "a\x07b"], "dragoman: enqueue: service: must not have control characters\n"),
         (["enqueue", "s", "--priority", "10"], "--priority"),
         (["drain", "nonsense"], "nonsense"),

@@ -177,7 +177,10 @@ def test_a_data_folder_that_cannot_be_made_ends_with_74_and_is_named(programs: P
     (tmp_path / "file").write_text("in the way")
     program = programs.run("serve", "pingpong+tcp://127.0.0.1:0", "--data", tmp_path / "file" / "data")
     assert program.ends() == 74
-    assert str(tmp_path / "file") in program.err
+    assert program.err == (
+        f"dragoman: cannot use the data folder {tmp_path}/file/data: Not a directory ({tmp_path}/file/data); choose a "
+        "folder that this user may create or write to with --data DIR, or store nothing with --data memory\n"
+    )
 
 
 def test_a_data_folder_where_everybody_may_write_ends_with_74_and_the_command_to_run(
@@ -245,13 +248,16 @@ def test_config_prints_each_setting_and_where_it_came_from(programs: Programs, t
         "config", "--config", path, "--drain-timeout", "1.5", DRAGOMAN_MAX_JOBS="7", DRAGOMAN_LOG_LEVEL="debug"
     )
     assert program.ends() == 0
-    rows = {line.split()[0]: re.split(r"  +", line.strip()) for line in program.out.splitlines()}
+    lines = [re.split(r"  +", line.strip()) for line in program.out.splitlines()]
+    rows = {line[0]: line for line in lines}
     assert rows["drain_timeout"] == ["drain_timeout", "1.5", "flag --drain-timeout"]
     assert rows["max_jobs"] == ["max_jobs", "7", "environment DRAGOMAN_MAX_JOBS"]
     assert rows["log_level"] == ["log_level", "debug", "environment DRAGOMAN_LOG_LEVEL"]
     assert rows["log"] == ["log", "human", f"file {path}"]
     assert rows["max_connections"][-1] == "default"
-    assert "pingpong+tcp://127.0.0.1:7401?frontend=7402" in rows["listen"][1]
+    assert ["listen", "tcp://127.0.0.1:7400", "default"] in lines
+    assert ["listen", "pingpong+tcp://127.0.0.1:7401?frontend=7402", "default"] in lines
+    assert (rows["max_memory"][1], rows["max_key_bytes"][1]) == ("1GiB", "256")
 
 
 def test_config_as_json_says_the_same(programs: Programs) -> None:
@@ -260,6 +266,7 @@ def test_config_as_json_says_the_same(programs: Programs) -> None:
     told = json.loads(program.out)
     assert told["listen"] == {"value": ["pingpong+tcp://127.0.0.1:1"], "source": "arguments"}
     assert told["strict"] == {"value": True, "source": "flag --strict"}
+    assert told["max_memory"] == {"value": 1 << 30, "source": "default"}
 
 
 def test_config_refuses_what_serve_would_refuse(programs: Programs) -> None:

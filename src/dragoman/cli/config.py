@@ -8,6 +8,9 @@ import os
 import click
 
 from dragoman.cli.serve import SETTINGS, load_sourced
+from dragoman.cli.tables import size_text
+
+SIZES = ("_bytes", "_size", "_memory")  # ends of the names of settings that are a number of bytes
 
 
 @click.command()
@@ -31,8 +34,9 @@ def config(urls: tuple[str, ...], path: str | None, as_json: bool, **flags: obje
         return
     width = max(len(name) for name, _, _ in rows)
     for name, value, source in rows:
-        shown = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        click.echo(f"{name:<{width}}  {shown!s:<28}  {source}")
+        for each in value if isinstance(value, list | tuple) else [value]:
+            shown = size_text(each) if name.endswith(SIZES) and isinstance(each, int) else each
+            click.echo(f"{name:<{width}}  {shown!s:<28}  {source}")
 
 
 for option in reversed(SETTINGS):

@@ -80,13 +80,29 @@ def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
     except StoreError as error:
         fail(str(error), DISK)
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        fail(f"cannot start: {error.strerror or error}{where}", DISK if error.filename else USAGE)
+        fail(_start_problem(error, settings), DISK if error.filename else USAGE)
     raise click.exceptions.Exit(code)
 
 
 for option in reversed(SETTINGS):
     serve = option(serve)
+
+
+def _start_problem(error: OSError, settings: Config) -> str:
+    """The message for an error of the operating system, or of a check whose message has the next step."""
+    from dragoman.server.config import default_data_dir
+
+    if not error.filename:
+        return f"cannot start: {error.strerror or error}"
+    place = Path(error.filename)
+    folder = Path(settings.data).expanduser() if settings.data else default_data_dir(os.environ)
+    is_system_error = error.errno is not None and error.strerror == os.strerror(error.errno)
+    if is_system_error and (place.is_relative_to(folder) or folder.is_relative_to(place)):
+        return (
+            f"cannot use the data folder {folder}: {error.strerror} ({place}); choose a folder that this user may "
+            "create or write to with --data DIR, or store nothing with --data memory"
+        )
+    return f"cannot start: {error.strerror or error} ({place})"
 
 
 def load_settings(urls: tuple[str, ...], path: str | None, flags: dict[str, object]) -> Config:
@@ -179,5 +195,8 @@ def _what_to_try(opened: Opened) -> list[str]:
 
 def _address(dialect: str, place: str, options: Mapping[str, str], names: tuple[str, ...]) -> str:
     """A URL for a worker or a caller, with those options of the listener that it needs."""
+    from dragoman.dialects.catalogue import DIALECTS
+
     query = urlencode({name: options[name] for name in names if name in options}, quote_via=quote)
-    return shlex.quote(f"{dialect}+{place}?{query}" if query else f"{dialect}+{place}")
+    scheme = "" if place.partition("://")[0] in DIALECTS[dialect].schemes else f"{dialect}+"
+    return shlex.quote(f"{scheme}{place}?{query}" if query else f"{scheme}{place}")
