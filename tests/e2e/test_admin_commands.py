@@ -290,7 +290,7 @@ def test_what_cannot_be_meant_ends_with_2(house: House, words: list[str], compla
 
 
 def test_health(house: House) -> None:
-    assert "broker   ready" in house.said("health")
+    assert "broker       ready" in house.said("health")
     (view,) = house.lines("health")
     assert (view["ready"], view["problems"]) == (True, [])
 
@@ -309,7 +309,7 @@ def test_names_from_strangers_do_not_reach_the_terminal(house: House) -> None:
 def test_a_broker_may_listen_on_a_unix_socket(programs: Programs, tmp_path: Path, scheme: str) -> None:
     url = f"{scheme}://{tmp_path}/s"
     programs.dragoman("serve", url, "--data", "memory").prints("is listening")
-    assert "broker   ready" in programs.run("health", "--connect", url).out
+    assert "broker       ready" in programs.run("health", "--connect", url).out
 
 
 # ---------------------------------------------------------------- no broker

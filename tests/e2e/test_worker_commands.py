@@ -163,7 +163,7 @@ def test_a_worker_logs_its_services_when_it_starts(programs: Programs, handlers:
     broker = programs.broker()
     for words in (["--exec", "cat"], ["handlers:upper"]):
         worker = start_worker(programs, broker, *words)
-        assert "INFO worker started; services: default; jobs at once: 1\n" in worker.err
+        assert "INFO services offered: default; jobs at once: 1\n" in worker.err
 
 
 def test_a_worker_at_the_callers_port_is_told_where_workers_connect(programs: Programs, handlers: Path) -> None:

@@ -33,8 +33,8 @@ Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unre
     "--timeout",
     type=SECONDS,
     metavar="S",
-    help="Seconds to wait for the result; `none`: no limit, neither for the wait nor for the job.  [default: no limit "
-    "for the wait; the listener's job_timeout limits the job]",
+    help="Seconds to wait for the result, more than 0; `none`: no limit, neither for the wait nor for the job.  "
+    "[default: no limit for the wait; the listener's job_timeout limits the job]",
 )
 def call(service: str, data: str, url: str | None, timeout: float | str | None) -> None:
     """Submit one job to SERVICE and print its result.

@@ -141,9 +141,7 @@ class WorkerRunner:
             if self._stop_requested.is_set():  # no job runs yet, even if a handler's module is still being imported
                 return 0
             starting.result()
-            log.info(
-                "worker started; services: %s; jobs at once: %d", ", ".join(self._target.services), self._concurrency
-            )
+            log.info("services offered: %s; jobs at once: %d", ", ".join(self._target.services), self._concurrency)
             self._loops = self._make_loops(job_runner)
             return max(await asyncio.gather(*(each.serve() for each in self._loops)))
         finally:
