@@ -33,9 +33,9 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], nothing
         click.echo(nothing, err=True)
         return
     shown = [list(titles), *([plain(each) for each in line] for line in lines)]
-    widths = [max(text_width(line[column]) for line in shown) for column in range(len(titles))]
+    widths = _widths(shown)
     if fits and is_terminal():
-        _fit(widths, terminal_width())
+        _fit(widths, _widths(shown[1:]), terminal_width())
         shown = [[shortened(each, width) for each, width in zip(line, widths, strict=True)] for line in shown]
     is_number = [all(_is_number(line[column]) for line in lines) for column in range(len(titles))]
     for number, line in enumerate(shown):
@@ -50,12 +50,18 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], nothing
         click.echo("  ".join(painted).rstrip())
 
 
-def _fit(widths: list[int], most: float) -> None:
+def _widths(lines: list[list[str]]) -> list[int]:
+    """The width of each column."""
+    return [max(map(text_width, column)) for column in zip(*lines, strict=True)]
+
+
+def _fit(widths: list[int], cells: list[int], most: float) -> None:
     """Narrow the columns until a line has at most `most` characters: the last one first, whose text can be long, then
-    always the widest."""
+    titles that are wider than the `cells` below them, then always the widest column."""
     excess = sum(widths) + 2 * (len(widths) - 1) - most
     while excess > 0:
-        column = len(widths) - 1 if widths[-1] > LAST else max(range(len(widths)), key=widths.__getitem__)
+        spare = [column for column, width in enumerate(widths) if width > max(cells[column], LEAST)]
+        column = len(widths) - 1 if widths[-1] > LAST else max(spare or range(len(widths)), key=widths.__getitem__)
         if widths[column] <= LEAST:
             return
         widths[column] -= 1

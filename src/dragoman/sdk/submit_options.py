@@ -6,7 +6,7 @@ from math import inf
 
 from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.errors import Unsupported
-from dragoman.sdk.targets import Target, caller_target
+from dragoman.sdk.targets import SPOKEN, Target, caller_target
 from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT, is_set
 
 MAX_CACHED = 1024  # cached options
@@ -63,8 +63,10 @@ class SubmitOptionsCache:
     def require(self, capability: str) -> None:
         """Raise Unsupported if the dialect does not have this capability."""
         if not self.supports(capability):
+            http = " or an HTTP URL such as http://127.0.0.1:7480" if capability in SPOKEN["http"].capabilities else ""
             raise Unsupported(
-                f"{self.target.dialect.name} does not support {capability}; use a native URL such as tcp://127.0.0.1:7400"
+                f"{self.target.dialect.name} does not support {capability}; use a native URL such as "
+                f"tcp://127.0.0.1:7400{http}"
             )
 
     def _check_capabilities(self, **options: object) -> None:

@@ -33,7 +33,7 @@ JOB_TITLES = ("JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON")
         ("200", "0197f3a2c4d87b12a9e05c61f38d2b74  resize   failed  3 min         3  ValueError: 画像 cannot be read"),
         ("85", "0197f3a2c4d87b12a9e05c61f38d2b74  resize   failed  3 min         3  ValueError: 画像…"),
         ("84", "0197f3a2c4d87b12a9e05c61f38d2b74  resize   failed  3 min         3  ValueError: 画…"),
-        ("60", "0197f3a2c4d87…  resize   failed  3 min         3  ValueErro…"),
+        ("60", "0197f3a2c4d87b12a9…  resize  failed  3 min     3  ValueErro…"),
         ("20", "019…  res…  fai…  3 m…     3  Val…"),
     ],
 )
@@ -46,6 +46,15 @@ def test_a_list_fits_the_terminal(
     titles, shown = capsys.readouterr().out.splitlines()
     assert shown == row
     assert int(columns) == 20 or max(map(text_width, (titles, shown))) <= int(columns)
+
+
+def test_a_title_is_shortened_before_the_cells_below_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tables, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    tables.print_table(("SERVICE", "WAITING", "SINCE START: DONE", ""), [("thumbnails", 12, 345, "")], "", fits=True)
+    assert capsys.readouterr().out.splitlines() == ["SERVICE     WAITING  SINCE …", "thumbnails       12      345"]
 
 
 def test_a_list_in_a_pipe_and_a_table_of_one_job_are_whole(

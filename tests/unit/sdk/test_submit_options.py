@@ -87,6 +87,19 @@ def test_what_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
         SubmitOptionsCache(URLS["native"]).submit_options("echo", **wrong)
 
 
+@pytest.mark.parametrize(
+    ("capability", "urls"),
+    [
+        ("background jobs", "a native URL such as tcp://127.0.0.1:7400 or an HTTP URL such as http://127.0.0.1:7480"),
+        ("parts", "a native URL such as tcp://127.0.0.1:7400"),
+    ],
+)
+def test_an_unsupported_request_names_the_addresses_that_support_it(capability: str, urls: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        SubmitOptionsCache(URLS["pingpong"]).require(capability)
+    assert str(caught.value) == f"pingpong does not support {capability}; use {urls}"
+
+
 def test_a_service_must_be_one_that_can_be_there() -> None:
     with pytest.raises(AddressError, match="service=resize"):
         SubmitOptionsCache(URLS["pingpong"]).submit_options("resize")
