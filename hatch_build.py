@@ -51,6 +51,8 @@ COMPILED = (
     "server/clock.py",
     "server/connection_registry.py",
     "server/connections.py",
+    "server/event_publisher.py",
+    "server/failed_effects.py",
     "server/heartbeats.py",
     "server/host_access.py",
     "server/connection.py",

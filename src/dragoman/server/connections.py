@@ -15,8 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
-from dragoman.dialects import interface
-from dragoman.dialects.interface import BrokerSide
+from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
@@ -28,7 +27,7 @@ from dragoman.streams.byte_stream import ByteStream
 LATE: Final = 0.1  # if an iteration is this late, messages that arrived meanwhile were delayed by the broker
 
 
-class Connections(interface.BrokerIO):
+class Connections(BrokerIO):
     """Opens connections, passes their messages to broker sides, and writes the messages of broker sides."""
 
     def __init__(
@@ -125,7 +124,7 @@ class Connections(interface.BrokerIO):
 
     # ---------------------------------------------------------------- from sessions
 
-    def send(self, to: interface.Connection, frames: Sequence[Frame], tag: object = None) -> None:
+    def send(self, to: Connection, frames: Sequence[Frame], tag: object = None) -> None:
         peer = cast(StreamConnection, to)  # every connection that a broker side knows is a StreamConnection; so below
         if peer.is_lost:
             return
@@ -142,7 +141,7 @@ class Connections(interface.BrokerIO):
         if tag is not None:
             peer.fresh_tags.append((len(out), tag))
 
-    def close(self, whom: interface.Connection, reason: str) -> None:
+    def close(self, whom: Connection, reason: str) -> None:
         peer = cast(StreamConnection, whom)
         if peer.closing is None:
             peer.closing = reason
@@ -159,12 +158,10 @@ class Connections(interface.BrokerIO):
         self._before_write.append(call)
         self.request_iteration()
 
-    def when_settled(self, whose: interface.Connection, call: Callable[[float], object]) -> None:
+    def when_settled(self, whose: Connection, call: Callable[[float], object]) -> None:
         self.host_access.when_settled(cast(StreamConnection, whose), call)
 
-    def when_process_ends(
-        self, whose: interface.Connection, call: Callable[[float], None]
-    ) -> Callable[[], None] | None:
+    def when_process_ends(self, whose: Connection, call: Callable[[float], None]) -> Callable[[], None] | None:
         return self.host_access.when_process_ends(cast(StreamConnection, whose), call)
 
     def request_iteration(self) -> None:
@@ -173,20 +170,16 @@ class Connections(interface.BrokerIO):
             self.is_awake = True
             self.wake()
 
-    def bad_message(self, sender: interface.Connection, reason: str, detail: str = "") -> None:
+    def bad_message(self, sender: Connection, reason: str, detail: str = "") -> None:
         self.registry.bad_message(cast(StreamConnection, sender), reason, detail)
 
-    def remark(
-        self, event: str, /, *, level: str = "info", peer: interface.Connection | None = None, **fields: object
-    ) -> None:
+    def remark(self, event: str, /, *, level: str = "info", peer: Connection | None = None, **fields: object) -> None:
         self._reports.remark(event, level=level, peer=peer, **fields)
 
-    def remark_limited(
-        self, event: str, /, *, peer: interface.Connection, level: str = "info", **fields: object
-    ) -> None:
+    def remark_limited(self, event: str, /, *, peer: Connection, level: str = "info", **fields: object) -> None:
         self._reports.remark_limited(event, level=level, peer=peer, **fields)
 
-    def log_limited(self, event: str, /, *, peer: interface.Connection | None = None, **fields: object) -> None:
+    def log_limited(self, event: str, /, *, peer: Connection | None = None, **fields: object) -> None:
         self._reports.log_limited(event, peer=peer, **fields)
 
     # ---------------------------------------------------------------- from the runner

@@ -11,26 +11,26 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import DeliverOutcome, Delivery, Effect, RemoveWorker, SendJob
+from dragoman.core.effects import DeliverOutcome, Delivery, Effect, SendJob
 from dragoman.core.errors import InvariantBroken
-from dragoman.core.events import KIND_NAMES, Event, PublishEvent
+from dragoman.core.events import PublishEvent
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT
 from dragoman.core.recipients import TimedRecipient
-from dragoman.core.states import FAILED, RemovalReason
 from dragoman.core.store_entries import DeleteJob, StoreEntry, StoreJob, StoreValue
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connections import LATE, Connections
 from dragoman.server.drops import DropWarnings, LogFunction
+from dragoman.server.event_publisher import EventPublisher
+from dragoman.server.failed_effects import FailedEffects
 from dragoman.server.reports import Reports
 from dragoman.server.store_access import Store, StoreAccess
 
 LOADING: Final = Effect()  # replaces a SendJob that continues when its payload is loaded
 LATE_SEND: Final = 0.01  # a job that waited in the broker for longer than this starts its run time when it is sent
-INTERNAL_ERROR: Final = "an internal error of the broker"
 MAX_WAIT: Final = 0.5  # longest time between iterations, so that a pause of the broker is measured from its beginning
 
 
@@ -66,6 +66,8 @@ class Runner:
         self._saved = self.store_access.saved
         self._waiting = self.store_access.waiting
         self._registry = connections.registry
+        self._publisher = EventPublisher(broker.events, reports)
+        self._failed_effects = FailedEffects(broker, connections, reports)
 
     # ---------------------------------------------------------------- an iteration of the loop
 
@@ -154,11 +156,11 @@ class Runner:
                         except InvariantBroken:
                             raise
                         except Exception as error:
-                            self._effect_failed(effect, error, now)
+                            self._failed_effects.handle(effect, error, now)
                         if is_strict:
                             check(self.broker)
                     elif type(effect) is PublishEvent:
-                        self._publish(effect.event, now)
+                        self._publisher.publish(effect.event, now)
                     else:
                         assert isinstance(effect, (StoreJob, StoreValue, DeleteJob))
                         entries.append(effect)
@@ -168,34 +170,3 @@ class Runner:
                 self._store.apply(entries, self._saved)
         if self._waiting and not self.broker.job_registry.pending_commits.is_holding:
             self.store_access.call_waiting(self.broker.job_registry.pending_commits.last, None)
-
-    def _publish(self, event: Event, now: float) -> None:
-        """Pass an event to its subscribers. A subscriber that raises is logged; the others still get the event."""
-        for subscription in self.broker.events.subscribers_of(event):
-            if subscription.is_active:
-                try:
-                    subscription.receive(event, now)
-                except InvariantBroken:
-                    raise
-                except Exception as error:
-                    self.reports.internal_error(error, published=KIND_NAMES[event.kind])
-
-    def _effect_failed(self, effect: Effect, error: Exception, now: float) -> None:
-        """Handle an exception in a recipient. A worker that could not be sent its job is removed, so that the job is
-        not lost. A caller gets an internal error instead of its outcome; if that fails too, its connection is closed.
-        """
-        self.reports.internal_error(error, effect=type(effect).__name__)
-        if isinstance(effect, SendJob):
-            worker = effect.attempt.worker
-            self.broker.effects.append(RemoveWorker(worker, RemovalReason.EXPIRED, INTERNAL_ERROR))
-            self.broker.leave(worker, now, INTERNAL_ERROR)
-        elif isinstance(effect, DeliverOutcome) and effect.reason is not INTERNAL_ERROR:
-            failure = DeliverOutcome(effect.caller, effect.job, FAILED, b"", INTERNAL_ERROR)
-            try:
-                effect.caller.recipient.execute(failure, now)
-            except InvariantBroken:
-                raise
-            except Exception as second:
-                self._effect_failed(failure, second, now)
-        elif isinstance(effect, DeliverOutcome) and isinstance(effect.caller, StreamConnection):
-            self.connections.close(effect.caller, INTERNAL_ERROR)
