@@ -62,7 +62,7 @@ class StoreMachine(RuleBasedStateMachine):
         job_options: dict[str, Any] = {"delay": delay, "attempts": attempts}
         if (
             key is None
-            or house.broker.job_registry.first_with(house.broker.worker_registry.names.restore_service("s"), key)
+            or house.broker.job_registry.kept.first_with(house.broker.worker_registry.names.restore_service("s"), key)
             is None
         ):
             house.enqueue(payload, key=key, **job_options)

@@ -82,7 +82,7 @@ class Attempts:
         if job.attempt is not attempt:
             return False
         if is_part and not job.options.streams:
-            self._job_registry.keep_part(attempt, payload)
+            self._job_registry.parts.keep(attempt, payload)
             return True
         self._effects.extend(DeliverProgress(caller, attempt, payload, is_part) for caller in job.callers)
         if not is_part:
@@ -163,7 +163,8 @@ class Attempts:
     def not_started(self, attempt: Attempt, now: float) -> None:
         """Return the job to its place in the queue: no worker can have seen it, so no attempt is used up (R8)."""
         job = attempt.job
-        self._job_registry.detach_attempt(attempt)
+        job.attempt = None
+        self._job_registry.parts.drop(attempt)
         job.refusals += 1
         remember_tried(job, attempt.worker)
         if self._dispatch.is_draining and not job.options.durable:
@@ -246,12 +247,13 @@ class Attempts:
         if job_options is not job.options:
             job.options = job_options
             if job_options.durable:
-                self._job_registry.rewrite(job)
+                self._job_registry.pending_commits.save(job, rewrites=True)
 
     def _requeue_later(self, attempt: Attempt, delay: float, now: float) -> None:
         """Queue the job of an attempt that does not count, after a delay."""
         job = attempt.job
-        self._job_registry.detach_attempt(attempt)
+        job.attempt = None
+        self._job_registry.parts.drop(attempt)
         remember_tried(job, attempt.worker)
         job.refusals = 0
         job.queue_due = inf
@@ -272,7 +274,8 @@ class Attempts:
         """Use up the attempt: a worker may have seen the job (R9). While attempts remain, the job is retried after
         `delay`, or as R11 defines."""
         job = attempt.job
-        self._job_registry.detach_attempt(attempt)
+        job.attempt = None
+        self._job_registry.parts.drop(attempt)
         job.service.ran.observe(now - attempt.given)
         job.queue_due = inf  # the next attempt may wait as long as the first
         reason = reason.encode("utf-8", "replace")[: self._policy.max_error_bytes].decode("utf-8", "ignore")
@@ -297,7 +300,7 @@ class Attempts:
     def _retry_at(self, job: Job, time: float) -> None:
         self._delays.delay(job, time)
         if job.options.durable:
-            self._job_registry.save(job)
+            self._job_registry.pending_commits.save(job)
 
     def _retry_after(self, job: Job, delay: float, now: float) -> None:
         """Retry after the delay that the worker chose; 0 means at once."""
@@ -305,7 +308,7 @@ class Attempts:
             self._retry_at(job, now + delay)
             return
         if job.options.durable:
-            self._job_registry.save(job)
+            self._job_registry.pending_commits.save(job)
         self._delays.wake(job, now)
 
     # ---------------------------------------------------------------- attempts of an earlier run (R107)

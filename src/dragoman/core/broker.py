@@ -25,6 +25,7 @@ from dragoman.core.events import WORKER_JOINED
 from dragoman.core.expiry import Expiry
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
+from dragoman.core.job_limits import id_conflict, limit_reached
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Attempt, Caller, Job, JobId, Payload, Worker
 from dragoman.core.operator import Operator
@@ -89,20 +90,21 @@ class Broker:
             if known is None:
                 return self._refuse(service, caller, *too_many_services(len(self.worker_registry.services)))
         if key is not None:
-            first = self.job_registry.first_with(known, key)
-            key_conflict = self.job_registry.key_conflict(key, first, payload, job_options)
+            first = self.job_registry.kept.first_with(known, key)
+            key_conflict = self.job_registry.kept.key_conflict(key, first, payload, job_options)
             if key_conflict is not None:
                 return self._refuse(service, caller, *key_conflict)
             if first is not None:
-                self.job_registry.join_first(first, caller)
+                self.job_registry.kept.join_first(first, caller)
                 return first
         if id is None:
             id = self.entropy.job_id()
-        elif (id_conflict := self.job_registry.id_conflict(id, job_options)) is not None:
-            return self._refuse(service, caller, *id_conflict)
+        elif (conflict := id_conflict(self.job_registry, id, job_options)) is not None:
+            return self._refuse(service, caller, *conflict)
         job = self.job_registry.admit(id, known, payload, (caller,), job_options, now, key, owner)
         if job is None:
-            return self._refuse(service, caller, RefusalReason.BUSY, self.job_registry.limit_reached(known, key, owner))
+            reason = limit_reached(self.job_registry, self.policy, known, key, owner)
+            return self._refuse(service, caller, RefusalReason.BUSY, reason)
         job.deadline = deadline
         caller.add_job(job)
         if job_options.durable or job_options.delay > 0.0:

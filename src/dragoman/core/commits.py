@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from dragoman.core.model import Attempt, Job
+from dragoman.core.recipients import Effect
 from dragoman.core.store_entries import StoreJob, StoreValue
 
 
@@ -23,28 +24,28 @@ Held = tuple[Job, AfterCommit, Attempt | None]
 
 
 class PendingCommits:
-    """Numbers the saves, and holds what must wait for each commit."""
+    """Requests and numbers the saves, and holds what must wait for each commit."""
 
-    __slots__ = ("_held", "_unwritten", "last", "safe")
-
-    def __init__(self) -> None:
+    def __init__(self, effects: list[Effect]) -> None:
         self.last = 0  # number of the newest save
         self.safe = 0  # number of the last save that the store has committed
+        self._effects = effects
         self._held: deque[tuple[int, Held]] = deque()
         self._unwritten: list[Held] = []  # attempts whose save failed: the store writes them later (R101)
 
-    def hold(self, job: Job, after_commit: AfterCommit, rewrites: bool = False) -> StoreJob:
-        """Store the job as it is now. With `AfterCommit.SEND`, its current attempt is held until the commit."""
+    def save(self, job: Job, after_commit: AfterCommit = AfterCommit.NOTHING, rewrites: bool = False) -> None:
+        """Store the job as it is now. With `AfterCommit.SEND`, its current attempt is held until the commit.
+        `rewrites`: its options have changed, and are stored, too."""
         self.last += 1
         if not job.number:
             job.number = self.last
         self._held.append((self.last, (job, after_commit, job.attempt if after_commit is AfterCommit.SEND else None)))
-        return StoreJob(job, self.last, rewrites)
+        self._effects.append(StoreJob(job, self.last, rewrites))
 
-    def note(self, key: str, value: str | None) -> StoreValue:
-        """Store a value that belongs to no job."""
+    def note(self, key: str, value: str | None) -> None:
+        """Store a value that belongs to no job. None: delete it."""
         self.last += 1
-        return StoreValue(key, value, self.last)
+        self._effects.append(StoreValue(key, value, self.last))
 
     def release(self, number: int, is_written: bool) -> Iterator[Held]:
         """Yield what was held for saves up to this one, in order. Attempts are released only if the store has them."""

@@ -31,6 +31,7 @@ class Dispatch:
         self._deadlines = state.deadlines
         self._effects = state.effects
         self._events = state.events
+        self._pending_commits = state.job_registry.pending_commits
 
     # ---------------------------------------------------------------- jobs
 
@@ -70,7 +71,7 @@ class Dispatch:
         if due < worker.alarm:
             self._deadlines.arm(worker, due)
         if job.options.durable:
-            self._job_registry.save(job, AfterCommit.SEND)  # R108: sent after the commit
+            self._pending_commits.save(job, AfterCommit.SEND)  # R108: sent after the commit
         else:
             self._effects.append(SendJob(attempt))
         return has_room

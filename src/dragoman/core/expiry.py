@@ -71,7 +71,7 @@ class Expiry:
         if job.due() > now:
             self._deadlines.arm(job, job.due())
         elif job.state is ENDED:
-            self._job_registry.erase(job)
+            self._job_registry.kept.erase(job)
         elif job.deadline <= now:
             self._attempts.end_early(job, TIMED_OUT, DEADLINE_PASSED, now)
         elif job.orphan_due <= now:

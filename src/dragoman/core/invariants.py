@@ -46,8 +46,8 @@ def _check_jobs(broker: Broker) -> None:
         raise broken("I17", "jobs accepted, restored and released are not those ended and present")
     if size != broker.job_registry.bytes:
         raise broken("I5", f"payloads take {size} bytes, {broker.job_registry.bytes} are counted")
-    if part_size != broker.job_registry.part_bytes:
-        raise broken("I5", f"parts take {part_size} bytes, {broker.job_registry.part_bytes} are counted")
+    if part_size != broker.job_registry.parts.bytes:
+        raise broken("I5", f"parts take {part_size} bytes, {broker.job_registry.parts.bytes} are counted")
 
 
 def _check_job(job: Job, is_queued: bool) -> None:

@@ -1,25 +1,47 @@
-"""The job registry: admits and ends jobs. It also holds ended jobs whose outcome is kept."""
+"""The job registry: admits and ends jobs. It also holds ended jobs whose outcome is kept (`core/kept_jobs.py`)."""
 
 from __future__ import annotations
 
-from dragoman.core.counters import QUEUE_TIMEOUT
-from dragoman.core.effects import DeliverOutcome
-from dragoman.core.events import JOB_ENDED, JOB_MOVES
+from typing import Any
+
+from dragoman.core.commits import PendingCommits
+from dragoman.core.counters import QUEUE_TIMEOUT, Counters
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.early_results import EarlyResults
+from dragoman.core.effects import DeliverOutcome, Effect
+from dragoman.core.events import JOB_ENDED, JOB_MOVES, Events
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
-from dragoman.core.kept_jobs import BEING_READ, KeptJobs, digest
+from dragoman.core.kept_jobs import KeptJobs, digest
+from dragoman.core.kept_parts import KeptParts
 from dragoman.core.lifecycle import move_job
-from dragoman.core.model import Caller, Job, JobId, Payload, Service
+from dragoman.core.model import ABSENT, Caller, Job, JobId, Payload, Service
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
+from dragoman.core.policy import Policy
 from dragoman.core.retries import record_last_attempt
 from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
 
 
-class JobRegistry(KeptJobs):
+class JobRegistry:
     """All jobs of the broker, with their limits."""
 
-    __slots__ = ()
+    def __init__(
+        self, policy: Policy, counters: Counters, deadlines: Deadlines[Any], effects: list[Effect], events: Events
+    ) -> None:
+        self.jobs: dict[JobId, Job] = {}  # all present jobs, and ended jobs whose outcome is kept
+        self.present = 0  # number of jobs accepted and not ended
+        self.bytes = 0  # size of their payloads
+        self.is_loading = False  # jobs of an earlier run are being restored: ids and keys in use are not all known
+        self.early = EarlyResults(policy.max_memory)  # results that may belong to those
+        self.parts = KeptParts(policy.max_memory)
+        self.events = events
+        self.pending_commits = PendingCommits(effects)
+        self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
+        self._policy = policy
+        self._counters = counters
+        self._deadlines = deadlines
+        self._effects = effects
 
     def admit(
         self,
@@ -56,22 +78,8 @@ class JobRegistry(KeptJobs):
         if key is not None:
             job.key = key
             job.digest = digest(payload)
-            self._archive.note_key(job)
+            self.kept.archive.note_key(job)
         return job
-
-    def limit_reached(self, service: Service, key: str | None, owner: Owner | None) -> str:
-        """Return an error message that names the limit that one more job would exceed."""
-        policy = self._policy
-        if self.is_loading and key is not None:
-            return BEING_READ
-        if self.present >= policy.max_jobs:
-            return f"the broker holds {self.present} jobs, the maximum (max_jobs); retry later"
-        if service.queue.length >= policy.max_jobs_per_service:
-            queued = service.queue.length
-            return f"{queued} jobs wait for this service, the maximum (max_jobs_per_service); retry later"
-        if owner is not None and owner.jobs >= policy.max_jobs_per_caller:
-            return f"{owner.label} has {owner.jobs} jobs, the maximum (max_jobs_per_caller); retry when some have ended"
-        return f"payloads of jobs take {self.bytes} of {policy.max_memory} bytes (max_memory); retry later"
 
     def end(
         self,
@@ -90,7 +98,7 @@ class JobRegistry(KeptJobs):
             record_last_attempt(job, attempt, outcome, reason, now)
         job.attempt = None
         if attempt is not None and attempt.parts is not None:
-            self.detach_attempt(attempt)
+            self.parts.drop(attempt)
         move_job(job, ENDED)
         job.outcome = outcome
         service = job.service
@@ -116,7 +124,7 @@ class JobRegistry(KeptJobs):
             job.reason = reason
             job.failure = failure
             job.ended = now
-            self._keep(job, now, refusal)
+            self.kept.keep(job, now, refusal)
             return
         del self.jobs[job.id]
         if self.events.wanted & JOB_ENDED:
@@ -130,3 +138,36 @@ class JobRegistry(KeptJobs):
         move_job(job, to)
         if self.events.wanted & JOB_MOVES:
             self.events.job_moved(job)
+
+    # ---------------------------------------------------------------- jobs that were accepted before
+
+    def enter(self, job: Job) -> None:
+        """Add a job of an earlier run, or from quarantine. Limits do not apply: it was acknowledged."""
+        self.jobs[job.id] = job
+        job.service.jobs += 1
+        if job.owner is not None:
+            job.owner.jobs += 1
+        self.present += 1
+        self.bytes += len(job.payload)
+        if job.key is not None:
+            self.kept.archive.note_key(job)
+
+    def readmit(self, job: Job, service: Service, now: float) -> bool:
+        """Admit a quarantined job again, with all its attempts (R135). False: a limit is reached."""
+        if (
+            self.present >= self._policy.max_jobs
+            or service.queue.length >= self._policy.max_jobs_per_service
+            or self.bytes + len(job.payload) > self._policy.max_memory
+        ):
+            return False
+        self.kept.reopen(job, service, now)
+        self.enter(job)
+        self._counters.released += 1
+        self.pending_commits.save(job)
+        return True
+
+    def fetched(self, job: Job, payload: Payload) -> None:
+        """Set a payload that was only in the store."""
+        if job.state is not ENDED and job.payload is ABSENT:
+            job.payload = payload
+            self.bytes += len(payload)

@@ -1,8 +1,7 @@
 """The data model: callers, jobs, workers, attempts, services. Read this file and you know the system.
 
 A *caller* submits a *job* to a *service*. The broker dispatches the job to a *worker* that offers the service. Each
-dispatch is an *attempt*, and only the current attempt may finish its job (D2). A job ends in exactly one *outcome*
-(D4).
+dispatch is an *attempt*, and only the current one may finish its job (D2). A job ends in exactly one *outcome* (D4).
 
 States are defined in `states.py` and assigned only in `lifecycle.py`; options of jobs and workers are in `options.py`.
 Times are seconds on a clock that the caller of the core reads.

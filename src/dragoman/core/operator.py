@@ -72,7 +72,7 @@ class Operator:
         )
         if again is not None:
             again.retry_of = job.id
-            self._job_registry.leave_quarantine(again)
+            self._job_registry.kept.leave_quarantine(again)
             self._delays.add(again, now)
         return again
 

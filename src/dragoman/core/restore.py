@@ -75,11 +75,12 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     job.number = kept.number
     job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
-    broker.job_registry.leave_quarantine(job)
+    broker.job_registry.kept.leave_quarantine(job)
     if kept.outcome is not None:
         _restore_ended(broker, job, kept, now)
         return job
-    broker.job_registry.restore(job)
+    broker.job_registry.enter(job)
+    broker.counters.restored += 1
     start_at = _start_at(broker, job, kept, now)
     if kept.token is not None:
         _restore_running(broker, job, kept, kept.token, now, recipient)
@@ -102,9 +103,10 @@ def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> Non
     job.result = ABSENT
     if not kept.quarantined:
         job.payload = b""
-    broker.job_registry.restore_ended(job, kept.outcome, min(kept.keep_until, now + broker.policy.outcome_retention))
+    keep_until = min(kept.keep_until, now + broker.policy.outcome_retention)
+    broker.job_registry.kept.restore_ended(job, kept.outcome, keep_until)
     if not job.outlives_end:  # it ended just before the broker did
-        broker.job_registry.erase(job)
+        broker.job_registry.kept.erase(job)
 
 
 def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, now: float, recipient: Any) -> None:

@@ -30,9 +30,9 @@ class StoreReports:
                     else:  # it was detached during the commit
                         self._attempts.undelivered(attempt, now)
             elif after_commit is AfterCommit.DELIVER:
-                self._job_registry.deliver(job)
+                self._job_registry.kept.deliver(job)
                 if not job.outlives_end:
-                    self._job_registry.erase(job)
+                    self._job_registry.kept.erase(job)
             elif after_commit is AfterCommit.ACKNOWLEDGE:
                 if problem is None:
                     self._effects.extend(Acknowledge(caller, job) for caller in job.callers)

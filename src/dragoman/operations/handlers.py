@@ -156,7 +156,7 @@ class OperationHandlers(TimedRecipient):
             responder.answer(job_view(job, self._offset()))
             return None
         pending = PendingRequest(self, responder, now + request.wait)
-        if self.broker.job_registry.attend(job, pending) and pending.due > now:
+        if self.broker.job_registry.kept.attend(job, pending) and pending.due > now:
             self._waiting.arm(pending, pending.due)
         return pending
 

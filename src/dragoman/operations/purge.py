@@ -41,5 +41,5 @@ class Purge:
     def _delete(self, job: Job) -> bool:
         if not job.is_archived:
             return False
-        self._broker.job_registry.erase(job)
+        self._broker.job_registry.kept.erase(job)
         return True

@@ -48,7 +48,7 @@ class StoreAccess:
 
     def note(self, key: str, value: str | None) -> None:
         """Store `value` under `key`, for state that belongs to no job. None: delete it."""
-        self._broker.effects.append(self._broker.job_registry.pending_commits.note(key, value))
+        self._broker.job_registry.pending_commits.note(key, value)
         self._request_iteration()
 
     def when_saved(self, call: Callable[[str | None], None]) -> None:

@@ -95,7 +95,7 @@ def test_end_of_a_background_job_is_published_when_the_store_has_it(broker: Chec
     assert names(broker) == []
     broker.save_all(2.0)
     assert names(broker) == ["ended"]
-    broker.job_registry.attend(job, Caller())
+    broker.job_registry.kept.attend(job, Caller())
     assert names(broker) == []
 
 

@@ -48,7 +48,7 @@ def test_parts_of_an_earlier_attempt_are_dropped(broker: CheckedBroker, caller: 
     job = broker.call(caller=caller, attempts=2)
     emit(broker, job, b"lost ")
     broker.fail(attempt_of(job), "broke", 1.0)
-    assert broker.job_registry.part_bytes == 0
+    assert broker.job_registry.parts.bytes == 0
     broker.run_until(10.0)
     emit(broker, job, b"one ")
     broker.succeed(attempt_of(job), b"rest", 11.0)
@@ -62,11 +62,11 @@ def test_parts_of_a_job_that_is_cancelled_or_whose_worker_goes_are_dropped(broke
     for each in (gone, cancelled):
         attempt_of(each).is_sent = True
         emit(broker, each, b"one")
-    assert broker.job_registry.part_bytes == 6
+    assert broker.job_registry.parts.bytes == 6
     broker.withdraw(cancelled, 2.0)
-    assert broker.job_registry.part_bytes == 3
+    assert broker.job_registry.parts.bytes == 3
     broker.leave(worker, 3.0, "it went")
-    assert broker.job_registry.part_bytes == 0
+    assert broker.job_registry.parts.bytes == 0
 
 
 def test_a_result_that_is_too_large_with_its_parts_fails(broker: CheckedBroker, caller: Caller) -> None:
@@ -81,7 +81,7 @@ def test_parts_beyond_the_limit_are_not_kept_but_counted(broker: CheckedBroker, 
     broker.worker(max_payload=10)
     job = broker.call(caller=caller)
     emit(broker, job, b"123456", b"78901", b"2")
-    assert broker.job_registry.part_bytes == 0
+    assert broker.job_registry.parts.bytes == 0
     broker.succeed(attempt_of(job), b"", 2.0)
     assert answers(broker) == [(FAILED, b"", "its result of 12 bytes is over max_payload 10")]
 
@@ -92,7 +92,7 @@ def test_parts_of_all_jobs_together_are_bounded(caller: Caller) -> None:
     first, second = broker.call(), broker.call(caller=caller)
     emit(broker, first, b"123456")
     emit(broker, second, b"1234", b"5", b"6")
-    assert broker.job_registry.part_bytes == 6
+    assert broker.job_registry.parts.bytes == 6
     broker.take()
     broker.succeed(attempt_of(second), b"7", 2.0)
     told = "the parts of its result, 6 bytes, exceed the memory for parts (max_memory)"

@@ -180,7 +180,7 @@ def test_worker_that_names_its_attempt_may_still_deliver(broker: CheckedBroker, 
     job = revive(broker, given())
     attempt = broker.attempts.resumable[TOKEN]
     assert (job.state, attempt.worker.state, attempt.number) == (JobState.RUNNING, WorkerState.DETACHED, 1)
-    assert broker.job_registry.attend(job, caller)
+    assert broker.job_registry.kept.attend(job, caller)
     assert broker.succeed(attempt, b"result", NOW + 20.0)
     broker.save_all(NOW + 20.0)
     assert DeliverOutcome(caller, job, Outcome.DONE, b"result") in broker.take()
@@ -232,7 +232,7 @@ def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) 
 def test_outcome_is_kept_on_and_told(broker: CheckedBroker, caller: Caller) -> None:
     job = revive(broker, kept(outcome=Outcome.DONE, keep_until=NOW + 50.0, key="k", digest=b"d"))
     assert (job.state, job.result is ABSENT, broker.job_registry.present) == (JobState.ENDED, True, 0)
-    assert not broker.job_registry.attend(job, caller)
+    assert not broker.job_registry.kept.attend(job, caller)
     (told,) = broker.take()
     assert isinstance(told, DeliverOutcome)
     assert (told.job, told.result is ABSENT) == (job, True)
@@ -255,7 +255,7 @@ def test_key_that_two_jobs_of_an_earlier_run_have_is_the_later_ones(broker: Chec
     first = revive(broker, kept(1, outcome=Outcome.DONE, keep_until=NOW + 10.0, key="k"))
     second = revive(broker, kept(2, outcome=Outcome.DONE, keep_until=NOW + 20.0, key="k"))
     broker.run_until(NOW + 10.0)
-    assert broker.job_registry.first_with(first.service, "k") is second
+    assert broker.job_registry.kept.first_with(first.service, "k") is second
     broker.run_until(NOW + 20.0)
     assert broker.jobs == {}
 

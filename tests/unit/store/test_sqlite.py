@@ -146,7 +146,7 @@ def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
     found = again.broker.jobs[job.id]
     told: list[bytes] = []
     again.runner.store_access.fetch(found, lambda _, result, failure: told.append(bytes(result)))
-    again.broker.job_registry.erase(found)
+    again.broker.job_registry.kept.erase(found)
     again.runner.run_once()
     may_commit.set()
     again.loop.run_until(lambda: told)
