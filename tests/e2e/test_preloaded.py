@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from case_tables import check_every_row
 from preloaded import DRAGOMAN, Process, start_anew, starter
 from programs import PATIENCE, state, until
 
@@ -75,6 +76,51 @@ def test_exit_codes_and_signals_are_told(tmp_path: Path, environment: dict[str, 
     os.kill(killed.pid, signal.SIGTERM)  # nobody has asked for its exit code: the process is still known
     assert (killed.wait(PATIENCE), killed.poll()) == (-signal.SIGKILL, -signal.SIGKILL)
     until(lambda: not Path(f"/proc/{killed.pid}").exists(), "nothing is left of it")
+
+
+ENDS = """
+import atexit, sys, threading, time
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        print("an object is finalized")
+
+def later():
+    threading.main_thread().join()
+    print("a thread has ended")
+
+Cycle()
+atexit.register(print, "the process ends")
+{end}
+raise Exception("its import fails")
+"""
+WAYS_TO_END = {  # the last line of the module, and the exit code
+    "nothing is left": ("", 2),
+    "a thread": ("threading.Thread(target=later).start()", 2),
+    "a daemon": ("threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()", 2),
+    "a function that fails": ("atexit.register(divmod, 1, 0)", 2),
+    "output that cannot be written": ("sys.stdout = open('/dev/full', 'w'); print('lost')", 120),
+}
+
+
+def test_a_command_ends_as_in_a_new_interpreter(tmp_path: Path, environment: dict[str, str]) -> None:
+    words = [DRAGOMAN, "worker", "ends:f", "--threads", "1", "--connect", "tcp://127.0.0.1:1"]
+
+    def ends(start: Any, name: str) -> tuple[int, str, str]:
+        process = start(words, tmp_path, files(tmp_path, name), environment)
+        code = process.wait(PATIENCE)
+        return code, (tmp_path / f"{name}.out").read_text(), (tmp_path / f"{name}.err").read_text()
+
+    def check(name: str, end: str, code: int) -> None:
+        (tmp_path / "ends.py").write_text(ENDS.format(end=end))
+        new = ends(start_anew, "new")
+        assert new[0] == code, new
+        assert ends(starter().start, "forked") == new
+
+    check_every_row(check, [(name, *row) for name, row in WAYS_TO_END.items()])
 
 
 def test_variables_that_python_reads_at_its_start_need_a_new_interpreter(
