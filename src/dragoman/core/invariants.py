@@ -8,15 +8,28 @@ from dragoman.core import deadlines, queues
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.leases import worker_deadline
-from dragoman.core.model import Job, Service, Worker
+from dragoman.core.model import Job, JobId, Service, Worker
 from dragoman.core.owners import Owner
-from dragoman.core.states import BACKING_OFF, BUSY, DETACHED, DRAINING, ENDED, GONE, IDLE, RUNNING, STUCK, WAITING
+from dragoman.core.queues import Queue
+from dragoman.core.states import (
+    BACKING_OFF,
+    BUSY,
+    DETACHED,
+    DRAINING,
+    ENDED,
+    GONE,
+    IDLE,
+    RUNNING,
+    STUCK,
+    WAITING,
+    JobState,
+)
 
 
 def check(broker: Broker) -> None:
     """Raise InvariantBroken if an invariant does not hold. Checks every job, worker, service and timer."""
-    _check_jobs(broker)
-    _check_services(broker)
+    waiting = {service: _waiting(service.queue) for service in broker.worker_registry.services.values()}
+    _check_services(broker, waiting, _check_jobs(broker, {job.id for jobs in waiting.values() for job in jobs}))
     for worker in broker.worker_registry.workers.values():
         _check_worker(broker, worker)
     _check_deadlines(broker)
@@ -26,17 +39,31 @@ def check(broker: Broker) -> None:
 # Simulations check after each event, so an error message is built only when it is needed.
 
 
-def _check_jobs(broker: Broker) -> None:
-    queued = {job.id for service in broker.worker_registry.services.values() for job in service.queue}
-    present = size = part_size = waiting = 0
+def _waiting(queue: Queue[Job]) -> list[Job]:
+    """Return the jobs of a queue: those that iterating over it gives, in less time."""
+    found = [job for lane in queue._lanes.values() for job in lane if job.order != inf]
+    if queue._returned:
+        found += [job for order, _, job in queue._returned if job.order == order]
+    return found
+
+
+def _check_jobs(broker: Broker, queued: set[JobId]) -> dict[Service, int]:
+    """Check every job. Returns the number of jobs of each service that have not ended."""
+    size = part_size = waiting = 0
+    present_in: dict[Service, int] = {}
     for job in broker.jobs.values():
-        _check_job(job, job.id in queued)
-        if job.state is not ENDED:
-            present += 1
+        state = job.state
+        _check_job(job, state, job.id in queued)
+        if state is not ENDED:
+            service = job.service
+            present_in[service] = present_in.get(service, 0) + 1
             size += len(job.payload)
-        if job.attempt is not None and job.attempt.parts is not None:
-            part_size += sum(map(len, job.attempt.parts.pieces))
-        waiting += job.state is WAITING
+            if state is WAITING:
+                waiting += 1
+        attempt = job.attempt
+        if attempt is not None and attempt.parts is not None:
+            part_size += sum(map(len, attempt.parts.pieces))
+    present = sum(present_in.values())
     if present != broker.job_registry.present:
         raise broken("I1", f"{present} jobs are present, {broker.job_registry.present} are counted")
     if waiting != len(queued):  # the loop above has checked that every waiting job is queued
@@ -48,11 +75,11 @@ def _check_jobs(broker: Broker) -> None:
         raise broken("I5", f"payloads take {size} bytes, {broker.job_registry.bytes} are counted")
     if part_size != broker.job_registry.parts.bytes:
         raise broken("I5", f"parts take {part_size} bytes, {broker.job_registry.parts.bytes} are counted")
+    return present_in
 
 
-def _check_job(job: Job, is_queued: bool) -> None:
+def _check_job(job: Job, state: JobState, is_queued: bool) -> None:
     attempt = job.attempt
-    state = job.state
     if state is WAITING and not is_queued:
         raise broken("I1", f"{_name(job)} waits in no queue")
     if is_queued and state is not WAITING:
@@ -78,22 +105,17 @@ def _check_job(job: Job, is_queued: bool) -> None:
         raise broken("I22", f"{_name(job)} is quarantined without a spent attempt")
 
 
-def _check_services(broker: Broker) -> None:
+def _check_services(broker: Broker, waiting: dict[Service, list[Job]], present: dict[Service, int]) -> None:
     offers: dict[Service, int] = {}
     for worker in broker.worker_registry.workers.values():
         for service in worker.services:
             offers[service] = offers.get(service, 0) + 1
-    jobs: dict[Service, int] = {}
-    for job in broker.jobs.values():
-        if job.state is not ENDED:
-            jobs[job.service] = jobs.get(job.service, 0) + 1
-    for service in broker.worker_registry.services.values():
-        _check_service(broker, service, offers.get(service, 0), jobs.get(service, 0))
+    for service, jobs in waiting.items():
+        _check_service(broker, service, len(jobs), offers.get(service, 0), present.get(service, 0))
 
 
-def _check_service(broker: Broker, service: Service, offers: int, jobs: int) -> None:
+def _check_service(broker: Broker, service: Service, waiting: int, offers: int, jobs: int) -> None:
     queue = service.queue
-    waiting = len(list(queue))
     name = service.name
     if waiting != queue.length:
         raise broken("I1", f"service {name}: {waiting} jobs wait, {queue.length} are counted")
@@ -159,22 +181,24 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
 
 def _check_deadlines(broker: Broker) -> None:
     alarms = broker._deadlines
+    jobs = broker.jobs
+    workers = broker.worker_registry.workers
     living = 0
     for due, number, subject in alarms.entries():
         if subject.alarm_number == number:
             living += 1
             if subject.alarm != due:
                 raise broken("I11", "a timer and its subject have different due times")
-            if subject.id not in (broker.jobs if isinstance(subject, Job) else broker.worker_registry.workers):
+            if subject.id not in (jobs if isinstance(subject, Job) else workers):
                 raise broken("I11", "a live timer refers to a job or worker that is gone")
     if living != alarms.armed:
         raise broken("I11", f"{living} timers are live, {alarms.armed} are counted")
     if len(alarms) > deadlines.SWEEP_FLOOR + 3 * (alarms.armed + 1):
         raise broken("I11", f"{len(alarms)} timers, {living} live")
-    for job in broker.jobs.values():
+    for job in jobs.values():
         if job.alarm > job.due():
             raise broken("I11", f"{_name(job)} has no timer that is early enough")
-    for worker in broker.worker_registry.workers.values():
+    for worker in workers.values():
         if worker.alarm > worker_deadline(worker):
             raise broken("I11", f"worker {worker.id} has no timer that is early enough")
 
