@@ -152,20 +152,6 @@ class JobRegistry:
         if job.key is not None:
             self.kept.archive.note_key(job)
 
-    def readmit(self, job: Job, service: Service, now: float) -> bool:
-        """Admit a quarantined job again, with all its attempts (R135). False: a limit is reached."""
-        if (
-            self.present >= self._policy.max_jobs
-            or service.queue.length >= self._policy.max_jobs_per_service
-            or self.bytes + len(job.payload) > self._policy.max_memory
-        ):
-            return False
-        self.kept.reopen(job, service, now)
-        self.enter(job)
-        self._counters.released += 1
-        self.pending_commits.save(job)
-        return True
-
     def fetched(self, job: Job, payload: Payload) -> None:
         """Set a payload that was only in the store."""
         if job.state is not ENDED and job.payload is ABSENT:

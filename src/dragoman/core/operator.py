@@ -18,19 +18,10 @@ from dragoman.core.states import DELAYED, REFUSED, WAITING, RefusalReason, Remov
 class Operator:
     """Executes what an operator asks for: of a service, a quarantined job, or the whole broker."""
 
-    __slots__ = (
-        "_attempts",
-        "_delays",
-        "_dispatch",
-        "_effects",
-        "_entropy",
-        "_events",
-        "_job_registry",
-        "_worker_registry",
-    )
-
     def __init__(self, state: SharedState, dispatch: Dispatch, delays: Delays, attempts: Attempts) -> None:
+        self._policy = state.policy
         self._entropy = state.entropy
+        self._counters = state.counters
         self._effects = state.effects
         self._events = state.events
         self._job_registry = state.job_registry
@@ -81,8 +72,18 @@ class Operator:
         quarantined, or a limit is reached."""
         if not job.quarantined or self._job_registry.jobs.get(job.id) is not job or self._dispatch.is_draining:
             return False
-        if not self._job_registry.readmit(job, self._worker_registry.names.restore_service(job.service.name), now):
+        registry, policy = self._job_registry, self._policy
+        service = self._worker_registry.names.restore_service(job.service.name)
+        if (
+            registry.present >= policy.max_jobs
+            or service.queue.length >= policy.max_jobs_per_service
+            or registry.bytes + len(job.payload) > policy.max_memory
+        ):
             return False
+        registry.kept.reopen(job, service, now)
+        registry.enter(job)
+        registry.pending_commits.save(job)
+        self._counters.released += 1
         self._dispatch.queue(job, now)
         return True
 

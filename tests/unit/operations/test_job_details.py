@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from dragoman.core.optional_verbs import PROGRESS_KEPT
+from dragoman.core.attempts import PROGRESS_KEPT
 
 from dragoman.core.failure import Failure
 from dragoman.core.restore import restore
