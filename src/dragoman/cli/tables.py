@@ -57,11 +57,13 @@ def _widths(lines: list[list[str]]) -> list[int]:
 
 def _fit(widths: list[int], cells: list[int], most: float) -> None:
     """Narrow the columns until a line has at most `most` characters: the last one first, whose text can be long, then
-    titles that are wider than the `cells` below them, then always the widest column."""
+    titles that are wider than the `cells` below them, then always the widest column. The first column stays whole:
+    it has the name that other commands need."""
     excess = sum(widths) + 2 * (len(widths) - 1) - most
+    others = range(1, len(widths))
     while excess > 0:
-        spare = [column for column, width in enumerate(widths) if width > max(cells[column], LEAST)]
-        column = len(widths) - 1 if widths[-1] > LAST else max(spare or range(len(widths)), key=widths.__getitem__)
+        spare = [column for column in others if widths[column] > max(cells[column], LEAST)]
+        column = len(widths) - 1 if widths[-1] > LAST else max(spare or others, key=widths.__getitem__)
         if widths[column] <= LEAST:
             return
         widths[column] -= 1

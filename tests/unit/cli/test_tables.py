@@ -33,8 +33,8 @@ JOB_TITLES = ("JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON")
         ("200", "0197f3a2c4d87b12a9e05c61f38d2b74  resize   failed  3 min         3  ValueError: 画像 cannot be read"),
         ("85", "0197f3a2c4d87b12a9e05c61f38d2b74  resize   failed  3 min         3  ValueError: 画像…"),
         ("84", "0197f3a2c4d87b12a9e05c61f38d2b74  resize   failed  3 min         3  ValueError: 画…"),
-        ("60", "0197f3a2c4d87b12a9…  resize  failed  3 min     3  ValueErro…"),
-        ("20", "019…  res…  fai…  3 m…     3  Val…"),
+        ("70", "0197f3a2c4d87b12a9e05c61f38d2b74  resize  failed  3 min     3  ValueE…"),
+        ("20", "0197f3a2c4d87b12a9e05c61f38d2b74  res…  fai…  3 m…     3  Val…"),
     ],
 )
 def test_a_list_fits_the_terminal(

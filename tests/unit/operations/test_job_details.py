@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from dragoman.core.attempts import PROGRESS_KEPT
 
+from dragoman.core.attempts import PROGRESS_KEPT
 from dragoman.core.failure import Failure
 from dragoman.core.restore import restore
 from dragoman.operations.job_details import payload_view
