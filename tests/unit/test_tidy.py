@@ -12,7 +12,7 @@ import itertools
 import re
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -114,17 +114,36 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
+def definitions_in(node: ast.AST) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The module, its classes and its functions. Only statements contain them, and most nodes are expressions."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from definitions_in(child)
+
+
 def modules_of(*packages: str) -> list[Path]:
     return [path for path in MODULES if name_of(path).split(".")[0] in packages]
 
 
-def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports_of(path: Path) -> list[tuple[int, str]]:
+    return list(_imports_of(path))
+
+
+def _imports_of(path: Path) -> Iterator[tuple[int, str]]:
     """Every module that a module imports, with its line. `from dragoman.server import clock` is dragoman.server.clock
     if there is such a module; imports for type checkers and within functions count like all others."""
     package = ("dragoman." + name_of(path)).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, each.name) for each in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -231,7 +250,7 @@ def test_constants_of_compiled_modules_are_final() -> None:
 
 
 def names_from_math(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and node.module == "math" and path.stem != "infinity":
             yield from ((node.lineno, each.name) for each in node.names)
 
@@ -308,10 +327,7 @@ def test_the_pure_parts_touch_no_clock_no_chance_no_log_and_no_socket() -> None:
 def test_the_pure_parts_never_wait() -> None:
     waits = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
     offences = [
-        where(path, node.lineno)
-        for path in modules_of(*PURE)
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, waits)
+        where(path, node.lineno) for path in modules_of(*PURE) for node in nodes_of(path) if isinstance(node, waits)
     ]
     assert offences == []
 
@@ -320,17 +336,16 @@ def test_the_pure_parts_never_iterate_over_a_set() -> None:
     """Its order differs from run to run, and a run could not be repeated. Only sets in plain sight are found."""
     offences = []
     for path in modules_of(*PURE):
-        tree = tree_of(path)
-        named = _names_of_sets(tree)
-        for node in ast.walk(tree):
+        named = _names_of_sets(path)
+        for node in nodes_of(path):
             if isinstance(node, ast.For | ast.comprehension) and _is_set(node.iter, named):
                 offences.append(where(path, node.iter.lineno))
     assert offences == []
 
 
-def _names_of_sets(tree: ast.Module) -> set[str]:
+def _names_of_sets(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Assign) and _is_set(node.value, set()):
             found |= {ast.unparse(target) for target in node.targets}
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and _is_set(node.value, set()):
@@ -379,7 +394,7 @@ def test_fields_of_jobs_workers_and_attempts_are_assigned_in_the_core_only() -> 
     offences = [
         f"{where(path, line)} assigns {field}"
         for path in modules_of(*packages)
-        for line, field in _assignments_to_fields(tree_of(path))
+        for line, field in _assignments_to_fields(nodes_of(path))
     ]
     assert offences == []
 
@@ -396,12 +411,12 @@ def test_fields_of_jobs_workers_and_attempts_are_assigned_in_the_core_only() -> 
     ],
 )
 def test_assignments_to_fields_are_found(source: str, found: list[str]) -> None:
-    assert [field for _, field in _assignments_to_fields(ast.parse(source))] == found
+    assert [field for _, field in _assignments_to_fields(ast.walk(ast.parse(source)))] == found
 
 
-def _assignments_to_fields(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _assignments_to_fields(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Every field of a job, a worker or an attempt that is assigned or deleted, with its line."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             owner = ast.unparse(node.value).lower()
             if any(owner.endswith(name) and node.attr in fields for name, fields in FIELDS.items()):
@@ -413,7 +428,7 @@ def test_stranded_attempts_are_reached_by_methods_only() -> None:
         where(path, node.lineno)
         for path in MODULES
         if name_of(path).split(".")[0] != "core"
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and node.attr == "resumable"
     ]
     assert offences == []
@@ -437,7 +452,7 @@ def test_pipes_between_processes_carry_bytes_only() -> None:
     for path in MODULES:
         if not any(module.split(".")[0] == "multiprocessing" for _, module in imports_of(path)):
             continue
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Attribute) and node.attr in ("send", "recv"):
                 offences.append(f"{where(path, node.lineno)} uses .{node.attr}")
             if isinstance(node, ast.Attribute) and node.attr in ("Queue", "SimpleQueue", "Manager", "Pool"):
@@ -454,11 +469,10 @@ def test_a_docstring_opens_with_a_noun_or_a_verb() -> None:
     """Not with a question word: a reader looks for the thing, not for a riddle."""
     offences = []
     for path in [*MODULES, *OTHER_PROGRAMS]:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                text = ast.get_docstring(node) or ""
-                if QUESTION.match(text):
-                    offences.append(f"{path.name} {getattr(node, 'name', '')}: {text.partition(chr(10))[0]}")
+        for node in definitions_in(tree_of(path) if path in MODULES else ast.parse(path.read_text())):
+            text = ast.get_docstring(node) or ""
+            if QUESTION.match(text):
+                offences.append(f"{path.name} {getattr(node, 'name', '')}: {text.partition(chr(10))[0]}")
     assert offences == []
 
 
@@ -482,7 +496,7 @@ def test_no_class_swallows_its_neighbours() -> None:
     lengths = {
         f"{where(path, node.lineno)} {node.name}": (node.end_lineno or 0) - node.lineno + 1
         for path in BY_HAND
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.ClassDef)
     }
     assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES_OF_A_CLASS} == {}
