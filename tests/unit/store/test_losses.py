@@ -175,12 +175,12 @@ def test_lost_commits_are_refused_and_what_is_left_is_recovered(
     if room == "without room":
         os.truncate(log(folder), used)
     do(folder)
-    before = {each.name: each.read_bytes() for each in folder.iterdir() if each.name.startswith("diary")}
+    before = {each.name: each.read_bytes() for each in folder.iterdir() if each.name.startswith("store")}
     with pytest.raises(StoreError, match=rf"{sentence}.*: run `dragoman store recover` on its folder"):
         start(folder)
     found = recovery.examine(folder)
     assert sentence in found.sentence
-    assert {each.name: each.read_bytes() for each in folder.iterdir() if each.name.startswith("diary")} == before
+    assert {each.name: each.read_bytes() for each in folder.iterdir() if each.name.startswith("store")} == before
     if brought == -1:
         with pytest.raises(StoreError, match=r"nothing of .* is left \(.*: restore a backup, or begin with an empty"):
             recovery.recover(folder)
