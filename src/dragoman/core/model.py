@@ -9,25 +9,24 @@ Times are seconds on a clock that the caller of the core reads.
 
 from __future__ import annotations
 
-from typing import Final, NewType, final
+from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.idle import IdleList
+from dragoman.core.ids import JobId as JobId
+from dragoman.core.ids import Token as Token
+from dragoman.core.ids import WorkerId as WorkerId
 from dragoman.core.infinity import inf
 from dragoman.core.options import UNLIMITED_REQUESTS, JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
-from dragoman.core.queues import Queue, Queued
+from dragoman.core.queues import Queue
+from dragoman.core.rare_facts import RareFacts, WithRareFacts
 from dragoman.core.recipients import Recipient, RemoteWorker
 from dragoman.core.states import DELAYED, RUNNING, STARTING, WAITING, AttemptRecord, JobState, Outcome, WorkerState
-
-JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
-WorkerId = NewType("WorkerId", int)
-Token = NewType("Token", bytes)  # 16 random bytes that name one attempt
 
 # Placeholder for a payload that is only in the store. It is fetched before the job is sent. Compare with `is`.
 ABSENT: Final[Payload] = bytearray()
@@ -134,15 +133,14 @@ class Attempt:
         self.due = now + seconds
 
 
-class Job(Queued):
-    """A payload for a service. It ends in exactly one outcome."""
+class Job(WithRareFacts):
+    """A payload for a service. It ends in exactly one outcome. Facts that few jobs have are in `rare_facts.py`."""
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "arrival", "attempt", "callers", "created", "deadline", "deaths", "digest", "ended",
-        "failure", "history", "id", "is_told", "keep_until", "key", "number", "options", "orphan_due",
-        "outcome", "owner", "payload", "progress", "quarantined", "queue_due", "reason", "refusals", "result",
-        "retried_as", "retry_of", "service", "spent", "start_at", "state", "tried",
+        "alarm", "alarm_number", "arrival", "attempt", "callers", "created", "deadline", "digest", "history", "id",
+        "is_told", "keep_until", "key", "number", "options", "orphan_due", "outcome", "owner", "payload", "quarantined",
+        "queue_due", "reason", "result", "service", "spent", "start_at", "state", "tried",
     )
     # fmt: on
 
@@ -164,7 +162,6 @@ class Job(Queued):
         self.state: JobState = WAITING
         self.created = now
         self.arrival = now  # time at which it was queued; for a delayed job that is after `created`
-        self.ended: float | None = None  # set if the job is kept after its end
         self.number = 0  # its key in the store
         self.order = inf
         self.deadline = inf  # time at which the caller stops waiting; covers queueing, all attempts and retry delays
@@ -173,22 +170,17 @@ class Job(Queued):
         self.orphan_due = inf
         self.keep_until = inf
         self.attempt: Attempt | None = None  # the current one; only it may finish the job
+        self._rare: RareFacts | None = None
         self.spent = 0  # attempts that a worker may have seen
-        self.deaths = 0  # attempts among `spent` that ended with the worker's death
-        self.refusals = 0  # dispatches in a row that no worker can have seen
         self.tried: tuple[WorkerId, ...] = ()
         self.history: list[AttemptRecord] | None = None
         self.key: str | None = None
         self.digest = b""
-        self.retry_of: JobId | None = None
         self.quarantined = False  # its attempts are used up, and it has not been retried
-        self.retried_as: JobId | None = None  # the job that a retry created
         self.outcome: Outcome | None = None
         self.is_told = False  # the kept outcome has been delivered to its callers
         self.result: Payload = b""
-        self.progress: Payload | None = None  # the last report of its workers, in memory only
         self.reason = ""
-        self.failure: Failure | None = None  # the worker's error, if the worker's dialect can report one
         self.alarm = inf
         self.alarm_number = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import accumulate
-from typing import final
+from typing import Final, final
 
 from dragoman.carriers.carrier import Carrier, Frame
 from dragoman.core.infinity import inf
@@ -13,6 +13,8 @@ from dragoman.dialects import interface
 from dragoman.dialects.interface import BrokerSide
 from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from dragoman.streams.byte_stream import ByteStream
+
+NO_TAGS: Final[deque[tuple[int, object]]] = deque()  # shared by connections that never had unsent tags: 760 bytes less
 
 
 @final
@@ -63,7 +65,7 @@ class StreamConnection(interface.Connection):
         self.seen_sent = 0  # bytes that its stream had sent at the last heartbeat check
         self.out: list[Frame] = []  # messages of this iteration
         self.fresh_tags: list[tuple[int, object]] = []  # (number of buffers in `out` up to the end of the message, tag)
-        self.tags: deque[tuple[int, object]] = deque()  # (end of the message in the sent stream, tag): not sent yet
+        self.tags = NO_TAGS  # (end of the message in the sent stream, tag): not sent yet
         self.latest: object = None  # tag of the last message, if it was sent completely and nothing was received since
         self.latest_end = 0  # end of that message in the sent stream
         self.unsendable: list[object] = []  # tags of messages that were refused because it is closing
@@ -94,6 +96,8 @@ class StreamConnection(interface.Connection):
         """Record where in the stream each tagged message ends: the kernel has not taken all of them."""
         self.largest = max(self.largest, *map(len, buffers))
         ends = list(accumulate(map(len, buffers), initial=before))
+        if self.tags is NO_TAGS:
+            self.tags = deque()
         self.tags.extend((ends[index], tag) for index, tag in self.fresh_tags)
         self.fresh_tags.clear()
         while self.tags and self.tags[0][0] <= stream.sent:

@@ -28,6 +28,7 @@ from dragoman.streams.unread import unread_bytes
 READ_BYTES: Final = 1 << 16  # a larger buffer would need a new memory mapping for every read
 JOIN_BYTES: Final = 1 << 16  # up to this size, one joined copy is cheaper than a gathered write
 MAX_BUFFERS: Final = 512  # below the kernel's limit for one gathered write
+NOTHING_PENDING: Final[deque[Frame | memoryview]] = deque()  # shared by streams that never had to wait: 760 bytes less
 
 
 def _ignore(_: object) -> None:
@@ -54,7 +55,7 @@ class Stream(ByteStream):
         self._recv = connected.recv
         self._send = connected.send
         self._carrier = carrier
-        self._pending: deque[Frame | memoryview] = deque()  # buffers that the kernel has not taken yet
+        self._pending = NOTHING_PENDING  # buffers that the kernel has not taken yet
         self._is_waiting = False  # for the socket to become writable
         self._error = 0  # errno of the error that broke the connection
         self._is_closed = False
@@ -170,6 +171,8 @@ class Stream(ByteStream):
         return True
 
     def _keep(self, buffers: list[Frame], taken: int) -> None:
+        if self._pending is NOTHING_PENDING:
+            self._pending = deque()
         for buffer in buffers:
             if taken >= len(buffer):
                 taken -= len(buffer)
