@@ -1,7 +1,7 @@
 """Memory of a broker per idle worker and per waiting job, for two builds: `python -m bench.memory OTHER`.
 
 Each run starts a broker of its own, without a store, and reads its resident memory before and after: 1,000 PingPong
-workers join; then 20,000 background jobs of 100 bytes wait for a service without workers. Runs of both builds alternate.
+workers join; then 20,000 background jobs of 100 bytes wait for a service without workers. Both builds take turns.
 """
 
 from __future__ import annotations
