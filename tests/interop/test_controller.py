@@ -317,7 +317,7 @@ def test_a_worker_that_is_drained_ends_and_takes_its_socket_with_it(
 
     def drain() -> None:
         for each in list(house.broker.worker_registry.workers.values()):
-            house.broker.drain(each, house.loop.time())
+            house.broker.availability.drain(each, house.loop.time())
         house.runner.run_once()
 
     house.run(drain)

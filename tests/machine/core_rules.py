@@ -6,6 +6,7 @@ Ended attempts, ended jobs and workers that have left are drawn as often as live
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from math import inf
 from typing import Any
@@ -33,6 +34,19 @@ pick = st.integers(0, 1_000)  # of a list that the machine keeps: taken modulo i
 
 
 NOBODY = Recipient()  # receives nothing: the machine takes the effects itself
+
+
+# Parts of the broker that have these methods; it has the others itself.
+PARTS = {
+    **dict.fromkeys(("progress", "refuse", "reject", "undelivered", "extend"), "attempts"),
+    **dict.fromkeys(("retry", "release"), "operator"),
+}
+
+
+def verb_of(broker: Any, name: str) -> Callable[..., Any]:
+    """The method of the broker, or of the part that has it."""
+    part = PARTS.get(name)
+    return getattr(broker if part is None else getattr(broker, part), name)
 
 
 class Caller(model.Caller):

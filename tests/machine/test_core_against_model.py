@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from core_rules import NOBODY, SERVICES, SETTINGS, WORKER_VERBS, Caller, Machine, chosen, pick, uneven
+from core_rules import NOBODY, SERVICES, SETTINGS, WORKER_VERBS, Caller, Machine, chosen, pick, uneven, verb_of
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from naive import Naive
@@ -200,7 +200,7 @@ class AgainstTheModel(Machine):
         attempt = chosen(self.attempts[-5:] if is_newest else self.attempts, number)
         arguments = {"succeed": (b"result",), "fail": ("no",)}.get(verb, ())
         is_current = self.naive.jobs[attempt.job.id].attempt == self.keys[attempt]
-        result = getattr(self.broker, verb)(attempt, *arguments, self.now)
+        result = verb_of(self.broker, verb)(attempt, *arguments, self.now)
         assert result is (None if verb == "undelivered" else is_current)
         self.naive.word(verb, self.keys[attempt], self.now)
         self.after()

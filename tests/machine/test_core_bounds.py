@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import inf
 
-from core_rules import NOBODY, SETTINGS, WORKER_VERBS, Caller, Machine, chosen, pick
+from core_rules import NOBODY, SETTINGS, WORKER_VERBS, Caller, Machine, chosen, pick, verb_of
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -119,7 +119,7 @@ class AtTheBounds(Machine):
         elif verb in ("drain", "kill"):
             self.broker.availability.drain(worker, self.now, at_once=verb == "kill")
         else:
-            getattr(self.broker, verb)(worker, self.now)
+            verb_of(self.broker, verb)(worker, self.now)
         self.carry_out()
 
     @rule(rounds=st.integers(1, 3))
@@ -184,7 +184,7 @@ class AtTheBounds(Machine):
                 attempt, self.now, delay=size, priority=size % 7, spends=verb == "spend"
             )
         else:
-            result = getattr(self.broker, verb)(attempt, *words.get(verb, (b"r" * size,)), self.now)
+            result = verb_of(self.broker, verb)(attempt, *words.get(verb, (b"r" * size,)), self.now)
         assert result is (None if verb == "undelivered" else is_current)
         self.carry_out()
 
@@ -192,7 +192,7 @@ class AtTheBounds(Machine):
     @rule(number=pick, verb=st.sampled_from(["withdraw", "retry", "release", "release"]))
     def about_a_job(self, number: int, verb: str) -> None:
         job = chosen(self.jobs, number)
-        result = getattr(self.broker, verb)(job, self.now)
+        result = verb_of(self.broker, verb)(job, self.now)
         if verb == "release" and result:
             assert (job.state is not JobState.ENDED, job.quarantined, job.spent) == (True, False, 0)
         if verb == "retry" and result is not None:

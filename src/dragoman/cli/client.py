@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dragoman.cli.exit_codes import code_of, ending_errors, fail
-from dragoman.sdk.default_url import DEFAULT_URL, URL_VARIABLE, url_or_default
+from dragoman.sdk.address import URL_VARIABLE
+from dragoman.sdk.default_url import DEFAULT_URL, url_or_default
 
 if TYPE_CHECKING:
     from dragoman.operations.operation import Operation, RequestType, ViewType

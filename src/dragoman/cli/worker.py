@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.exit_codes import INTERRUPTED, USAGE, fail, sentence_of, warn
-from dragoman.sdk.default_url import DEFAULT_URL, URL_VARIABLE, url_or_default
+from dragoman.sdk.address import URL_VARIABLE
+from dragoman.sdk.default_url import DEFAULT_URL, url_or_default
 from dragoman.sdk.printable import log_to_stderr
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from urllib.parse import unquote
 
 from dragoman.dialects.catalogue import DIALECTS
-from dragoman.sdk.default_url import URL_VARIABLE
 
+URL_VARIABLE = "DRAGOMAN_URL"  # has the default address of clients, workers and commands
 T = TypeVar("T")
 
 TRANSPORTS = ("tcp", "ipc", "unix", "http")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-URL_VARIABLE = "DRAGOMAN_URL"
+from dragoman.sdk.address import URL_VARIABLE
+
 DEFAULT_URL = "tcp://127.0.0.1:7400"
 
 

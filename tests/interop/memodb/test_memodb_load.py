@@ -177,13 +177,13 @@ RESULT_HEADER = memo(RESULT, b"")
 def test_r76_a_thousand_parked_at_once_and_fifty_thousand_jobs_none_lost_or_doubled(broker_house: Start) -> None:
     house = broker_house(TCP, strict=False)
     seen: Counter[bytes] = Counter()
-    house.run(house.broker.pause, "load")
+    house.run(house.broker.operator.pause, "load")
 
     def parked() -> bool:
         return count_workers(house, IDLE) == WORKERS and count_jobs(house, WAITING) == CALLERS
 
     def resume() -> None:
-        house.broker.resume("load", clock.now())
+        house.broker.operator.resume("load", clock.now())
         house.runner.run_once()
 
     async def crowd() -> list[Crowd]:
