@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dragoman.core.admission import can_offer
+from dragoman.core.admission import can_offer, forbidden_work
 from dragoman.core.attempts import Attempts
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import RemoveWorker
@@ -78,6 +78,8 @@ class Availability:
         """Set the services that the worker offers; none is allowed. Attempts it holds are not affected (R132). False:
         it has left, or there are too many or invalid names."""
         if worker.state is GONE or not (can_offer(services, self._policy) or not services):
+            return False
+        if forbidden_work(worker.owner.principal, services) is not None:
             return False
         offered = self._worker_registry.names.services_for(dict.fromkeys(services))
         if offered is None:

@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from dragoman.core.admission import CALLER_GONE, can_offer, refusal_for, too_many_services
+from dragoman.core.admission import (
+    CALLER_GONE,
+    can_offer,
+    forbidden_call,
+    forbidden_work,
+    refusal_for,
+    too_many_services,
+)
 from dragoman.core.attempts import Attempts
 from dragoman.core.availability import Availability
 from dragoman.core.counters import Counters
@@ -33,6 +40,7 @@ from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner, Owners
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient, RemoteWorker
+from dragoman.core.rights import CALL, Principals
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, RefusalReason
 from dragoman.core.store_reports import StoreReports
@@ -54,6 +62,7 @@ class Broker:
         self.worker_registry = state.worker_registry
         self.job_registry = state.job_registry
         self.jobs = state.job_registry.jobs
+        self.principals = Principals()
         self.owners = Owners()
         self.resumed_at = -inf  # time at which the last pause of the broker ended (D13)
         self.dispatch = Dispatch(state)
@@ -78,9 +87,11 @@ class Broker:
         deadline: float = inf,
         key: str | None = None,
         id: JobId | None = None,
-        owner: Owner | None = None,
     ) -> Job | None:
         """Accept a job. None: it was refused, and a DeliverOutcome has the reason. `id`: chosen by the caller."""
+        owner = caller.owner
+        if not (owner.principal.rights.calls_all or owner.principal.may(CALL, service)):
+            return self._refuse(service, caller, *forbidden_call(owner.principal, service))
         known = self.worker_registry.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
@@ -90,7 +101,7 @@ class Broker:
             if known is None:
                 return self._refuse(service, caller, *too_many_services(len(self.worker_registry.services)))
         if key is not None:
-            first = self.job_registry.kept.first_with(known, key)
+            first = self.job_registry.kept.first_with(owner, known, key)
             key_conflict = self.job_registry.kept.key_conflict(key, first, payload, job_options)
             if key_conflict is not None:
                 return self._refuse(service, caller, *key_conflict)
@@ -139,20 +150,19 @@ class Broker:
         services: Collection[str],
         profile: WorkerProfile,
         now: float,
+        owner: Owner,
         *,
         held_back_until: float = 0.0,
         origin: str = "",
     ) -> Worker | None:
-        """Add a worker. It is *starting* until `idle` is called. None: too many or invalid service names. `origin`: the
-        label of its connection, for events."""
-        offered = (
-            self.worker_registry.names.services_for(dict.fromkeys(services))
-            if can_offer(services, self.policy)
-            else None
-        )
+        """Add a worker. It is *starting* until `idle` is called. None: too many or invalid service names, or its
+        principal may not work for them (`forbidden_work`). `origin`: the label of its connection, for events."""
+        if not can_offer(services, self.policy) or forbidden_work(owner.principal, services) is not None:
+            return None
+        offered = self.worker_registry.names.services_for(dict.fromkeys(services))
         if offered is None:
             return None
-        worker = Worker(self.worker_registry.next_id(), recipient, remote, name, profile, now)
+        worker = Worker(self.worker_registry.next_id(), recipient, remote, name, profile, now, owner)
         worker.held_back_until = held_back_until
         worker.origin = origin
         self.worker_registry.enter(worker, offered)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
-from dragoman.core import deadlines, queues
+from dragoman.core import deadlines
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Job, JobId, Service, Worker
 from dragoman.core.owners import Owner
-from dragoman.core.queues import Queue
+from dragoman.core.queues import SWEEP_FLOOR, FairQueue, Queue
 from dragoman.core.states import (
     BACKING_OFF,
     BUSY,
@@ -39,11 +39,13 @@ def check(broker: Broker) -> None:
 # Simulations check after each event, so an error message is built only when it is needed.
 
 
-def _waiting(queue: Queue[Job]) -> list[Job]:
+def _waiting(queue: FairQueue[Job]) -> list[Job]:
     """Return the jobs of a queue: those that iterating over it gives, in less time."""
-    found = [job for lane in queue._lanes.values() for job in lane if job.order != inf]
-    if queue._returned:
-        found += [job for order, _, job in queue._returned if job.order == order]
+    found: list[Job] = []
+    for each in queue.queues:
+        found += [job for lane in each._lanes.values() for job in lane if job.order != inf]
+        if each._returned:
+            found += [job for order, _, job in each._returned if job.order == order]
     return found
 
 
@@ -119,8 +121,8 @@ def _check_service(broker: Broker, service: Service, waiting: int, offers: int, 
     name = service.name
     if waiting != queue.length:
         raise broken("I1", f"service {name}: {waiting} jobs wait, {queue.length} are counted")
-    if queue._dead > queues.SWEEP_FLOOR + queue.length:
-        raise broken("I5", f"service {name}: {queue._dead} dead entries in the queue")
+    for of_principal in queue.queues:
+        _check_queue(name, of_principal)
     if queue.length and not service.paused and not broker.dispatch.is_draining:
         if service.idle or service.held_back:
             raise broken("I6", f"service {name}: a job waits while a worker is idle")
@@ -137,10 +139,17 @@ def _check_service(broker: Broker, service: Service, waiting: int, offers: int, 
             raise broken("I2", f"worker {worker.id} is {worker.state} and listed as idle")
         if worker.id not in broker.worker_registry.workers:
             raise broken("I2", f"worker {worker.id} is gone and listed as idle")
+
+
+def _check_queue(service: str, queue: Queue[Job]) -> None:
+    if queue._dead > SWEEP_FLOOR + queue.length:
+        raise broken("I5", f"service {service}: {queue._dead} dead entries in the queue")
+    if queue.length and not queue.has_turn:
+        raise broken("I6", f"service {service}: jobs of {queue.principal.name} wait, and it has no turn")
     for lane in queue._lanes.values():
         orders = [job.order for job in lane if job.order != inf]
         if orders != sorted(orders):
-            raise broken("I12", f"service {name}: jobs of one priority are not in order of arrival")
+            raise broken("I12", f"service {service}: jobs of one priority are not in order of arrival")
 
 
 def _check_worker(broker: Broker, worker: Worker) -> None:

@@ -24,7 +24,7 @@ def id_conflict(job_registry: JobRegistry, id: JobId, job_options: JobOptions) -
 
 
 def limit_reached(
-    job_registry: JobRegistry, policy: Policy, service: Service, key: str | None, owner: Owner | None
+    job_registry: JobRegistry, policy: Policy, service: Service, key: str | None, owner: Owner
 ) -> str:
     """Return an error message that names the limit that one more job would exceed."""
     if job_registry.is_loading and key is not None:
@@ -34,6 +34,6 @@ def limit_reached(
     if service.queue.length >= policy.max_jobs_per_service:
         queued = service.queue.length
         return f"{queued} jobs wait for this service, the maximum (max_jobs_per_service); retry later"
-    if owner is not None and owner.jobs >= policy.max_jobs_per_caller:
+    if owner.is_limited and owner.jobs >= policy.max_jobs_per_caller:
         return f"{owner.label} has {owner.jobs} jobs, the maximum (max_jobs_per_caller); retry when some have ended"
     return f"payloads of jobs take {job_registry.bytes} of {policy.max_memory} bytes (max_memory); retry later"

@@ -51,27 +51,25 @@ class JobRegistry:
         callers: tuple[Caller, ...],
         job_options: JobOptions,
         now: float,
-        key: str | None = None,
-        owner: Owner | None = None,
+        key: str | None,
+        owner: Owner,
     ) -> Job | None:
-        """Add a job. None: a limit is reached (R15). `key` must be unused (R24). `owner`: its limits apply."""
+        """Add a job. None: a limit is reached (R15). `key` must be unused (R24)."""
         policy = self._policy
         if (
             (self.is_loading and key is not None)
             or self.present >= policy.max_jobs
             or service.queue.length >= policy.max_jobs_per_service
-            or (owner is not None and owner.jobs >= policy.max_jobs_per_caller)
+            or (owner.jobs >= policy.max_jobs_per_caller and owner.is_limited)
             or self.bytes + len(payload) > policy.max_memory
         ):
             return None
-        job = Job(id, service, payload, callers, job_options, now)
+        job = Job(id, service, payload, callers, job_options, now, owner)
         self.jobs[id] = job
         service.jobs += 1
-        if owner is not None:
-            job.owner = owner
-            owner.jobs += 1
-            if not service.is_known and service.jobs == 1:
-                service.charge(owner)
+        owner.jobs += 1
+        if not service.is_known and service.jobs == 1 and owner.is_limited:
+            service.charge(owner)
         self.present += 1
         self.bytes += len(payload)
         self._counters.accepted += 1
@@ -103,8 +101,7 @@ class JobRegistry:
         job.outcome = outcome
         service = job.service
         service.jobs -= 1
-        if job.owner is not None:
-            job.owner.jobs -= 1
+        job.owner.jobs -= 1
         if not service.jobs and service.owner is not None:
             service.discharge()
         if outcome is DONE:
@@ -145,8 +142,7 @@ class JobRegistry:
         """Add a job of an earlier run, or from quarantine. Limits do not apply: it was acknowledged."""
         self.jobs[job.id] = job
         job.service.jobs += 1
-        if job.owner is not None:
-            job.owner.jobs += 1
+        job.owner.jobs += 1
         self.present += 1
         self.bytes += len(job.payload)
         if job.key is not None:

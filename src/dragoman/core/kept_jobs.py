@@ -20,6 +20,7 @@ from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.states import ENDED, WAITING, Outcome, RefusalReason
 from dragoman.core.store_entries import DeleteJob
@@ -49,8 +50,9 @@ class KeptJobs:
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
-    def first_with(self, service: Service, key: str) -> Job | None:
-        return self.archive.find(service.name, key)
+    def first_with(self, owner: Owner, service: Service, key: str) -> Job | None:
+        """Return the job of the same principal that has this key."""
+        return self.archive.find(owner.principal.name, service.name, key)
 
     def key_conflict(
         self, key: str, first: Job | None, payload: Payload, job_options: JobOptions

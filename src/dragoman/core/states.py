@@ -34,6 +34,7 @@ class RefusalReason(StrEnum):
     KEY_REUSED = "key reused"
     STORE_UNAVAILABLE = "store unavailable"
     INVALID = "invalid"
+    FORBIDDEN = "forbidden"  # the principal lacks a right
 
 
 class WorkerState(StrEnum):

@@ -68,10 +68,10 @@ class HttpBrokerSide(TimedRecipient):
         *,
         deadline: float,
         key: str | None,
-        owner: Owner | None = None,
+        owner: Owner,
     ) -> PendingCall:
-        call = PendingCall(self, answer)
-        self._broker.submit(service, payload, call, job_options, now, deadline=deadline, key=key, owner=owner)
+        call = PendingCall(self, owner, answer)
+        self._broker.submit(service, payload, call, job_options, now, deadline=deadline, key=key)
         if call.job is not None and call.job.deadline > deadline:  # it has joined a job of another caller
             self._waiting.arm(call, deadline)
         self._runner.request_iteration()
@@ -91,12 +91,12 @@ class HttpBrokerSide(TimedRecipient):
         return len(self._remotes)
 
     def join(
-        self, name: str, services: Collection[str], capacity: int, lease: float, origin: str, now: float
+        self, name: str, services: Collection[str], capacity: int, lease: float, owner: Owner, origin: str, now: float
     ) -> RemoteHttpWorker | None:
         """Add a worker. It gets jobs from its first request for one on. Returns None if there are too many services."""
         remote = RemoteHttpWorker(self._broker.entropy.token().hex())
         profile = _profile(capacity, lease, self.options.stuck_timeout)
-        worker = self._broker.join(self, remote, name, services, profile, now, origin=origin)
+        worker = self._broker.join(self, remote, name, services, profile, now, owner, origin=origin)
         if worker is None:
             return None
         remote.worker = worker

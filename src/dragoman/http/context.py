@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from dragoman.http.broker_side import HttpBrokerSide
 
 
+HERE = "HTTP on this machine"  # the address of all callers of this machine
+
+
 @dataclass(slots=True)
 class AppContext:
     """Context of the HTTP application."""
@@ -29,11 +32,11 @@ class AppContext:
     health: Callable[[], HealthView]
     max_payload: int
     labels: ServiceLabels = field(default_factory=ServiceLabels)
-    local_owner: Owner = field(default_factory=lambda: Owner("HTTP on this machine"))
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes received and sent over HTTP
 
     def owner(self, scope: Mapping[str, Any]) -> Owner:
         """Return the owner whose limits apply to the jobs of this request: its address, since a connection may carry
         only one request. All callers on this machine are one owner."""
         client = scope.get("client")
-        return self.local_owner if client is None or is_local(client[0]) else self.broker.owners.at(client[0])
+        principal = self.broker.principals.local
+        return self.broker.owners.at(HERE if client is None or is_local(client[0]) else client[0], principal)

@@ -17,7 +17,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.core.admission import can_offer
+from dragoman.core.admission import can_offer, forbidden_work
 from dragoman.core.failure import Failure, reported_failure
 from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.names import is_text
@@ -104,7 +104,11 @@ async def join(context: AppContext, request: Request) -> Response:
         _refuse("invalid", f"lease {lease:g} is over the maximum of {options.max_lease:g} (max_lease)")
     if len(session) >= options.max_workers:
         _refuse("busy", f"{len(session)} workers are connected, the maximum (max_workers); retry later")
-    remote = session.join(name, parsed.services, parsed.capacity, lease, _address(request), context.now())
+    owner = context.owner(request.scope)
+    forbidden = forbidden_work(owner.principal, parsed.services)
+    if forbidden is not None:
+        _refuse("forbidden", forbidden)
+    remote = session.join(name, parsed.services, parsed.capacity, lease, owner, _address(request), context.now())
     if remote is None:
         _refuse("busy", f"{context.broker.policy.max_services} services are known, the maximum (max_services)")
     id = remote.worker.id

@@ -138,7 +138,7 @@ class OperationHandlers(TimedRecipient):
             raise OperationError("loading", KEYS_LOADING)
         pending = PendingRequest(self, responder, inf)
         body = payload_of(request, payload)
-        self.broker.submit(request.service, body, pending, job_options, now, key=request.key, owner=responder.owner)
+        self.broker.submit(request.service, body, pending, job_options, now, key=request.key)
         return pending
 
     def job(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
@@ -384,7 +384,7 @@ class OperationHandlers(TimedRecipient):
     def _submit_run(self, request: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
         if self.store.problem is not None:
             return None
-        run = ScheduledRun(self.scheduler, request.name)
+        run = ScheduledRun(self.scheduler, request.name, self.broker.owners.of_stored(self.broker.principals.local))
         pending = PendingRequest(self, run, inf)
         job = self.broker.submit(request.service, payload, pending, delayed_options(request), now, key=key)
         run.job = job.id if job is not None else None

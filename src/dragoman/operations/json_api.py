@@ -68,7 +68,7 @@ class _JsonEncodingResponder:
         self._responder = responder
 
     @property
-    def owner(self) -> Owner | None:
+    def owner(self) -> Owner:
         return self._responder.owner
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:

@@ -39,7 +39,7 @@ class OlderResponder:
         self._is_renamed = operation in RENAMED_VIEWS
 
     @property
-    def owner(self) -> Owner | None:
+    def owner(self) -> Owner:
         return self._responder.owner
 
     @property

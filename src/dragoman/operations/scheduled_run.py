@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.core.failure import Failure
 from dragoman.core.model import JobId, Payload
+from dragoman.core.owners import Owner
 from dragoman.operations.scheduler import Scheduler
 from dragoman.operations.schemas import ErrorView, View
 
@@ -11,10 +12,10 @@ from dragoman.operations.schemas import ErrorView, View
 class ScheduledRun:
     """Notifies the scheduler if the store could not write the run."""
 
-    __slots__ = ("_name", "_scheduler", "job")
-    owner = None  # no limits of a caller apply; the scheduler limits the number of runs
+    __slots__ = ("_name", "_scheduler", "job", "owner")
 
-    def __init__(self, scheduler: Scheduler, name: str) -> None:
+    def __init__(self, scheduler: Scheduler, name: str, owner: Owner) -> None:
+        self.owner = owner
         self._scheduler = scheduler
         self._name = name
         self.job: JobId | None = None

@@ -37,18 +37,17 @@ class StreamConnection(interface.Connection):
         label: str,
         address: str,
         now: float,
+        owner: Owner,
         limits: ConnectionLimits = DEFAULT_LIMITS,
-        owner: Owner | None = None,
     ) -> None:
-        super().__init__(session)
+        super().__init__(session, owner)
         self.session = session
         self.socket_name = socket_name
         self.carrier = carrier
         self.label = label
         self.limits = limits
         self.address = address  # key of `max_connections_per_local_address`
-        self.owner = owner if owner is not None else Owner()  # counts its jobs towards the limits of a caller
-        self.owner.connections += 1
+        owner.connections += 1
         self.process = 0  # its process id, if the kernel reports it
         self.identity = b""
         self.remote = None

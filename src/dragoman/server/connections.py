@@ -15,6 +15,8 @@ from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
+from dragoman.core.owners import Owner
+from dragoman.core.rights import Principal
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.connection import StreamConnection
@@ -71,10 +73,12 @@ class Connections(BrokerIO):
         limits: ConnectionLimits = DEFAULT_LIMITS,
         is_local: bool = True,
         process: int = 0,
+        principal: Principal | None = None,
     ) -> StreamConnection:
         """Add a new stream. Its carrier may start a handshake; the broker side is notified when that is done."""
-        owner = None if is_local else self._broker.owners.at(address)
-        peer = StreamConnection(session, socket_name, carrier, label, address, self._clock(), limits, owner)
+        principal = principal or self._broker.principals.local
+        owner = Owner(principal) if is_local else self._broker.owners.at(address, principal)
+        peer = StreamConnection(session, socket_name, carrier, label, address, self._clock(), owner, limits)
         peer.process = process
         self._enter(peer, stream)
         return peer
@@ -150,9 +154,9 @@ class Connections(BrokerIO):
             self.request_iteration()
 
     def dial(
-        self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, limits: Any = None
+        self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, owner: Owner, limits: Any = None
     ) -> StreamConnection:
-        return self.host_access.dial(session, place, socket_name, carrier, limits or DEFAULT_LIMITS)
+        return self.host_access.dial(session, place, socket_name, carrier, owner, limits or DEFAULT_LIMITS)
 
     def call_before_write(self, call: Callable[[float], None]) -> None:
         self._before_write.append(call)

@@ -15,6 +15,7 @@ from dragoman.core.effects import RemoveWorker
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
 from dragoman.core.options import WorkerProfile
+from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import DRAINING, STARTING
 from dragoman.dialects.controller.editions import Edition
@@ -82,16 +83,16 @@ class RemoteWorkers:
         next_pulse = self.lease(pulse.next_pulse)
         remote = RemoteWorker(self._new_id(edition), edition, peer, next_pulse, now + self._options.socket_wait)
         name = f"worker {remote.id}"
-        if not self._join(remote, name, peer.label, now):
+        if not self._join(remote, name, peer.owner, peer.label, now):
             return None
         self.by_id[remote.id] = remote
         self.count_of[uid] = self.count_of.get(uid, 0) + 1
         self.alarms.arm(remote, now + START_EVERY)
         return remote
 
-    def _join(self, remote: RemoteWorker, name: str, origin: str, now: float) -> bool:
+    def _join(self, remote: RemoteWorker, name: str, owner: Owner, origin: str, now: float) -> bool:
         offered = (self._options.service,)
-        worker = self._broker.join(self._recipient, remote, name, offered, self._profile, now, origin=origin)
+        worker = self._broker.join(self._recipient, remote, name, offered, self._profile, now, owner, origin=origin)
         if worker is not None:
             remote.worker = worker
         return worker is not None
@@ -249,6 +250,6 @@ class RemoteWorkers:
         self.release(remote)
         former = remote.worker
         self._broker.leave(former, now, reason)
-        is_joined = self._join(remote, former.name, former.origin or "", now)
+        is_joined = self._join(remote, former.name, former.owner, former.origin or "", now)
         assert is_joined, "its service is known"
         self._broker.idle(remote.worker, now)

@@ -230,7 +230,9 @@ class MajordomoBrokerSide(BrokerSide):
     # ---------------------------------------------------------------- workers join and leave
 
     def _join(self, remote: RemoteMajordomoWorker, service: str, now: float) -> None:
-        worker = self._broker.join(self, remote, remote.name, (service,), self._profile, now, origin=remote.peer.label)
+        worker = self._broker.join(
+            self, remote, remote.name, (service,), self._profile, now, remote.peer.owner, origin=remote.peer.label
+        )
         if worker is None:
             # After DISCONNECT it would reconnect at once. Without a reply, it does so when it misses heartbeats.
             remote.is_parted = True
@@ -291,7 +293,7 @@ class MajordomoBrokerSide(BrokerSide):
             self._io.send(peer, write_client_reply(caller.wire, request.service, status))
             return
         job_options = self._job_options if caller.wire.client_partial is None else self._streaming
-        self._broker.submit(request.service, request.body, peer, job_options, now, owner=peer.owner)
+        self._broker.submit(request.service, request.body, peer, job_options, now)
 
     def _look_up(self, service: str, body: Frame) -> bytes:
         """Return the status code of a request to the broker itself (RFC 8)."""

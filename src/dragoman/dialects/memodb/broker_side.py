@@ -190,7 +190,9 @@ class MemoDbBrokerSide(BrokerSide):
             return
         remote = RemoteMemoDbWorker(self._broker.entropy.token(), peer, route, request_hash)
         name = f"{peer.label} {remote.id[:4].hex()}"
-        worker = self._broker.join(self, remote, name, ready.services, self._profile, now, origin=peer.label)
+        worker = self._broker.join(
+            self, remote, name, ready.services, self._profile, now, peer.owner, origin=peer.label
+        )
         if worker is None:
             self._io.remark("worker rejected", level="warning", peer=peer, services=list(ready.services))
             return

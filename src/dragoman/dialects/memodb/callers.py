@@ -100,7 +100,7 @@ class Callers:
         call = PendingCall(self._recipient, peer, route, request_hash, timeout)
         record.waiting[route] = call
         self.waiting += 1
-        self._broker.submit(service, payload, call, job_options, now, owner=peer.owner)
+        self._broker.submit(service, payload, call, job_options, now)
 
     def _repeat_reply(self, call: PendingCall) -> None:
         """Handle a repeated request: the same job, and the same reply if there is one (R62, R63)."""

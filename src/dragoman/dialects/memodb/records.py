@@ -124,7 +124,7 @@ class PendingCall(Caller):
     )
 
     def __init__(self, recipient: Recipient, peer: Connection, route: bytes, request_hash: int, timeout: int) -> None:
-        super().__init__(recipient)
+        super().__init__(recipient, peer.owner)
         self.peer: Connection | None = peer
         self.address = peer.address
         self.route = route

@@ -115,12 +115,12 @@ class Clients:
         """Return the session of a client that sent HELLO, and whether it resumes an earlier one."""
         options = self._options
         session = hello.session if options.client_resume_timeout > 0 else ""
-        client = self.sessions.take(session + hello.epoch) if session else None
+        client = self.sessions.take(session + hello.epoch, peer.owner.principal) if session else None
         resumed = client is not None
         if client is None:  # also if it is known, but its WELCOME never arrived: then it means an earlier one
             epoch = self._broker.entropy.token().hex() if session else ""
             window = min(hello.window or options.window, options.window)
-            client = ClientSession(self._recipient, session + epoch, epoch, window)
+            client = ClientSession(self._recipient, peer.owner, session + epoch, epoch, window)
             self.sessions.enter(client)
         elif client.peer is not None:  # the former connection is dead, but its end was not noticed
             self._broker.counters.takeovers += 1
@@ -129,6 +129,7 @@ class Clients:
             former.remote = None
             self._io.close(former, "its client came back on a new connection")
         client.peer = peer
+        client.owner = peer.owner
         client.edition = hello.edition
         client.connection += 1
         peer.remote = client
@@ -209,13 +210,11 @@ class Clients:
                     self._broker.worker_registry.names.counted_as(parsed.service), RefusalReason.BUSY, sentence
                 )
             return
-        broker, owner = self._broker, client.owner
+        broker = self._broker
         service, job_options, deadline = parsed.service, parsed.options, now + parsed.deadline
         names: list[Any] = read_names(ids)
         for index, id in enumerate(names, 2):
-            job = broker.submit(
-                service, message[index], client, job_options, now, deadline=deadline, id=id, owner=owner
-            )
+            job = broker.submit(service, message[index], client, job_options, now, deadline=deadline, id=id)
             if job is None:
                 client.refused.append(id)
                 names[index - 2] = b""

@@ -44,7 +44,7 @@ class PendingOperation:
         self.pending: object | None = None
 
     @property
-    def owner(self) -> Owner | None:
+    def owner(self) -> Owner:
         return self._client.owner
 
     @property

@@ -97,7 +97,7 @@ class RemoteWorkers:
         remote = RemoteWorker(peer, hello.name or peer.label)
         profile = self._profile.get((hello.capacity, hello.returns)) or self._new_profile(hello)
         worker = self._broker.join(
-            self._recipient, remote, remote.name, hello.services, profile, now, origin=peer.label
+            self._recipient, remote, remote.name, hello.services, profile, now, peer.owner, origin=peer.label
         )
         if worker is None:
             raise Malformed("malformed", "services cannot be offered: too many, or not valid names")

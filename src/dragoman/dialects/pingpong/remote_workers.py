@@ -114,6 +114,7 @@ class RemoteWorkers:
             (self._options.service,),
             self._profile,
             now,
+            remote.peer.owner,
             held_back_until=held_back_until,
             origin=remote.peer.label,
         )
