@@ -16,6 +16,7 @@ from dragoman.core.model import Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState
+from owners import LOCAL_OWNER
 
 
 class AtTheBounds(Machine):
@@ -100,7 +101,9 @@ class AtTheBounds(Machine):
             detach_timeout=patience,
             pulls=pulls,
         )
-        worker = self.broker.join(NOBODY, None, "w", services, profile, self.now, held_back_until=self.now + held)
+        worker = self.broker.join(
+            NOBODY, None, "w", services, profile, self.now, LOCAL_OWNER, held_back_until=self.now + held
+        )
         if worker is not None:
             self.workers.append(worker)
             if is_idle:
@@ -249,7 +252,9 @@ class AtTheBounds(Machine):
             assert rounds < 100, "it never comes to rest"
             for service in list(broker.worker_registry.services):
                 if service not in helpers:
-                    helper = broker.join(NOBODY, None, "helper", [service], WorkerProfile(stuck_timeout=inf), self.now)
+                    helper = broker.join(
+                        NOBODY, None, "helper", [service], WorkerProfile(stuck_timeout=inf), self.now, LOCAL_OWNER
+                    )
                     assert helper is not None
                     helpers[service] = helper
                 broker.idle(helpers[service], self.now)

@@ -22,6 +22,7 @@ from dragoman.core.restore import StoredJob
 from dragoman.core.states import DELAYED, RUNNING, Outcome
 from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
+from owners import LOCAL_OWNER
 from unit.store.world import WALL, House, Loop
 
 LIMITS = StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0, load_batch=3)  # nothing happens by itself
@@ -161,7 +162,7 @@ class StoreMachine(RuleBasedStateMachine):
     def wait_for_store(self) -> None:
         """Wait until the store has written what it was given so far."""
         is_here: list[bool] = []
-        self.house.store.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0), lambda *_: is_here.append(True))  # type: ignore[arg-type]
+        self.house.store.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0, LOCAL_OWNER), lambda *_: is_here.append(True))  # type: ignore[arg-type]
         self.house.loop.run_until(lambda: is_here)
 
     def check_payloads(self) -> None:

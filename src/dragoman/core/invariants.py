@@ -215,7 +215,7 @@ def _check_deadlines(broker: Broker) -> None:
 def _check_owners(broker: Broker) -> None:
     jobs: dict[Owner, int] = {}
     for job in broker.jobs.values():
-        if job.owner is not None:
+        if job.owner.is_limited:
             jobs[job.owner] = jobs.get(job.owner, 0) + (job.state is not ENDED)
     for owner, count in jobs.items():
         if count != owner.jobs:

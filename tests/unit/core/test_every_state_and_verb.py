@@ -18,6 +18,7 @@ from dragoman.core.operator import Operator
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.states import JobState, Outcome
 from dragoman.core.store_reports import StoreReports
+from owners import LOCAL_OWNER
 
 from .world import NOBODY, VERBS, VERBS_OF, Caller, CheckedBroker, attempt_of
 
@@ -263,7 +264,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "orphaned": orphaned,
     "retry": lambda s: s.broker.operator.retry(s.job, SOON),
     "release": lambda s: s.broker.operator.release(s.job, SOON),
-    "join": lambda s: s.broker.join(NOBODY, None, "new", ["s"], WorkerProfile(), SOON),
+    "join": lambda s: s.broker.join(NOBODY, None, "new", ["s"], WorkerProfile(), SOON, LOCAL_OWNER),
     "idle": lambda s: s.broker.idle(s.worker, SOON),
     "seen": lambda s: s.broker.seen(s.worker, SOON),
     "detach": lambda s: s.broker.availability.detach(s.worker, SOON),

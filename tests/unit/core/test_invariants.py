@@ -12,6 +12,7 @@ from dragoman.core.errors import InvariantBroken
 from dragoman.core.invariants import check
 from dragoman.core.model import Job, Worker
 from dragoman.core.states import JobState, Outcome, WorkerState
+from owners import LOCAL_OWNER
 
 from .world import CheckedBroker, attempt_of
 
@@ -170,7 +171,7 @@ def _(b: Busy) -> None:
 
 @damage("I5", "dead entries pile up in a queue")
 def _(b: Busy) -> None:
-    b.first.service.queue._dead = SWEEP_FLOOR + 3
+    b.first.service.queue.queues[0]._dead = SWEEP_FLOOR + 3
 
 
 @damage("I6", "a job waits while a worker is idle")
@@ -276,7 +277,7 @@ def _(b: Busy) -> None:
 
 @damage("I11", "an alarm refers to a job that is gone")
 def _(b: Busy) -> None:
-    stranger = Job(b.run.id, b.run.service, b"", (), b.run.options, 0.0)
+    stranger = Job(b.run.id, b.run.service, b"", (), b.run.options, 0.0, LOCAL_OWNER)
     stranger.id = type(b.run.id)(b"stranger" * 2)
     b._deadlines.arm(stranger, 3.0)
 

@@ -255,7 +255,7 @@ def test_key_that_two_jobs_of_an_earlier_run_have_is_the_later_ones(broker: Chec
     first = revive(broker, kept(1, outcome=Outcome.DONE, keep_until=NOW + 10.0, key="k"))
     second = revive(broker, kept(2, outcome=Outcome.DONE, keep_until=NOW + 20.0, key="k"))
     broker.run_until(NOW + 10.0)
-    assert broker.job_registry.kept.first_with(first.service, "k") is second
+    assert broker.job_registry.kept.first_with(first.owner, first.service, "k") is second
     broker.run_until(NOW + 20.0)
     assert broker.jobs == {}
 

@@ -20,6 +20,7 @@ from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.store_entries import StoreJob
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 # Methods that change the state of a broker, by the part of it that has them.
 VERBS_OF = {
@@ -42,7 +43,7 @@ NOBODY = Recipient()  # receives nothing: tests take the effects themselves
 
 class Caller(model.Caller):
     def __init__(self, name: str = "caller") -> None:
-        super().__init__(NOBODY)
+        super().__init__(NOBODY, LOCAL_OWNER)
         self.name = name
 
     def __repr__(self) -> str:
@@ -116,7 +117,7 @@ class CheckedBroker:
 
     def starting(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **profile: Any) -> Worker:
         names = services or ("s",)
-        worker = self.join(NOBODY, None, name, names, WorkerProfile(**profile), now, held_back_until=held)
+        worker = self.join(NOBODY, None, name, names, WorkerProfile(**profile), now, LOCAL_OWNER, held_back_until=held)
         assert worker is not None
         return worker
 

@@ -26,6 +26,7 @@ from dragoman.operations.schemas import HealthView
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 WALL = 1_800_000_000.0  # what the wall clock is ahead
 MAX_PAYLOAD = 4096
@@ -142,7 +143,9 @@ class World:
         return name
 
     def worker(self, *services: str, name: str = "w") -> Worker:
-        worker = self.broker.join(WorkerSession(), None, name, services or ("s",), WorkerProfile(), self.now)  # type: ignore[arg-type]
+        worker = self.broker.join(
+            WorkerSession(), None, name, services or ("s",), WorkerProfile(), self.now, LOCAL_OWNER
+        )  # type: ignore[arg-type]
         assert worker is not None
         self.broker.idle(worker, self.now)
         self.runner.run_once()

@@ -8,6 +8,7 @@ from dragoman.core.model import Token
 from dragoman.core.options import JobOptions
 from dragoman.core.restore import StoredJob, restore
 from dragoman.core.states import Outcome
+from owners import LOCAL_OWNER
 
 from .world import World
 
@@ -46,7 +47,7 @@ def test_none_is_free_for_several_reasons(world: World) -> None:
     world.enqueue()
     away = world.worker()
     world.broker.availability.detach(away, world.now)
-    world.broker.join(world.workers, None, "boots", ("s",), away.profile, world.now)
+    world.broker.join(world.workers, None, "boots", ("s",), away.profile, world.now, LOCAL_OWNER)
     sentence = "It waits: none of 3 workers is free (1 busy, 1 unreachable, 1 starting)."
     assert why(world, world.enqueue()) == sentence
 

@@ -21,6 +21,7 @@ from dragoman.operations.table import OPERATIONS
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 UNKNOWN = "0" * 32  # an id that no job has
 WALL = 1_000_000.0  # seconds that the wall clock is ahead
@@ -157,7 +158,9 @@ class World:
         return attempt
 
     def worker(self, *services: str, name: str = "w", **profile: Any) -> Worker:
-        worker = self.broker.join(self.workers, None, name, services or ("s",), WorkerProfile(**profile), self.now)
+        worker = self.broker.join(
+            self.workers, None, name, services or ("s",), WorkerProfile(**profile), self.now, LOCAL_OWNER
+        )
         assert worker is not None
         self.broker.idle(worker, self.now)
         self.runner.run_once()

@@ -27,6 +27,7 @@ from dragoman.server.event_log import LINES, LINES_OF_PEER, EventLog
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 
 class World:
@@ -51,7 +52,7 @@ class World:
 
     def come_and_go(self, origin: str) -> None:
         """A worker joins by the connection with this label, and leaves."""
-        worker = self.broker.join(Recipient(), None, "w", ("s",), WorkerProfile(), self.now, origin=origin)
+        worker = self.broker.join(Recipient(), None, "w", ("s",), WorkerProfile(), self.now, LOCAL_OWNER, origin=origin)
         assert worker is not None
         self.broker.leave(worker, self.now, "it has gone")
         self.runner.run_once()

@@ -24,6 +24,7 @@ from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 GREETING = OUR_GREETING + b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
 
@@ -118,7 +119,7 @@ class World:
         return peer, stream
 
     def worker(self) -> Worker:
-        worker = self.broker.join(self.session, None, "w", ("s",), WorkerProfile(), self.now)
+        worker = self.broker.join(self.session, None, "w", ("s",), WorkerProfile(), self.now, LOCAL_OWNER)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker

@@ -18,6 +18,7 @@ from dragoman.store.commit import Commit
 from dragoman.store.large_payloads import LARGE, LargePayloads
 from dragoman.store.rows import STATUS_COLUMNS, RowDecoder, RowEncoder, options_text
 from dragoman.store.schema import TABLES
+from owners import LOCAL_OWNER
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 said = st.text(max_size=20)  # by a peer: need not have a form in UTF-8
@@ -43,7 +44,9 @@ endings = untimed | st.builds(AttemptRecord, st.integers(1, 100), said, st.sampl
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
     service = Service(draw(text), 60.0)
-    job = Job(JobId(draw(sixteen)), service, draw(st.binary(max_size=6_000)), (), draw(job_options), draw(times))
+    job = Job(
+        JobId(draw(sixteen)), service, draw(st.binary(max_size=6_000)), (), draw(job_options), draw(times), LOCAL_OWNER
+    )
     job.number = draw(st.integers(1, 2**60))
     job.key, job.digest = draw(st.none() | text), draw(st.just(b"") | sixteen)
     job.retry_of = draw(st.none() | sixteen.map(JobId))
@@ -51,7 +54,9 @@ def jobs(draw: st.DrawFn) -> Job:
     job.history = draw(st.none() | st.lists(endings, min_size=1, max_size=4))
     job.start_at = draw(times)
     if draw(st.booleans()):
-        worker = Worker(WorkerId(1), None, None, draw(said), WorkerProfile(can_resume=draw(st.booleans())), 0.0)
+        worker = Worker(
+            WorkerId(1), None, None, draw(said), WorkerProfile(can_resume=draw(st.booleans())), 0.0, LOCAL_OWNER
+        )
         job.attempt = Attempt(job, draw(st.integers(1, 100)), Token(draw(sixteen)), worker, draw(times), 0.0)
     else:
         job.outcome = draw(st.none() | st.sampled_from(Outcome))
@@ -132,7 +137,7 @@ def test_many_wishes_do_not_pile_up() -> None:
     scribe = RowEncoder()
     service = Service("s", 60.0)
     for number in range(5_000):
-        scribe.job_row(Job(JobId(b"x" * 16), service, b"", (), JobOptions(delay=float(number)), 0.0), 0.0)
+        scribe.job_row(Job(JobId(b"x" * 16), service, b"", (), JobOptions(delay=float(number)), 0.0, LOCAL_OWNER), 0.0)
     assert len(scribe._texts) <= 1_024
 
 
@@ -140,7 +145,7 @@ def test_history_is_the_json_that_it_was() -> None:
     """Earlier releases wrote it with `json.dumps`: its checksum is over the text. Times follow the reason."""
     history = [AttemptRecord(1, 'w "1"\n\ud800é', Outcome.TIMED_OUT, "no\\"), AttemptRecord(2, "", Outcome.DONE, "")]
     timed = AttemptRecord(3, "w", Outcome.FAILED, "no", 1.5, 2.0004)
-    job = Job(JobId(b"i" * 16), Service("s", 60.0), b"", (), JobOptions(), 0.0)
+    job = Job(JobId(b"i" * 16), Service("s", 60.0), b"", (), JobOptions(), 0.0, LOCAL_OWNER)
     job.history = history
     text = RowEncoder().status_row(job, 0.0)[STATUS_COLUMNS.index("history")]
     endings: list[tuple[object, ...]] = [

@@ -19,6 +19,7 @@ from dragoman.server.runner import Runner
 from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 PATIENCE = 20.0  # only a failing test waits this long
 WALL = 1_700_000_000.0  # the wall clock at time 0 of the broker's clock
@@ -117,7 +118,7 @@ class House:
         return job
 
     def worker(self, service: str = "s", **profile: Any) -> Worker:
-        worker = self.broker.join(self.workers, None, "w", (service,), WorkerProfile(**profile), self.now)
+        worker = self.broker.join(self.workers, None, "w", (service,), WorkerProfile(**profile), self.now, LOCAL_OWNER)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker
