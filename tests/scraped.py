@@ -24,6 +24,7 @@ from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 PATIENT = JobOptions(waits=True)
 
@@ -37,7 +38,7 @@ class Dialect:
 
 class Caller(model.Caller):
     def __init__(self) -> None:
-        super().__init__(Dialect("native"))
+        super().__init__(Dialect("native"), LOCAL_OWNER)
 
 
 class Scraped:
@@ -76,7 +77,7 @@ class Scraped:
     def worker(self, *services: str, dialect: str = "memodb", capacity: int = 1) -> Worker:
         """Add an idle worker."""
         profile = WorkerProfile(capacity=capacity)
-        worker = self.broker.join(Dialect(dialect), object(), "worker", services, profile, self.now)
+        worker = self.broker.join(Dialect(dialect), object(), "worker", services, profile, self.now, LOCAL_OWNER)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker

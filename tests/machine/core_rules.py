@@ -25,6 +25,7 @@ from dragoman.core.recipients import Recipient
 from dragoman.core.states import WorkerState
 from dragoman.core.store_entries import StoreJob
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 SETTINGS = settings(max_examples=50, stateful_step_count=50, derandomize=True, deadline=None)
 
@@ -51,7 +52,7 @@ def verb_of(broker: Any, name: str) -> Callable[..., Any]:
 
 class Caller(model.Caller):
     def __init__(self) -> None:
-        super().__init__(NOBODY)
+        super().__init__(NOBODY, LOCAL_OWNER)
 
 
 class UnevenEntropy(SeededEntropy):

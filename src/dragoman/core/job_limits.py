@@ -23,9 +23,7 @@ def id_conflict(job_registry: JobRegistry, id: JobId, job_options: JobOptions) -
     return None
 
 
-def limit_reached(
-    job_registry: JobRegistry, policy: Policy, service: Service, key: str | None, owner: Owner
-) -> str:
+def limit_reached(job_registry: JobRegistry, policy: Policy, service: Service, key: str | None, owner: Owner) -> str:
     """Return an error message that names the limit that one more job would exceed."""
     if job_registry.is_loading and key is not None:
         return BEING_READ

@@ -44,7 +44,7 @@ class Owners:
     def __len__(self) -> int:
         return len(self._by_address)
 
-    def at(self, address: str, principal: Principal) -> Owner:
+    def at(self, address: str, principal: Principal, label: str = "") -> Owner:
         """Return the owner that all connections of this principal and remote address share."""
         key = (address, principal.name)
         owner = self._by_address.get(key)
@@ -52,7 +52,7 @@ class Owners:
             if len(self._by_address) >= self._sweep_at:
                 self._by_address = {each: owner for each, owner in self._by_address.items() if owner.is_used}
                 self._sweep_at = SWEEP_FLOOR + 2 * len(self._by_address)
-            owner = self._by_address[key] = Owner(principal, f"address {address}")
+            owner = self._by_address[key] = Owner(principal, label or f"address {address}")
         return owner
 
     def of_stored(self, principal: Principal) -> Owner:

@@ -196,7 +196,9 @@ class FairQueue(Generic[J]):
         queue = ring[0]
         queue.take(job)
         self.length -= 1
-        if not queue.length:
+        if not self.length:
+            self.head()  # ends the turns of all queues
+        elif not queue.length:
             self._end_turns(queue)
         elif len(ring) > 1:
             ring.rotate(-1)
@@ -205,6 +207,8 @@ class FairQueue(Generic[J]):
         """Remove a job from any position."""
         self._queue_of(job.principal).remove(job)
         self.length -= 1
+        if not self.length:
+            self.head()  # ends the turns of all queues
 
     def _queue_of(self, principal: Principal) -> Queue[J]:
         queue = self._last

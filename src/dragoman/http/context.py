@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from dragoman.http.broker_side import HttpBrokerSide
 
 
-HERE = "HTTP on this machine"  # the address of all callers of this machine
-
-
 @dataclass(slots=True)
 class AppContext:
     """Context of the HTTP application."""
@@ -39,4 +36,6 @@ class AppContext:
         only one request. All callers on this machine are one owner."""
         client = scope.get("client")
         principal = self.broker.principals.local
-        return self.broker.owners.at(HERE if client is None or is_local(client[0]) else client[0], principal)
+        if client is None or is_local(client[0]):
+            return self.broker.owners.at("", principal, "HTTP on this machine")
+        return self.broker.owners.at(client[0], principal)

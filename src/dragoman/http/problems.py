@@ -15,6 +15,7 @@ MEDIA_TYPE = "application/problem+json"
 STATUSES = {
     "not found": (404, "Not found"),
     "no such service": (404, "No such service"),
+    "forbidden": (403, "Forbidden"),
     "invalid": (422, "Not valid"),
     "conflict": (409, "Conflict"),
     "key reused": (409, "Key reused"),

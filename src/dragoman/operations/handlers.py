@@ -437,6 +437,7 @@ ERROR_KINDS: Final = {
     RefusalReason.KEY_REUSED: "key reused",
     RefusalReason.STORE_UNAVAILABLE: "store unavailable",
     RefusalReason.INVALID: "invalid",
+    RefusalReason.FORBIDDEN: "forbidden",
 }
 
 # The function of each operation: the method of its name.

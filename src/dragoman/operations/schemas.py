@@ -106,6 +106,7 @@ ErrorKind = Literal[
     "store unavailable",
     "key reused",
     "no such service",
+    "forbidden",
     "internal",
 ]
 

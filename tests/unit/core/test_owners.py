@@ -128,9 +128,7 @@ def test_one_caller_cannot_take_the_whole_queue() -> None:
     assert refusal(broker) == (
         "busy: this connection has 2 jobs, the maximum (max_jobs_per_caller); retry when some have ended"
     )
-    assert (
-        broker.submit("s", b"x", caller_of(flood), JobOptions(), 0.0) is None
-    )  # calls count like background jobs
+    assert broker.submit("s", b"x", caller_of(flood), JobOptions(), 0.0) is None  # calls count like background jobs
     assert enqueue(broker, "s", other) is not None
     assert enqueue(broker, "s", LOCAL_OWNER) is not None
     assert jobs[0] is not None

@@ -57,8 +57,9 @@ def test_one_caller_cannot_take_all_names() -> None:
 def test_jobs_of_a_remote_address_count_together(world: World) -> None:
     """L8."""
     far, near = {"client": ("192.0.2.1", 1)}, {"client": ("::1", 1)}
-    assert world.door.owner(far) is world.broker.owners.at("192.0.2.1")
-    assert world.door.owner(near) is world.door.owner({"client": None}) is world.door.local_owner
+    assert world.door.owner(far) is world.broker.owners.at("192.0.2.1", world.broker.principals.local)
+    assert world.door.owner(near) is world.door.owner({"client": None}) is not world.door.owner(far)
+    assert world.door.owner(near).label == "HTTP on this machine"
 
 
 def test_raw_body_is_the_payload_if_the_query_names_the_service(world: World) -> None:

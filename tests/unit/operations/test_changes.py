@@ -178,6 +178,6 @@ def test_two_purges_at_once_count_each_job_once(world: World) -> None:
 
 class _Nobody(Caller):
     def __init__(self) -> None:
-        super().__init__(self)
+        super().__init__(self, LOCAL_OWNER)
 
     def execute(self, effect: Any, now: float) -> None: ...

@@ -79,7 +79,7 @@ class ManualStore:
 class RecordingResponder:
     """Records its response."""
 
-    def __init__(self, owner: Owner | None = None) -> None:
+    def __init__(self, owner: Owner = LOCAL_OWNER) -> None:
         self.owner = owner
         self.responses: list[Any] = []
         self.payload: bytes = b""

@@ -16,13 +16,14 @@ from dragoman.server.drops import INTERVAL, MOST_LINES
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 
 class Nobody(Caller):
     """A caller that ignores its outcomes, and its broker side."""
 
     def __init__(self) -> None:
-        super().__init__(self)
+        super().__init__(self, LOCAL_OWNER)
 
     def execute(self, effect: object, now: float) -> None: ...
 

@@ -50,7 +50,7 @@ class Side(Caller):
     """A recipient with one caller and worker, which records all effects."""
 
     def __init__(self) -> None:
-        super().__init__(self)
+        super().__init__(self, LOCAL_OWNER)
         self.heard: list[Effect] = []
 
     def execute(self, effect: Effect, now: float) -> None:
