@@ -88,6 +88,7 @@ def tiny_sizes() -> Iterator[None]:
         for module in (zmtp, zmtp_curve):
             patch.setattr(module, "LARGE_FRAME", 70)
             patch.setattr(module, "MIB", 90)
+        patch.setattr(zmtp_curve, "IN_PLACE", 50)
         yield
 
 

@@ -1,8 +1,8 @@
 """Boxes of NaCl (X25519, XSalsa20, Poly1305), made and opened in place by PyNaCl.
 
 A box is a tag of 16 bytes and the encrypted text. PyNaCl's bindings copy each text several times, so its extension
-module is called directly (`nacl._sodium`), which takes half of the time for small boxes and copies nothing. That name
-is private to PyNaCl, and older versions lack the two functions: then the bindings are used.
+module is called directly (`nacl._sodium`), which takes half of the time for small boxes and copies large ones never.
+That name is private to PyNaCl, and older versions lack the two functions: then the bindings are used.
 
 PyNaCl is imported by the first call, so that only programs with CURVE load it.
 """
@@ -14,10 +14,14 @@ from typing import Any, Final
 
 TAG: Final = 16  # bytes
 NONCE: Final = 24  # bytes
+SMALL: Final = 1024  # bytes; boxes up to this size go through a buffer that each key has
 
 
 class SharedKey:
-    """The key that two key pairs have in common. `seal` and `open` change a buffer in place."""
+    """The key that two key pairs have in common, used by one connection.
+
+    `seal` and `open` change a buffer in place. `sealed` and `opened` are quicker for small texts.
+    """
 
     __slots__ = ("_key",)
 
@@ -47,13 +51,34 @@ class SharedKey:
 class DirectKey(SharedKey):
     """Calls the functions of libsodium without a layer in between."""
 
-    __slots__ = ("_from_buffer", "_open", "_seal")
+    __slots__ = ("_from_buffer", "_open", "_pointer", "_seal", "_view")
 
     def __init__(self, key: bytes, sodium: Any) -> None:
         super().__init__(key)
         self._from_buffer = sodium.ffi.from_buffer
         self._seal = sodium.lib.crypto_box_easy_afternm
         self._open = sodium.lib.crypto_box_open_easy_afternm
+        buffer = bytearray(SMALL)
+        self._view = memoryview(buffer)
+        self._pointer = sodium.ffi.from_buffer("unsigned char[]", buffer)
+
+    def sealed(self, text: bytes, nonce: bytes) -> bytes:
+        size = len(text)
+        if size > SMALL - TAG:
+            return super().sealed(text, nonce)
+        assert len(nonce) == NONCE
+        failed = self._seal(self._pointer, text, size, nonce, self._key)
+        assert not failed, "libsodium cannot encrypt this"
+        return bytes(self._view[: TAG + size])
+
+    def opened(self, box: bytes, nonce: bytes) -> bytes | None:
+        size = len(box)
+        if not TAG <= size <= SMALL:
+            return super().opened(box, nonce)
+        assert len(nonce) == NONCE
+        if self._open(self._pointer, box, size, nonce, self._key):
+            return None
+        return bytes(self._view[: size - TAG])
 
     def seal(self, buffer: bytearray, at: int, size: int, nonce: bytes) -> None:
         assert at >= 0

@@ -12,8 +12,8 @@ handshake fails the connection, as does a counter that does not rise or a box th
 The end of a message is known only when its last frame has been opened. So a single frame over `max_payload` cannot be
 skipped: it fails the connection. Messages of several frames are counted and answered as in `zmtp.py`.
 
-A box is opened in the buffer into which it was read, and an outgoing message is encrypted in the buffer that is
-written: a payload is copied once when it is sent, and a large one never when it is received.
+A large box is opened in the buffer into which it was read, and made in the buffer that is written: a large payload is
+copied once when it is sent, and never when it is received.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ NAME: Final = b"\x07MESSAGE"
 BOX: Final = 16  # place of the box in a MESSAGE, after name and counter
 BODY: Final = BOX + TAG + 1  # place of the body, after the flags
 INNER_COMMAND: Final = 2  # flag inside a box
-SPACES: Final = tuple(bytes(TAG) + bytes((flags,)) for flags in range(3))  # for a tag, and the flags
+FLAGS: Final = (b"\x00", b"\x01", b"\x02")
+SPACE: Final = bytes(TAG)
+IN_PLACE: Final = 1000  # bytes; frames of this size or more are encrypted and decrypted in place
 
 
 def zmtp_carrier(
@@ -133,13 +135,15 @@ class CurveZmtp(Zmtp):
         assert session is not None, "nothing can be encrypted before the handshake is done"
         self._sent += 1
         counter = self._sent.to_bytes(COUNTER, "big")
-        size = BODY + len(body)
-        out += SHORT_LAST[size] if size < 256 else b"\x02" + size.to_bytes(8, "big")
-        out += NAME + counter
-        box = len(out)
-        out += SPACES[flags]
+        length = len(body)
+        size = BODY + length
+        head = SHORT_LAST[size] if size < 256 else b"\x02" + size.to_bytes(8, "big")
+        if length < IN_PLACE:
+            out += head + NAME + counter + session.sealed(FLAGS[flags] + body, self._send_prefix + counter)
+            return
+        out += head + NAME + counter + SPACE + FLAGS[flags]
         out += body
-        session.seal(out, box, 1 + len(body), self._send_prefix + counter)
+        session.seal(out, len(out) - size + BOX, 1 + length, self._send_prefix + counter)
 
     # ---- incoming frames
 
@@ -183,48 +187,56 @@ class CurveZmtp(Zmtp):
 
     def _end_frame(self, frame: Frame, more: int, messages: Messages) -> None:
         """Open a complete MESSAGE, and process the frame in its box. Raises Malformed."""
-        buffer = self._opened(frame)
-        flags = buffer[BODY - 1]
-        length = len(buffer) - BODY
-        if flags == INNER_COMMAND:
-            self._receive_command(bytes(buffer[BODY:]))
-            return
-        if flags & ~MORE:
-            raise Malformed("bad flags", f"flags 0x{flags:02x} in a box; 0, 1 (more) and 2 (command) are allowed")
-        count = (self._over_count or len(self._frames)) + 1
-        if flags and count >= self._max_frames:
-            raise too_many_frames(self._max_frames)
-        if self._is_over(length, count):
-            self._skip, self._more = 0, flags
-            self._skip_bytes(b"", 0, messages)
-        elif length < LARGE_FRAME:
-            super()._end_frame(bytes(buffer[BODY:]), flags, messages)
-        else:
-            del buffer[:BODY]  # moves a pointer
-            super()._end_frame(buffer, flags, messages)
-
-    def _opened(self, message: Frame) -> bytearray:
-        """Return a MESSAGE whose box was opened in its place. Raises Malformed."""
         session = self._session
         assert session is not None
-        if message[: len(NAME)] != NAME:
+        if frame[:8] != NAME:
             raise Malformed(
                 "not encrypted", "a frame that is no MESSAGE after the handshake; with CURVE every frame is one"
             )
-        counter = bytes(message[len(NAME) : BOX])
+        counter = bytes(frame[8:BOX])
         number = int.from_bytes(counter, "big")
         if number <= self._received:
             detail = f"a MESSAGE has the nonce {number} after {self._received}; nonces must rise"
             raise Malformed("bad nonce", f"{detail}. It was sent twice or in the wrong order")
-        buffer = message if isinstance(message, bytearray) else bytearray(message)
-        if not session.open(buffer, BOX, len(buffer) - BOX, self._receive_prefix + counter):
-            raise Malformed("forged", "the box of a MESSAGE does not open; bytes were changed on the way")
+        body: Frame
+        if len(frame) - BODY < IN_PLACE:
+            text = session.opened(bytes(frame[BOX:]), self._receive_prefix + counter)
+            if text is None:
+                raise _forged()
+            flags = text[0]
+            body = text[1:]
+        else:
+            buffer = frame if isinstance(frame, bytearray) else bytearray(frame)
+            if not session.open(buffer, BOX, len(buffer) - BOX, self._receive_prefix + counter):
+                raise _forged()
+            flags = buffer[BODY - 1]
+            del buffer[:BODY]  # moves a pointer
+            body = buffer if len(buffer) >= LARGE_FRAME else bytes(buffer)
         self._received = number
-        return buffer
+        if flags > MORE:
+            self._receive_command(flags, bytes(body))
+            return
+        count = (self._over_count or len(self._frames)) + 1
+        if flags and count >= self._max_frames:
+            raise too_many_frames(self._max_frames)
+        if count > 1 and self._is_over(len(body), count):  # a single frame is never over
+            self._skip, self._more = 0, flags
+            self._skip_bytes(b"", 0, messages)
+            return
+        self._frames.append(body)
+        if not flags:
+            messages.append(self._frames)
+            self._frames = []
 
-    def _receive_command(self, body: bytes) -> None:
+    def _receive_command(self, flags: int, body: bytes) -> None:
+        if flags != INNER_COMMAND:
+            raise Malformed("bad flags", f"flags 0x{flags:02x} in a box; 0, 1 (more) and 2 (command) are allowed")
         if len(body) > self._limits.max_command:
             raise Malformed("command too large", f"{len(body)} bytes, over max_command {self._limits.max_command}")
         answer = answer_to(body)
         if answer is not None:
             self.outgoing.append(self._sealed_command(answer))
+
+
+def _forged() -> Malformed:
+    return Malformed("forged", "the box of a MESSAGE does not open; bytes were changed on the way")

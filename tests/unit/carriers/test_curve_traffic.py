@@ -39,7 +39,7 @@ CUTS: dict[str, Callable[[Zmtp, bytes], list[Message | TooLarge]]] = {
     "gap by MiB": lambda carrier, stream: read_into_gap(carrier, stream, MIB),
 }
 # With 33 bytes around it, a frame of 222 bytes is the longest with a short head.
-SIZES = (0, 1, 222, 223, 256, 16 * KIB, 64 * KIB - 34, 64 * KIB - 33, 64 * KIB, 300 * KIB)
+SIZES = (0, 1, 222, 223, 256, 999, 1000, 1001, 16 * KIB, 64 * KIB - 34, 64 * KIB - 33, 64 * KIB, 300 * KIB)
 
 
 @pytest.fixture(params=["direct", "bindings"], autouse=True)

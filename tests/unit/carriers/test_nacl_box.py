@@ -31,7 +31,7 @@ both = pytest.mark.parametrize("make", [direct, bound])
 
 
 @both
-@pytest.mark.parametrize("size", [0, 1, 15, 16, 64, 255, 70_000])
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 64, 255, 1007, 1008, 1009, 1024, 1025, 70_000])
 def test_a_box_is_that_of_pynacl_and_opens_at_the_other_side(make: Callable[[], SharedKey], size: int) -> None:
     text = bytes(index % 251 for index in range(size))
     box = make().sealed(text, NONCE)
@@ -70,6 +70,9 @@ def test_a_forged_box_does_not_open_and_does_not_change(make: Callable[[], Share
 
 def test_a_place_outside_of_the_buffer_is_never_written() -> None:
     key = direct()
+    for make in (key.sealed, key.opened):
+        with pytest.raises(AssertionError):
+            make(bytes(20), NONCE[1:])
     for at, size, nonce in ((0, 5, NONCE), (-1, 3, NONCE), (1, 4, NONCE), (0, -1, NONCE), (0, 4, NONCE[1:])):
         with pytest.raises(AssertionError):
             key.seal(bytearray(20), at, size, nonce)
