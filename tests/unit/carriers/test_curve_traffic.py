@@ -271,7 +271,8 @@ LIMITS = ZmtpLimits(max_payload=1000, hard_cap=3000, max_frames=4)
 
 
 def test_a_frame_over_max_payload_closes() -> None:
-    """Where the message ends is inside the boxes, so it cannot be skipped. It fails before its body has come."""
+    """R16: the end of the message is inside the boxes, so the frame cannot be skipped. It fails before its body has
+    come."""
     longest, too_long = started_server(LIMITS), started_server(LIMITS)
     assert longest.feed(message(bytes(1000), 3)) == [[bytes(1000)]]
     assert too_long.feed(message(bytes(1001), 3)[:9]) == []
