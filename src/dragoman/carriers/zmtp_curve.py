@@ -57,7 +57,7 @@ def zmtp_carrier(
 class CurveZmtp(Zmtp):
     """The ZMTP protocol of one connection with CURVE."""
 
-    __slots__ = ("_curve", "_receive_prefix", "_received", "_send_prefix", "_sent", "_session")
+    __slots__ = ("_curve", "_receive_prefix", "_received", "_send_prefix", "_sent", "_session", "own_key")
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class CurveZmtp(Zmtp):
         if not isinstance(handshake, CurveHandshake):
             raise ValueError("CurveZmtp needs CurveServer or CurveClient; make carriers with `zmtp_carrier`")
         self._curve: CurveHandshake | None = handshake  # None once it is done
+        self.own_key = b""  # the public key under which the peer knows this side; may be an older one of a server
         self._session: SharedKey | None = None
         self._send_prefix = b""
         self._receive_prefix = b""
@@ -152,6 +153,7 @@ class CurveZmtp(Zmtp):
         curve = self._curve
         if self.ready and curve is not None:
             self._session = curve.session
+            self.own_key = curve.own_key
             self._send_prefix, self._receive_prefix = curve.send_prefix, curve.receive_prefix
             self._sent, self._received = curve.sent, curve.received
             self._curve = None

@@ -117,7 +117,11 @@ class CurveClient(Security):
 class CurveHandshake(Handshake):
     """The common part of both sides."""
 
-    __slots__ = ("_random", "_transient", "receive_prefix", "received", "send_prefix", "sent", "session")
+    # fmt: off
+    __slots__ = (
+        "_random", "_transient", "own_key", "receive_prefix", "received", "send_prefix", "sent", "session",
+    )
+    # fmt: on
 
     def __init__(
         self, random: Random, is_server: bool, socket_type: str, identity: bytes, dials: bool, limits: ZmtpLimits
@@ -125,6 +129,7 @@ class CurveHandshake(Handshake):
         super().__init__(b"CURVE", socket_type, identity, dials, limits, is_server=is_server, sends_errors=is_server)
         self._random = random
         self._transient: KeyPair = (b"", b"")  # C' or S'
+        self.own_key = b""  # the public key under which the peer knows this side: C, or the S for which HELLO was made
         self.session: SharedKey | None = None  # the key of all messages: of (C', S')
         self.sent = 0  # counter of the last nonce that was sent
         self.received = 0  # the same for the peer's
@@ -150,14 +155,13 @@ class CurveHandshake(Handshake):
 class CurveServerHandshake(CurveHandshake):
     """The server's side of a handshake. `peer_key` is the public key of the client, proven and allowed."""
 
-    __slots__ = ("_client_transient", "_cookie", "_public", "_security")
+    __slots__ = ("_client_transient", "_cookie", "_security")
 
     def __init__(
         self, security: CurveServer, socket_type: str, identity: bytes, dials: bool, limits: ZmtpLimits
     ) -> None:
         super().__init__(security.random, True, socket_type, identity, dials, limits)
         self._security = security
-        self._public = b""  # S, that of the pair for which HELLO was made
         self._client_transient = b""  # C'
         self._cookie = b""  # empty until WELCOME was sent
 
@@ -200,7 +204,7 @@ class CurveServerHandshake(CurveHandshake):
             if key is not None and text is not None:
                 if text != SIGNED:
                     raise Malformed("bad handshake", "the box of HELLO has other bytes than 0")
-                self._public = public
+                self.own_key = public
                 return key
         ours = " or ".join(public.hex() for public, _ in self._security.keys)
         raise Malformed(
@@ -233,7 +237,7 @@ class CurveServerHandshake(CurveHandshake):
     def _check_vouch(self, client: bytes, vouch: bytes) -> None:
         key = shared_key(client, self._transient[1])
         text = None if key is None else key.opened(vouch[RANDOM:], VOUCH_PREFIX + vouch[:RANDOM])
-        if text != self._client_transient + self._public:
+        if text != self._client_transient + self.own_key:
             raise Malformed("bad vouch", f"the peer does not prove that it holds the secret key of {client.hex()}")
 
 
@@ -246,6 +250,7 @@ class CurveClientHandshake(CurveHandshake):
         self, security: CurveClient, socket_type: str, identity: bytes, dials: bool, limits: ZmtpLimits
     ) -> None:
         super().__init__(security.random, False, socket_type, identity, dials, limits)
+        self.own_key = security.key[0]
         self._security = security
         self._hello_key: SharedKey | None = None  # of (C', S)
 

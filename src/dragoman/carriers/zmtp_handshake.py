@@ -142,7 +142,7 @@ class Handshake:
         wanted = f"{self._whose} wants {shown(theirs) or 'no mechanism'}"
         if not self._dials:
             return Malformed(
-                "mechanism", f"{wanted}; only {ours} is accepted here: set it up {SET_UP[self._mechanism]}"
+                "mechanism", f"{wanted}; only {ours} is accepted here: set up the peer {SET_UP[self._mechanism]}"
             )
         if theirs in SET_UP:
             return Malformed("mechanism", f"{wanted}, and this side uses {ours}: set up this side {SET_UP[theirs]}")

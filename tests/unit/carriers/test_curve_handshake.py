@@ -348,6 +348,9 @@ def test_a_client_with_the_older_server_key_is_served_too() -> None:
         server, client = curve_server(keys=keys), curve_client(server_key=server_key)
         talk(server, client)
         assert (server.ready, client.ready, client.peer_key) == (True, True, keys[number][0])
+        assert isinstance(server, CurveZmtp)
+        assert isinstance(client, CurveZmtp)
+        assert (server.own_key, client.own_key) == (keys[number][0], CLIENT[0])
     server, client = curve_server(keys=keys), curve_client(server_key=OTHER[0])
     talk(server, client)
     assert reason_of(server) == "wrong server key"
@@ -438,7 +441,7 @@ def test_two_different_mechanisms_never_talk(ours: str, theirs: str) -> None:
     assert (listener.ready, dialler.ready) == (ours == theirs, ours == theirs)
     if ours != theirs:
         assert reason_of(listener) == reason_of(dialler) == "mechanism"
-        assert f"wants {theirs}; only {ours} is accepted here" in str(listener.failure)
+        assert f"wants {theirs}; only {ours} is accepted here: set up the peer with" in str(listener.failure)
         assert f"wants {ours}, and this side uses {theirs}: set up this side" in str(dialler.failure)
 
 
