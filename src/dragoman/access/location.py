@@ -27,12 +27,14 @@ class AccessPlaces:
     config: Path | None = None  # the configuration file
     data: Path | None = None  # the data folder; None: the broker has none
 
-    def find(self) -> Path | None:
-        """The access folder, or None if there is none. Raises AccessError if the setting names a folder that does not
-        exist, and if there are two."""
+    def find(self, *, to_create: bool = False) -> Path | None:
+        """The access folder, or None if there is none. Raises AccessError if there are two, and if the setting names a
+        folder that does not exist, unless the caller intends to create it."""
         if self.setting:
             named = Path(self.setting).expanduser()
             if not _exists(named):
+                if to_create:
+                    return None
                 raise access_error(
                     named,
                     "does not exist, and the setting access names it; create it (an empty one admits no principal)",
@@ -64,11 +66,13 @@ def open_table(places: AccessPlaces, uid: int, *, no_access: bool = False) -> Ac
     """The table that a broker must use; None if it has none, and every peer that reaches it has all rights.
 
     Writes to the data folder that there is a table. If there was one and is none now, raises AccessError, unless
-    `no_access`, which is the operator's word that there shall be none. `no_access` with a table is an error, too.
+    `no_access`, by which the operator confirms that there is none. `no_access` with a table is an error, too.
     """
     folder = places.find()
     if folder is None:
-        _check_never_had(places.data, no_access)
+        if no_access and places.data is not None and _exists(places.data / MARKER):
+            remove_file(places.data / MARKER)
+        check_never_had(places.data)
         return None
     if no_access:
         raise access_error(folder, "exists, and --no-access was given; remove the one or the other")
@@ -78,11 +82,9 @@ def open_table(places: AccessPlaces, uid: int, *, no_access: bool = False) -> Ac
     return table
 
 
-def _check_never_had(data: Path | None, no_access: bool) -> None:
+def check_never_had(data: Path | None) -> None:
+    """Raise AccessError if a broker with this data folder had a table."""
     if data is None or not _exists(data / MARKER):
-        return
-    if no_access:
-        remove_file(data / MARKER)
         return
     former = (data / MARKER).read_text("utf-8", "replace").strip()
     raise access_error(

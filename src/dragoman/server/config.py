@@ -45,6 +45,8 @@ class Config:
     listen: tuple[str, ...] = ()
     # The data folder, or `memory`; empty: `default_data_dir`.
     data: str = ""
+    # The access folder; empty: `access` beside the configuration file or in the data folder (`access/location.py`).
+    access: str = ""
     log: str = "auto"
     log_level: str = "info"
     drain_timeout: float = 30.0

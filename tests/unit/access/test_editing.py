@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from case_tables import check_every_row
 from dragoman.access.editing import NotEditable, with_item, without_item
@@ -64,27 +63,34 @@ def test_list_in_another_form_is_left_alone(text: str) -> None:
         with_item(text, "call", "b")
 
 
-spaces = st.sampled_from(["", " ", "\n", "\n  ", " # a comment, or ] two\n", "\n\t# x\n\t"])
-items = st.lists(st.sampled_from(["a", "b*", "c#", "d]", "e,", 'f"', "g'", "é"]), unique=True, max_size=4)
+SPACES = ("", " ", "\n", "\n  ", " # a comment, or ] two\n", "\n\t# x\n\t")
+ITEMS = ("a", "b*", "c#", "d]", "e,", 'f"', "g'", "é")
 
 
-@given(items, st.data())
-def test_any_list_is_changed_and_nothing_else(values: list[str], data: st.DataObject) -> None:
-    """Any spaces and comments between the parts of the list: the edit has the new values, and keeps every comment
-    outside of the removed line."""
-    parts = []
+def any_list(random: Random) -> tuple[list[str], str]:
+    """Up to four items, and a list of them with any spaces and comments between its parts."""
+    values = random.sample(ITEMS, random.randrange(5))
+    text = ""
     for number, value in enumerate(values):
-        quoted = f"'{value}'" if "'" not in value and data.draw(st.booleans()) else '"%s"' % value.replace('"', '\\"')  # noqa: UP031
-        is_last = number == len(values) - 1
-        comma = data.draw(st.sampled_from(["", ","])) if is_last else ","
-        parts.append(data.draw(spaces) + quoted + data.draw(spaces) + comma)
-    text = f"# head\nuid = [1]\ncall = [{''.join(parts)}{data.draw(spaces)}] # tail\nwork = ['x']\n"
-    assert tomllib.loads(text)["call"] == values
-    changed = with_item(text, "call", "new")
-    assert tomllib.loads(changed) == {"uid": [1], "call": [*values, "new"], "work": ["x"]}
-    assert changed.count("# a comment, or ] two\n") == text.count("# a comment, or ] two\n")
-    for value in values:
-        left = without_item(text, "call", value)
-        assert tomllib.loads(left)["call"] == [each for each in values if each != value]
-        assert left.startswith("# head\nuid = [1]\ncall = [")
-        assert left.endswith("] # tail\nwork = ['x']\n")
+        is_literal = "'" not in value and random.random() < 0.5
+        quoted = f"'{value}'" if is_literal else f'"{value}"'.replace('f"', 'f\\"')
+        comma = "," if number < len(values) - 1 else random.choice(["", ","])
+        text += random.choice(SPACES) + quoted + random.choice(SPACES) + comma
+    return values, f"[{text}{random.choice(SPACES)}]"
+
+
+def test_any_list_is_changed_and_nothing_else() -> None:
+    """An edit has the new values, and keeps all that is outside of the list. No addition removes a comment."""
+    random = Random("lists")
+    for _ in range(500):
+        values, written = any_list(random)
+        text = f"# head\nuid = [1]\ncall = {written} # tail\nwork = ['x']\n"
+        assert tomllib.loads(text)["call"] == values, text
+        changed = with_item(text, "call", "new")
+        assert tomllib.loads(changed) == {"uid": [1], "call": [*values, "new"], "work": ["x"]}, text
+        assert changed.count("# a comment, or ] two\n") == text.count("# a comment, or ] two\n"), text
+        for value in values:
+            left = without_item(text, "call", value)
+            assert tomllib.loads(left)["call"] == [each for each in values if each != value], text
+            assert left.startswith("# head\nuid = [1]\ncall = [")
+            assert left.endswith("] # tail\nwork = ['x']\n")
