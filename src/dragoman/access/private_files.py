@@ -73,27 +73,31 @@ def checked_folder(path: Path, uid: int | None = None, *, locked: bool = False) 
 
 
 def make_folder(path: Path) -> bool:
-    """Create the folder with mode 0700 if it is missing. Returns True if it was. Its owner is that of the folder above
-    if root creates it, so that the broker can read what root writes."""
-    try:
-        os.mkdir(path, FOLDER_MODE)
-    except FileExistsError:
-        return False
-    except FileNotFoundError:
+    """Create the folder with mode 0700 if it is missing, and those above it. Returns True if it was missing.
+
+    If root creates it, its owner is that of the folder above: the broker must be able to read what root writes.
+    """
+    if not path.parent.exists():
         make_folder(path.parent)
-        return make_folder(path)
-    with checked_folder(path) as handle:
-        _inherit_owner(handle, path.parent)
-    with checked_folder(path.parent) as above:
-        os.fsync(above)
+    with _naming_file(path), checked_folder(path.parent) as above:
+        try:
+            os.mkdir(path.name, FOLDER_MODE, dir_fd=above)
+        except FileExistsError:
+            return False
+        handle = os.open(path.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        try:
+            _inherit_owner(handle, above)
+            os.fsync(above)
+        finally:
+            os.close(handle)
     return True
 
 
 def write_file(path: Path, content: bytes, *, replace: bool = True) -> None:
-    """Write a file with mode 0600: all of it or nothing, also if the machine fails. Raises FileExistsError if it exists
-    and `replace` is False."""
-    with checked_folder(path.parent) as folder:
-        fresh = f".{path.name}.{os.getpid()}.new"  # hidden: readers of the folder skip it
+    """Write a file with mode 0600: all of it or nothing, also if the machine fails. Its owner is as in `make_folder`.
+    Raises FileExistsError if it exists and `replace` is False."""
+    with _naming_file(path), checked_folder(path.parent) as folder:
+        fresh = f".{path.name}.{os.urandom(8).hex()}"  # hidden: readers of the folder skip it
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(fresh, flags, FILE_MODE, dir_fd=folder)
         try:
@@ -101,7 +105,7 @@ def write_file(path: Path, content: bytes, *, replace: bool = True) -> None:
                 file.write(content)
                 file.flush()
                 os.fchmod(handle, FILE_MODE)
-                _inherit_owner(handle, path.parent)
+                _inherit_owner(handle, folder)
                 os.fsync(handle)
             if replace:
                 os.replace(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -116,13 +120,24 @@ def write_file(path: Path, content: bytes, *, replace: bool = True) -> None:
 
 def remove_file(path: Path) -> None:
     """Delete a file, and sync its folder. Raises FileNotFoundError."""
-    with checked_folder(path.parent) as folder:
+    with _naming_file(path), checked_folder(path.parent) as folder:
         os.unlink(path.name, dir_fd=folder)
         os.fsync(folder)
 
 
-def _inherit_owner(handle: int, folder: Path) -> None:
-    """Give a file that root has made to the owner of its folder."""
-    if os.geteuid() == 0:
-        above = os.stat(folder)
+@contextmanager
+def _naming_file(path: Path) -> Iterator[None]:
+    """Give errors the path of the file: those of descriptors have a part of it, or none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def _inherit_owner(handle: int, folder: int) -> None:
+    """Give a file that root has made to the owner of its folder. Both are descriptors: a user who may change the folder
+    could otherwise put another file there meanwhile, and get it."""
+    above = os.fstat(folder)
+    if os.geteuid() == 0 and above.st_uid != 0:
         os.fchown(handle, above.st_uid, above.st_gid)

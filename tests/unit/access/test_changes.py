@@ -127,8 +127,9 @@ def test_write_that_fails_leaves_the_file_as_it_was(folder: Path, monkeypatch: p
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match="No space left") as caught:
             write_file(path, b"after")
+        assert caught.value.filename == str(path)
     assert path.read_bytes() == b"before"
     assert os.listdir(folder) == ["web.toml"]
 

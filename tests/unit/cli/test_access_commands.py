@@ -301,3 +301,14 @@ def test_vanished_table_is_a_problem_for_commands(commands: Commands) -> None:
     commands.access.rmdir()
     for line in ("access check", "access show", "access may anyone call a", "token list", "access remove web"):
         assert f"{commands.access}: is missing: the last broker" in commands.run(line, code=2).stderr
+
+
+def test_full_disk_names_the_file(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands.run("access allow web --uid 1")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    path = commands.access / "web.toml"
+    assert commands.run("access allow web --uid 2", code=74).stderr == f"dragoman: {path}: No space left on device\n"
