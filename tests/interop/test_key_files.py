@@ -10,7 +10,7 @@ import zmq
 import zmq.auth
 from zmq.utils import z85
 
-from dragoman.access.keys import key_file, new_key_file, read_key_file
+from dragoman.access.keys import new_key_file, read_key_file
 from dragoman.access.private_files import make_folder
 from dragoman.access.problems import AccessError
 from dragoman.access.secret import Secret
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_pyzmq_reads_our_key_file(folder: Path) -> None:
-    pair = new_key_file(key_file(folder, "gpu-1"), bytes(range(32)), "made for a test")
+    pair = new_key_file(folder, "gpu-1", bytes(range(32)))
     public, secret = zmq.auth.load_certificate(folder / "gpu-1.key_secret")
     assert (z85.decode(public), secret and z85.decode(secret)) == (pair.public, pair.secret.reveal())
     assert zmq.curve_public(secret) == public

@@ -6,12 +6,12 @@ A file `NAME.key_secret` has the public and the secret key. It is accessible onl
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dragoman.access.curve_keys import certificate_text, new_key_pair, parse_certificate
 from dragoman.access.private_files import check_owner, checked_folder, opened_file, write_file
 from dragoman.access.problems import access_error
 from dragoman.access.secret import Secret
@@ -20,10 +20,6 @@ SUFFIX = ".key_secret"  # as pyzmq names such files
 BROKER = "broker"
 OLD_BROKER = "broker-old"
 MAX_BYTES = 65_536
-
-Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
-_VALUE = re.compile(r"^[ \t]*(public|secret)-key[ \t]*=[ \t]*[\"']?([^\"'\s]*)[\"']?[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +46,10 @@ def key_file(folder: Path, name: str) -> Path:
     return folder / f"{name}{SUFFIX}"
 
 
-def new_key_file(path: Path, seed: bytes, comment: str) -> KeyPair:
+def new_key_file(folder: Path, name: str, seed: bytes) -> KeyPair:
     """Make a key from 32 random bytes, and write it to a new file. Raises FileExistsError."""
     public, secret = new_key_pair(seed)
-    write_file(path, certificate_text(public, secret, comment).encode(), replace=False)
+    write_file(key_file(folder, name), certificate_text(public, secret, name).encode(), replace=False)
     return KeyPair(public, Secret(secret))
 
 
@@ -101,66 +97,3 @@ def _check_private(path: Path, found: os.stat_result, uid: int) -> None:
     if stat.S_IMODE(found.st_mode) & 0o077:
         mode = "700" if stat.S_ISDIR(found.st_mode) else "600"
         raise access_error(path, f"other users may use it; run: chmod {mode} {path}")
-
-
-# The form of keys and certificates.
-
-
-def parse_key(text: str) -> bytes:
-    """Read a key from 64 hex digits or 40 characters of Z85. Raises ValueError."""
-    if _HEX_KEY.fullmatch(text):
-        return bytes.fromhex(text)
-    if len(text) == 40 and all(each in Z85 for each in text):
-        numbers = [_number(text[at : at + 5]) for at in range(0, 40, 5)]
-        if max(numbers) < 2**32:
-            return b"".join(each.to_bytes(4, "big") for each in numbers)
-    raise ValueError("a key is 64 hex digits, or 40 characters of Z85")
-
-
-def _number(digits: str) -> int:
-    number = 0
-    for each in digits:
-        number = number * 85 + Z85.index(each)
-    return number
-
-
-def key_hex(key: bytes) -> str:
-    return key.hex()
-
-
-def certificate_text(public: bytes, secret: bytes | None, comment: str = "") -> str:
-    """A ZeroMQ certificate, as pyzmq's `load_certificate` reads it."""
-    kind = "public" if secret is None else "SECRET: keep this file on this machine, with mode 0600"
-    lines = [f"# CURVE key, {kind}", *([f"# {comment}"] if comment else []), "metadata", "curve"]
-    lines += [f'    public-key = "{_z85(public)}"']
-    lines += [f'    secret-key = "{_z85(secret)}"'] if secret is not None else []
-    return "\n".join(lines) + "\n"
-
-
-def _z85(key: bytes) -> str:
-    text = ""
-    for at in range(0, len(key), 4):
-        number = int.from_bytes(key[at : at + 4], "big")
-        text += "".join(Z85[number // 85**place % 85] for place in (4, 3, 2, 1, 0))
-    return text
-
-
-def parse_certificate(text: str) -> tuple[bytes, bytes | None]:
-    """Read the public and, if present, the secret key of a ZeroMQ certificate. Raises ValueError, without the keys."""
-    found: dict[str, bytes] = {}
-    for kind, value in _VALUE.findall(text):
-        try:
-            found.setdefault(kind, parse_key(value))
-        except ValueError:
-            raise ValueError(f"its {kind}-key is not 40 characters of Z85; make a new file") from None
-    if "public" not in found:
-        raise ValueError("is not a ZeroMQ certificate: it has no line with public-key")
-    return found["public"], found.get("secret")
-
-
-def new_key_pair(seed: bytes) -> tuple[bytes, bytes]:
-    """The public and the secret key for 32 random bytes."""
-    from nacl.bindings import crypto_box_seed_keypair
-
-    public, secret = crypto_box_seed_keypair(seed)
-    return public, secret

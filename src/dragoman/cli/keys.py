@@ -75,11 +75,11 @@ def new(name: str | None, broker: bool, rotate: bool, **where: Any) -> None:
         if rotate:
             _rotate(folder, path)
         try:
-            pair = key_files.new_key_file(path, os.urandom(32), f"{chosen}, made by `dragoman keys new`")
+            pair = key_files.new_key_file(folder, chosen, os.urandom(32))
         except FileExistsError:
             advice = "add --rotate to replace it" if broker else "choose another name, or remove the file"
             fail(f"{path} exists, and is never overwritten; {advice}", TAKEN)
-    public = key_files.key_hex(pair.public)
+    public = str(Identity(IdentityKind.CURVE, pair.public).in_file)
     click.echo(public)
     note(f"the secret key is in {path}; no other machine needs it")
     if broker:
@@ -181,7 +181,12 @@ def list_(as_json: bool, **where: Any) -> None:
         for use, place in own:
             uid = file_owner(place if place.is_dir() else None)
             found += [
-                KeyView(name, key_files.key_hex(pair.public), use, str(key_files.key_file(place, name)))
+                KeyView(
+                    name,
+                    str(Identity(IdentityKind.CURVE, pair.public).in_file),
+                    use,
+                    str(key_files.key_file(place, name)),
+                )
                 for name, pair in key_files.keys_in(place, uid).items()
             ]
     if as_json:
