@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dragoman.access.curve_keys import key_hex, parse_key
+from dragoman.carriers.curve_keys import key_hex, parse_key
 
 OVERFLOW_ID = 65_534  # the kernel's uid and gid for those that it cannot name: they prove nothing
 MAX_ID = 2**32 - 2  # the largest id; the one above means "none" to the kernel
