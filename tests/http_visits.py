@@ -100,7 +100,9 @@ class World:
         self.errors: list[BaseException] = []
         self.hangups = 0
         self.too_large: list[dict[str, Any]] = []
-        self.server = HttpServer(self.loop, echo, LIMITS, [], lambda *each: self.reports.append(each))
+        self.server = HttpServer(
+            self.loop, echo, LIMITS, [], lambda reason, address, _: self.reports.append((reason, address))
+        )
 
     def serve(self, app: Any = echo, limits: HttpLimits = LIMITS, health_paths: Sequence[str] = ()) -> None:
         self.server = HttpServer(
@@ -108,7 +110,7 @@ class World:
             app,
             limits,
             [],
-            lambda *each: self.reports.append(each),
+            lambda reason, address, _: self.reports.append((reason, address)),
             self.errors.append,
             too_large=self.too_large.append,
             health_paths=health_paths,

@@ -50,7 +50,7 @@ class HttpHouse:
             self.app,
             limits,
             [],
-            lambda *each: self.reports.append(each),
+            lambda reason, address, _: self.reports.append((reason, address)),
             self.errors.append,
             self.streams.end,
             health_paths=["/livez"],

@@ -195,6 +195,11 @@ def test_the_image_asks_itself_where_it_listens() -> None:
     assert check[2] in PATHS
 
 
+def test_the_broker_s_unit_lets_it_ask_for_the_users_of_connections() -> None:
+    [families] = unit(DEPLOY / "systemd" / "dragoman.service")["RestrictAddressFamilies"]
+    assert "AF_NETLINK" in families.split()
+
+
 def test_prometheus_finds_the_metrics() -> None:
     (config,) = documents("prometheus/prometheus.yml")
     (job,) = config["scrape_configs"]

@@ -75,6 +75,13 @@ FOREIGN_HOST = RequestError(
 FOREIGN_ORIGIN = RequestError(
     403, "foreign-origin", "Foreign origin", "Pages from another origin may not send requests to this server."
 )
+FORWARDED = RequestError(
+    403,
+    "forwarded",
+    "Forwarded request",
+    "A proxy is in front: write auth=token in the listener's URL, because the users behind a proxy are not known; "
+    "loopback=anyone admits them all.",
+)
 ENCODED = RequestError(
     415, "content-encoding", "Encoded body", "Encoded bodies are not supported; send no Content-Encoding."
 )
@@ -183,6 +190,11 @@ def body_length(fields: list[tuple[bytes, bytes]], head: re.Match[bytes], limits
     if target[:1] != b"/":
         _check_target(head[1], target, hosts)
     return _body_length(watched, host or b"", head[3], limits) if watched else 0
+
+
+def is_forwarded(fields: list[tuple[bytes, bytes]]) -> bool:
+    """Tell if a proxy has forwarded the request: it has Forwarded or X-Forwarded-*. Names are in lower case."""
+    return any(name == b"forwarded" or name.startswith(b"x-forwarded-") for name, _ in fields)
 
 
 def _check_target(method: bytes, target: bytes, hosts: Hosts) -> None:

@@ -33,7 +33,8 @@ async def health(context: AppContext, request: Request) -> Response:
     return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-PATHS = ("/livez", "/readyz", "/v1/health")  # served even when there are too many connections (R127)
+PUBLIC_PATHS = ("/livez", "/readyz")  # served to every user (T22)
+PATHS = (*PUBLIC_PATHS, "/v1/health")  # served even when there are too many connections (R127)
 
 ROUTES = [
     Route(

@@ -69,7 +69,9 @@ class LimitedConnection(HttpToolsProtocol):
         self._host = ""
         self._disconnect = DisconnectSignal()
         self._running: RequestResponseCycle | None = None
-        self._no_room: RequestError | None = None  # in the reserve: only health checks are served (R127)
+        # In the reserve only health checks are served, all other requests get this error (R127).
+        self._no_room: RequestError | None = None
+        self._open_paths = watch.health_paths
 
     # ------------------------------------------------------------ start
 
@@ -87,8 +89,20 @@ class LimitedConnection(HttpToolsProtocol):
         watch.wake()
         if watch.is_closing:
             transport.abort()
-        elif fault := self._over_limit():
+        elif fault := self._wrong_user() or self._over_limit():
             self._enter_reserve(fault, now)
+
+    def _wrong_user(self) -> RequestError | None:
+        """Check the user, before a byte is read (T22)."""
+        users = self._watch.users
+        try:
+            fault = users.fault(self.transport.get_extra_info("socket"))
+        except OSError:  # it has been closed already
+            self.transport.abort()
+            return None
+        if fault is not None:
+            self._open_paths = users.public_paths
+        return fault
 
     def _over_limit(self) -> RequestError | None:
         limits, watch = self._limits, self._watch
@@ -118,7 +132,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Close: newer connections need its place, and a health check would have come by now."""
         del self._watch.reserve[self]
         if self._phase is not REFUSED and self._no_room is not None:
-            self._watch.report(self._no_room.reason, self.address)
+            self._watch.report(self._no_room.reason, self.address, self._no_room.detail)
         self.transport.abort()
 
     def _leave_address(self) -> None:
@@ -173,14 +187,14 @@ class LimitedConnection(HttpToolsProtocol):
             self._refuse(RequestError(408, "head-timeout", "Head too slow", detail))
         elif self._phase is IDLE:
             if self._is_new:
-                self._watch.report("silent-connection", self.address)
+                self._watch.report("silent-connection", self.address, "")
             self._due = inf
             self.transport.close()
         else:
             self.transport.abort()
 
     def _cut(self, reason: str) -> None:
-        self._watch.report(reason, self.address)
+        self._watch.report(reason, self.address, "")
         self._progress_at = inf
         self.transport.abort()
 
@@ -204,7 +218,7 @@ class LimitedConnection(HttpToolsProtocol):
     def eof_received(self) -> None:
         """Handle the client's EOF as a disconnect: an incomplete response has no reader, and the loop closes."""
         if self._phase is HEAD and self._kept:
-            self._watch.report("cut-short", self.address)
+            self._watch.report("cut-short", self.address, "")
         self._leave_cycle()
 
     def _leave_cycle(self) -> None:
@@ -256,7 +270,7 @@ class LimitedConnection(HttpToolsProtocol):
         is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
         self._ignore_input()
         self._leave_cycle()
-        self._watch.report(fault.reason, self.address)
+        self._watch.report(fault.reason, self.address, fault.detail)
         if is_answering:
             self.transport.abort()
         elif not self.transport.is_closing():

@@ -8,7 +8,7 @@ from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
 from dragoman.http.limits import HttpLimits
 
 # Options of a listener's URL that clients and workers ignore.
-IGNORED = ("insecure", *(each.name for each in fields(HttpLimits)))
+IGNORED = ("insecure", "loopback", *(each.name for each in fields(HttpLimits)))
 
 
 @dataclass(frozen=True, slots=True)

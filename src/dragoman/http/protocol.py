@@ -71,7 +71,7 @@ class LimitedProtocol(LimitedConnection):
         if end < len(data):
             data, rest = data[:end], data[end:]
         self._head = framing.read_head(data, self._limits)
-        if self._no_room is not None and not self._is_health_check(self._head):
+        if self._no_room is not None and not _is_health_check(self._head, self._open_paths):
             raise BadRequest(self._no_room)
         self._is_new = self._has_blank = False
         self._following = len(rest)
@@ -82,9 +82,6 @@ class LimitedProtocol(LimitedConnection):
         if self._fault is not None:
             raise BadRequest(self._fault)
         return rest
-
-    def _is_health_check(self, head: re.Match[bytes]) -> bool:
-        return head[1] in (b"GET", b"HEAD") and head[2].partition(b"?")[0] in self._watch.health_paths
 
     def _ignore_upgrade(self, head: bytes) -> None:
         """Parse the head again without its upgrade: otherwise the parser takes what follows for another protocol."""
@@ -140,6 +137,10 @@ class LimitedProtocol(LimitedConnection):
         assert self._head is not None
         try:
             length = framing.body_length(self.headers, self._head, self._limits, self._watch.hosts)
+            users = self._watch.users
+            if users.rejects_forwarded and framing.is_forwarded(self.headers):
+                if not _is_health_check(self._head, users.public_paths):
+                    raise BadRequest(framing.FORWARDED)
         except BadRequest as error:
             self._fault = error.fault  # an exception would become an error of the parser
             if error.fault.status == 413:
@@ -211,6 +212,10 @@ class LimitedProtocol(LimitedConnection):
                 self.transport.close()
         finally:
             cycle.on_response = _nothing  # breaks the reference cycle
+
+
+def _is_health_check(head: re.Match[bytes], paths: frozenset[bytes]) -> bool:
+    return head[1] in (b"GET", b"HEAD") and head[2].partition(b"?")[0] in paths
 
 
 def _nothing() -> None: ...

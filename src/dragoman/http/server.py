@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
-from dragoman.http.server_state import HttpServerState, Report, TooLarge
+from dragoman.http.server_state import EVERY_USER, HttpServerState, Report, TooLarge, UserCheck
 from dragoman.http.transports import Traffic
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ def _ignore(_: object) -> None: ...
 
 
 class HttpServer:
-    """`report(reason, address)` is called for every rejected request, `failed(error)` for every exception of the app.
+    """`report(reason, address, detail)` is called for every rejected request.
+
+    `failed(error)` is called for every exception of the app.
 
     `end_streams` is called when the server begins to close: open event streams would delay it until the timeout.
     `too_large(scope)` is called for requests whose body is too large, which the app does not get.
@@ -45,10 +47,11 @@ class HttpServer:
         end_streams: Callable[[], None] | None = None,
         too_large: TooLarge = _ignore,
         health_paths: Iterable[str] = (),
+        users: UserCheck = EVERY_USER,
     ) -> None:
         self._loop = loop
         self._hosts = Hosts(allowed_hosts)
-        self._watch = HttpServerState(loop, limits, self._hosts, report, failed, too_large, health_paths)
+        self._watch = HttpServerState(loop, limits, self._hosts, report, failed, too_large, health_paths, users)
         self._end_streams = end_streams
         # Loggers are not configured, because they belong to the process. Proxy headers are not trusted.
         self._config = Config(

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from uvicorn.server import ServerState
 
 from dragoman.http.body_budget import BodyBudget
 from dragoman.http.connection import TimedConnection
+from dragoman.http.framing import RequestError
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.transports import Traffic
@@ -21,9 +23,25 @@ SLOWEST_SWEEP = 0.5
 LATE = 1.0  # seconds; a sweep that is this late means that the server was paused
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 
-Report = Callable[[str, str], None]
+Report = Callable[[str, str, str], None]  # reason, address, detail
 ReportError = Callable[[BaseException], None]
 TooLarge = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class UserCheck:
+    """Check of the local users that connect. Health checks in `public_paths` are answered to every user.
+
+    `fault(socket)` returns the error of all other requests of a new connection, or None; it raises OSError if the
+    connection has ended. A request that a proxy has forwarded has the proxy's user, not that of its client.
+    """
+
+    fault: Callable[[Any], RequestError | None] = lambda _: None
+    public_paths: frozenset[bytes] = frozenset()
+    rejects_forwarded: bool = False
+
+
+EVERY_USER = UserCheck()
 
 
 class HttpServerState:
@@ -38,6 +56,7 @@ class HttpServerState:
         failed: ReportError,
         too_large: TooLarge,
         health_paths: Iterable[str] = (),
+        users: UserCheck = EVERY_USER,
     ) -> None:
         self.loop = loop
         self.limits = limits
@@ -46,6 +65,7 @@ class HttpServerState:
         self.failed = failed
         self.too_large = too_large
         self.health_paths = frozenset(path.encode() for path in health_paths)
+        self.users = users
         self.is_closing = False
         self.traffic = Traffic()
         self.bodies = BodyBudget(limits.max_memory)

@@ -20,6 +20,9 @@ SPOKEN = {name: dialect for name, dialect in DIALECTS.items() if dialect.sides i
 COMMON = (
     "frontend",
     "insecure",
+    "loopback",
+    "mode",
+    "group",
     "max_payload",
     "max_send_buffer",
     "handshake_timeout",

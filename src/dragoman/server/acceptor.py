@@ -16,6 +16,7 @@ from dragoman.server import clock
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.connections import Connections
+from dragoman.server.local_peers import LocalPeers, LoopbackRule
 from dragoman.server.reports import Reports
 from dragoman.streams.sockets import describe, is_local, tune
 from dragoman.streams.stream import Stream
@@ -34,17 +35,21 @@ class ListenerSocket:
     carrier: Callable[[], Carrier]
     limits: ConnectionLimits
     is_for_peers: bool = True  # else a connection is one short exchange (R23)
+    loopback: LoopbackRule = LoopbackRule.OWNER
 
 
 class Acceptor:
     """Accepts connections on any number of sockets, at most `max_accepts_per_second` in a second."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connections: Connections, reports: Reports) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connections: Connections, reports: Reports, local_peers: LocalPeers
+    ) -> None:
         self.accepted = 0  # connections accepted in this second
         self._second = -1
         self._loop = loop
         self._connections = connections
         self._reports = reports
+        self._local_peers = local_peers
 
     def watch(self, listening: socket.socket, listener_socket: ListenerSocket) -> None:
         """Accept connections on this socket until it is removed from the loop."""
@@ -74,6 +79,9 @@ class Acceptor:
                 accepted.close()
                 continue
             if self._connections.registry.admit(address, is_local_address) is not None:
+                accepted.close()
+                continue
+            if not self._local_peers.admits(accepted, listener_socket.loopback, label):
                 accepted.close()
                 continue
             carrier = listener_socket.carrier()

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import socket
 from functools import partial
+from typing import Final
 
 from dragoman.http import health
 from dragoman.http.app import make_app, make_too_large
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.context import AppContext as HttpWorld
+from dragoman.http.framing import RequestError
 from dragoman.http.limits import HttpLimits
 from dragoman.http.options import ListenerOptions as HttpOptions
 from dragoman.http.server import HttpServer
+from dragoman.http.server_state import UserCheck
 from dragoman.http.sse import Streams
 from dragoman.sdk.address import address_error
 from dragoman.server.asyncio_host import ExternalSocket
+from dragoman.server.local_peers import LocalPeers, LoopbackRule
 from dragoman.server.wiring import Listener, ListenRequest
+
+ANOTHER_USER: Final = "another-user"
 
 
 def listen_http(request: ListenRequest) -> Listener:
@@ -25,7 +31,7 @@ def listen_http(request: ListenRequest) -> Listener:
     return Listener(request.address, (("both", listener_socket),), ("callers, workers and operators; any service",))
 
 
-def _serve_http(request: ListenRequest, listening: socket.socket) -> None:
+def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: LocalPeers, rule: LoopbackRule) -> None:
     context, runner = request.context, request.runner
     assert context is not None, "HTTP needs an event loop"
     own: HttpOptions = request.own
@@ -39,16 +45,35 @@ def _serve_http(request: ListenRequest, listening: socket.socket) -> None:
     listener_socket.traffic = context.http_traffic
     hosts = [each for each in own.hosts.split(",") if each]
 
-    def refused(reason: str, address: str) -> None:
+    def refused(reason: str, address: str, detail: str) -> None:
         request.broker.counters.bad_message("http", reason)
+        if reason == ANOTHER_USER:
+            local_peers.log(detail, address)
+            return
         runner.reports.log_limited("request rejected", address=address, reason=reason)
 
     def failed(error: BaseException) -> None:
         runner.reports.internal_error(error)
 
+    def fault(connected: socket.socket) -> RequestError | None:
+        reason = local_peers.verdict(connected, rule).reason
+        return RequestError(403, ANOTHER_USER, "Another user", reason) if reason is not None else None
+
+    users = UserCheck()
+    if rule is not LoopbackRule.ANYONE:
+        users = UserCheck(fault, frozenset(path.encode() for path in health.PUBLIC_PATHS), rejects_forwarded=True)
     too_large = make_too_large(listener_socket)
     server = HttpServer(
-        context.loop, make_app(listener_socket), limits, hosts, refused, failed, session.close, too_large, health.PATHS
+        context.loop,
+        make_app(listener_socket),
+        limits,
+        hosts,
+        refused,
+        failed,
+        session.close,
+        too_large,
+        health.PATHS,
+        users,
     )
     context.http.append((server, session))
     server.listen(listening)

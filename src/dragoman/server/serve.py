@@ -134,7 +134,7 @@ class Server:
         listener.before_open()
         try:
             for who, listener_socket in listener.sockets:
-                place = self.host.listen(listener_socket)
+                place = self.host.listen(listener_socket, listener.access)
                 scheme = "http" if listener.address.transport == "http" else "tcp"
                 places.append((who, f"{scheme if isinstance(place, TcpAddress) else 'ipc'}://{place}"))
                 if not is_loopback(place):

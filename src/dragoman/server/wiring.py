@@ -23,7 +23,7 @@ from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.names import is_name
 from dragoman.dialects import interface
-from dragoman.dialects.catalogue import DIALECTS
+from dragoman.dialects.catalogue import DIALECTS, Dialect
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.http.limits import HttpLimits
 from dragoman.operations.handlers import OperationHandlers
@@ -45,6 +45,7 @@ from dragoman.server.acceptor import ListenerSocket
 from dragoman.server.asyncio_host import ExternalSocket
 from dragoman.server.config import runtime_dir
 from dragoman.server.dial_policy import DialPolicy
+from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess, LoopbackOptions, LoopbackRule, UnixOptions
 from dragoman.server.runner import Runner
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Listener:
     before_open: Callable[[], None] = lambda: None  # called before its sockets are opened; may raise OSError
     when_open: Callable[[], None] = lambda: None  # called when they are open
     say_goodbye: Callable[[str], None] = lambda _: None  # notifies clients that the broker stops, with a reason
+    access: LocalAccess = DEFAULT_ACCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +252,8 @@ def prepare(url: str, broker: Broker, runner: Runner, context: ServerContext | N
     address = parse(url, DIALECTS)
     dialect = DIALECTS[address.dialect]
     kind, limits_kind = resolve_name(f"{dialect.options}:ListenerOptions"), resolve_name(dialect.limits)
-    known = {each.name for each in (*fields(kind), *fields(ListenerOptions), *fields(limits_kind))}
+    shared = shared_options(dialect)
+    known = {each.name for each_kind in (kind, limits_kind, *shared) for each in fields(each_kind)}
     own = read_options(kind, address.options, url, also=known)
     options = read_options(ListenerOptions, address.options, url, also=known)
     limits = read_options(limits_kind, address.options, url, also=known)
@@ -260,7 +263,40 @@ def prepare(url: str, broker: Broker, runner: Runner, context: ServerContext | N
     listener: Listener = resolve_name(dialect.listen)(
         ListenRequest(address, options, own, limits, broker, runner, context)
     )
-    return listener
+    return replace(listener, access=_local_access(listener, shared))
+
+
+def shared_options(dialect: Dialect) -> tuple[type[Any], ...]:
+    """Return the kinds of options that the listeners of a dialect share with those of others."""
+    kinds: list[type[Any]] = [ListenerOptions]
+    if dialect.transports != ("unix",):  # else the dialect has its own options for users and files (R84)
+        kinds.append(LoopbackOptions)
+    if "ipc" in dialect.transports:
+        kinds.append(UnixOptions)
+    return tuple(kinds)
+
+
+def _local_access(listener: Listener, shared: tuple[type[Any], ...]) -> LocalAccess:
+    """Return the access of local users. Raises AddressError if an option has no effect, or cannot be applied."""
+    address, given = listener.address, listener.address.options
+    if LoopbackOptions not in shared:
+        return LocalAccess(LoopbackRule.ANYONE)
+    places = [each.place for _, each in listener.sockets]
+    loopback = read_options(LoopbackOptions, given, address.url, also=given).loopback
+    if "loopback" in given and not any(is_loopback(place) for place in places):
+        raise address_error(
+            address.url, f"loopback={loopback.value} has no effect off loopback; leave it out, or listen on 127.0.0.1"
+        )
+    access = LocalAccess(loopback, is_default="loopback" not in given)
+    if UnixOptions not in shared or not ("mode" in given or "group" in given):
+        return access
+    if not any(isinstance(place, UnixAddress) for place in places):
+        raise address_error(address.url, "mode= and group= are for Unix sockets; leave them out, or listen on ipc://")
+    unix = read_options(UnixOptions, given, address.url, also=given)
+    try:
+        return replace(access, mode=unix.file_mode(), group=unix.group_id())
+    except ValueError as error:
+        raise address_error(address.url, str(error)) from None
 
 
 def _check_loopback(address: Address, is_local: bool, options: ListenerOptions) -> None:

@@ -138,7 +138,7 @@ class SocketOwners:
         with socket.socket(family, socket.SOCK_STREAM) as listening, socket.socket(family, socket.SOCK_STREAM) as own:
             listening.bind((host, 0))
             listening.listen()
-            own.settimeout(1.0)
+            own.settimeout(5.0)
             own.connect(listening.getsockname())
             uid = self.uid_between(own.getsockname(), own.getpeername()) if _is_established(own) else None
         if uid != os.geteuid():
