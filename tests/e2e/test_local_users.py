@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.streams.socket_owner import PeerGone, SocketOwners
-from programs import PATIENCE, Program, Programs, until
+from programs import PATIENCE, Program, Programs
 from users import ALICE, BOB, NOBODY, ROOT, as_user, connected, first_bytes, response
 
 URLS = ("tcp://127.0.0.1:0", "pingpong+tcp://127.0.0.1:0?frontend=0", "memodb+tcp://127.0.0.1:0", "http://127.0.0.1:0")
@@ -33,12 +33,12 @@ class House:
         urls = [f"{url}{'&' if '?' in url else '?'}{option}" if option else url for url in urls]
         words = ["serve", *urls, "--data", "memory", "--strict", "--log", "human", "--loop", loop or "auto"]
         self.program = programs.dragoman(*words) if user is None else programs.dragoman_as(user, *words)
-        self.http = self.program.prints(r"(http://\S+)")
+        self.http = self.program.prints(r"http +(http://\S+) +both")
         self.places = {
-            "native": self.program.prints(r"native +(tcp://\S+)"),
+            "native": self.program.prints(r"native +(tcp://\S+) +both"),
             "workers": self.program.prints(r"pingpong +(tcp://\S+) +workers"),
             "callers": self.program.prints(r"pingpong +(tcp://\S+) +callers"),
-            "memodb": self.program.prints(r"memodb +(tcp://\S+)"),
+            "memodb": self.program.prints(r"memodb +(tcp://\S+) +both"),
         }
 
     def admits(self, uid: int) -> bool:
@@ -128,7 +128,7 @@ def test_a_table_that_does_not_exist_is_an_error(programs: Programs) -> None:
 
 def test_off_loopback_nothing_changes(programs: Programs) -> None:
     broker = programs.dragoman("serve", "tcp://0.0.0.0:0?insecure=true", "--data", "memory")
-    port = broker.prints(r"tcp://0\.0\.0\.0:(\d+)")
+    port = broker.prints(r"native +tcp://0\.0\.0\.0:(\d+) ")
     assert as_user(ALICE, first_bytes, f"tcp://127.0.0.1:{port}").startswith("ff")
 
 
@@ -282,32 +282,36 @@ def test_a_peer_that_has_gone_is_nobody(owners: SocketOwners, listening: socket.
             pass
 
 
-def send_and_reset(url: str, data: str) -> int:
-    """Connect, send, and reset the connection. Returns the port, which is free again."""
-    with connected(url) as connection:
+def bound(port: int = 0) -> socket.socket:
+    """Return a socket that shares its port with others that are bound by this function."""
+    sharing = socket.socket()
+    sharing.settimeout(PATIENCE)
+    sharing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sharing.bind(("127.0.0.1", port))
+    return sharing
+
+
+def connect_to(url: str, sharing: socket.socket) -> None:
+    sharing.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+
+
+def send_and_reset(url: str, data: str, port: int) -> None:
+    """Connect from this port, send, and reset the connection."""
+    with bound(port) as connection:
+        connect_to(url, connection)
         connection.sendall(data.encode())
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        port: int = connection.getsockname()[1]
-        return port
-
-
-def from_port(port: int, url: str) -> socket.socket:
-    place = socket.socket()
-    place.settimeout(PATIENCE)
-    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    place.bind(("127.0.0.1", port))
-    place.connect(("127.0.0.1", int(url.rpartition(":")[2])))
-    return place
 
 
 def test_a_reset_peer_is_not_taken_for_the_next(owners: SocketOwners, listening: socket.socket) -> None:
     """The kernel names the owner of the second socket on the port, and the first connection has bytes to read."""
-    port = as_user(ALICE, send_and_reset, url_of(listening), "a job")
-    with from_port(port, url_of(listening)):
+    with bound() as own:
+        as_user(ALICE, send_and_reset, url_of(listening), "a job", own.getsockname()[1])
+        connect_to(url_of(listening), own)
         first, name = listening.accept()
         second, same_name = listening.accept()
         with first, second:
-            assert name == same_name == ("127.0.0.1", port)
+            assert name == same_name == own.getsockname()
             assert owners.uid_between(name, first.getsockname()) == ROOT
             for each in (first, NamedEarlier(first, name)):
                 with pytest.raises(PeerGone):
@@ -331,11 +335,11 @@ class NamedEarlier:
 def test_a_request_of_a_reset_peer_is_not_run(programs: Programs, loop: str) -> None:
     house = House(programs, loop=loop)
     pause = "POST /v1/services/work/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
-    house.program.stop()
-    port = as_user(ALICE, send_and_reset, house.http, pause)
-    with from_port(port, house.http) as own:
+    with bound() as own:
+        house.program.stop()
+        as_user(ALICE, send_and_reset, house.http, pause, own.getsockname()[1])
+        connect_to(house.http, own)
         house.program.go_on()
         own.sendall(b"GET /v1/services/work HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert own.recv(65_536).startswith(b"HTTP/1.1 404 ")
-    until(lambda: response(house.http, "/livez")[0] == 200, "the broker answers")
     assert json.loads(response(house.http, "/v1/services")[1])["services"] == []
