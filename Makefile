@@ -63,6 +63,7 @@ test-programs:
 	echo '#include <zmq.h>' | gcc -E - >/dev/null 2>&1 || missing="$$missing libzmq3-dev"; \
 	[ -e "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || missing="$$missing python3-dev"; \
 	command -v curl >/dev/null || missing="$$missing curl"; \
+	command -v openssl >/dev/null || missing="$$missing openssl"; \
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	[ -z "$$missing" ] && exit 0; \

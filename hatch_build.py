@@ -64,6 +64,7 @@ COMPILED = (
     "streams/byte_stream.py",
     "streams/second_look.py",
     "streams/stream.py",
+    "streams/tls.py",
 )
 
 # Of these, what stays as it is.
