@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.carriers.curve_keys import certificate_text, new_key_pair, parse_certificate
 from dragoman.access.private_files import check_owner, checked_folder, opened_file, write_file
 from dragoman.access.problems import access_error
 from dragoman.access.secret import Secret
+from dragoman.carriers.curve_keys import certificate_text, new_key_pair, parse_certificate
 
 SUFFIX = ".key_secret"  # as pyzmq names such files
 BROKER = "broker"

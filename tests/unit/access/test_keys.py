@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.carriers.curve_keys import certificate_text, new_key_pair
 from dragoman.access.keys import key_file, keys_in, new_key_file, read_key_file, rotate_broker_key, user_key_folder
 from dragoman.access.private_files import make_folder, write_file
 from dragoman.access.problems import AccessError
+from dragoman.carriers.curve_keys import certificate_text, new_key_pair
 
 UID = os.getuid()
 SEED = bytes(range(32))
