@@ -44,6 +44,7 @@ OPTIONS_HEAD = """
 
 Options are in the URL of a listener: `pingpong+tcp://127.0.0.1:7401?frontend=7402&job_timeout=30`. An unknown option is
 an error, with a suggestion. Options of workers and clients are on the page of each dialect.
+With `+tls` or `https`, a URL also has the options of [TLS](../operate.md#tls).
 """
 
 # Ranges that end here have an end only so that no sum overflows.

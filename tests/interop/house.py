@@ -34,6 +34,7 @@ from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
 from dragoman.server.serve import Server, loop_factory
 from dragoman.store.null import NullStore
+from dragoman.streams.tls_context import ListenerTls
 from dragoman.testing.entropy import SeededEntropy
 from programs import PATIENCE
 
@@ -130,10 +131,11 @@ class House(LoopThread):
         socket_type: str = "ROUTER",
         limits: ConnectionLimits | None = None,
         carrier: Callable[[], Any] | None = None,
+        tls: ListenerTls | None = None,
     ) -> SocketAddress:
         """Listen. Returns the addresses."""
         carrier = carrier or (lambda: Zmtp(socket_type, b"house", limits=ZmtpLimits(max_payload=8 * MIB)))
-        door = ListenerSocket(session, "door", place, carrier, limits or ConnectionLimits())
+        door = ListenerSocket(session, "door", place, carrier, limits or ConnectionLimits(), tls=tls)
         if session not in self.runner.sessions:
             self.run(self.runner.sessions.append, session)
         return self.run(self.host.listen, door)
@@ -176,6 +178,8 @@ class BrokerHouse(LoopThread):
 
     def close(self) -> None:
         if self._thread.is_alive():
+            for http, _ in self.server._http:
+                asyncio.run_coroutine_threadsafe(http.close_gently(1.0), self.loop).result(PATIENCE)
             self.run(self.server.host.close)
         super().close()
         assert not self.troubles, self.troubles

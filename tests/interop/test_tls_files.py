@@ -104,6 +104,7 @@ def test_a_listener_has_the_strict_settings(server: Issued) -> None:
 
 
 def test_a_client_always_verifies_certificate_and_name(server: Issued, authority: Authority) -> None:
+    """R140"""
     for files in (TlsFiles(), TlsFiles(ca=str(authority.cert)), files_of(server, server_name="other")):
         role = client_role(files, "localhost")
         assert role.context.verify_mode is ssl.CERT_REQUIRED
@@ -161,7 +162,7 @@ def test_a_key_of_systemd_may_have_its_mode(server: Issued, tmp_path: Path, monk
 
 
 def test_a_reload_with_a_wrong_file_keeps_the_context(authority: Authority, tmp_path: Path) -> None:
-    """`load_cert_chain` on a context in use would leave it broken."""
+    """R139: `load_cert_chain` on a context in use would leave it broken."""
     first, second = authority.issue(), authority.issue()
     cert, key = tmp_path / "cert", tmp_path / "key"
 

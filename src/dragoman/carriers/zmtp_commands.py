@@ -183,5 +183,6 @@ STRANGERS: Final = {
     b"PR": "HTTP/2",
     b"\x00S": "SP, the protocol of nanomsg and NNG",
     b"\x16\x03": "TLS",
+    b"\x15\x03": "TLS (an alert)",
     b"SS": "SSH",
 }

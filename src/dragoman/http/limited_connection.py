@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from enum import Enum
 from math import inf
 from typing import Any, cast
@@ -19,7 +20,7 @@ from dragoman.http.framing import Chunks, RequestError
 from dragoman.http.hosts import is_local
 from dragoman.http.problems import MEDIA_TYPE, problem_body
 from dragoman.http.server_state import HttpServerState
-from dragoman.http.transports import tune
+from dragoman.http.transports import end_writing, tune
 
 LINGER = 2.0  # seconds to keep reading after an error response; closing with unread data would discard the response
 LAST_LINGER = 0.1  # seconds, when the server is closing
@@ -72,6 +73,12 @@ class LimitedConnection(HttpToolsProtocol):
         # In the reserve only health checks are served, all other requests get this error (R127).
         self._no_room: RequestError | None = None
         self._open_paths = watch.health_paths
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The verified certificate of the client (DER), or None if it has shown none."""
+        tls: ssl.SSLObject | None = self.transport.get_extra_info("ssl_object")
+        return tls.getpeercert(True) if tls is not None else None
 
     # ------------------------------------------------------------ start
 
@@ -247,7 +254,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Close after the response. If a body is still coming, keep reading for a moment."""
         if self._phase is LENGTH or self._phase is CHUNKS:
             self._ignore_input()
-            self.transport.write_eof()
+            end_writing(self.transport)
         else:
             self.transport.close()
 
@@ -276,7 +283,7 @@ class LimitedConnection(HttpToolsProtocol):
         elif not self.transport.is_closing():
             self.flow.resume_reading()
             self.transport.write(self._error_response(fault))
-            self.transport.write_eof()
+            end_writing(self.transport)
         if fault.status == 413:
             self._watch.too_large(cast("dict[str, Any]", self.scope))
 

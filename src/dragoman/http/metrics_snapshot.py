@@ -86,7 +86,7 @@ class MetricsSnapshot:
             self._peers[dialect] = self._peers.get(dialect, 0) + 1
             if peer.stream is not None:
                 received, sent = traffic.get(dialect, (0, 0))
-                traffic[dialect] = received + peer.stream.received, sent + peer.stream.sent
+                traffic[dialect] = received + peer.stream.wire_received, sent + peer.stream.wire_sent
             await self._yield_to_loop()
         self._traffic = traffic
 

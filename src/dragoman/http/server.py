@@ -14,6 +14,7 @@ from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
 from dragoman.http.server_state import EVERY_USER, HttpServerState, Report, TooLarge, UserCheck
+from dragoman.http.tls_acceptor import Context, TlsAcceptor, TlsReport
 from dragoman.http.transports import Traffic
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class HttpServer:
         )
         self._config.load()
         self._openings: list[asyncio.Task[asyncio.AbstractServer]] = []
+        self._acceptors: list[TlsAcceptor] = []
 
     @property
     def connections(self) -> int:
@@ -84,6 +86,11 @@ class HttpServer:
             self._hosts.allow(sock.getsockname()[0])
             opening = self._loop.create_server(self.new_protocol, sock=sock, backlog=BACKLOG)
         self._openings.append(self._loop.create_task(opening))
+
+    def listen_tls(self, sock: socket.socket, context: Context, failed: TlsReport) -> None:
+        """Serve connections with TLS, each with the context that `context` returns."""
+        self._hosts.allow(sock.getsockname()[0])
+        self._acceptors.append(TlsAcceptor(self._loop, sock, self.new_protocol, context, failed))
 
     def new_protocol(self) -> LimitedProtocol:
         """Return the protocol of a new connection."""
@@ -104,7 +111,8 @@ class HttpServer:
         tasks = list(self._watch.shared.tasks)
         self.abort()
         await self._watch.empty()
-        await asyncio.wait([*self._openings, *tasks], timeout=CANCEL_WAIT)
+        if waiting := [*self._openings, *tasks]:
+            await asyncio.wait(waiting, timeout=CANCEL_WAIT)
 
     def abort(self) -> None:
         """Close everything now. Running requests of the app are cancelled."""
@@ -117,6 +125,8 @@ class HttpServer:
 
     def _stop_listening(self) -> None:
         self._watch.is_closing = True
+        for acceptor in self._acceptors:
+            acceptor.close()
         for opening in self._openings:
             if opening.done():
                 _close(opening)

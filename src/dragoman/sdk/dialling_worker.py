@@ -11,7 +11,7 @@ from typing import cast
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, Outcome, ReportingSide
 from dragoman.sdk.connection_log import ConnectionLog
-from dragoman.sdk.errors import BrokerUnavailable, WrongDialect
+from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed, WrongDialect
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
 from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
@@ -83,6 +83,9 @@ class DiallingWorker:
         while not self._is_done:
             try:
                 await self._connect()
+            except NotAllowed as problem:
+                log.error("stopping: %s", problem)
+                return NOT_ALLOWED
             except BrokerUnavailable as problem:
                 if self._stop.is_set() and self._side.is_busy:
                     log.error("results dropped, because the broker is unavailable: %s", problem)

@@ -29,7 +29,7 @@ from dragoman.dialects.http.codec import (
 )
 from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.connection_log import ConnectionLog
-from dragoman.sdk.errors import BrokerUnavailable
+from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed
 from dragoman.sdk.http_exchanges import HttpExchanges
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.targets import Target
@@ -84,6 +84,9 @@ class HttpWorker:
                 except Gone as gone:
                     log.warning("joining again: %s", gone)
                     self._member = None
+                except NotAllowed as problem:
+                    log.error("stopping: %s", problem)
+                    return NOT_ALLOWED
                 except BrokerUnavailable as problem:
                     await self._wait_before_retry(problem)
             await self._leave()

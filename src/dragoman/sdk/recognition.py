@@ -19,7 +19,7 @@ from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.dialects.catalogue import Dialect
-from dragoman.sdk.address import SocketAddress, UnixAddress
+from dragoman.sdk.address import SocketAddress, TlsAddress, UnixAddress
 from dragoman.sdk.errors import WrongDialect
 from dragoman.sdk.outgoing import OutgoingConnection, Ungreeted
 from dragoman.sdk.targets import Target
@@ -32,6 +32,7 @@ PROBE_TIMEOUT = 0.8  # seconds to wait for a broker's reply to a probe
 READ_BYTES = 4096
 
 REQUEST = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+SPEAKS_TLS = b"\r\n\r\nthis port speaks TLS: use https://"  # response of a broker to a request without TLS
 ALIVE = b"\r\n\r\nalive\n"
 # Probes: a PING of PingPong with a count, and a service lookup (mmi.service) of Majordomo. Neither is a job in any
 # dialect.
@@ -52,6 +53,7 @@ class ListenerKind(Enum):
     MEMODB = "memodb"
     HTTP = "http"
     ZMTP = "zmtp"  # a ZeroMQ socket that is not Dragoman's
+    TLS = "tls"
     UNKNOWN = "unknown"
 
 
@@ -88,13 +90,13 @@ OPERATION_ADVICE = (
     "this request needs a native (tcp://, ipc://) or HTTP (http://) address of the broker, which it prints when it "
     "starts and `dragoman config` shows"
 )
+_ANY_DIALECT = (ListenerKind.UNKNOWN, ListenerKind.TLS)
 _SILENT = Finding(ListenerKind.UNKNOWN, "accepts connections but sends nothing")
 _BANNERS = (
     (b"HTTP/", "speaks HTTP, but is not a broker"),
     (b"SSH-", "speaks SSH"),
     (b"-ERR", "speaks the protocol of Redis"),
     (b"220 ", "speaks SMTP or FTP"),
-    (b"\x15\x03", "speaks TLS"),
 )
 
 
@@ -117,7 +119,7 @@ class Recognition:
 
     async def problem(self, *, thorough: bool = False) -> WrongDialect | None:
         """Return an error that names the port's protocol, or None if the port may be right."""
-        if self.is_known:
+        if self.is_known or isinstance(self._target.place, TlsAddress):  # errors of TLS name the problem themselves
             return None
         problem = await wrong_port(self._target.dialect, self._role, self._target.place, thorough)
         return None if problem is None or self.is_known else problem
@@ -157,8 +159,11 @@ async def wrong_port(dialect: Dialect, role: str, place: SocketAddress, thorough
         return None
     scheme = "ipc" if isinstance(place, UnixAddress) else "tcp"
     own = "the native dialect" if dialect.name == "native" else dialect.title
-    other = "" if finding.kind is ListenerKind.UNKNOWN or own in finding.predicate else f", not {own}"
+    other = "" if finding.kind in _ANY_DIALECT or own in finding.predicate else f", not {own}"
     found = f"{scheme}://{place} {finding.predicate}{other}"
+    if finding.kind is ListenerKind.TLS:
+        address = f"https://{place}" if dialect.name == "http" else f"{dialect.name}+tls://{place}"
+        return WrongDialect(f"{found}; use {address}, or check the broker's host and port")
     advice = _advice(finding.kind, role, scheme, place)
     has_operations = finding.kind in (ListenerKind.NATIVE, ListenerKind.HTTP, ListenerKind.UNKNOWN)
     return WrongDialect(f"{found}; {advice}", f"{found}; {advice if has_operations else OPERATION_ADVICE}")
@@ -215,6 +220,8 @@ async def _classify(place: SocketAddress, data: bytes | None, expected: Listener
             return Finding(kind, "speaks ZMTP") if is_wrong else None
     elif data.startswith(b"\0SP\0\0\x31"):
         kind = ListenerKind.MEMODB
+    elif data.startswith(b"\x15\x03") or (data.startswith(b"HTTP/") and data.endswith(SPEAKS_TLS)):  # an alert of TLS
+        return Finding(ListenerKind.TLS, "speaks TLS")
     elif data.startswith(b"HTTP/") and data.endswith(ALIVE):
         kind = ListenerKind.HTTP
     elif data.startswith(b"HTTP/") and data[8:10] == b" 5":

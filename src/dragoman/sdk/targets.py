@@ -10,8 +10,9 @@ from pkgutil import resolve_name
 from typing import Any
 
 from dragoman.dialects.catalogue import DIALECTS, Dialect
-from dragoman.sdk.address import Address, SocketAddress, address_error, parse, parse_frontend, read_options
+from dragoman.sdk.address import Address, SocketAddress, TlsAddress, address_error, parse, parse_frontend, read_options
 from dragoman.sdk.dialect_sides import Sides
+from dragoman.streams.tls_context import TlsFileError, client_role
 
 # Dialects of the SDK's clients and workers.
 SPOKEN = {name: dialect for name, dialect in DIALECTS.items() if dialect.sides is not None}
@@ -76,7 +77,13 @@ def sides_of(dialect: Dialect) -> Sides:
 
 
 def _options(kind: str, dialect: Dialect, address: Address) -> Any:
-    """Return the options of one side. Options of other sides are ignored, so that a listener's URL can be reused."""
+    """Return the options of one side. Options of other sides are ignored, so that a listener's URL can be reused.
+    Files of TLS are read, so that an error in them is found before the first dial."""
+    if isinstance(address.place, TlsAddress):
+        try:
+            client_role(address.place.tls, address.place.host)
+        except TlsFileError as error:
+            raise address_error(address.url, str(error)) from None
     module = import_module(dialect.options)
     kinds = [getattr(module, each, None) for each in ("ListenerOptions", "WorkerOptions", "ClientOptions")]
     known = {each.name for kind in kinds if kind is not None for each in fields(kind)}

@@ -18,8 +18,11 @@ from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.connections import Connections
 from dragoman.server.local_peers import LocalPeers, LoopbackRule
 from dragoman.server.reports import Reports
+from dragoman.streams.byte_stream import ByteStream
 from dragoman.streams.sockets import describe, is_local, tune
 from dragoman.streams.stream import Stream
+from dragoman.streams.tls import TlsStream
+from dragoman.streams.tls_context import ListenerTls
 
 ACCEPTS_PER_ITERATION = 64
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -36,6 +39,7 @@ class ListenerSocket:
     limits: ConnectionLimits
     is_for_peers: bool = True  # else a connection is one short exchange (R23)
     loopback: LoopbackRule = LoopbackRule.OWNER
+    tls: ListenerTls | None = None
 
 
 class Acceptor:
@@ -84,8 +88,12 @@ class Acceptor:
             if not self._local_peers.admits(accepted, listener_socket.loopback, label):
                 accepted.close()
                 continue
-            carrier = listener_socket.carrier()
-            stream = Stream(self._loop, accepted, carrier)
+            carrier, tls = listener_socket.carrier(), listener_socket.tls
+            stream: ByteStream
+            if tls is None:
+                stream = Stream(self._loop, accepted, carrier)
+            else:  # a context that is replaced takes effect with the next connection
+                stream = TlsStream(self._loop, accepted, carrier, tls.role)
             peer = self._connections.connected(
                 listener_socket.session,
                 listener_socket.socket_name,
@@ -117,6 +125,6 @@ class Acceptor:
         self._loop.call_later(seconds, again)
 
 
-def start(stream: Stream, connections: Connections, peer: StreamConnection) -> None:
+def start(stream: ByteStream, connections: Connections, peer: StreamConnection) -> None:
     """Start reading from a connection."""
     stream.start(partial(connections.arrived, peer), partial(connections.ended, peer))

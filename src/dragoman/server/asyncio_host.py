@@ -72,7 +72,7 @@ class AsyncioHost:
         file = None
         if isinstance(place, TcpAddress):
             listening = listen_tcp(place.host, place.port)
-            place = TcpAddress(place.host, listening.getsockname()[1])
+            place = replace(place, port=listening.getsockname()[1])
         else:
             listening = listen_unix(place.path, access.mode, access.group)
             file = which_file(place.path)

@@ -180,7 +180,7 @@ class ConnectionRegistry:
 
     def _count_traffic(self, peer: StreamConnection, stream: ByteStream) -> None:
         received, sent = self.traffic.get(_dialect_of(peer), (0, 0))
-        self.traffic[_dialect_of(peer)] = received + stream.received, sent + stream.sent
+        self.traffic[_dialect_of(peer)] = received + stream.wire_received, sent + stream.wire_sent
 
 
 def _dialect_of(peer: StreamConnection) -> str:

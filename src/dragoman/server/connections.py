@@ -97,7 +97,7 @@ class Connections(BrokerIO):
         if carrier.outgoing:
             self._post(peer, carrier.outgoing)
             carrier.outgoing = []
-        if not peer.is_open and carrier.ready:
+        if not peer.is_open and carrier.ready and _is_ready(peer.stream):
             self._open(peer, now)
         if messages and peer.closing is None:
             peer.latest = None
@@ -220,10 +220,12 @@ class Connections(BrokerIO):
         self._post(peer, peer.carrier.outgoing)
         peer.carrier.outgoing = []
         self.request_iteration()
-        if peer.carrier.ready:  # its carrier has no handshake
+        if peer.carrier.ready and stream.is_ready:  # neither its carrier nor its stream has a handshake
             self._open(peer, peer.last_received)
 
     def _open(self, peer: StreamConnection, now: float) -> None:
+        """Notify the broker side. Both handshakes are done, so everything that the other side has proved is known: its
+        certificate is `peer.stream.peer_certificate`. Rights are to be checked here, before the first message."""
         peer.is_open = True
         peer.identity = peer.carrier.peer_identity
         self.registry.heartbeats.opened(peer, now)
@@ -235,3 +237,8 @@ class Connections(BrokerIO):
             self._dirty.append(peer)
             self.request_iteration()
         peer.out += buffers
+
+
+def _is_ready(stream: ByteStream | None) -> bool:
+    """True if the handshake of TLS is done, if there is one."""
+    return stream is not None and stream.is_ready

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from functools import partial
 from typing import Final
 
@@ -20,6 +21,7 @@ from dragoman.sdk.address import address_error
 from dragoman.server.asyncio_host import ExternalSocket
 from dragoman.server.local_peers import LocalPeers, LoopbackRule
 from dragoman.server.wiring import Listener, ListenRequest
+from dragoman.streams.tls_problems import tls_problem
 
 ANOTHER_USER: Final = "another-user"
 
@@ -28,7 +30,8 @@ def listen_http(request: ListenRequest) -> Listener:
     if request.options.frontend is not None:
         raise address_error(request.address.url, "http has no frontend: callers and workers use the same address")
     listener_socket = ExternalSocket(request.address.place, partial(_serve_http, request))
-    return Listener(request.address, (("both", listener_socket),), ("callers, workers and operators; any service",))
+    notes = ("callers, workers and operators; any service",)
+    return Listener(request.address, (("both", listener_socket),), notes, tls=request.tls)
 
 
 def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: LocalPeers, rule: LoopbackRule) -> None:
@@ -51,6 +54,11 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
             local_peers.log(detail, address)
             return
         runner.reports.log_limited("request rejected", address=address, reason=reason)
+
+    def handshake_failed(error: ssl.SSLError, address: str) -> None:
+        request.broker.counters.bad_message("http", "tls")
+        reason = tls_problem(error, b"", is_server=True)
+        runner.reports.log_limited("handshake aborted", address=address, reason=reason)
 
     def failed(error: BaseException) -> None:
         runner.reports.internal_error(error)
@@ -76,4 +84,8 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
         users,
     )
     context.http.append((server, session))
-    server.listen(listening)
+    tls = request.tls
+    if tls is None:
+        server.listen(listening)
+    else:
+        server.listen_tls(listening, lambda: tls.role.context, handshake_failed)

@@ -19,7 +19,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
-from dragoman.sdk.address import AddressError, TcpAddress, is_loopback
+from dragoman.sdk.address import AddressError, TcpAddress, is_loopback, verifies_clients
 from dragoman.server import clock
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.asyncio_host import AsyncioHost
@@ -135,9 +135,10 @@ class Server:
         try:
             for who, listener_socket in listener.sockets:
                 place = self.host.listen(listener_socket, listener.access)
-                scheme = "http" if listener.address.transport == "http" else "tcp"
+                transport = listener.address.transport
+                scheme = transport if transport in ("http", "https", "tls") else "tcp"
                 places.append((who, f"{scheme if isinstance(place, TcpAddress) else 'ipc'}://{place}"))
-                if not is_loopback(place):
+                if not is_loopback(place) and not verifies_clients(place):
                     self._log.warning("listening without authentication", place=str(place), url=listener.address.url)
             listener.when_open()
         except OSError:

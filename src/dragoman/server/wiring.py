@@ -33,12 +33,14 @@ from dragoman.sdk.address import (
     Address,
     SocketAddress,
     TcpAddress,
+    TlsAddress,
     UnixAddress,
     address_error,
     is_loopback,
     parse,
     parse_frontend,
     read_options,
+    verifies_clients,
 )
 from dragoman.server import clock
 from dragoman.server.acceptor import ListenerSocket
@@ -47,6 +49,7 @@ from dragoman.server.config import runtime_dir
 from dragoman.server.dial_policy import DialPolicy
 from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess, LoopbackOptions, LoopbackRule, UnixOptions
 from dragoman.server.runner import Runner
+from dragoman.streams.tls_context import ListenerTls, TlsFileError
 
 if TYPE_CHECKING:
     from dragoman.dialects.majordomo.options import ListenerOptions as MajordomoOptions
@@ -77,6 +80,7 @@ class Listener:
     when_open: Callable[[], None] = lambda: None  # called when they are open
     say_goodbye: Callable[[str], None] = lambda _: None  # notifies clients that the broker stops, with a reason
     access: LocalAccess = DEFAULT_ACCESS
+    tls: ListenerTls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,13 @@ class ListenRequest:
     broker: Broker
     runner: Runner
     context: ServerContext | None = None  # None: no operations and no HTTP
+    tls: ListenerTls | None = None
+
+    def socket(
+        self, session: interface.BrokerSide, name: str, place: SocketAddress, carrier: Callable[[], Carrier]
+    ) -> ListenerSocket:
+        tls = self.tls if isinstance(place, TlsAddress) else None
+        return ListenerSocket(session, name, place, carrier, self.limits, tls=tls)
 
 
 def listen_pingpong(request: ListenRequest) -> Listener:
@@ -165,16 +176,16 @@ def _with_frontend(
 ) -> Listener:
     """Create a listener with one socket for workers, and another for callers if the URL has a frontend."""
     address = request.address
-    sockets = [("workers", ListenerSocket(session, backend, address.place, carrier, request.limits))]
+    sockets = [("workers", request.socket(session, backend, address.place, carrier))]
     notes = [f"service {request.own.service!r}{note}"]
     if request.options.frontend is None:
         example = "PORT" if isinstance(address.place, TcpAddress) else "ipc%3A%2F%2F%2FPATH"
         notes.append(f"accepts workers only: add frontend={example} for callers")
     else:
         frontend = parse_frontend(request.options.frontend, address.place, address.url)
-        _check_loopback(address, is_loopback(frontend), request.options)
-        sockets.append(("callers", ListenerSocket(session, FRONTEND, frontend, carrier, request.limits)))
-    return Listener(address, tuple(sockets), tuple(notes))
+        _check_loopback(address, frontend, request.options)
+        sockets.append(("callers", request.socket(session, FRONTEND, frontend, carrier)))
+    return Listener(address, tuple(sockets), tuple(notes), tls=request.tls)
 
 
 def listen_memodb(request: ListenRequest) -> Listener:
@@ -205,8 +216,9 @@ def _single_socket(request: ListenRequest, session: interface.BrokerSide, carrie
         problem = f"{address.dialect} has no frontend: workers and callers use the same address"
         raise address_error(address.url, problem)
     request.runner.sessions.append(session)
-    listener_socket = ListenerSocket(session, "door", address.place, carrier, request.limits)
-    return Listener(address, (("both", listener_socket),), ("workers and callers; any service",))
+    listener_socket = request.socket(session, "door", address.place, carrier)
+    notes = ("workers and callers; any service",)
+    return Listener(address, (("both", listener_socket),), notes, tls=request.tls)
 
 
 def listen_native(request: ListenRequest) -> Listener:
@@ -259,10 +271,9 @@ def prepare(url: str, broker: Broker, runner: Runner, context: ServerContext | N
     limits = read_options(limits_kind, address.options, url, also=known)
     if isinstance(limits, HttpLimits) and "max_memory" not in address.options:
         limits = replace(limits, max_memory=broker.policy.max_memory)
-    _check_loopback(address, is_loopback(address.place), options)
-    listener: Listener = resolve_name(dialect.listen)(
-        ListenRequest(address, options, own, limits, broker, runner, context)
-    )
+    _check_loopback(address, address.place, options)
+    request = ListenRequest(address, options, own, limits, broker, runner, context, _tls_of(address))
+    listener: Listener = resolve_name(dialect.listen)(request)
     return replace(listener, access=_local_access(listener, shared))
 
 
@@ -299,11 +310,21 @@ def _local_access(listener: Listener, shared: tuple[type[Any], ...]) -> LocalAcc
         raise address_error(address.url, str(error)) from None
 
 
-def _check_loopback(address: Address, is_local: bool, options: ListenerOptions) -> None:
-    """Reject an address off loopback without `insecure=true` (T1): there is no authentication yet."""
-    if not is_local and not options.insecure:
+def _tls_of(address: Address) -> ListenerTls | None:
+    """Return TLS with the files of the address, or None if it has no TLS. Raises AddressError."""
+    if not isinstance(address.place, TlsAddress):
+        return None
+    try:
+        return ListenerTls(address.place.tls)
+    except TlsFileError as error:
+        raise address_error(address.url, str(error)) from None
+
+
+def _check_loopback(address: Address, place: SocketAddress, options: ListenerOptions) -> None:
+    """Reject a socket off loopback whose clients prove nothing, without `insecure=true` (T1)."""
+    if not is_loopback(place) and not verifies_clients(place) and not options.insecure:
         raise address_error(
             address.url,
             "it listens off loopback, where anyone can submit jobs and return results; "
-            "write insecure=true in the URL to allow it",
+            "use +tls with client_ca=FILE, or write insecure=true in the URL to allow it",
         )

@@ -144,11 +144,9 @@ class _Socket(Stream):
         """End the connection because TLS failed; `ended` is called in the next iteration."""
         self._end(problem)
 
-    def end_in_order(self) -> None:
-        """End the connection because the remote side has sent close_notify."""
-        if not self._is_over:
-            self.closed_in_order = not self._pending and has_received_all(self._socket)
-            self._end("the peer closed the connection")
+    def has_sent_all(self) -> bool:
+        """True if the remote side has received everything."""
+        return not self._is_over and not self._pending and has_received_all(self._socket)
 
     def _writable(self) -> None:
         super()._writable()
@@ -194,6 +192,11 @@ class TlsStream(ByteStream):
     @property
     def peer_certificate(self) -> bytes | None:
         return self._tls.getpeercert(True) if self._decryptor.is_ready else None
+
+    @property
+    def tls_problem(self) -> str:
+        """The error of TLS that ended the connection, or an empty string."""
+        return self._decryptor.problem
 
     @property
     def wire_sent(self) -> int:
@@ -274,8 +277,11 @@ class TlsStream(ByteStream):
             if self._role.is_server and not self._socket.sent:  # a wrong protocol, to which OpenSSL sends nothing
                 self._socket.write([ALERT_OF_WRONG_PROTOCOL])
             self._socket.end(decryptor.problem)
-        elif decryptor.is_ended:
-            self._socket.end_in_order()
+        elif decryptor.is_ended and not self._socket.is_over:
+            is_in_order = self._socket.has_sent_all()  # before the answer, which has not been received yet
+            self._send_close_notify()
+            self._socket.closed_in_order = is_in_order
+            self._socket.end("the peer closed the connection")
 
     def _socket_ended(self, problem: str) -> None:
         self.closed_in_order = self._socket.closed_in_order and not self.backlog

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from dragoman.streams.certificates import Certificate, read_certificate, read_pem
@@ -71,7 +72,22 @@ class ListenerTls:
 
 
 def client_role(files: TlsFiles, host: str) -> TlsRole:
-    """Return the role of a client that connects to `host`. Raises TlsFileError."""
+    """Return the role of a client that connects to `host`. Files are read again if they have changed. Raises
+    TlsFileError."""
+    return _client_role(files, host, tuple(_version(path) for path in (files.cert, files.key, files.ca)))
+
+
+def _version(path: str) -> object:
+    """Return a value that changes with the file; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
+
+
+@lru_cache(16)  # the system's certificates take milliseconds to load, and a client connects often
+def _client_role(files: TlsFiles, host: str, _: object) -> TlsRole:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and name
     _restrict(context, files)
     if files.ca:
@@ -80,7 +96,12 @@ def client_role(files: TlsFiles, host: str) -> TlsRole:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if files.cert:
         _load_certificate(context, files)
-    return TlsRole(context, False, files.server_name or host, _required(files))
+    name = files.server_name or host
+    try:
+        context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name)
+    except ValueError as error:
+        raise TlsFileError(f"server_name={name}: {error}; write a host name or an IP address") from None
+    return TlsRole(context, False, name, _required(files))
 
 
 def _listener_context(files: TlsFiles, pinned: Sequence[bytes]) -> tuple[ssl.SSLContext, Certificate]:

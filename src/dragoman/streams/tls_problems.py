@@ -39,10 +39,9 @@ _EXPIRED: Final = 10
 _WRONG_NAMES: Final = (62, 64)  # of a host, of an IP address
 _UNKNOWN_ISSUERS: Final = (2, 18, 19, 20, 21)
 
-UNKNOWN_TO_BROKER: Final = (
-    "the broker does not know this certificate: name one that it accepts with cert= and key=, "
-    "or add this one to the file of client_ca= at the broker"
-)
+_UNKNOWN: Final = "the broker does not know this certificate"
+_REQUIRED: Final = "the broker requires a certificate"
+REFUSED_BY_BROKER: Final = (_UNKNOWN, _REQUIRED)  # beginnings of sentences about a refused client
 
 
 def tls_problem(error: ssl.SSLError, beginning: bytes, is_server: bool) -> str:
@@ -53,17 +52,30 @@ def tls_problem(error: ssl.SSLError, beginning: bytes, is_server: bool) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _client_refused(error) if is_server else _server_refused(error)
     reason = error.reason or ""
+    if reason == "HTTP_REQUEST":
+        return plain_peer("HTTP", is_server)
+    if reason == "WRONG_VERSION_NUMBER":
+        return f"the {'peer' if is_server else 'port'} speaks a protocol without TLS: check the address"
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "the client has shown no certificate, and client_ca= requires one: the client needs cert= and key="
     if reason in _CERTIFICATE_ALERTS:
         alert = reason.partition("_ALERT_")[2].lower().replace("_", " ")
         if is_server:
-            return f"the client rejected the certificate of this listener ({alert}): its ca= must name the issuer"
-        return f"{UNKNOWN_TO_BROKER} ({alert})"
+            return (
+                f"the client rejected the certificate of this listener ({alert}): "
+                "check its ca= and the name that it connects to"
+            )
+        if reason == "TLSV13_ALERT_CERTIFICATE_REQUIRED":
+            return f"{_REQUIRED}: name one that it accepts with cert= and key="
+        return (
+            f"{_UNKNOWN} ({alert}): name one that it accepts with cert= and key=, "
+            "or add this one to the file of client_ca= at the broker"
+        )
     if reason in _VERSION_PROBLEMS:
         return "the peer has no TLS version that is allowed here: native needs TLS 1.3, other dialects 1.2 or newer"
     if reason in _CIPHER_PROBLEMS:
-        return "the peer has no TLS cipher in common with this side: ECDHE with AES-GCM or ChaCha20 is allowed"
+        other = "" if is_server else ", or it requires a certificate of this side (cert= and key=)"
+        return f"the peer has no TLS cipher in common with this side: ECDHE with AES-GCM or ChaCha20 is allowed{other}"
     shown = reason.lower().replace("_", " ") or str(error)
     return f"TLS failed: {shown}"
 

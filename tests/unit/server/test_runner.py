@@ -23,13 +23,14 @@ from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
+from dragoman.streams.byte_stream import ByteStream
 from dragoman.testing.entropy import SeededEntropy
 from owners import LOCAL_OWNER
 
 GREETING = OUR_GREETING + b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
 
 
-class FakeStream:
+class FakeStream(ByteStream):
     """Takes as many bytes as there is room for; the rest is its backlog."""
 
     def __init__(self) -> None:
