@@ -80,6 +80,12 @@ class LimitedConnection(HttpToolsProtocol):
         tls: ssl.SSLObject | None = self.transport.get_extra_info("ssl_object")
         return tls.getpeercert(True) if tls is not None else None
 
+    def _has_resumed(self) -> bool:
+        """Tell if the check of the client's certificate was skipped, because TLS 1.2 resumed a session (R140). The
+        session of an aborted connection is forgotten, so that the next one cannot resume it."""
+        tls: ssl.SSLObject | None = self.transport.get_extra_info("ssl_object")
+        return tls is not None and bool(tls.session_reused) and tls.context.verify_mode != ssl.CERT_NONE
+
     # ------------------------------------------------------------ start
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -94,7 +100,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._due = now + self._limits.head_timeout
         watch.by_address[self._host] += 1
         watch.wake()
-        if watch.is_closing:
+        if watch.is_closing or self._has_resumed():
             transport.abort()
         elif fault := self._wrong_user() or self._over_limit():
             self._enter_reserve(fault, now)

@@ -31,6 +31,7 @@ from dragoman.streams.tls_context import TlsRole
 from dragoman.streams.tls_problems import (
     ALERT_OF_WRONG_PROTOCOL,
     BEGINNING_BYTES,
+    RESUMED,
     ended_in_handshake,
     no_application_protocol,
     tls_problem,
@@ -103,6 +104,9 @@ class _Decryptor(Reader):
         required = self._role.required_protocol
         if required and self._tls.selected_alpn_protocol() != required:
             self.problem = no_application_protocol(required, self._role.is_server)
+            return False
+        if self._role.is_server and self._tls.session_reused and self._tls.context.verify_mode != ssl.CERT_NONE:
+            self.problem = RESUMED  # only TLS 1.2 by session id, which Python's contexts cannot turn off (R140)
             return False
         self.is_ready = True
         return True

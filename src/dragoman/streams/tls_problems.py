@@ -8,6 +8,10 @@ from typing import Final
 BEGINNING_BYTES: Final = 8  # enough to identify a protocol
 ALERT_OF_WRONG_PROTOCOL: Final = bytes.fromhex("15 03 01 00 02 02 46")  # fatal, protocol_version
 
+RESUMED: Final = (
+    "the client resumed an earlier session, which skips the check of its certificate; its next connection cannot"
+)
+
 _PLAIN_PROTOCOLS: Final = (
     (b"\xff", "ZMTP"),
     (b"\x00SP\x00", "SP, the protocol of nanomsg and NNG,"),
