@@ -32,6 +32,9 @@ class FakeTransport(asyncio.Transport):
         if not self.is_closed:
             self.written += bytes(data)
 
+    def can_write_eof(self) -> bool:
+        return True
+
     def write_eof(self) -> None:
         self.is_finished = True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import shutil
 import socket
 import ssl
@@ -91,6 +92,7 @@ class Client:
         """Wait until the output has this text. Returns the whole output."""
         assert self._process.stdout is not None
         while text not in self.out:
+            assert select.select([self._process.stdout], [], [], PATIENCE)[0], f"{text!r} is missing in {self.out!r}"
             piece = self._process.stdout.read(1 << 16)
             assert piece, f"{text!r} is missing in {self.out.decode(errors='replace')}"
             self.out += piece

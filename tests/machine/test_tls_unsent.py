@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from authority import Authority
 from dragoman.carriers.carrier import Frame, Messages, Reader
+from dragoman.carriers.zmtp import Zmtp
 from dragoman.dialects.interface import BrokerSide
 from dragoman.server.connection import StreamConnection
 from dragoman.streams import tls
@@ -134,7 +135,7 @@ class World:
         loop = cast(asyncio.AbstractEventLoop, self.loop)
         self.stream = TlsStream(loop, cast(Any, self.socket), self.carrier, roles.server)
         self.stream.start(lambda _: None, self.problems.append)
-        self.connection = StreamConnection(BrokerSide(), "door", cast(Any, None), "", "", 0.0)
+        self.connection = StreamConnection(BrokerSide(), "door", Zmtp("ROUTER"), "", "", 0.0)
         self.connection.stream = self.stream
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         role = roles.client

@@ -181,7 +181,8 @@ def _what_to_try(opened: Opened) -> list[str]:
     for listener, places in opened:
         where = dict(places)
         workers, callers = where.get("workers", where.get("both")), where.get("callers", where.get("both"))
-        if workers is not None and callers is not None and not callers.startswith("http:"):  # curl needs no hint
+        # curl needs no hint, and with TLS the files of a client are not known here.
+        if workers is not None and callers is not None and not callers.startswith(("http:", "https:", "tls:")):
             options = listener.address.options
             service = options.get("service", "default")
             worker = _address(listener.address.dialect, workers, options, ("service", "edition"))

@@ -23,10 +23,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from dragoman.carriers.carrier import Frame, Messages, Reader
+from dragoman.carriers.carrier import Frame, Messages, Reader, size_of
 from dragoman.streams.byte_stream import ByteStream
 from dragoman.streams.sockets import has_received_all
-from dragoman.streams.stream import Stream
+from dragoman.streams.stream import JOIN_BYTES, Stream
 from dragoman.streams.tls_context import TlsRole
 from dragoman.streams.tls_problems import (
     ALERT_OF_WRONG_PROTOCOL,
@@ -163,7 +163,8 @@ class TlsStream(ByteStream):
     # fmt: off
     __slots__ = (
         "_arrived", "_decryptor", "_encrypted", "_ended", "_is_closed", "_offset", "_outgoing", "_plain",
-        "_record_bytes", "_records", "_role", "_socket", "_taken", "_tls", "_waiting",
+        "_record_bytes", "_records", "_role", "_socket", "_take_encrypted", "_taken", "_tls", "_waiting",
+        "_write_plain",
     )
     # fmt: on
 
@@ -176,8 +177,10 @@ class TlsStream(ByteStream):
         self.closed_in_order = False
         incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
+        self._take_encrypted: Callable[[], bytes] = self._outgoing.read
         self._role = role
         self._tls = role.context.wrap_bio(incoming, self._outgoing, role.is_server, role.server_name)
+        self._write_plain: Callable[[Frame | memoryview], int] = self._tls.write
         self._decryptor = _Decryptor(carrier, incoming, self._tls, role)
         self._socket = _Socket(loop, connected, self._decryptor)
         self._waiting: deque[Frame] = deque()  # plain buffers that are not encrypted yet
@@ -225,10 +228,14 @@ class TlsStream(ByteStream):
         if self._socket.is_over:  # never sent (D8)
             self.closed_in_order = self._socket.closed_in_order = False
             return
-        for buffer in buffers:
-            if buffer:
-                self._waiting.append(buffer)
-                self.backlog += len(buffer)
+        size = size_of(buffers)
+        if not size:
+            return
+        self.backlog += size
+        if size <= JOIN_BYTES:
+            self._waiting.append(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+        else:
+            self._waiting.extend([buffer for buffer in buffers if buffer])
         self._encrypt()
 
     def read_dry(self) -> bool:
@@ -334,9 +341,9 @@ class TlsStream(ByteStream):
 
     def _encrypt_record(self) -> bytes:
         plain = self._next_plain()
-        size = self._tls.write(plain)
+        size = self._write_plain(plain)
         self._drop_waiting(size)
-        record = self._outgoing.read()
+        record = self._take_encrypted()
         seen_from = len(record)
         if RECORD_HEADER + (record[3] << 8 | record[4]) != seen_from:
             seen_from = self._first_visible(record, size)
