@@ -26,7 +26,6 @@ from bench.brokers import (
     running,
 )
 from bench.compare import HTTP_SHAPES, MEMODB_SHAPES, NATIVE_SHAPES
-from bench.doors import DOORS, DURABLE_SHAPES
 from bench.generator import (
     HTTP_GENERATOR,
     Generator,
@@ -36,12 +35,13 @@ from bench.generator import (
     find_submit_generator,
     run_load,
 )
+from bench.listeners import DURABLE_SHAPES, LISTENERS
 from bench.measure import NotMeasured, Run
 
 WARMUP = 0.5
 MAJORDOMO_COMMAND = ("{dragoman}", "serve", "majordomo+tcp://127.0.0.1:{frontend}", "--data", "memory")
 CROWD = Shape(workers=64, window=100, size=100)
-(NATIVE_DOOR, _), (HTTP_DOOR, _) = DOORS
+(NATIVE_DOOR, _), (HTTP_DOOR, _) = LISTENERS
 
 
 @dataclass(frozen=True, slots=True)

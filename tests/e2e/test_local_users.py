@@ -23,7 +23,7 @@ GREETINGS = {"native": "ff", "workers": "ff", "callers": "ff", "memodb": "005350
 OPTION = "loopback=anyone"
 
 
-class House:
+class Setup:
     """A broker with a listener of each kind."""
 
     def __init__(
@@ -70,18 +70,18 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_another_user_is_rejected_and_root_is_not(programs: Programs, host: str) -> None:
-    house = House(programs, host=host)
-    assert {uid: house.admits(uid) for uid in (ALICE, NOBODY, ROOT)} == {ALICE: False, NOBODY: False, ROOT: True}
+    setup = Setup(programs, host=host)
+    assert {uid: setup.admits(uid) for uid in (ALICE, NOBODY, ROOT)} == {ALICE: False, NOBODY: False, ROOT: True}
 
 
 def test_a_broker_of_an_ordinary_user_admits_that_user_and_root(programs: Programs) -> None:
-    house = House(programs, user=ALICE)
-    assert {uid: house.admits(uid) for uid in (ALICE, BOB, ROOT)} == {ALICE: True, BOB: False, ROOT: True}
+    setup = Setup(programs, user=ALICE)
+    assert {uid: setup.admits(uid) for uid in (ALICE, BOB, ROOT)} == {ALICE: True, BOB: False, ROOT: True}
 
 
 def test_jobs_of_the_broker_s_own_user_are_run_and_those_of_others_are_not(programs: Programs) -> None:
-    house = House(programs, user=ALICE)
-    url = house.places["native"]
+    setup = Setup(programs, user=ALICE)
+    url = setup.places["native"]
     worker = programs.dragoman_as(ALICE, "worker", "--exec", "cat", "--service", "echo", "--connect", url)
     worker.prints("connected to")
     called = programs.dragoman_as(ALICE, "call", "echo", "hello", "--connect", url, "--timeout", PATIENCE)
@@ -91,23 +91,23 @@ def test_jobs_of_the_broker_s_own_user_are_run_and_those_of_others_are_not(progr
 
 
 def test_anyone_lets_every_user_in(programs: Programs) -> None:
-    house = House(programs, option=OPTION)
-    assert {uid: house.admits(uid) for uid in (ALICE, NOBODY, ROOT)} == {ALICE: True, NOBODY: True, ROOT: True}
-    assert response(house.http, "/v1/services", fields="X-Forwarded-For: 192.0.2.1\r\n")[0] == 200
+    setup = Setup(programs, option=OPTION)
+    assert {uid: setup.admits(uid) for uid in (ALICE, NOBODY, ROOT)} == {ALICE: True, NOBODY: True, ROOT: True}
+    assert response(setup.http, "/v1/services", fields="X-Forwarded-For: 192.0.2.1\r\n")[0] == 200
 
 
 def test_a_rejected_user_is_logged_once_with_the_advice(programs: Programs) -> None:
-    house = House(programs, user=ALICE)
+    setup = Setup(programs, user=ALICE)
     for _ in range(3):
-        assert not house.admits(BOB)
-    assert as_user(BOB, response, house.http, "/v1/services")[0] == 403
-    [line] = house.lines("connection rejected")
+        assert not setup.admits(BOB)
+    assert as_user(BOB, response, setup.http, "/v1/services")[0] == 403
+    [line] = setup.lines("connection rejected")
     assert f"uid {BOB} is not the broker's user (uid {ALICE}), nor root" in line
     assert f"dragoman access allow NAME --uid {BOB}" in line
     assert "loopback=anyone" in line
-    rejected = re.search(r"^dragoman_connections_rejected_total (\d+)", response(house.http, "/metrics")[1], re.M)
+    rejected = re.search(r"^dragoman_connections_rejected_total (\d+)", response(setup.http, "/metrics")[1], re.M)
     assert rejected is not None
-    assert int(rejected[1]) == 3 * len(house.places)
+    assert int(rejected[1]) == 3 * len(setup.places)
 
 
 @pytest.mark.parametrize("flags", [(), ("loopback=owner",)], ids=["default", "owner"])
@@ -117,7 +117,7 @@ def test_a_broker_of_the_overflow_user_needs_another_rule(programs: Programs, fl
     assert broker.ends() == 2
     assert f"the broker runs as uid {NOBODY}" in broker.err
     assert "run it as a user of its own, or write loopback=anyone" in broker.err
-    assert House(programs, user=NOBODY, option=OPTION).admits(ALICE)
+    assert Setup(programs, user=NOBODY, option=OPTION).admits(ALICE)
 
 
 def test_a_table_that_does_not_exist_is_an_error(programs: Programs) -> None:
@@ -137,34 +137,34 @@ def test_off_loopback_nothing_changes(programs: Programs) -> None:
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_http_answers_another_user_with_the_advice(programs: Programs, loop: str) -> None:
-    house = House(programs, loop=loop)
+    setup = Setup(programs, loop=loop)
     for uid in (ALICE, NOBODY):
-        status, body = as_user(uid, response, house.http, "/v1/services")
+        status, body = as_user(uid, response, setup.http, "/v1/services")
         problem = json.loads(body)
         assert (status, problem["type"]) == (403, "urn:dragoman:another-user")
         assert f"uid {uid} " in problem["detail"]
         assert "loopback=anyone" in problem["detail"]
         for path, expected in {"/livez": 200, "/readyz": 200, "/v1/health": 403, "/metrics": 403}.items():
-            assert as_user(uid, response, house.http, path)[0] == expected, path
-        assert as_user(uid, response, house.http, "/livez", "POST")[0] == 403
-    assert response(house.http, "/v1/health")[0] == 200
+            assert as_user(uid, response, setup.http, path)[0] == expected, path
+        assert as_user(uid, response, setup.http, "/livez", "POST")[0] == 403
+    assert response(setup.http, "/v1/health")[0] == 200
 
 
 def test_health_checks_of_another_user_are_not_logged(programs: Programs) -> None:
-    house = House(programs)
-    assert as_user(ALICE, response, house.http, "/livez")[0] == 200
-    assert as_user(ALICE, response, house.http, "/v1/services")[0] == 403
-    assert len(house.lines("rejected")) == 1
+    setup = Setup(programs)
+    assert as_user(ALICE, response, setup.http, "/livez")[0] == 200
+    assert as_user(ALICE, response, setup.http, "/v1/services")[0] == 403
+    assert len(setup.lines("rejected")) == 1
 
 
 def test_a_forwarded_request_is_rejected(programs: Programs) -> None:
     """All clients of a proxy have the user of the proxy."""
-    house = House(programs)
+    setup = Setup(programs)
     for field in ("Forwarded: for=192.0.2.1", "X-Forwarded-For: 192.0.2.1", "x-forwarded-proto: https"):
-        status, body = response(house.http, "/v1/services", fields=f"{field}\r\n")
+        status, body = response(setup.http, "/v1/services", fields=f"{field}\r\n")
         assert (status, json.loads(body)["type"]) == (403, "urn:dragoman:forwarded"), field
         assert "A proxy is in front: write auth=token" in json.loads(body)["detail"]
-        assert response(house.http, "/readyz", fields=f"{field}\r\n")[0] == 200
+        assert response(setup.http, "/readyz", fields=f"{field}\r\n")[0] == 200
 
 
 # -------------------------------------------------------------------- Unix sockets
@@ -333,13 +333,13 @@ class NamedEarlier:
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_a_request_of_a_reset_peer_is_not_run(programs: Programs, loop: str) -> None:
-    house = House(programs, loop=loop)
+    setup = Setup(programs, loop=loop)
     pause = "POST /v1/services/work/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
     with bound() as own:
-        house.program.stop()
-        as_user(ALICE, send_and_reset, house.http, pause, own.getsockname()[1])
-        connect_to(house.http, own)
-        house.program.go_on()
+        setup.program.stop()
+        as_user(ALICE, send_and_reset, setup.http, pause, own.getsockname()[1])
+        connect_to(setup.http, own)
+        setup.program.go_on()
         own.sendall(b"GET /v1/services/work HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert own.recv(65_536).startswith(b"HTTP/1.1 404 ")
-    assert json.loads(response(house.http, "/v1/services")[1])["services"] == []
+    assert json.loads(response(setup.http, "/v1/services")[1])["services"] == []

@@ -1,6 +1,6 @@
 """The system's libzmq (`libzmq.so.5` of Debian), called with ctypes: an older version than that inside pyzmq.
 
-`SystemVisitors` has the methods of `house.Visitors`, and its sockets those of pyzmq that the tests use.
+`SystemVisitors` has the methods of `setup.Visitors`, and its sockets those of pyzmq that the tests use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ctypes import c_char_p, c_int, c_size_t, c_void_p
 from typing import Any
 
 import zmq
-from house import endpoint
+from broker_setup import endpoint
 
 from dragoman.sdk.address import SocketAddress
 from programs import PATIENCE

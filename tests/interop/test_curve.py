@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import zmq
-from house import MIB, Asker, Echo, House, Visitors, port_of
+from broker_setup import MIB, Asker, Echo, Setup, Visitors, port_of
 from system_libzmq import SystemVisitors, load, version
 from zmq.utils.monitor import recv_monitor_message
 
@@ -78,12 +78,12 @@ def curve_options(server_key: bytes = SERVER[0], pair: tuple[bytes, bytes] = CLI
 
 def listener(socket_type: str, security: Security) -> Callable[[], Zmtp]:
     limits = ZmtpLimits(max_payload=8 * MIB)
-    return lambda: zmtp_carrier(socket_type, b"house", limits=limits, security=security)
+    return lambda: zmtp_carrier(socket_type, b"setup", limits=limits, security=security)
 
 
 def dialler(socket_type: str, mechanism: str) -> Zmtp:
     limits = ZmtpLimits(max_payload=8 * MIB)
-    return zmtp_carrier(socket_type, b"house", dials=True, limits=limits, security=ours(mechanism, False))
+    return zmtp_carrier(socket_type, b"setup", dials=True, limits=limits, security=ours(mechanism, False))
 
 
 @pytest.fixture(params=["PLAIN", "CURVE"])
@@ -138,9 +138,9 @@ def test_the_two_libraries_differ() -> None:
 
 
 @pytest.mark.parametrize("socket_type", ["ROUTER", "REP"])
-def test_libzmq_dealer_to_us(house: House, anyone: ANY, mechanism: str, socket_type: str) -> None:
-    echo = Echo(house.runner)
-    where = house.open(echo, HERE, carrier=listener(socket_type, ours(mechanism, True)))
+def test_libzmq_dealer_to_us(setup: Setup, anyone: ANY, mechanism: str, socket_type: str) -> None:
+    echo = Echo(setup.runner)
+    where = setup.open(echo, HERE, carrier=listener(socket_type, ours(mechanism, True)))
     dealer = anyone.visit(zmq.DEALER, where, routing_id=b"worker", **theirs(mechanism, False))
     for shape in SHAPES.values():
         dealer.send_multipart(shape)
@@ -151,8 +151,8 @@ def test_libzmq_dealer_to_us(house: House, anyone: ANY, mechanism: str, socket_t
 
 
 @pytest.mark.parametrize("socket_type", ["ROUTER", "REP"])
-def test_libzmq_req_to_us(house: House, anyone: ANY, mechanism: str, socket_type: str) -> None:
-    where = house.open(Echo(house.runner), HERE, carrier=listener(socket_type, ours(mechanism, True)))
+def test_libzmq_req_to_us(setup: Setup, anyone: ANY, mechanism: str, socket_type: str) -> None:
+    where = setup.open(Echo(setup.runner), HERE, carrier=listener(socket_type, ours(mechanism, True)))
     requester = anyone.visit(zmq.REQ, where, **theirs(mechanism, False))
     for shape in SHAPES.values():
         requester.send_multipart(shape)
@@ -160,34 +160,34 @@ def test_libzmq_req_to_us(house: House, anyone: ANY, mechanism: str, socket_type
 
 
 @pytest.mark.parametrize("socket_type", ["ROUTER", "DEALER", "REQ"])
-def test_libzmq_router_to_us(house: House, anyone: ANY, mechanism: str, socket_type: str) -> None:
-    asker = Asker(house.runner)
-    where = house.open(asker, HERE, carrier=listener(socket_type, ours(mechanism, True)))
+def test_libzmq_router_to_us(setup: Setup, anyone: ANY, mechanism: str, socket_type: str) -> None:
+    asker = Asker(setup.runner)
+    where = setup.open(asker, HERE, carrier=listener(socket_type, ours(mechanism, True)))
     router = anyone.visit(zmq.ROUTER, where, **theirs(mechanism, False))
-    exchange_with_router(house, asker, router)
+    exchange_with_router(setup, asker, router)
 
 
 @pytest.mark.parametrize("socket_type", ["DEALER", "REQ"])
-def test_libzmq_rep_to_us(house: House, anyone: ANY, mechanism: str, socket_type: str) -> None:
-    asker = Asker(house.runner)
-    where = house.open(asker, HERE, carrier=listener(socket_type, ours(mechanism, True)))
-    exchange_with_rep(house, asker, anyone.visit(zmq.REP, where, **theirs(mechanism, False)))
+def test_libzmq_rep_to_us(setup: Setup, anyone: ANY, mechanism: str, socket_type: str) -> None:
+    asker = Asker(setup.runner)
+    where = setup.open(asker, HERE, carrier=listener(socket_type, ours(mechanism, True)))
+    exchange_with_rep(setup, asker, anyone.visit(zmq.REP, where, **theirs(mechanism, False)))
 
 
-def exchange_with_router(house: House, asker: Asker, router: Any) -> None:
+def exchange_with_router(setup: Setup, asker: Asker, router: Any) -> None:
     """The ROUTER learns our identity in the handshake, and can answer when the first message has come."""
     peer = until(lambda: asker.present and asker.present[0], "the handshake is done")
     for shape in SHAPES.values():
-        house.send(peer, [b"", *shape])
-        assert router.recv_multipart() == [b"house", b"", *shape]
-        router.send_multipart([b"house", b"", *shape])
+        setup.send(peer, [b"", *shape])
+        assert router.recv_multipart() == [b"setup", b"", *shape]
+        router.send_multipart([b"setup", b"", *shape])
         assert asker.next() == [b"", *shape]
 
 
-def exchange_with_rep(house: House, asker: Asker, replier: Any) -> None:
+def exchange_with_rep(setup: Setup, asker: Asker, replier: Any) -> None:
     peer = until(lambda: asker.present and asker.present[0], "the handshake is done")
     for shape in SHAPES.values():
-        house.send(peer, [b"", *shape])
+        setup.send(peer, [b"", *shape])
         assert replier.recv_multipart() == shape
         replier.send_multipart(shape)
         assert asker.next() == [b"", *shape]
@@ -202,29 +202,29 @@ def place(receiver: Any) -> SocketAddress:
 
 @pytest.mark.usefixtures("authenticator")
 @pytest.mark.parametrize("socket_type", ["DEALER", "REQ", "ROUTER"])
-def test_us_to_libzmq_router(house: House, anyone: ANY, mechanism: str, socket_type: str) -> None:
+def test_us_to_libzmq_router(setup: Setup, anyone: ANY, mechanism: str, socket_type: str) -> None:
     router = anyone.receive(zmq.ROUTER, HERE, **theirs(mechanism, True))
-    asker = Asker(house.runner)
-    house.dial(asker, place(router), dialler(socket_type, mechanism))
-    exchange_with_router(house, asker, router)
+    asker = Asker(setup.runner)
+    setup.dial(asker, place(router), dialler(socket_type, mechanism))
+    exchange_with_router(setup, asker, router)
     key = SERVER[0] if mechanism == "CURVE" else b""
     assert asker.present[0].carrier.peer_key == key
 
 
 @pytest.mark.usefixtures("authenticator")
 @pytest.mark.parametrize("socket_type", ["DEALER", "REQ"])
-def test_us_to_libzmq_rep(house: House, anyone: ANY, mechanism: str, socket_type: str) -> None:
+def test_us_to_libzmq_rep(setup: Setup, anyone: ANY, mechanism: str, socket_type: str) -> None:
     replier = anyone.receive(zmq.REP, HERE, **theirs(mechanism, True))
-    asker = Asker(house.runner)
-    house.dial(asker, place(replier), dialler(socket_type, mechanism))
-    exchange_with_rep(house, asker, replier)
+    asker = Asker(setup.runner)
+    setup.dial(asker, place(replier), dialler(socket_type, mechanism))
+    exchange_with_rep(setup, asker, replier)
 
 
 @pytest.mark.usefixtures("authenticator")
 @pytest.mark.parametrize("socket_type", ["ROUTER", "REP"])
-def test_us_to_libzmq_dealer(house: House, anyone: ANY, mechanism: str, socket_type: str) -> None:
+def test_us_to_libzmq_dealer(setup: Setup, anyone: ANY, mechanism: str, socket_type: str) -> None:
     dealer = anyone.receive(zmq.DEALER, HERE, **theirs(mechanism, True))
-    house.dial(Echo(house.runner), place(dealer), dialler(socket_type, mechanism))
+    setup.dial(Echo(setup.runner), place(dealer), dialler(socket_type, mechanism))
     for shape in SHAPES.values():
         dealer.send_multipart(shape)
     assert [dealer.recv_multipart() for _ in SHAPES] == list(SHAPES.values())
@@ -245,11 +245,11 @@ def count_commands(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return names
 
 
-def test_curve_with_heartbeats_of_libzmq(house: House, anyone: ANY, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curve_with_heartbeats_of_libzmq(setup: Setup, anyone: ANY, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are answered in the middle of large messages, in boxes whose counters rise."""
     names = count_commands(monkeypatch)
-    echo = Echo(house.runner)
-    where = house.open(echo, HERE, carrier=listener("ROUTER", ours("CURVE", True)))
+    echo = Echo(setup.runner)
+    where = setup.open(echo, HERE, carrier=listener("ROUTER", ours("CURVE", True)))
     beats = {"heartbeat_ivl": 10, "heartbeat_timeout": 10_000, "heartbeat_ttl": 10_000, "sndbuf": 65_536}
     dealer = anyone.visit(zmq.DEALER, where, **beats, **curve_options())
     large = [b"a", bytes(MIB), b"b", bytes(2 * MIB), b"c"]
@@ -264,21 +264,21 @@ def test_curve_with_heartbeats_of_libzmq(house: House, anyone: ANY, monkeypatch:
 
 
 def test_libzmq_drops_us_when_we_do_not_answer_its_heartbeats(
-    house: House, anyone: ANY, monkeypatch: pytest.MonkeyPatch
+    setup: Setup, anyone: ANY, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test above."""
     monkeypatch.setattr(zmtp_curve, "answer_to", lambda body: None)
-    echo = Echo(house.runner)
-    where = house.open(echo, HERE, carrier=listener("ROUTER", ours("CURVE", True)))
+    echo = Echo(setup.runner)
+    where = setup.open(echo, HERE, carrier=listener("ROUTER", ours("CURVE", True)))
     anyone.visit(zmq.DEALER, where, heartbeat_ivl=20, heartbeat_timeout=100, **curve_options())
     until(lambda: echo.losses, "it gives us up")
 
 
-def test_curve_with_our_heartbeats(house: House, anyone: ANY, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curve_with_our_heartbeats(setup: Setup, anyone: ANY, monkeypatch: pytest.MonkeyPatch) -> None:
     names = count_commands(monkeypatch)
-    echo = Echo(house.runner)
+    echo = Echo(setup.runner)
     limits = ConnectionLimits(carrier_ping=0.02, carrier_timeout=PATIENCE)
-    where = house.open(echo, HERE, limits=limits, carrier=listener("ROUTER", ours("CURVE", True)))
+    where = setup.open(echo, HERE, limits=limits, carrier=listener("ROUTER", ours("CURVE", True)))
     dealer = anyone.visit(zmq.DEALER, where, **curve_options())
     until(lambda: names.count(b"PONG") >= 5, "it answers")
     dealer.send_multipart([b"still here"])
@@ -289,7 +289,7 @@ def test_curve_with_our_heartbeats(house: House, anyone: ANY, monkeypatch: pytes
 # ---- refusals
 
 
-def test_curve_refused_gets_400_and_stays_away(house: House, visitors: Visitors) -> None:
+def test_curve_refused_gets_400_and_stays_away(setup: Setup, visitors: Visitors) -> None:
     """A neighbour that was closed without ERROR reconnects six times; meanwhile the refused one never does."""
     refused: list[bytes] = []
 
@@ -298,23 +298,23 @@ def test_curve_refused_gets_400_and_stays_away(house: House, visitors: Visitors)
         return False
 
     security = CurveServer((SERVER,), allow, os.urandom)
-    where = house.open(Echo(house.runner), HERE, carrier=listener("ROUTER", security))
+    where = setup.open(Echo(setup.runner), HERE, carrier=listener("ROUTER", security))
     stranger = visitors._make(zmq.DEALER, curve_options())
     monitor = stranger.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
     monitor.rcvtimeo = int(PATIENCE * 1000)
     try:
         stranger.connect(f"tcp://{where}")
         assert recv_monitor_message(monitor)["value"] == 400
-        until(lambda: house.journal.mentions(CLIENT[0].hex()), "the log says which key")
+        until(lambda: setup.journal.mentions(CLIENT[0].hex()), "the log says which key")
         visitors.visit(zmq.DEALER, where, **curve_options(server_key=OTHER[0]))
-        until(lambda: house.counters.bad_messages.get(("echo", "wrong server key"), 0) >= 6, "the neighbour reconnects")
+        until(lambda: setup.counters.bad_messages.get(("echo", "wrong server key"), 0) >= 6, "the neighbour reconnects")
         assert refused == [CLIENT[0]]
     finally:
         stranger.disable_monitor()
         monitor.close(linger=0)
 
 
-def test_plain_refused_gets_400(house: House, visitors: Visitors) -> None:
+def test_plain_refused_gets_400(setup: Setup, visitors: Visitors) -> None:
     """The password does not get into the log."""
     calls: list[bytes] = []
 
@@ -322,17 +322,17 @@ def test_plain_refused_gets_400(house: House, visitors: Visitors) -> None:
         calls.append(password)
         return password == PASSWORD
 
-    where = house.open(Echo(house.runner), HERE, carrier=listener("ROUTER", PlainServer(check)))
+    where = setup.open(Echo(setup.runner), HERE, carrier=listener("ROUTER", PlainServer(check)))
     visitors.visit(zmq.DEALER, where, plain_username=NAME, plain_password=b"no-such-password")
-    until(lambda: house.counters.bad_messages.get(("echo", "unknown password"), 0), "it is refused")
+    until(lambda: setup.counters.bad_messages.get(("echo", "unknown password"), 0), "it is refused")
     dealer = visitors.visit(zmq.DEALER, where, **theirs("PLAIN", False))
     dealer.send_multipart([b"others"])
     assert dealer.recv_multipart() == [b"others"]
     assert calls == [b"no-such-password", PASSWORD]
-    assert not house.journal.mentions("no-such-password")
+    assert not setup.journal.mentions("no-such-password")
 
 
-def test_curve_temporary_refusal_comes_again(house: House, anyone: ANY) -> None:
+def test_curve_temporary_refusal_comes_again(setup: Setup, anyone: ANY) -> None:
     """A broker that is full or starting closes the connection without ERROR."""
 
     class Full(Echo):
@@ -344,32 +344,32 @@ def test_curve_temporary_refusal_comes_again(house: House, anyone: ANY) -> None:
                 self.turned_away += 1
                 self.runner.connections.close(peer, "full")
 
-    full = Full(house.runner)
-    where = house.open(full, HERE, carrier=listener("ROUTER", ours("CURVE", True)))
+    full = Full(setup.runner)
+    where = setup.open(full, HERE, carrier=listener("ROUTER", ours("CURVE", True)))
     dealer = anyone.visit(zmq.DEALER, where, **curve_options())
     until(lambda: full.turned_away == 3 and len(full.losses) == 3 and full.present, "it comes a fourth time")
     dealer.send_multipart([b"in at last"])
     assert dealer.recv_multipart() == [b"in at last"]
 
 
-def test_a_client_gets_in_once_the_listener_has_the_key_that_it_knows(house: House, anyone: ANY) -> None:
+def test_a_client_gets_in_once_the_listener_has_the_key_that_it_knows(setup: Setup, anyone: ANY) -> None:
     """A HELLO for another key is not answered with an ERROR, so libzmq tries again; an older key is served, too."""
     keys = [(OTHER,)]
 
     def carrier() -> Zmtp:
         return zmtp_carrier("ROUTER", security=CurveServer(keys[-1], lambda key: True, os.urandom))
 
-    where = house.open(Echo(house.runner), HERE, carrier=carrier)
+    where = setup.open(Echo(setup.runner), HERE, carrier=carrier)
     dealer = anyone.visit(zmq.DEALER, where, **curve_options())
-    until(lambda: house.counters.bad_messages.get(("echo", "wrong server key"), 0) >= 2, "it tries again")
-    assert house.journal.mentions(f"give the peer the server key {OTHER[0].hex()}")
+    until(lambda: setup.counters.bad_messages.get(("echo", "wrong server key"), 0) >= 2, "it tries again")
+    assert setup.journal.mentions(f"give the peer the server key {OTHER[0].hex()}")
     keys.append((OTHER, SERVER))
     dealer.send_multipart([b"in at last"])
     assert dealer.recv_multipart() == [b"in at last"]
 
 
-@pytest.mark.parametrize("guest", ["NULL", "PLAIN"])
-def test_a_libzmq_peer_with_a_weaker_mechanism_leaves_nothing_behind(house: House, anyone: ANY, guest: str) -> None:
+@pytest.mark.parametrize("remote", ["NULL", "PLAIN"])
+def test_a_libzmq_peer_with_a_weaker_mechanism_leaves_nothing_behind(setup: Setup, anyone: ANY, remote: str) -> None:
     made: list[Zmtp] = []
     make = listener("ROUTER", ours("CURVE", True))
 
@@ -377,22 +377,22 @@ def test_a_libzmq_peer_with_a_weaker_mechanism_leaves_nothing_behind(house: Hous
         made.append(make())
         return made[-1]
 
-    where = house.open(Echo(house.runner), HERE, carrier=carrier)
-    anyone.visit(zmq.DEALER, where, **theirs(guest, False))
-    until(lambda: made and not house.runner.connections.peers, "it has come and gone")
+    where = setup.open(Echo(setup.runner), HERE, carrier=carrier)
+    anyone.visit(zmq.DEALER, where, **theirs(remote, False))
+    until(lambda: made and not setup.runner.connections.peers, "it has come and gone")
     assert not made[0].ready
     dealer = anyone.visit(zmq.DEALER, where, **curve_options())
     dealer.send_multipart([b"others"])
     assert dealer.recv_multipart() == [b"others"]
 
 
-def test_our_client_is_refused_by_libzmq_with_a_reason(house: House, visitors: Visitors) -> None:
+def test_our_client_is_refused_by_libzmq_with_a_reason(setup: Setup, visitors: Visitors) -> None:
     """libzmq's ZAP handler refuses the key: ERROR 400."""
     handler = visitors._make(zmq.REP, {})
     handler.bind("inproc://zeromq.zap.01")
     router = visitors.receive(zmq.ROUTER, HERE, zap_domain=b"test", **theirs("CURVE", True))
     carrier = dialler("DEALER", "CURVE")
-    house.dial(Asker(house.runner), place(router), carrier)
+    setup.dial(Asker(setup.runner), place(router), carrier)
     request = handler.recv_multipart()
     assert request[5:] == [b"CURVE", CLIENT[0]]
     handler.send_multipart([b"1.0", request[1], b"400", b"no", b"", b""])
@@ -403,12 +403,12 @@ def test_our_client_is_refused_by_libzmq_with_a_reason(house: House, visitors: V
 
 
 def test_our_client_with_a_wrong_server_key_is_hung_up_on_and_knows_the_probable_cause(
-    house: House, anyone: ANY
+    setup: Setup, anyone: ANY
 ) -> None:
     router = anyone.receive(zmq.ROUTER, HERE, **theirs("CURVE", True))
-    asker = Asker(house.runner)
+    asker = Asker(setup.runner)
     carrier = zmtp_carrier("DEALER", dials=True, security=CurveClient(CLIENT, OTHER[0], os.urandom))
-    house.dial(asker, place(router), carrier)
-    until(lambda: asker.losses or not house.runner.connections.peers, "it hangs up")
+    setup.dial(asker, place(router), carrier)
+    until(lambda: asker.losses or not setup.runner.connections.peers, "it hangs up")
     assert (carrier.ready, carrier.failure) == (False, None)
     assert f"it probably has another public key than {OTHER[0].hex()}" in carrier.probable_cause()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from house import BrokerHouse
+from broker_setup import BrokerSetup
 
 from authority import Authority, Issued
 from case_tables import check_every_row
@@ -17,7 +17,7 @@ from dragoman import BrokerUnavailable, Client, NotAllowed, Worker, WrongDialect
 from dragoman.sdk.address import AddressError
 from programs import PATIENCE, until
 
-StartBroker = Callable[..., BrokerHouse]
+StartBroker = Callable[..., BrokerSetup]
 
 
 class Parties:
@@ -82,30 +82,30 @@ def working(url: str) -> Iterator[Worker]:
     ],
 )
 def test_client_and_worker_use_tls_in_every_dialect(
-    broker_house: StartBroker, parties: Parties, scheme: str, more: str
+    broker_setup: StartBroker, parties: Parties, scheme: str, more: str
 ) -> None:
-    house = broker_house(f"{scheme}://127.0.0.1:0?{parties.listen}{more}")
-    assert house.workers.startswith("https://" if scheme == "https" else "tls://")
+    setup = broker_setup(f"{scheme}://127.0.0.1:0?{parties.listen}{more}")
+    assert setup.workers.startswith("https://" if scheme == "https" else "tls://")
     payload = b"hello" * 400_000
-    with working(f"{scheme}://localhost:{port_of(house.workers)}?{parties.connect}"):
-        until(lambda: house.broker.worker_registry.workers, "the worker has joined")
-        with Client(f"{scheme}://localhost:{port_of(house.callers)}?{parties.connect}") as client:
+    with working(f"{scheme}://localhost:{port_of(setup.workers)}?{parties.connect}"):
+        until(lambda: setup.broker.worker_registry.workers, "the worker has joined")
+        with Client(f"{scheme}://localhost:{port_of(setup.callers)}?{parties.connect}") as client:
             assert client.call("default", b"hello") == b"HELLO"
             assert client.call("default", payload) == payload.upper()
 
 
 def test_a_call_to_a_wrong_port_or_with_a_wrong_certificate_names_the_problem(
-    broker_house: StartBroker, parties: Parties
+    broker_setup: StartBroker, parties: Parties
 ) -> None:
     required = f"https://127.0.0.1:0?{parties.listen}"
-    house = broker_house(
+    setup = broker_setup(
         f"tls://127.0.0.1:0?{parties.listen}",
         "tcp://127.0.0.1:0",
         f"memodb+tls://127.0.0.1:0?{parties.broker.options}",
         "http://127.0.0.1:0",
         required,
     )
-    native, plain, memodb, http, https = (port_of(places["both"]) for places in house.places)
+    native, plain, memodb, http, https = (port_of(places["both"]) for places in setup.places)
     ca, mine = f"ca={parties.ca}", parties.connect
     rows: tuple[tuple[str, type[BrokerUnavailable], str], ...] = (
         (f"tls://localhost:{native}?{ca}", NotAllowed, "the broker requires a certificate: name one that it accepts"),
@@ -133,10 +133,10 @@ def test_a_call_to_a_wrong_port_or_with_a_wrong_certificate_names_the_problem(
 
 
 def test_a_worker_that_the_broker_does_not_accept_stops_with_exit_code_3(
-    broker_house: StartBroker, parties: Parties, caplog: pytest.LogCaptureFixture
+    broker_setup: StartBroker, parties: Parties, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = broker_house(f"tls://127.0.0.1:0?{parties.listen}", f"https://127.0.0.1:0?{parties.broker.options}")
-    worker = Worker(f"tls://localhost:{port_of(house.workers)}?ca={parties.ca}&{parties.stranger.options}")
+    setup = broker_setup(f"tls://127.0.0.1:0?{parties.listen}", f"https://127.0.0.1:0?{parties.broker.options}")
+    worker = Worker(f"tls://localhost:{port_of(setup.workers)}?ca={parties.ca}&{parties.stranger.options}")
 
     @worker.service("default")
     async def default(payload: bytes) -> bytes:
@@ -157,18 +157,18 @@ def test_a_wrong_file_is_an_error_of_the_address(parties: Parties, tmp_path: Pat
         Client(f"tls://localhost:1?ca={parties.ca}&server_name=.bad")
 
 
-def test_a_listener_with_a_wrong_file_does_not_start(broker_house: StartBroker, authority: Authority) -> None:
+def test_a_listener_with_a_wrong_file_does_not_start(broker_setup: StartBroker, authority: Authority) -> None:
     expired: Issued = authority.issue(days=-1)
     with pytest.raises(AddressError, match="the certificate expired on "):
-        broker_house(f"tls://127.0.0.1:0?{expired.options}")
+        broker_setup(f"tls://127.0.0.1:0?{expired.options}")
     with pytest.raises(AddressError, match="name its file with cert="):
-        broker_house("https://127.0.0.1:0")
+        broker_setup("https://127.0.0.1:0")
 
 
-def test_off_loopback_a_listener_needs_certificates_of_its_clients(broker_house: StartBroker, parties: Parties) -> None:
+def test_off_loopback_a_listener_needs_certificates_of_its_clients(broker_setup: StartBroker, parties: Parties) -> None:
     with pytest.raises(AddressError, match="it listens off loopback"):
-        broker_house(f"tls://0.0.0.0:0?{parties.broker.options}")
-    house = broker_house(f"tls://0.0.0.0:0?{parties.listen}")
-    assert not house.journal.mentions("listening without authentication")
+        broker_setup(f"tls://0.0.0.0:0?{parties.broker.options}")
+    setup = broker_setup(f"tls://0.0.0.0:0?{parties.listen}")
+    assert not setup.journal.mentions("listening without authentication")
     with pytest.raises(AddressError, match=r"frontend=tcp://.*must be a port, or start with tls://"):
-        broker_house(f"pingpong+tls://127.0.0.1:0?{parties.listen}&frontend=tcp://127.0.0.1:0")
+        broker_setup(f"pingpong+tls://127.0.0.1:0?{parties.listen}&frontend=tcp://127.0.0.1:0")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pynng
 import pytest
-from house import MIB, BrokerHouse, Echo, House, ready_command
+from broker_setup import MIB, BrokerSetup, Echo, Setup, ready_command
 from test_tls_streams import Certified
 
 from authority import Authority
@@ -42,11 +42,11 @@ def program(name: str, package: str) -> str:
     return found
 
 
-def open_port(house: House, certified: Certified, carrier: Callable[[], Any] | None = None, **files: str) -> int:
+def open_port(setup: Setup, certified: Certified, carrier: Callable[[], Any] | None = None, **files: str) -> int:
     """Listen with an echo. Returns the port."""
     server = certified.server
     tls = ListenerTls(TlsFiles(str(server.cert), str(server.key), **files))
-    where = house.open(Echo(house.runner), LOOPBACK, carrier=carrier, tls=tls)
+    where = setup.open(Echo(setup.runner), LOOPBACK, carrier=carrier, tls=tls)
     assert isinstance(where, TcpAddress)
     return where.port
 
@@ -121,20 +121,20 @@ def s_client(certified: Certified) -> Iterator[Callable[..., Client]]:
             pass
 
 
-def test_openssl_s_client_1_1_is_refused(house: House, certified: Certified, s_client: Callable[..., Client]) -> None:
-    out = s_client(open_port(house, certified), "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0").rest()
+def test_openssl_s_client_1_1_is_refused(setup: Setup, certified: Certified, s_client: Callable[..., Client]) -> None:
+    out = s_client(open_port(setup, certified), "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0").rest()
     assert b"alert protocol version" in out
-    native = open_port(house, certified, protocol="dragoman/1")
+    native = open_port(setup, certified, protocol="dragoman/1")
     assert b"alert protocol version" in s_client(native, "-tls1_2").rest()
     refused = "the peer has no TLS version that is allowed here"
-    until(lambda: house.journal.mentions(refused), refused)
+    until(lambda: setup.journal.mentions(refused), refused)
 
 
 @pytest.mark.parametrize(("version", "name"), [("-tls1_2", b"TLSv1.2"), ("-tls1_3", b"TLSv1.3")])
 def test_openssl_s_client_reads_the_greeting(
-    house: House, certified: Certified, s_client: Callable[..., Client], version: str, name: bytes
+    setup: Setup, certified: Certified, s_client: Callable[..., Client], version: str, name: bytes
 ) -> None:
-    client = s_client(open_port(house, certified), version)
+    client = s_client(open_port(setup, certified), version)
     out = client.shows(OUR_GREETING)
     assert b"Verify return code: 0 (ok)" in out
     assert b"New, " + name in out
@@ -143,35 +143,35 @@ def test_openssl_s_client_reads_the_greeting(
 
 
 def test_openssl_s_client_gets_no_old_cipher(
-    house: House, certified: Certified, s_client: Callable[..., Client]
+    setup: Setup, certified: Certified, s_client: Callable[..., Client]
 ) -> None:
-    port = open_port(house, certified)
+    port = open_port(setup, certified)
     for cipher in ("ECDHE-ECDSA-AES128-SHA256", "ECDHE-ECDSA-AES256-SHA"):
         assert b"handshake failure" in s_client(port, "-tls1_2", "-cipher", cipher).rest()
     no_cipher = "the peer has no TLS cipher in common"
-    until(lambda: house.journal.mentions(no_cipher), no_cipher)
+    until(lambda: setup.journal.mentions(no_cipher), no_cipher)
 
 
 def test_openssl_s_client_cannot_renegotiate(
-    house: House, certified: Certified, s_client: Callable[..., Client]
+    setup: Setup, certified: Certified, s_client: Callable[..., Client]
 ) -> None:
-    client = s_client(open_port(house, certified), "-tls1_2")
+    client = s_client(open_port(setup, certified), "-tls1_2")
     client.shows(OUR_GREETING)
     client.say(b"R\n")  # a command of s_client at the beginning of a line
     assert b"no renegotiation" in client.rest()
 
 
-def test_openssl_s_client_gets_no_ticket(house: House, certified: Certified, s_client: Callable[..., Client]) -> None:
+def test_openssl_s_client_gets_no_ticket(setup: Setup, certified: Certified, s_client: Callable[..., Client]) -> None:
     """R140"""
-    port = open_port(house, certified)
+    port = open_port(setup, certified)
     for version in ("-tls1_2", "-tls1_3"):
         out = s_client(port, version).shows(OUR_GREETING)
         assert b"session ticket" not in out.lower()
 
 
-def test_a_resumed_session_does_not_skip_the_check_of_a_certificate(house: House, certified: Certified) -> None:
+def test_a_resumed_session_does_not_skip_the_check_of_a_certificate(setup: Setup, certified: Certified) -> None:
     """R140: OpenSSL resumes TLS 1.2 by session ids even without tickets."""
-    port = open_port(house, certified, client_ca=certified.ca)
+    port = open_port(setup, certified, client_ca=certified.ca)
     context = certified.context()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     sessions: list[ssl.SSLSession | None] = [None]
@@ -188,11 +188,11 @@ def test_a_resumed_session_does_not_skip_the_check_of_a_certificate(house: House
 
     assert not is_resumed()
     assert is_resumed()
-    until(lambda: house.journal.mentions("the client resumed an earlier session"), "it is logged")
+    until(lambda: setup.journal.mentions("the client resumed an earlier session"), "it is logged")
     until(lambda: not is_resumed(), "a rejected session is forgotten")
 
 
-def test_https_rejects_a_resumed_session(https: tuple[BrokerHouse, str], certified: Certified) -> None:
+def test_https_rejects_a_resumed_session(https: tuple[BrokerSetup, str], certified: Certified) -> None:
     """R140"""
     _, url = https
     port = int(url.rpartition(":")[2].partition("/")[0])
@@ -214,50 +214,50 @@ def test_https_rejects_a_resumed_session(https: tuple[BrokerHouse, str], certifi
     assert came == [(False, True), (True, False)]
 
 
-def test_openssl_s_client_changes_its_key(house: House, certified: Certified, s_client: Callable[..., Client]) -> None:
+def test_openssl_s_client_changes_its_key(setup: Setup, certified: Certified, s_client: Callable[..., Client]) -> None:
     """The broker answers with a key of its own before its next record; counts of plain bytes stay exact."""
-    client = s_client(open_port(house, certified), "-tls1_3")
+    client = s_client(open_port(setup, certified), "-tls1_3")
     client.shows(OUR_GREETING)
     client.say(OUR_GREETING + ready_command(b"DEALER"))
-    peers = house.runner.connections.peers
-    until(lambda: house.run(lambda: [peer for peer in peers if peer.is_open]), "it is open")
-    (peer,) = house.run(lambda: list(peers))
-    before = house.run(lambda: (peer.stream.sent, peer.stream.wire_sent))
+    peers = setup.runner.connections.peers
+    until(lambda: setup.run(lambda: [peer for peer in peers if peer.is_open]), "it is open")
+    (peer,) = setup.run(lambda: list(peers))
+    before = setup.run(lambda: (peer.stream.sent, peer.stream.wire_sent))
     client.say(b"K\n")  # a command of s_client: a new key, and a request for a new one
     client.shows(b"KEYUPDATE")
     client.say(b"\x00\x05hello")
     client.shows(b"\x00\x05hello")
-    sent, wire_sent = house.run(lambda: (peer.stream.sent, peer.stream.wire_sent))
+    sent, wire_sent = setup.run(lambda: (peer.stream.sent, peer.stream.wire_sent))
     assert sent - before[0] == 7
     assert wire_sent - before[1] > 7 + 22, "the broker's own new key was sent, too"
-    assert house.run(lambda: peer.stream.backlog) == 0
+    assert setup.run(lambda: peer.stream.backlog) == 0
 
 
 def test_short_records_that_the_peer_requests_count_as_seen(
-    house: House, certified: Certified, s_client: Callable[..., Client]
+    setup: Setup, certified: Certified, s_client: Callable[..., Client]
 ) -> None:
     """R138: with max_fragment_length, OpenSSL splits a write into several records. The first ones may be seen when the
     kernel has not taken the last one, so later writes must fit into one record."""
-    client = s_client(open_port(house, certified), "-tls1_3", "-maxfraglen", "512", "-quiet")
+    client = s_client(open_port(setup, certified), "-tls1_3", "-maxfraglen", "512", "-quiet")
     client.shows(OUR_GREETING)
     client.say(OUR_GREETING + ready_command(b"DEALER"))
-    peers = house.runner.connections.peers
-    until(lambda: house.run(lambda: [peer for peer in peers if peer.is_open]), "it is open")
-    (peer,) = house.run(lambda: list(peers))
+    peers = setup.runner.connections.peers
+    until(lambda: setup.run(lambda: [peer for peer in peers if peer.is_open]), "it is open")
+    (peer,) = setup.run(lambda: list(peers))
     for letter in (b"a", b"b"):
-        house.send(peer, [letter * 3_000])
+        setup.send(peer, [letter * 3_000])
         client.shows(letter * 3_000)
     assert peer.stream._record_bytes == 512
-    assert house.run(lambda: peer.stream.backlog) == 0
+    assert setup.run(lambda: peer.stream.backlog) == 0
 
 
 # ---------------------------------------------------------------- libnng
 
 
 @pytest.mark.parametrize("is_mutual", [False, True], ids=["tls", "mtls"])
-def test_pynng_asks_over_tls(house: House, certified: Certified, is_mutual: bool) -> None:
+def test_pynng_asks_over_tls(setup: Setup, certified: Certified, is_mutual: bool) -> None:
     files = {"client_ca": certified.ca} if is_mutual else {}
-    port = open_port(house, certified, rep, **files)
+    port = open_port(setup, certified, rep, **files)
     own = {
         "own_key_string": certified.client.key.read_text(),
         "own_cert_string": certified.client.cert.read_text(),
@@ -270,18 +270,18 @@ def test_pynng_asks_over_tls(house: House, certified: Certified, is_mutual: bool
         for payload in (b"x", b"hello" * 1000, bytes(3 * MIB)):
             asker.send(payload)
             assert asker.recv() == payload
-        (peer,) = house.run(lambda: list(house.runner.connections.peers))
+        (peer,) = setup.run(lambda: list(setup.runner.connections.peers))
         expected = read_pem(certified.client.cert.read_text())[0] if is_mutual else None
-        assert house.run(lambda: peer.stream.peer_certificate) == expected
+        assert setup.run(lambda: peer.stream.peer_certificate) == expected
 
 
-def test_pynng_without_a_certificate_is_refused(house: House, certified: Certified) -> None:
-    port = open_port(house, certified, rep, client_ca=certified.ca)
+def test_pynng_without_a_certificate_is_refused(setup: Setup, certified: Certified) -> None:
+    port = open_port(setup, certified, rep, client_ca=certified.ca)
     config = pynng.TLSConfig(pynng.TLSConfig.MODE_CLIENT, server_name="localhost", ca_files=[certified.ca])
     with pynng.Req0(tls_config=config, recv_timeout=15_000) as asker:
         asker.dial(f"tls+tcp://127.0.0.1:{port}", block=False)
         missing = "the client has shown no certificate"
-        until(lambda: house.journal.mentions(missing), missing)
+        until(lambda: setup.journal.mentions(missing), missing)
 
 
 def ask(port: int, certified: Certified, payload: bytes) -> bytes:
@@ -330,8 +330,8 @@ def test_dragoman_asks_pynng_over_tls(certified: Certified) -> None:
         assert asyncio.run(both()) == payload
 
 
-def test_nngcat_asks_over_tls_1_2(house: House, certified: Certified, programs: Programs) -> None:
-    port = open_port(house, certified, rep)
+def test_nngcat_asks_over_tls_1_2(setup: Setup, certified: Certified, programs: Programs) -> None:
+    port = open_port(setup, certified, rep)
     words = ("--req", "--dial", f"tls+tcp://localhost:{port}", "--cacert", certified.ca, "--data", "hello", "--raw")
     asker: Program = programs.start(program("nngcat", "nng-utils"), *words)
     assert asker.prints("hello")
@@ -364,15 +364,15 @@ def curl(*words: object) -> subprocess.CompletedProcess[bytes]:
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def https(
-    request: pytest.FixtureRequest, broker_house: Callable[..., BrokerHouse], certified: Certified
-) -> tuple[BrokerHouse, str]:
+    request: pytest.FixtureRequest, broker_setup: Callable[..., BrokerSetup], certified: Certified
+) -> tuple[BrokerSetup, str]:
     """A broker that requires certificates, and the address of its health check."""
-    house = broker_house(f"https://127.0.0.1:0?{certified.server.options}&client_ca={certified.ca}", loop=request.param)
-    return house, f"https://localhost:{house.workers.rpartition(':')[2]}/livez"
+    setup = broker_setup(f"https://127.0.0.1:0?{certified.server.options}&client_ca={certified.ca}", loop=request.param)
+    return setup, f"https://localhost:{setup.workers.rpartition(':')[2]}/livez"
 
 
-def test_curl_shows_its_certificate(https: tuple[BrokerHouse, str], certified: Certified) -> None:
-    house, url = https
+def test_curl_shows_its_certificate(https: tuple[BrokerSetup, str], certified: Certified) -> None:
+    setup, url = https
     client = certified.client
     known = ("--cacert", certified.ca, "--cert", client.cert, "--key", client.key)
     done = curl(*known, url)
@@ -382,46 +382,46 @@ def test_curl_shows_its_certificate(https: tuple[BrokerHouse, str], certified: C
         [program("curl", "curl"), "-sSN", *map(str, known), events], stdout=subprocess.PIPE
     ) as stream:
         try:
-            server = house.server._http[0][0]
+            server = setup.server._http[0][0]
 
             def shown() -> list[bytes | None]:
-                return house.run(lambda: [each.peer_certificate for each in server._watch.connections()])
+                return setup.run(lambda: [each.peer_certificate for each in server._watch.connections()])
 
             until(lambda: read_pem(client.cert.read_text())[0] in shown(), "the protocol has the certificate")
         finally:
             stream.kill()
 
 
-def test_curl_gets_an_error_before_its_body_is_sent(https: tuple[BrokerHouse, str], certified: Certified) -> None:
+def test_curl_gets_an_error_before_its_body_is_sent(https: tuple[BrokerSetup, str], certified: Certified) -> None:
     """TLS has no half close, with which the server ends such a response otherwise."""
-    house, url = https
+    setup, url = https
     client = certified.client
     known = ("--cacert", certified.ca, "--cert", client.cert, "--key", client.key)
     done = curl(*known, "-H", "Content-Length: 99999999999", "-d", "x", url.replace("/livez", "/v1/jobs"))
     assert b"413" in done.stdout, done.stderr
-    assert not house.counters.internal_errors
+    assert not setup.counters.internal_errors
 
 
-def test_curl_without_a_certificate_is_refused(https: tuple[BrokerHouse, str], certified: Certified) -> None:
-    house, url = https
+def test_curl_without_a_certificate_is_refused(https: tuple[BrokerSetup, str], certified: Certified) -> None:
+    setup, url = https
     assert curl("--cacert", certified.ca, url).returncode != 0
     missing = "the client has shown no certificate, and client_ca= requires one"
-    until(lambda: house.journal.mentions(missing), missing)
-    assert house.bad("tls", "http") == 1
+    until(lambda: setup.journal.mentions(missing), missing)
+    assert setup.bad("tls", "http") == 1
 
 
 def test_curl_with_a_wrong_authority_does_not_connect(
-    https: tuple[BrokerHouse, str], certified: Certified, tmp_path: Path
+    https: tuple[BrokerSetup, str], certified: Certified, tmp_path: Path
 ) -> None:
-    house, url = https
+    setup, url = https
     other = Authority(tmp_path / "other")
     assert curl("--cacert", other.cert, url).returncode == 60  # the certificate is not accepted
     rejected = "the client rejected the certificate of this listener"
-    until(lambda: house.journal.mentions(rejected), rejected)
+    until(lambda: setup.journal.mentions(rejected), rejected)
 
 
-def test_curl_without_tls_is_told_to_use_https(https: tuple[BrokerHouse, str]) -> None:
-    house, url = https
+def test_curl_without_tls_is_told_to_use_https(https: tuple[BrokerSetup, str]) -> None:
+    setup, url = https
     done = curl(url.replace("https", "http"))
     assert done.stdout == b"this port speaks TLS: use https://"
-    until(lambda: house.journal.mentions("the peer speaks HTTP without TLS"), "it is logged")
+    until(lambda: setup.journal.mentions("the peer speaks HTTP without TLS"), "it is logged")

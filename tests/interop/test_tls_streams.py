@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from house import MIB, Asker, Echo, House, ready_command
+from broker_setup import MIB, Asker, Echo, Setup, ready_command
 
 from authority import Authority
 from case_tables import check_every_row
@@ -102,19 +102,19 @@ def take(visitor: ssl.SSLSocket, count: int) -> bytes:
 
 def greet(visitor: ssl.SSLSocket) -> None:
     visitor.sendall(OUR_GREETING + ready_command(b"DEALER"))
-    take(visitor, len(OUR_GREETING) + len(ready_command(b"ROUTER", b"house")))
+    take(visitor, len(OUR_GREETING) + len(ready_command(b"ROUTER", b"setup")))
 
 
 # ---------------------------------------------------------------- start
 
 
-def test_tls_peer_is_not_open_before_its_handshake(house: House, certified: Certified) -> None:
+def test_tls_peer_is_not_open_before_its_handshake(setup: Setup, certified: Certified) -> None:
     """R137: also if its carrier has no handshake, which without TLS is open as soon as it is accepted."""
-    echo = Echo(house.runner)
-    where = house.open(echo, LOOPBACK, carrier=ReadyCarrier, tls=ListenerTls(certified.files))
+    echo = Echo(setup.runner)
+    where = setup.open(echo, LOOPBACK, carrier=ReadyCarrier, tls=ListenerTls(certified.files))
     assert isinstance(where, TcpAddress)
     with socket.create_connection((where.host, where.port), PATIENCE) as plain:
-        until(lambda: house.run(lambda: len(house.runner.connections.peers)) == 1, "it is accepted")
+        until(lambda: setup.run(lambda: len(setup.runner.connections.peers)) == 1, "it is accepted")
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = certified.context().wrap_bio(incoming, outgoing, server_hostname="localhost")
         while True:
@@ -122,15 +122,15 @@ def test_tls_peer_is_not_open_before_its_handshake(house: House, certified: Cert
                 client.do_handshake()
                 break
             except ssl.SSLWantReadError:
-                assert house.run(lambda: list(echo.present)) == []
+                assert setup.run(lambda: list(echo.present)) == []
                 plain.sendall(outgoing.read())
                 incoming.write(plain.recv(1 << 16))
-        assert house.run(lambda: list(echo.present)) == []  # TLS 1.3: the client is done first
+        assert setup.run(lambda: list(echo.present)) == []  # TLS 1.3: the client is done first
         plain.sendall(outgoing.read())
-        until(lambda: house.run(lambda: len(echo.present)) == 1, "both handshakes are done")
+        until(lambda: setup.run(lambda: len(echo.present)) == 1, "both handshakes are done")
 
 
-def test_the_certificate_of_the_peer_is_known_when_it_opens(house: House, certified: Certified) -> None:
+def test_the_certificate_of_the_peer_is_known_when_it_opens(setup: Setup, certified: Certified) -> None:
     shown: list[bytes | None] = []
 
     class Noting(Echo):
@@ -138,23 +138,23 @@ def test_the_certificate_of_the_peer_is_known_when_it_opens(house: House, certif
             super().opened(peer, now)
             shown.append(self.present[-1].stream.peer_certificate)  # type: ignore[union-attr]
 
-    where = house.open(Noting(house.runner), LOOPBACK, tls=ListenerTls(certified.files))
+    where = setup.open(Noting(setup.runner), LOOPBACK, tls=ListenerTls(certified.files))
     with certified.visit(where) as visitor:
         greet(visitor)
         assert shown == read_pem(certified.client.cert.read_text())
 
 
-def test_a_peer_that_never_finishes_its_handshake_is_closed(house: House, certified: Certified) -> None:
+def test_a_peer_that_never_finishes_its_handshake_is_closed(setup: Setup, certified: Certified) -> None:
     limits = ConnectionLimits(handshake_timeout=0.2)
-    where = house.open(Echo(house.runner), LOOPBACK, limits=limits, tls=ListenerTls(certified.files))
+    where = setup.open(Echo(setup.runner), LOOPBACK, limits=limits, tls=ListenerTls(certified.files))
     assert isinstance(where, TcpAddress)
     with socket.create_connection((where.host, where.port), PATIENCE) as plain:
         assert plain.recv(1) == b""
-    assert house.journal.mentions("no handshake within 0.2 s")
+    assert setup.journal.mentions("no handshake within 0.2 s")
 
 
 def test_a_replaced_certificate_is_used_by_the_next_connection(
-    house: House, authority: Authority, certified: Certified, tmp_path: Path
+    setup: Setup, authority: Authority, certified: Certified, tmp_path: Path
 ) -> None:
     """R139"""
     cert, key = tmp_path / "cert", tmp_path / "key"
@@ -168,12 +168,12 @@ def test_a_replaced_certificate_is_used_by_the_next_connection(
 
     first = write(1)
     tls = ListenerTls(TlsFiles(str(cert), str(key)))
-    where = house.open(Echo(house.runner), LOOPBACK, tls=tls)
+    where = setup.open(Echo(setup.runner), LOOPBACK, tls=tls)
     with certified.visit(where) as early:
         greet(early)
         assert early.getpeercert(True) == first
         second = write(2)
-        house.run(tls.reload)
+        setup.run(tls.reload)
         with certified.visit(where) as late:
             assert late.getpeercert(True) == second
         early.sendall(b"".join(encode([b"still here"])))
@@ -183,8 +183,8 @@ def test_a_replaced_certificate_is_used_by_the_next_connection(
 # ---------------------------------------------------------------- messages and counts
 
 
-def test_messages_of_all_sizes_pass_both_ways(house: House, certified: Certified) -> None:
-    where = house.open(Echo(house.runner), LOOPBACK, tls=ListenerTls(certified.files))
+def test_messages_of_all_sizes_pass_both_ways(setup: Setup, certified: Certified) -> None:
+    where = setup.open(Echo(setup.runner), LOOPBACK, tls=ListenerTls(certified.files))
     assert isinstance(where, TcpAddress)
     client = certified.client
     files = TlsFiles(str(client.cert), str(client.key), ca=certified.ca)
@@ -204,22 +204,22 @@ def test_messages_of_all_sizes_pass_both_ways(house: House, certified: Certified
             link.close()
 
     assert asyncio.run(converse()) == bodies
-    peers = house.runner.connections
-    until(lambda: not house.run(lambda: list(peers.peers)), "its end has been seen")
+    peers = setup.runner.connections
+    until(lambda: not setup.run(lambda: list(peers.peers)), "its end has been seen")
     received, sent = peers.traffic["echo"]
     assert received > sum(map(len, bodies)) < sent, "the traffic is of encrypted bytes"
 
 
-def test_tags_of_messages_that_never_left_come_back_through_tls(house: House, certified: Certified) -> None:
-    responder = Asker(house.runner)
-    where = house.open(responder, LOOPBACK, tls=ListenerTls(certified.files))
+def test_tags_of_messages_that_never_left_come_back_through_tls(setup: Setup, certified: Certified) -> None:
+    responder = Asker(setup.runner)
+    where = setup.open(responder, LOOPBACK, tls=ListenerTls(certified.files))
     size = 65_536 + 9
     with certified.visit(where, receive_buffer=4_096) as visitor:
         greet(visitor)
         peer = responder.present[0]
         assert peer.stream is not None
-        begin = house.run(lambda: peer.stream.sent)  # type: ignore[union-attr]
-        house.run(lambda: [house.runner.connections.send(peer, [bytes(65_536)], number) for number in range(200)])
+        begin = setup.run(lambda: peer.stream.sent)  # type: ignore[union-attr]
+        setup.run(lambda: [setup.runner.connections.send(peer, [bytes(65_536)], number) for number in range(200)])
         until(lambda: peer.stream.backlog and peer.stream.sent >= begin + size, "it has fallen behind")  # type: ignore[union-attr]
     until(lambda: responder.losses, "it is lost")
     ((_, unsent),) = responder.losses
@@ -228,32 +228,32 @@ def test_tags_of_messages_that_never_left_come_back_through_tls(house: House, ce
     assert 0 < taken < 200
 
 
-def test_a_message_written_to_a_peer_that_has_closed_comes_back(house: House, certified: Certified) -> None:
+def test_a_message_written_to_a_peer_that_has_closed_comes_back(setup: Setup, certified: Certified) -> None:
     """R138: the bytes leave the broker and are answered with a reset. The lost records are counted in plain bytes."""
-    responder = Asker(house.runner)
-    where = house.open(responder, LOOPBACK, tls=ListenerTls(certified.files))
+    responder = Asker(setup.runner)
+    where = setup.open(responder, LOOPBACK, tls=ListenerTls(certified.files))
     with certified.visit(where) as visitor:
         greet(visitor)
         until(lambda: responder.present, "it has greeted")
 
         def close_then_write() -> None:
             visitor.close()
-            house.runner.connections.send(responder.present[0], [b"a word"], "a job")
-            house.runner.run_once()
+            setup.runner.connections.send(responder.present[0], [b"a word"], "a job")
+            setup.runner.run_once()
 
-        house.run(close_then_write)
+        setup.run(close_then_write)
         until(lambda: responder.losses, "it is lost")
     assert responder.losses[0][1] == ["a job"]
 
 
-def test_a_message_that_the_peer_has_read_does_not_come_back(house: House, certified: Certified) -> None:
+def test_a_message_that_the_peer_has_read_does_not_come_back(setup: Setup, certified: Certified) -> None:
     """R9: also if the connection ends with a reset."""
-    responder = Asker(house.runner)
-    where = house.open(responder, LOOPBACK, tls=ListenerTls(certified.files))
+    responder = Asker(setup.runner)
+    where = setup.open(responder, LOOPBACK, tls=ListenerTls(certified.files))
     with certified.visit(where) as visitor:
         greet(visitor)
         until(lambda: responder.present, "it has greeted")
-        house.send(responder.present[0], [b"a job"], "a job")
+        setup.send(responder.present[0], [b"a job"], "a job")
         assert take(visitor, 7).endswith(b"a job")
         visitor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         visitor.close()
@@ -266,10 +266,10 @@ def test_a_message_that_the_peer_has_read_does_not_come_back(house: House, certi
 
 @pytest.mark.parametrize("says_goodbye", [True, False], ids=["close_notify", "none"])
 def test_an_end_with_or_without_close_notify_is_in_order(
-    house: House, certified: Certified, says_goodbye: bool
+    setup: Setup, certified: Certified, says_goodbye: bool
 ) -> None:
-    echo = Echo(house.runner)
-    where = house.open(echo, LOOPBACK, tls=ListenerTls(certified.files))
+    echo = Echo(setup.runner)
+    where = setup.open(echo, LOOPBACK, tls=ListenerTls(certified.files))
     with certified.visit(where) as visitor:
         greet(visitor)
         visitor.sendall(b"".join(encode([b"hello"])))
@@ -282,18 +282,18 @@ def test_an_end_with_or_without_close_notify_is_in_order(
     assert echo.losses[0][0].closed_in_order
 
 
-def test_the_broker_sends_close_notify_after_its_last_message(house: House, certified: Certified) -> None:
-    echo = Echo(house.runner)
-    where = house.open(echo, LOOPBACK, tls=ListenerTls(certified.files))
+def test_the_broker_sends_close_notify_after_its_last_message(setup: Setup, certified: Certified) -> None:
+    echo = Echo(setup.runner)
+    where = setup.open(echo, LOOPBACK, tls=ListenerTls(certified.files))
     with certified.visit(where) as visitor:
         visitor.suppress_ragged_eofs = False  # an end without close_notify raises
         greet(visitor)
 
         def farewell() -> None:
-            house.runner.connections.send(echo.present[0], [b"farewell"])
-            house.runner.connections.close(echo.present[0], "over")
+            setup.runner.connections.send(echo.present[0], [b"farewell"])
+            setup.runner.connections.close(echo.present[0], "over")
 
-        house.run(farewell)
+        setup.run(farewell)
         assert take(visitor, 10).endswith(b"farewell")
         assert visitor.recv(1) == b""
 
@@ -301,8 +301,8 @@ def test_the_broker_sends_close_notify_after_its_last_message(house: House, cert
 # ---------------------------------------------------------------- other protocols
 
 
-def test_a_peer_without_tls_is_named_and_gets_an_alert(house: House, certified: Certified) -> None:
-    where = house.open(Echo(house.runner), LOOPBACK, tls=ListenerTls(certified.files))
+def test_a_peer_without_tls_is_named_and_gets_an_alert(setup: Setup, certified: Certified) -> None:
+    where = setup.open(Echo(setup.runner), LOOPBACK, tls=ListenerTls(certified.files))
     assert isinstance(where, TcpAddress)
     rows = (
         (OUR_GREETING, "the peer speaks ZMTP without TLS"),
@@ -319,19 +319,19 @@ def test_a_peer_without_tls_is_named_and_gets_an_alert(house: House, certified: 
             while piece := plain.recv(100):
                 came += piece
         assert came == ALERT_OF_WRONG_PROTOCOL
-        until(lambda: house.journal.mentions(problem), problem)
+        until(lambda: setup.journal.mentions(problem), problem)
 
     check_every_row(check, rows)
 
 
-def test_a_refused_client_is_named(house: House, authority: Authority, certified: Certified, tmp_path: Path) -> None:
+def test_a_refused_client_is_named(setup: Setup, authority: Authority, certified: Certified, tmp_path: Path) -> None:
     stranger = Authority(tmp_path / "stranger").issue("stranger")
     expired = authority.issue("late", days=-1)
-    where = house.open(Echo(house.runner), LOOPBACK, tls=ListenerTls(certified.files))
+    where = setup.open(Echo(setup.runner), LOOPBACK, tls=ListenerTls(certified.files))
     with certified.visit(where, is_known=False) as visitor, pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
         visitor.recv(1)
     missing = "the client has shown no certificate, and client_ca= requires one"
-    until(lambda: house.journal.mentions(missing), missing)
+    until(lambda: setup.journal.mentions(missing), missing)
     for issued, problem in ((stranger, "has an unknown issuer"), (expired, "has expired")):
         context = certified.context(is_known=False)
         context.load_cert_chain(issued.cert, issued.key)
@@ -342,16 +342,16 @@ def test_a_refused_client_is_named(house: House, authority: Authority, certified
         ):
             visitor.recv(1)
         sentence = f"the certificate of the client {problem}"
-        until(partial(house.journal.mentions, sentence), sentence)
+        until(partial(setup.journal.mentions, sentence), sentence)
 
 
-def test_a_pinned_certificate_needs_no_authority(house: House, certified: Certified, tmp_path: Path) -> None:
+def test_a_pinned_certificate_needs_no_authority(setup: Setup, certified: Certified, tmp_path: Path) -> None:
     """A leaf of any authority is accepted as itself; another leaf of the same authority is not."""
     foreign = Authority(tmp_path / "foreign")
     pinned, other = foreign.issue("pinned"), foreign.issue("other")
     files = TlsFiles(str(certified.server.cert), str(certified.server.key))
-    echo = Echo(house.runner)
-    where = house.open(echo, LOOPBACK, tls=ListenerTls(files, read_pem(pinned.cert.read_text())))
+    echo = Echo(setup.runner)
+    where = setup.open(echo, LOOPBACK, tls=ListenerTls(files, read_pem(pinned.cert.read_text())))
     context = certified.context(is_known=False)
     context.load_cert_chain(pinned.cert, pinned.key)
     with (

@@ -135,7 +135,7 @@ class World:
         loop = cast(asyncio.AbstractEventLoop, self.loop)
         self.stream = TlsStream(loop, cast(Any, self.socket), self.carrier, roles.server)
         self.stream.start(lambda _: None, self.problems.append)
-        self.connection = StreamConnection(BrokerSide(), "door", Zmtp("ROUTER"), "", "", 0.0)
+        self.connection = StreamConnection(BrokerSide(), "listener", Zmtp("ROUTER"), "", "", 0.0)
         self.connection.stream = self.stream
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         role = roles.client
