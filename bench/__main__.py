@@ -48,8 +48,6 @@ from bench.compare import (
     compare,
 )
 from bench.core import run as run_core
-from bench.doors import DURABLE_SHAPES, durable_table, find_others, one_sync_us
-from bench.doors import OURS as DURABLE_OURS
 from bench.durability import compare_stores, measure_restart, restart_table, store_table
 from bench.generator import (
     CALLED_BACK_GENERATOR,
@@ -61,6 +59,8 @@ from bench.generator import (
     find_submit_generator,
 )
 from bench.idle import measure_idle
+from bench.listeners import DURABLE_SHAPES, durable_table, find_others, one_sync_us
+from bench.listeners import OURS as DURABLE_OURS
 from bench.measure import NotMeasured
 from bench.parked import PARKED, measure_parked
 from bench.queues.compare import compare_queues

@@ -50,8 +50,8 @@ class Scraped:
             self.broker, self.runner.store_access, self.store, lambda: 0.0, self._health
         )
         self.problems: list[str] = []
-        self.connections = 0  # of the door's own
-        self.door = AppContext(
+        self.connections = 0  # of the listener's own
+        self.listener = AppContext(
             broker=self.broker,
             operations=self.operations,
             session=HttpBrokerSide.__new__(HttpBrokerSide),
@@ -96,7 +96,7 @@ class Scraped:
 
     async def ask(self, accept: str = "application/openmetrics-text") -> Response:
         headers = [(b"accept", accept.encode())] if accept else []
-        return await metrics(self.door, Request({"type": "http", "headers": headers}))
+        return await metrics(self.listener, Request({"type": "http", "headers": headers}))
 
     def numbers(self) -> dict[str, float]:
         """Return the value of every sample, by name and labels, as in `dragoman_connections{dialect=native}`."""

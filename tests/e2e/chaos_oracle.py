@@ -42,10 +42,10 @@ def executions(file: Path) -> Executions:
     return found
 
 
-def judge_jobs(house: Survivor, jobs: dict[str, bytes], poison: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
+def judge_jobs(setup: Survivor, jobs: dict[str, bytes], poison: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
     """I3, I22: each of these jobs (payloads by id) exists once and is done; the only others are poison, in quarantine.
     Returns the views of the done jobs."""
-    listed = list(house.jobs())
+    listed = list(setup.jobs())
     views = {view["id"]: view for view in listed}
     assert len(views) == len(listed), "a job is listed once"
     for bad in poison:
@@ -55,16 +55,16 @@ def judge_jobs(house: Survivor, jobs: dict[str, bytes], poison: tuple[str, ...] 
     assert not strange, f"{len(strange)} are there that nobody handed in, or twice"
     odd = [view for view in views.values() if (view["state"], view["outcome"], view["quarantined"]) != DONE]
     assert not odd, f"{len(odd)} are not done, such as {odd[:3]}"
-    assert sorted(view["id"] for view in house.jobs(quarantined="true")) == sorted(poison)
-    assert not [each for state in ("waiting", "delayed", "running") for each in house.jobs(state=state)]
-    for service in house.get("/v1/services")["services"]:
+    assert sorted(view["id"] for view in setup.jobs(quarantined="true")) == sorted(poison)
+    assert not [each for state in ("waiting", "delayed", "running") for each in setup.jobs(state=state)]
+    for service in setup.get("/v1/services")["services"]:
         assert (service["waiting"], service["delayed"], service["running"]) == (0, 0, 0), service
     return views
 
 
-def judge_counters(house: Survivor, kept: int) -> dict[str, float]:
+def judge_counters(setup: Survivor, kept: int) -> dict[str, float]:
     """I17: counters of this run of the broker only, because they end with the process."""
-    told = house.numbers()
+    told = setup.numbers()
     came = told["dragoman_jobs_accepted_total"] + told["dragoman_jobs_restored_total"]
     assert came == told["dragoman_jobs_total"] + told["dragoman_jobs_present"], told
     odd = {name: told[name] for name in PERFECT_ZEROS if told.get(name)}
@@ -98,9 +98,9 @@ def judge_attempts(views: dict[str, dict[str, Any]], most: int) -> None:
     assert len(attempts) <= most, f"{len(attempts)} attempts were lost"
 
 
-def judge_results(house: Survivor, jobs: dict[str, bytes]) -> None:
+def judge_results(setup: Survivor, jobs: dict[str, bytes]) -> None:
     """I7: each result was computed for its own job."""
-    found = asyncio.run(_results(house.native, list(jobs)))
+    found = asyncio.run(_results(setup.native, list(jobs)))
     wrong = [id for id, payload in jobs.items() if found[id] != result_of(id, payload)]
     assert not wrong, f"{len(wrong)} results are another job's"
 

@@ -9,9 +9,9 @@ from http.client import HTTPException
 from pathlib import Path
 
 from chaos_services import result_of, write_down
-from survivor import Answer, Door
+from survivor import Answer, HttpListener
 
-REST = 0.02  # before a door that was closed is tried again
+REST = 0.02  # before a listener that was closed is tried again
 LOADING = 503
 
 
@@ -21,7 +21,7 @@ class HttpWorker(threading.Thread):
         self.brought = 0  # results that a broker took which had not given the job
         self.troubles: list[Answer] = []
         self._place = place
-        self._door = Door(place)
+        self._listener = HttpListener(place)
         self._executions = executions
         self._stopping = threading.Event()
         self.start()
@@ -41,7 +41,7 @@ class HttpWorker(threading.Thread):
             elif status:
                 self.troubles.append((status, {}, body))
                 return
-        self._door.close()
+        self._listener.close()
 
     def _serve(self, self_path: str, token: str) -> None:
         """Serve until the broker does not know this worker any more."""
@@ -72,9 +72,9 @@ class HttpWorker(threading.Thread):
     def _ask(self, path: str, body: bytes = b"", method: str = "POST", **headers: str) -> Answer:
         """Send a request. Status 0: the connection was refused or lost."""
         try:
-            answer = self._door.ask(method, path, body, Content_Type=_type(body), **headers)
+            answer = self._listener.ask(method, path, body, Content_Type=_type(body), **headers)
         except (OSError, HTTPException):
-            self._door.close()
+            self._listener.close()
             answer = 0, {}, b""
         if answer[0] in (0, LOADING):
             time.sleep(REST)

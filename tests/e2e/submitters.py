@@ -22,11 +22,11 @@ class Submitters:
     """Enqueue this many jobs for `work`, every other one over HTTP, from several threads. `ids` has the acknowledged
     jobs."""
 
-    def __init__(self, house: Survivor, count: int, threads: int = 12) -> None:
+    def __init__(self, setup: Survivor, count: int, threads: int = 12) -> None:
         self.ids: dict[int, str] = {}  # by the job's number, which is its payload
         self.repeats = 0  # submits whose answer did not come
-        self._house = house
-        self._client = Client(house.native, connect_timeout=PATIENCE)
+        self._setup = setup
+        self._client = Client(setup.native, connect_timeout=PATIENCE)
         self._troubles: list[str] = []
         self._threads = [
             threading.Thread(target=self._work, args=(way, range(first, count, 2 * threads)), daemon=True)
@@ -58,7 +58,7 @@ class Submitters:
                 raise AssertionError(f"job {number} was not enqueued: {error}") from error
 
     def _by_http(self, numbers: range) -> None:
-        door = self._house.door()
+        listener = self._setup.listener()
         for number in numbers:
             order = {"service": "work", "payload": str(number), "key": f"job {number}", **ORDER}
             body = json.dumps(order).encode()
@@ -66,9 +66,9 @@ class Submitters:
             while number not in self.ids:
                 assert time.monotonic() < deadline, f"job {number} is not acknowledged"
                 try:
-                    status, _, said = door.ask("POST", "/v1/jobs", body, Content_Type="application/json")
+                    status, _, said = listener.ask("POST", "/v1/jobs", body, Content_Type="application/json")
                 except (OSError, HTTPException):
-                    door.close()  # the next request opens it anew
+                    listener.close()  # the next request opens it anew
                     self.repeats += 1
                     time.sleep(REST)
                     continue
@@ -77,6 +77,6 @@ class Submitters:
                     assert status == (200 if view["state"] == "ended" else 202), view
                     self.ids[number] = view["id"]
                 else:
-                    assert status == 503, (status, said)  # it reads its diary
+                    assert status == 503, (status, said)  # it reads its store
                     time.sleep(REST)
-        door.close()
+        listener.close()

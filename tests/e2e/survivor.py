@@ -17,7 +17,7 @@ from programs import PATIENCE, Program, Programs, until
 Answer = tuple[int, dict[str, str], bytes]
 
 
-class Door(HTTPConnection):
+class HttpListener(HTTPConnection):
     """The HTTP listener, by its socket file, which belongs to this test run only."""
 
     def __init__(self, place: str, timeout: float = 30.0) -> None:
@@ -74,16 +74,16 @@ class Survivor:
 
     # ---------------------------------------------------------------- what it is asked
 
-    def door(self) -> Door:
-        return Door(self.place)
+    def listener(self) -> HttpListener:
+        return HttpListener(self.place)
 
     def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
         """Send a request on its own connection."""
-        door = self.door()
+        listener = self.listener()
         try:
-            return door.ask(method, path, body, **headers)
+            return listener.ask(method, path, body, **headers)
         finally:
-            door.close()
+            listener.close()
 
     def say(self, method: str, path: str, **said: Any) -> tuple[int, Any]:
         """Send JSON. Returns the view, or the problem document."""
@@ -108,15 +108,15 @@ class Survivor:
 
     def jobs(self, **filter: object) -> Iterator[dict[str, Any]]:
         """Return all jobs, page by page."""
-        door = self.door()
+        listener = self.listener()
         path: str | None = "/v1/jobs?limit=1000" + "".join(f"&{name}={value}" for name, value in filter.items())
         while path is not None:
-            status, headers, body = door.ask("GET", path)
+            status, headers, body = listener.ask("GET", path)
             assert status == 200, (path, status, body)
             yield from json.loads(body)["jobs"]
             link = headers.get("link")
             path = link.partition(">")[0].lstrip("<") if link else None
-        door.close()
+        listener.close()
 
     def becomes(self, id: str, state: str, patience: float = PATIENCE) -> dict[str, Any]:
         """Wait until this job has the state; `state` may be an outcome as well."""

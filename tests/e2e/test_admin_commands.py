@@ -23,7 +23,7 @@ from programs import DRAGOMAN, HANDLERS, Program, Programs, until
 UNKNOWN = "0" * 32
 
 
-class House:
+class Setup:
     """A broker, and commands that use it."""
 
     def __init__(self, programs: Programs, folder: Path, *more: str) -> None:
@@ -58,150 +58,150 @@ class House:
 
 
 @pytest.fixture
-def house(programs: Programs, tmp_path: Path) -> House:
-    return House(programs, tmp_path)
+def setup(programs: Programs, tmp_path: Path) -> Setup:
+    return Setup(programs, tmp_path)
 
 
-def test_a_job_from_its_order_to_its_result(house: House) -> None:
-    job = house.said("enqueue", "up", "-", "--key", "k", "--priority", 7, given=b"gr\xc3\xbc\xc3\x9fe \xff").strip()
-    assert house.said("enqueue", "up", "-", "--key", "k", given=b"gr\xc3\xbc\xc3\x9fe \xff").strip() == job
-    early = house.ask("result", job)
+def test_a_job_from_its_order_to_its_result(setup: Setup) -> None:
+    job = setup.said("enqueue", "up", "-", "--key", "k", "--priority", 7, given=b"gr\xc3\xbc\xc3\x9fe \xff").strip()
+    assert setup.said("enqueue", "up", "-", "--key", "k", given=b"gr\xc3\xbc\xc3\x9fe \xff").strip() == job
+    early = setup.ask("result", job)
     assert (early.ends(), early.out) == (4, "")
     assert early.err == f"dragoman: timed out: job {job} is still waiting after 0 s\n"
-    assert house.said("why", job) == "It waits: no worker offers 'up'.\n"
-    house.worker("upper", "up")
-    done = house.ask("result", job, "--wait", 15)
+    assert setup.said("why", job) == "It waits: no worker offers 'up'.\n"
+    setup.worker("upper", "up")
+    done = setup.ask("result", job, "--wait", 15)
     assert (done.ends(), done.out_bytes) == (0, b"GR\xc3\xbc\xc3\x9fE \xff")
-    shown = house.said("job", job)
+    shown = setup.said("job", job)
     assert [line.split()[1] for line in shown.splitlines()[:4]] == [job, "up", "ended", "done"]
-    (view,) = house.lines("job", job)
+    (view,) = setup.lines("job", job)
     assert (view["id"], view["outcome"], view["priority"]) == (job, "done", 7)
 
 
-def test_enqueue_that_waits_prints_the_result(house: House) -> None:
-    house.worker("upper", "up")
-    assert house.said("enqueue", "up", "hello", "--wait", 15) == "HELLO"
-    late = house.ask("enqueue", "nobody", "hello", "--wait", 0.1)
+def test_enqueue_that_waits_prints_the_result(setup: Setup) -> None:
+    setup.worker("upper", "up")
+    assert setup.said("enqueue", "up", "hello", "--wait", 15) == "HELLO"
+    late = setup.ask("enqueue", "nobody", "hello", "--wait", 0.1)
     assert late.ends() == 4
     assert "is still waiting after 0.1 s" in late.err
 
 
-def test_a_job_that_is_cancelled_has_no_result(house: House) -> None:
-    first, second = (house.said("enqueue", "s", "x").strip() for _ in range(2))
-    asked = house.ask("cancel", first, UNKNOWN, second)
+def test_a_job_that_is_cancelled_has_no_result(setup: Setup) -> None:
+    first, second = (setup.said("enqueue", "s", "x").strip() for _ in range(2))
+    asked = setup.ask("cancel", first, UNKNOWN, second)
     assert (asked.ends(), asked.out.split()) == (1, [first, second])
     assert f"dragoman: no job has id {UNKNOWN}: " in asked.err
-    ended = house.ask("result", first)
+    ended = setup.ask("result", first)
     assert (ended.ends(), ended.out) == (1, "")
     assert "cancelled: cancelled on request" in ended.err
-    again = house.ask("retry", first)
+    again = setup.ask("retry", first)
     assert again.ends() == 1
     assert "ended cancelled and is not in quarantine; only quarantined jobs can be retried" in again.err
 
 
-def test_a_job_in_quarantine_is_tried_again(house: House) -> None:
-    house.worker("slow", "slow")
-    job = house.said("enqueue", "slow", "not a number", "--attempts", 1).strip()
-    failed = house.ask("result", job, "--wait", 15)
+def test_a_job_in_quarantine_is_tried_again(setup: Setup) -> None:
+    setup.worker("slow", "slow")
+    job = setup.said("enqueue", "slow", "not a number", "--attempts", 1).strip()
+    failed = setup.ask("result", job, "--wait", 15)
     assert failed.ends() == 1
     assert "failed: ValueError: " in failed.err
-    assert [each["id"] for each in house.lines("jobs", "--quarantined")] == [job]
-    assert "in quarantine" in house.said("job", job)
-    again = house.said("retry", job).strip()
-    assert house.lines("job", again)[0]["retry_of"] == job
-    assert house.lines("job", job)[0]["retried_as"] == again
-    assert house.ask("result", again, "--wait", 15).ends() == 1
-    assert [each["id"] for each in house.lines("jobs", "--quarantined")] == [again]
-    twice = house.ask("retry", job)
+    assert [each["id"] for each in setup.lines("jobs", "--quarantined")] == [job]
+    assert "in quarantine" in setup.said("job", job)
+    again = setup.said("retry", job).strip()
+    assert setup.lines("job", again)[0]["retry_of"] == job
+    assert setup.lines("job", job)[0]["retried_as"] == again
+    assert setup.ask("result", again, "--wait", 15).ends() == 1
+    assert [each["id"] for each in setup.lines("jobs", "--quarantined")] == [again]
+    twice = setup.ask("retry", job)
     assert (twice.ends(), twice.out) == (1, "")
     assert f"it was retried already, as job {again}, which ended failed; retry that one" in twice.err
 
 
-def test_a_pipeline_gets_all_jobs_of_a_list(house: House) -> None:
+def test_a_pipeline_gets_all_jobs_of_a_list(setup: Setup) -> None:
     """`jobs --quarantined --json | ... retry` retried 20 of them, and nothing said that there were more."""
-    with Client(house.native) as client:
+    with Client(setup.native) as client:
         names = [client.enqueue("nobody", b"x") for _ in range(25)]
-    found = house.said("jobs", "--service", "nobody", "--json")
+    found = setup.said("jobs", "--service", "nobody", "--json")
     assert [json.loads(line)["id"] for line in found.splitlines()] == names[::-1]
-    some = house.ask("jobs", "--service", "nobody", "--json", "--limit", 3)
+    some = setup.ask("jobs", "--service", "nobody", "--json", "--limit", 3)
     assert (len(some.out.splitlines()), some.err) == (3, "There are more than these 3: --limit shows them.\n")
-    cancelled = house.said("cancel", names[0], "-", given="\n".join(names[1:]).encode())
+    cancelled = setup.said("cancel", names[0], "-", given="\n".join(names[1:]).encode())
     assert cancelled.split() == names
-    assert house.said("retry", "-") == ""
+    assert setup.said("retry", "-") == ""
 
 
-def test_text_of_a_failure_is_escaped_by_every_command(house: House) -> None:
+def test_text_of_a_failure_is_escaped_by_every_command(setup: Setup) -> None:
     """T14: `dragoman call` printed the text of a worker's failure as it came, escape sequences and all."""
-    house.worker("raises_its_payload", "bad")
+    setup.worker("raises_its_payload", "bad")
     text, escaped = "\x1b]0;owned\x07\nsecond line", r"\x1b]0;owned\x07\nsecond line"
-    called = house.programs.run("call", "bad", "-", "--connect", house.native, given=text.encode())
+    called = setup.programs.run("call", "bad", "-", "--connect", setup.native, given=text.encode())
     assert (called.ends(), called.err) == (1, f"dragoman: failed: ValueError: {escaped}\n")
-    job = house.said("enqueue", "bad", "-", "--attempts", 1, given=text.encode()).strip()
-    result = house.ask("result", job, "--wait", 15)
+    job = setup.said("enqueue", "bad", "-", "--attempts", 1, given=text.encode()).strip()
+    result = setup.ask("result", job, "--wait", 15)
     assert (result.ends(), result.err.count(escaped), result.err.count("\n")) == (1, 1, 1)
     for command in ("job", "why", "jobs"):
-        said = house.said(command, *(() if command == "jobs" else (job,)))
+        said = setup.said(command, *(() if command == "jobs" else (job,)))
         assert escaped in said
         assert "\x1b" not in said
 
 
 @pytest.mark.parametrize("dialect", ["native", "http"])
-def test_a_port_that_speaks_something_else_is_recognised(house: House, dialect: str) -> None:
+def test_a_port_that_speaks_something_else_is_recognised(setup: Setup, dialect: str) -> None:
     """The first bytes of ZMTP were printed as the reason."""
-    wrong = house.native.replace("tcp:", "http:") if dialect == "native" else house.url.replace("http:", "tcp:")
-    asked = house.programs.run("jobs", "--connect", wrong)
+    wrong = setup.native.replace("tcp:", "http:") if dialect == "native" else setup.url.replace("http:", "tcp:")
+    asked = setup.programs.run("jobs", "--connect", wrong)
     assert (asked.ends(), asked.out) == (3, "")
     assert asked.err.count("\n") == 1
     assert ("speaks the native dialect over ZMTP" if dialect == "native" else "speaks HTTP") in asked.err
     assert "NULL" not in asked.err
 
 
-def test_a_job_rests_as_long_as_it_was_told_to(house: House) -> None:
-    house.worker("slow", "slow")
+def test_a_job_rests_as_long_as_it_was_told_to(setup: Setup) -> None:
+    setup.worker("slow", "slow")
     rests = ["--retry-first", 3600, "--retry-cap", 7200, "--retry-jitter", 0]
-    job = house.said("enqueue", "slow", "not a number", *rests).strip()
-    until(lambda: house.lines("job", job)[0]["state"] == "delayed", "it rests")
-    (view,) = house.lines("job", job)
+    job = setup.said("enqueue", "slow", "not a number", *rests).strip()
+    until(lambda: setup.lines("job", job)[0]["state"] == "delayed", "it rests")
+    (view,) = setup.lines("job", job)
     rest = datetime.fromisoformat(view["not_before"]) - datetime.fromisoformat(view["created"])
     assert (len(view["attempts"]), rest >= timedelta(seconds=3600)) == (1, True)
 
 
-def test_jobs_are_listed(house: House) -> None:
-    assert house.ask("jobs").err == "There are no such jobs.\n"
-    jobs = [house.said("enqueue", "s", "x").strip() for _ in range(3)]
-    house.said("enqueue", "t", "x", "--delay", 60)
-    assert [each["id"] for each in house.lines("jobs", "--service", "s")] == jobs[::-1]
-    assert [each["service"] for each in house.lines("jobs", "--state", "delayed")] == ["t"]
-    table = house.said("jobs", "--service", "s").splitlines()
+def test_jobs_are_listed(setup: Setup) -> None:
+    assert setup.ask("jobs").err == "There are no such jobs.\n"
+    jobs = [setup.said("enqueue", "s", "x").strip() for _ in range(3)]
+    setup.said("enqueue", "t", "x", "--delay", 60)
+    assert [each["id"] for each in setup.lines("jobs", "--service", "s")] == jobs[::-1]
+    assert [each["service"] for each in setup.lines("jobs", "--state", "delayed")] == ["t"]
+    table = setup.said("jobs", "--service", "s").splitlines()
     assert table[0].split() == ["JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON"]
     assert [line.split()[:3] for line in table[1:]] == [[job, "s", "waiting"] for job in jobs[::-1]]
-    some = house.ask("jobs", "--limit", 2)
+    some = setup.ask("jobs", "--limit", 2)
     assert len(some.out.splitlines()) == 3
     assert "more than these 2" in some.err
 
 
-def test_a_service_is_paused_resumed_and_purged(house: House) -> None:
-    house.said("enqueue", "s", "x")
-    assert house.said("pause", "s", "--by", "Ada") == "s is paused; waiting: 1, running: 0\n"
-    table = house.said("services")
+def test_a_service_is_paused_resumed_and_purged(setup: Setup) -> None:
+    setup.said("enqueue", "s", "x")
+    assert setup.said("pause", "s", "--by", "Ada") == "s is paused; waiting: 1, running: 0\n"
+    table = setup.said("services")
     assert "paused by Ada" in table
     assert "SINCE START: DONE" in table  # the counts begin at 0 with each start, though outcomes are kept
-    assert house.said("resume", "s").startswith("s is not paused any more")
-    unasked = house.ask("purge", "s")
+    assert setup.said("resume", "s").startswith("s is not paused any more")
+    unasked = setup.ask("purge", "s")
     assert unasked.ends() == 2
     assert "--yes" in unasked.err
-    assert house.said("purge", "s", "--yes") == "1 job of s is cancelled\n"
-    assert house.said("purge", "s", "--ended", "--yes") == "1 job of s is forgotten\n"
-    (service,) = house.lines("services")
+    assert setup.said("purge", "s", "--yes") == "1 job of s is cancelled\n"
+    assert setup.said("purge", "s", "--ended", "--yes") == "1 job of s is forgotten\n"
+    (service,) = setup.lines("services")
     assert (service["name"], service["waiting"]) == ("s", 0)
 
 
 @pytest.mark.parametrize(("answer", "code", "waiting"), [(b"y\n", 0, 0), (b"n\n", 130, 1)])
-def test_purge_asks_on_a_terminal(house: House, answer: bytes, code: int, waiting: int) -> None:
-    house.said("enqueue", "s", "x")
+def test_purge_asks_on_a_terminal(setup: Setup, answer: bytes, code: int, waiting: int) -> None:
+    setup.said("enqueue", "s", "x")
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(DRAGOMAN, [DRAGOMAN, "purge", "s", "--connect", house.url])
+        os.execv(DRAGOMAN, [DRAGOMAN, "purge", "s", "--connect", setup.url])
     heard = b""
     while b"[y/N]" not in heard:
         heard += os.read(terminal, 1024)
@@ -209,24 +209,24 @@ def test_purge_asks_on_a_terminal(house: House, answer: bytes, code: int, waitin
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(status) == code
-    assert house.lines("services")[0]["waiting"] == waiting
+    assert setup.lines("services")[0]["waiting"] == waiting
 
 
-def test_a_worker_is_listed_and_drained(house: House) -> None:
-    worker = house.worker("upper", "up")
-    until(lambda: house.lines("workers")[0]["state"] == "idle", "it can take a job")
-    (listed,) = house.lines("workers")
+def test_a_worker_is_listed_and_drained(setup: Setup) -> None:
+    worker = setup.worker("upper", "up")
+    until(lambda: setup.lines("workers")[0]["state"] == "idle", "it can take a job")
+    (listed,) = setup.lines("workers")
     assert (listed["dialect"], listed["services"]) == ("native", ["up"])
-    row = house.said("workers").splitlines()[1]
+    row = setup.said("workers").splitlines()[1]
     short = row.split()[0]
     assert (len(short), str(listed["id"])[-4:]) == (4, short)
     assert row.endswith("up")
-    assert f"id          {listed['id']}\n" in house.said("show-worker", short)
-    assert house.said("drain", short).startswith(f"worker {listed['id']} is ")
+    assert f"id          {listed['id']}\n" in setup.said("show-worker", short)
+    assert setup.said("drain", short).startswith(f"worker {listed['id']} is ")
     worker.terminate()
     worker.ends()
-    until(lambda: house.lines("workers") == [], "it has gone")
-    gone = house.ask("drain", listed["id"], "--now")
+    until(lambda: setup.lines("workers") == [], "it has gone")
+    gone = setup.ask("drain", listed["id"], "--now")
     assert gone.ends() == 1
     assert f"no worker has id {listed['id']}: it has left, or never joined" in gone.err
 
@@ -236,38 +236,38 @@ def test_a_worker_is_listed_and_drained(house: House) -> None:
 )
 def test_a_worker_that_would_come_back_stays_drained(programs: Programs, tmp_path: Path, url: str) -> None:
     """It was sent away, joined again as a new worker, and got the next job."""
-    house = House(programs, tmp_path, url)
+    setup = Setup(programs, tmp_path, url)
     dialect, _, rest = url.partition("+")
     _, _, options = rest.partition("?")
-    place = house.broker.prints(rf"{dialect} +(tcp://\S+)")
-    house.worker("upper", "up", f"{dialect}+{place}?{options}")
-    (listed,) = house.lines("workers")
-    assert house.said("drain", listed["id"]).splitlines() == [
+    place = setup.broker.prints(rf"{dialect} +(tcp://\S+)")
+    setup.worker("upper", "up", f"{dialect}+{place}?{options}")
+    (listed,) = setup.lines("workers")
+    assert setup.said("drain", listed["id"]).splitlines() == [
         f"worker {listed['id']} is draining",
         "It stays connected and gets no jobs until you stop or restart it.",
     ]
-    job = house.said("enqueue", "up", "x").strip()
-    assert house.said("why", job) == "It waits: its only worker is not free (1 draining).\n"
-    house.worker("upper", "up")
-    assert house.said("result", job, "--wait", 15) == "X"
-    assert {each["id"]: each["state"] for each in house.lines("workers")}[listed["id"]] == "draining"
-    gone = house.said("drain", listed["id"], "--now")
+    job = setup.said("enqueue", "up", "x").strip()
+    assert setup.said("why", job) == "It waits: its only worker is not free (1 draining).\n"
+    setup.worker("upper", "up")
+    assert setup.said("result", job, "--wait", 15) == "X"
+    assert {each["id"]: each["state"] for each in setup.lines("workers")}[listed["id"]] == "draining"
+    gone = setup.said("drain", listed["id"], "--now")
     assert gone.endswith("Its program is likely to join again, as a new worker that gets jobs: stop it.\n")
 
 
-def test_recurring_jobs_are_kept(house: House) -> None:
-    shown = house.said("schedule", "set", "poll", "check", "x", "--every", 3600)
+def test_recurring_jobs_are_kept(setup: Setup) -> None:
+    shown = setup.said("schedule", "set", "poll", "check", "x", "--every", 3600)
     assert "every 3600 s" in shown
     assert "(in 60 min)" in shown
-    house.said("schedule", "set", "nightly", "report", "--cron", "0 3 * * *", "--timezone", "Europe/Vienna", "--paused")
-    listed = {each["name"]: each for each in house.lines("schedule", "list")}
+    setup.said("schedule", "set", "nightly", "report", "--cron", "0 3 * * *", "--timezone", "Europe/Vienna", "--paused")
+    listed = {each["name"]: each for each in setup.lines("schedule", "list")}
     assert (listed["poll"]["every"], listed["nightly"]["cron"]) == (3600, "0 3 * * *")
-    assert "paused" in house.said("schedule", "show", "nightly")
-    assert "not paused any more" in house.said("schedule", "resume", "nightly")
-    assert house.said("schedule", "pause", "nightly") == "nightly is paused\n"
-    assert "poll" in house.said("schedule", "list")
-    assert house.said("schedule", "remove", "poll") == "poll is removed\n"
-    assert house.ask("schedule", "show", "poll").ends() == 1
+    assert "paused" in setup.said("schedule", "show", "nightly")
+    assert "not paused any more" in setup.said("schedule", "resume", "nightly")
+    assert setup.said("schedule", "pause", "nightly") == "nightly is paused\n"
+    assert "poll" in setup.said("schedule", "list")
+    assert setup.said("schedule", "remove", "poll") == "poll is removed\n"
+    assert setup.ask("schedule", "show", "poll").ends() == 1
 
 
 @pytest.mark.parametrize(
@@ -282,27 +282,27 @@ def test_recurring_jobs_are_kept(house: House) -> None:
     ],
     ids=lambda each: " ".join(each[:2]) if isinstance(each, list) else None,
 )
-def test_what_cannot_be_meant_ends_with_2(house: House, words: list[str], complaint: str) -> None:
-    asked = house.ask(*words)
+def test_what_cannot_be_meant_ends_with_2(setup: Setup, words: list[str], complaint: str) -> None:
+    asked = setup.ask(*words)
     assert asked.ends() == 2
     assert complaint in asked.err
     assert "Traceback" not in asked.err
 
 
-def test_health(house: House) -> None:
-    assert "broker       ready" in house.said("health")
-    (view,) = house.lines("health")
+def test_health(setup: Setup) -> None:
+    assert "broker       ready" in setup.said("health")
+    (view,) = setup.lines("health")
     assert (view["ready"], view["problems"]) == (True, [])
 
 
-def test_names_from_strangers_do_not_reach_the_terminal(house: House) -> None:
+def test_names_from_strangers_do_not_reach_the_terminal(setup: Setup) -> None:
     """T14."""
-    house.said("enqueue", "s", "\x1b[31mred\u202e", "--key", "a\u202eb")
-    house.said("pause", "s", "--by", "\x1b[2J")
-    for words in (["services"], ["jobs"], ["why", house.lines("jobs")[0]["id"]], ["job", house.lines("jobs")[0]["id"]]):
-        shown = house.said(*words)
+    setup.said("enqueue", "s", "\x1b[31mred\u202e", "--key", "a\u202eb")
+    setup.said("pause", "s", "--by", "\x1b[2J")
+    for words in (["services"], ["jobs"], ["why", setup.lines("jobs")[0]["id"]], ["job", setup.lines("jobs")[0]["id"]]):
+        shown = setup.said(*words)
         assert all(each.isprintable() or each == "\n" for each in shown), shown
-    assert "\\x1b[2J" in house.said("services")
+    assert "\\x1b[2J" in setup.said("services")
 
 
 @pytest.mark.parametrize("scheme", ["http+unix", "http+ipc"])

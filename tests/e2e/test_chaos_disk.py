@@ -25,12 +25,12 @@ def disk(programs: Programs) -> SmallDisk:
     return SmallDisk(programs, "40m")
 
 
-def submit_until_full(house: Survivor) -> tuple[list[str], dict[str, Any]]:
+def submit_until_full(setup: Survivor) -> tuple[list[str], dict[str, Any]]:
     """Enqueue until the disk is full. Returns the acknowledged jobs, and the first error."""
     accepted: list[str] = []
 
     def is_refused() -> dict[str, Any] | None:
-        status, view = house.say("POST", "/v1/jobs", service="later", payload=LARGE)
+        status, view = setup.say("POST", "/v1/jobs", service="later", payload=LARGE)
         if status == 202:
             accepted.append(view["id"])
             return None
@@ -42,125 +42,125 @@ def submit_until_full(house: Survivor) -> tuple[list[str], dict[str, Any]]:
 
 
 def test_a_full_disk_refuses_new_jobs_and_nothing_else(programs: Programs, disk: SmallDisk) -> None:
-    house = OnSmallDisk(programs, disk)
-    workforce = Workforce(programs, house, processes=2, concurrency=2)
+    setup = OnSmallDisk(programs, disk)
+    workforce = Workforce(programs, setup, processes=2, concurrency=2)
     gate = programs.folder / "gate"
     payload = f"until {gate}"
-    waiting, running = house.enqueue("later", "w"), house.enqueue("work", payload)
+    waiting, running = setup.enqueue("later", "w"), setup.enqueue("work", payload)
     until(lambda: running in workforce.executions.read_text(), "it has begun")
-    with Client(house.native) as client:
+    with Client(setup.native) as client:
         disk.fill()
-        accepted, problem = submit_until_full(house)
+        accepted, problem = submit_until_full(setup)
         assert problem["type"] == "urn:dragoman:store-unavailable"
         assert problem["detail"] == "store unavailable: the disk is full"
         with pytest.raises(JobRefused, match="the disk is full"):
             client.enqueue("later", LARGE.encode())
-        status, _, body = house.ask("GET", "/readyz")
+        status, _, body = setup.ask("GET", "/readyz")
         assert status == 503
         assert b"the store cannot write: the disk is full" in body
-        assert house.numbers()["dragoman_store_unavailable"] == 1
+        assert setup.numbers()["dragoman_store_unavailable"] == 1
 
         assert len(client.call("work", b"a call goes on")) == 32
         gate.touch()
-        assert house.becomes(running, "done")["result"] == result_of(running, payload.encode()).decode()
+        assert setup.becomes(running, "done")["result"] == result_of(running, payload.encode()).decode()
         assert client.cancel(waiting)
 
         disk.clear()
-        until(lambda: house.ask("GET", "/readyz")[0] == 200, "there is room again")
+        until(lambda: setup.ask("GET", "/readyz")[0] == 200, "there is room again")
         accepted.append(client.enqueue("later", b"small"))
     assert (disk.seen / "data" / "ballast").stat().st_size == 16 << 20, "room is kept back for the next time"
-    house.kill_and_start()
-    assert {view["id"] for view in house.jobs()} == {waiting, running, *accepted}
-    assert [house.job(each)["outcome"] for each in (waiting, running)] == ["cancelled", "done"]
+    setup.kill_and_start()
+    assert {view["id"] for view in setup.jobs()} == {waiting, running, *accepted}
+    assert [setup.job(each)["outcome"] for each in (waiting, running)] == ["cancelled", "done"]
 
 
 def test_what_ends_on_a_full_disk_has_ended_after_a_kill(programs: Programs, disk: SmallDisk) -> None:
     """The ballast was given up for it."""
-    house = OnSmallDisk(programs, disk)
-    workforce = Workforce(programs, house, processes=2, concurrency=2)
+    setup = OnSmallDisk(programs, disk)
+    workforce = Workforce(programs, setup, processes=2, concurrency=2)
     gate = programs.folder / "gate"
-    running = house.enqueue("work", f"until {gate}")
+    running = setup.enqueue("work", f"until {gate}")
     until(lambda: running in workforce.executions.read_text(), "it has begun")
     disk.fill()
-    accepted, _ = submit_until_full(house)
+    accepted, _ = submit_until_full(setup)
     gate.touch()
-    house.becomes(running, "done")
+    setup.becomes(running, "done")
     assert not (disk.seen / "data" / "ballast").exists()
-    house.kill_and_start()
-    assert {view["id"] for view in house.jobs()} == {running, *accepted}
-    assert house.job(running)["outcome"] == "done"
+    setup.kill_and_start()
+    assert {view["id"] for view in setup.jobs()} == {running, *accepted}
+    assert setup.job(running)["outcome"] == "done"
     assert len(workforce.executions.read_text().splitlines()) == 1
 
 
 def test_a_disk_that_may_not_be_written_to_is_no_place_to_start(programs: Programs, disk: SmallDisk) -> None:
-    house = OnSmallDisk(programs, disk)
-    job = house.enqueue("later", "x")
-    house.kill()
+    setup = OnSmallDisk(programs, disk)
+    job = setup.enqueue("later", "x")
+    setup.kill()
     disk.remount("ro")
-    refused = house.try_to_start()
+    refused = setup.try_to_start()
     assert refused.ends() == 74
     assert "Read-only file system" in refused.err
     assert "Traceback" not in refused.err
     disk.remount("rw")
-    house.start()
-    assert house.job(job)["state"] == "waiting"
+    setup.start()
+    assert setup.job(job)["state"] == "waiting"
 
 
 def test_a_broker_starts_on_a_full_disk_in_the_room_of_the_ballast(programs: Programs, disk: SmallDisk) -> None:
     """It serves calls, and reports that the store cannot write."""
-    house = OnSmallDisk(programs, disk)
-    workforce = Workforce(programs, house, processes=2, concurrency=2)
-    job = house.enqueue("later", "x")
-    house.kill()
+    setup = OnSmallDisk(programs, disk)
+    workforce = Workforce(programs, setup, processes=2, concurrency=2)
+    job = setup.enqueue("later", "x")
+    setup.kill()
     disk.fill()
-    house.start()
+    setup.start()
     assert not (disk.seen / "data" / "epoch.new").exists()
-    status, _, body = house.ask("GET", "/readyz")
+    status, _, body = setup.ask("GET", "/readyz")
     assert status == 503
     assert b"the store cannot write: the disk is full" in body
-    status, problem = house.say("POST", "/v1/jobs", service="later", payload="small")
+    status, problem = setup.say("POST", "/v1/jobs", service="later", payload="small")
     assert (status, problem["detail"]) == (507, "store unavailable: the disk is full")
-    with Client(house.native) as client:
+    with Client(setup.native) as client:
         assert len(client.call("work", b"a call", timeout=60, wait_for_worker=True)) == 32
-    assert house.job(job)["state"] == "waiting"
-    house.kill_and_start()
-    assert house.job(job)["state"] == "waiting", "once more, without a ballast"
+    assert setup.job(job)["state"] == "waiting"
+    setup.kill_and_start()
+    assert setup.job(job)["state"] == "waiting", "once more, without a ballast"
 
     disk.clear()
-    until(lambda: house.ask("GET", "/readyz")[0] == 200, "there is room again")
-    house.enqueue("later", "small")
+    until(lambda: setup.ask("GET", "/readyz")[0] == 200, "there is room again")
+    setup.enqueue("later", "small")
     assert (disk.seen / "data" / "ballast").stat().st_size == 16 << 20
     assert workforce.executions.read_text().count("\n") == 1
 
 
 def test_a_disk_without_any_room_and_without_ballast_is_no_place_to_start(programs: Programs, disk: SmallDisk) -> None:
-    house = OnSmallDisk(programs, disk)
-    job = house.enqueue("later", "x")
-    house.kill()
+    setup = OnSmallDisk(programs, disk)
+    job = setup.enqueue("later", "x")
+    setup.kill()
     (disk.seen / "data" / "ballast").unlink()
     disk.fill()
-    refused = house.try_to_start()
+    refused = setup.try_to_start()
     assert refused.ends() == 74
-    assert f"No space left on device ({house.data})" in refused.err
+    assert f"No space left on device ({setup.data})" in refused.err
     assert "Traceback" not in refused.err
     assert not (disk.seen / "data" / "epoch.new").exists()
-    checked = house.launch("store", "check", house.data)
+    checked = setup.launch("store", "check", setup.data)
     assert (checked.ends(), checked.out) == (0, "in order\n"), checked.err
-    recovered = house.launch("store", "recover", "--force", house.data)
+    recovered = setup.launch("store", "recover", "--force", setup.data)
     assert recovered.ends() == 74
     assert re.search(r"^dragoman: .*full", recovered.err), recovered.err
     assert "Traceback" not in recovered.err
     assert not list((disk.seen / "data").glob("*.new*"))
     disk.clear()
-    house.start()
-    assert house.job(job)["state"] == "waiting"
+    setup.start()
+    assert setup.job(job)["state"] == "waiting"
 
 
-def test_a_diary_of_its_largest_size_refuses_new_jobs_until_something_is_erased(programs: Programs) -> None:
-    house = Survivor(programs, "--set", "max_store_size=6MiB")
-    accepted, problem = submit_until_full(house)
+def test_a_store_of_its_largest_size_refuses_new_jobs_until_something_is_erased(programs: Programs) -> None:
+    setup = Survivor(programs, "--set", "max_store_size=6MiB")
+    accepted, problem = submit_until_full(setup)
     assert problem["detail"] == "store unavailable: the store takes 6291456 bytes, the maximum (max_store_size)"
     assert len(accepted) * len(LARGE) > 4 << 20
-    assert house.say("POST", "/v1/services/later/purge")[1]["purged"] == len(accepted)
-    until(lambda: house.ask("GET", "/readyz")[0] == 200, "there is room again")
-    house.enqueue("later", LARGE)
+    assert setup.say("POST", "/v1/services/later/purge")[1]["purged"] == len(accepted)
+    until(lambda: setup.ask("GET", "/readyz")[0] == 200, "there is room again")
+    setup.enqueue("later", LARGE)

@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 ADDRESS = "tcp://127.0.0.1:7400"  # of the broker, in all examples
 
 
-class House(Programs):
+class Setup(Programs):
     """A broker, and examples that run in a folder of their own."""
 
     is_preloaded = False
@@ -63,11 +63,11 @@ class House(Programs):
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    house = House(tmp_path)
-    house.serve()
-    yield house
-    house.end_all()
+def setup(tmp_path: Path) -> Iterator[Setup]:
+    setup = Setup(tmp_path)
+    setup.serve()
+    yield setup
+    setup.end_all()
 
 
 def test_every_example_is_on_the_list() -> None:
@@ -87,29 +87,29 @@ def draw(path: Path, size: tuple[int, int], colour: str) -> None:
     Image.new("RGB", size, colour).save(path)
 
 
-def test_a_folder_of_pictures_is_made_small(house: House) -> None:
-    house.fetch("thumbnails")
-    house.work("dragoman worker thumbnails:worker", "thumbnails.py")
-    pictures = house.folder / "pictures"
+def test_a_folder_of_pictures_is_made_small(setup: Setup) -> None:
+    setup.fetch("thumbnails")
+    setup.work("dragoman worker thumbnails:worker", "thumbnails.py")
+    pictures = setup.folder / "pictures"
     pictures.mkdir()
     draw(pictures / "wide.png", (640, 320), "red")
     draw(pictures / "high.gif", (100, 400), "blue")
     draw(pictures / "tiny.jpg", (16, 8), "white")
     (pictures / "notes.txt").write_text("not a picture")
-    done = house.type("python shrink.py pictures small", "shrink.py")
+    done = setup.type("python shrink.py pictures small", "shrink.py")
     assert done.ends() == 0, done.err
-    sizes = {path.name: size_of(path) for path in (house.folder / "small").iterdir()}
+    sizes = {path.name: size_of(path) for path in (setup.folder / "small").iterdir()}
     assert sizes == {"wide.jpg": (128, 64), "high.jpg": (32, 128), "tiny.jpg": (16, 8)}
     assert done.out.startswith(f"high.gif: {(pictures / 'high.gif').stat().st_size} bytes, now ")
 
 
-def test_a_file_that_is_no_picture_ends_it_with_the_workers_reason(house: House) -> None:
-    house.fetch("thumbnails")
-    house.work("dragoman worker thumbnails:worker", "thumbnails.py")
-    pictures = house.folder / "pictures"
+def test_a_file_that_is_no_picture_ends_it_with_the_workers_reason(setup: Setup) -> None:
+    setup.fetch("thumbnails")
+    setup.work("dragoman worker thumbnails:worker", "thumbnails.py")
+    pictures = setup.folder / "pictures"
     pictures.mkdir()
     (pictures / "wrong.png").write_text("not a picture")
-    done = house.type("python shrink.py pictures small", "shrink.py")
+    done = setup.type("python shrink.py pictures small", "shrink.py")
     assert done.ends() == 1
     assert done.err.startswith("cannot shrink a picture: cannot identify image file")
 
@@ -120,8 +120,8 @@ def test_a_file_that_is_no_picture_ends_it_with_the_workers_reason(house: House)
 class Web:
     """The application on a real server."""
 
-    def __init__(self, house: House) -> None:
-        self.server = house.type("uvicorn web_app:app", "web_app.py", "--port 0")
+    def __init__(self, setup: Setup) -> None:
+        self.server = setup.type("uvicorn web_app:app", "web_app.py", "--port 0")
         self.address = self.server.prints(r"running on (http://\S+)")
 
     def get(self, path: str) -> tuple[int, dict[str, object]]:
@@ -136,12 +136,12 @@ class Web:
 HARD = (2**31 - 1) * (2**61 - 1)  # two primes: it takes minutes to find them
 
 
-def test_a_web_view_answers_with_what_a_worker_found(house: House) -> None:
-    house.fetch("web_view")
-    web = Web(house)
+def test_a_web_view_answers_with_what_a_worker_found(setup: Setup) -> None:
+    setup.fetch("web_view")
+    web = Web(setup)
     status, said = web.get("/factors/1001")
     assert (status, said["error"]) == (404, "no worker offers this service")
-    house.work("dragoman worker factors:worker", "factors.py")
+    setup.work("dragoman worker factors:worker", "factors.py")
     assert web.get("/factors/1001") == (200, {"number": 1001, "factors": [7, 11, 13]})
     status, said = web.get("/factors/0")
     assert (status, said["detail"]) == (502, "failed: ValueError: 0 has no prime factors")
@@ -153,12 +153,12 @@ def test_a_web_view_answers_with_what_a_worker_found(house: House) -> None:
     assert "Traceback" not in web.server.err
 
 
-def test_a_web_view_says_so_when_there_is_too_much_to_do(house: House) -> None:
-    house.serve("", "--set", "max_jobs=1")
-    house.fetch("web_view")
-    web = Web(house)
-    house.work("dragoman worker factors:worker", "factors.py")
-    with Client(house.url, codec="json") as client:
+def test_a_web_view_says_so_when_there_is_too_much_to_do(setup: Setup) -> None:
+    setup.serve("", "--set", "max_jobs=1")
+    setup.fetch("web_view")
+    web = Web(setup)
+    setup.work("dragoman worker factors:worker", "factors.py")
+    with Client(setup.url, codec="json") as client:
         client.submit("factors", HARD)
         with pytest.raises(Busy):  # the broker has the first
             client.call("factors", 10)
@@ -166,10 +166,10 @@ def test_a_web_view_says_so_when_there_is_too_much_to_do(house: House) -> None:
     assert (status, said["error"]) == (429, "too many jobs are waiting; retry later")
 
 
-def test_a_web_view_says_so_when_the_broker_is_away(house: House) -> None:
-    house.fetch("web_view")
-    web = Web(house)
-    house.broker.kill()
+def test_a_web_view_says_so_when_the_broker_is_away(setup: Setup) -> None:
+    setup.fetch("web_view")
+    web = Web(setup)
+    setup.broker.kill()
     status, said = web.get("/factors/10")
     assert (status, said["error"]) == (503, "the broker is unavailable; retry later")
 
@@ -178,24 +178,24 @@ def test_a_web_view_says_so_when_the_broker_is_away(house: House) -> None:
 
 
 @pytest.fixture
-def darts(house: House) -> None:
-    house.fetch("progress_bar")
-    house.work("dragoman worker pi:worker", "pi.py")
+def darts(setup: Setup) -> None:
+    setup.fetch("progress_bar")
+    setup.work("dragoman worker pi:worker", "pi.py")
 
 
 @pytest.mark.usefixtures("darts")
-def test_many_jobs_give_one_estimate_and_no_bar_where_nobody_looks(house: House) -> None:
-    done = house.type("python estimate.py", "estimate.py")
+def test_many_jobs_give_one_estimate_and_no_bar_where_nobody_looks(setup: Setup) -> None:
+    done = setup.type("python estimate.py", "estimate.py")
     assert done.ends(60) == 0, done.err
     assert math.isclose(float(done.out), math.pi, abs_tol=0.01)
     assert done.err == ""
 
 
 @pytest.mark.usefixtures("darts")
-def test_on_a_terminal_a_bar_shows_how_far_they_are(house: House) -> None:
+def test_on_a_terminal_a_bar_shows_how_far_they_are(setup: Setup) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "estimate.py"], cwd=house.folder, stdout=subprocess.PIPE, stderr=theirs, env=house.environment
+        [sys.executable, "estimate.py"], cwd=setup.folder, stdout=subprocess.PIPE, stderr=theirs, env=setup.environment
     ) as process:
         os.close(theirs)
         drawn = b"".join(iter(lambda: read(ours), b"")).decode()
@@ -219,10 +219,10 @@ def read(terminal: int) -> bytes:
 # -------------------------------------------------------------------- from ProcessPoolExecutor
 
 
-def test_the_same_program_runs_on_processes_and_on_workers(house: House) -> None:
-    house.fetch("process_pool")
-    house.work(f"dragoman worker dragoman.sdk.pickled_calls:run --service python --connect {house.url}", "README.md")
-    before, after = (house.type(f"python with_{which}.py", "README.md") for which in ("pool", "dragoman"))
+def test_the_same_program_runs_on_processes_and_on_workers(setup: Setup) -> None:
+    setup.fetch("process_pool")
+    setup.work(f"dragoman worker dragoman.sdk.pickled_calls:run --service python --connect {setup.url}", "README.md")
+    before, after = (setup.type(f"python with_{which}.py", "README.md") for which in ("pool", "dragoman"))
     assert [before.ends(), after.ends()] == [0, 0], before.err + after.err
     assert after.out == before.out
     assert after.out.splitlines()[-1] == "10539"
@@ -241,17 +241,17 @@ def test_it_takes_three_lines_and_the_page_shows_them() -> None:
 # -------------------------------------------------------------------- a shell script
 
 
-def test_a_shell_script_is_a_worker(house: House) -> None:
-    house.fetch("shell_worker")
+def test_a_shell_script_is_a_worker(setup: Setup) -> None:
+    setup.fetch("shell_worker")
     script = "frequent_words.sh"
-    connect = f"--connect {house.url}"
-    house.work(f'dragoman worker --exec "sh {script}" --service words {connect}', script)
-    called = house.type(f'dragoman call words "the cat and the dog and the bird" {connect}', script)
+    connect = f"--connect {setup.url}"
+    setup.work(f'dragoman worker --exec "sh {script}" --service words {connect}', script)
+    called = setup.type(f'dragoman call words "the cat and the dog and the bird" {connect}', script)
     assert called.ends() == 0, called.err
     assert [line.split() for line in called.out.splitlines()] == [["3", "the"], ["2", "and"], ["1", "bird"]]
-    long = house.run("call", "words", "-", "--connect", house.url, given=b"Dragoman, dragoman! " * 10_000)
+    long = setup.run("call", "words", "-", "--connect", setup.url, given=b"Dragoman, dragoman! " * 10_000)
     assert long.out.split() == ["20000", "dragoman"]
-    empty = house.run("call", "words", "1 + 1 = 2", "--connect", house.url)
+    empty = setup.run("call", "words", "1 + 1 = 2", "--connect", setup.url)
     assert empty.ends() == 1
     assert "the text has no words" in empty.err
 
@@ -273,8 +273,8 @@ def primes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-def start(house: House, primes: Path) -> Program:
-    worker = house.start(primes, house.url)
+def start(setup: Setup, primes: Path) -> Program:
+    worker = setup.start(primes, setup.url)
     worker.prints("connected")
     return worker
 
@@ -282,9 +282,9 @@ def start(house: House, primes: Path) -> Program:
 ENDLESS = b"1000000000000"
 
 
-def test_the_c_worker_counts_primes_in_batches(house: House, primes: Path) -> None:
-    start(house, primes)
-    with Client(house.url) as client:
+def test_the_c_worker_counts_primes_in_batches(setup: Setup, primes: Path) -> None:
+    start(setup, primes)
+    with Client(setup.url) as client:
         numbers = [10, 100, 1000, 2, 1, 0] * 20
         counted = client.map("primes", [str(number) for number in numbers], timeout=PATIENCE)
         assert list(counted) == [b"4", b"25", b"168", b"1", b"0", b"0"] * 20
@@ -293,13 +293,13 @@ def test_the_c_worker_counts_primes_in_batches(house: House, primes: Path) -> No
         assert (failed.value.remote_type, failed.value.remote_message) == ("NotANumber", "many")
         with pytest.raises(JobFailed, match="NotANumber"):
             client.call("primes", b"1" * 10_000, timeout=PATIENCE)
-    assert house.run("call", "primes", "1000000", "--connect", house.url).out == "78498"
+    assert setup.run("call", "primes", "1000000", "--connect", setup.url).out == "78498"
 
 
-def test_the_c_worker_stops_what_is_recalled(house: House, primes: Path) -> None:
+def test_the_c_worker_stops_what_is_recalled(setup: Setup, primes: Path) -> None:
     """One job runs and three lie ready in the worker; when all are recalled, it is there for others."""
-    start(house, primes)
-    with Client(house.url) as client:
+    start(setup, primes)
+    with Client(setup.url) as client:
         jobs = [client.submit("primes", ENDLESS, timeout=0.5) for _ in range(6)]
         for job in jobs:
             with pytest.raises(JobTimeout):
@@ -307,22 +307,22 @@ def test_the_c_worker_stops_what_is_recalled(house: House, primes: Path) -> None
         assert client.call("primes", b"10", timeout=PATIENCE) == b"4"
 
 
-def test_the_c_worker_lives_as_long_as_its_job_takes(house: House, primes: Path) -> None:
-    house.serve("?lease=1.5&heartbeat=0.1")
-    start(house, primes)
-    with Client(house.url) as client:
+def test_the_c_worker_lives_as_long_as_its_job_takes(setup: Setup, primes: Path) -> None:
+    setup.serve("?lease=1.5&heartbeat=0.1")
+    start(setup, primes)
+    with Client(setup.url) as client:
         with pytest.raises(JobTimeout):  # not JobLost
             client.call("primes", ENDLESS, timeout=3)
         assert client.call("primes", b"10", timeout=PATIENCE) == b"4"
 
 
-def test_the_c_worker_gives_back_what_it_has_not_begun(house: House, primes: Path) -> None:
-    first = start(house, primes)
-    with Client(house.url) as client:
+def test_the_c_worker_gives_back_what_it_has_not_begun(setup: Setup, primes: Path) -> None:
+    first = start(setup, primes)
+    with Client(setup.url) as client:
         running = client.submit("primes", ENDLESS)
         first.prints(f"counting primes up to {ENDLESS.decode()}")
         waiting = [client.submit("primes", b"100") for _ in range(6)]
-        start(house, primes)
+        start(setup, primes)
         first.terminate()
         assert [job.result(PATIENCE) for job in waiting] == [b"25"] * 6
         assert not running.done()
@@ -331,9 +331,9 @@ def test_the_c_worker_gives_back_what_it_has_not_begun(house: House, primes: Pat
         assert running.cancelled()
 
 
-def test_the_c_worker_ends_with_its_broker(house: House, primes: Path) -> None:
-    house.serve("?lease=1&heartbeat=0.1")
-    worker = start(house, primes)
-    house.broker.kill()
+def test_the_c_worker_ends_with_its_broker(setup: Setup, primes: Path) -> None:
+    setup.serve("?lease=1&heartbeat=0.1")
+    worker = start(setup, primes)
+    setup.broker.kill()
     assert worker.ends() == 1
     assert "the broker is silent" in worker.err

@@ -15,7 +15,7 @@ from programs import PATIENCE, Program, Programs, until
 SERVICES = Path(__file__).parents[1] / "services.py"
 
 
-class House:
+class Setup:
     """A broker with a data folder and two listeners, whose ports stay the same after a restart."""
 
     def __init__(self, programs: Programs, folder: Path) -> None:
@@ -38,36 +38,36 @@ def _free_port() -> int:
 
 
 @pytest.fixture
-def house(programs: Programs, tmp_path: Path) -> House:
+def setup(programs: Programs, tmp_path: Path) -> Setup:
     shutil.copy(SERVICES, tmp_path / "services.py")
-    return House(programs, tmp_path)
+    return Setup(programs, tmp_path)
 
 
-def test_worker_and_call_take_an_http_address(programs: Programs, house: House) -> None:
+def test_worker_and_call_take_an_http_address(programs: Programs, setup: Setup) -> None:
     worker = programs.dragoman(
-        "worker", "services:worker", "--connect", house.http, "--service", "upper", "--service", "raises"
+        "worker", "services:worker", "--connect", setup.http, "--service", "upper", "--service", "raises"
     )
     worker.prints("connected to")
-    called = programs.run("call", "upper", "hello", "--connect", house.http, "--timeout", PATIENCE)
+    called = programs.run("call", "upper", "hello", "--connect", setup.http, "--timeout", PATIENCE)
     assert (called.ends(), called.out) == (0, "HELLO")
-    failed = programs.run("call", "raises", "it", "--connect", house.http, "--timeout", PATIENCE)
+    failed = programs.run("call", "raises", "it", "--connect", setup.http, "--timeout", PATIENCE)
     assert (failed.ends(), "Trouble: cannot do it" in failed.err) == (1, True)
-    nobody = programs.run("call", "nobody", "--connect", house.http)
+    nobody = programs.run("call", "nobody", "--connect", setup.http)
     assert (nobody.ends(), "no worker offers 'nobody'" in nobody.err) == (1, True)
     worker.terminate()
     assert worker.ends() == 0
 
 
-def test_a_program_works_by_http(programs: Programs, house: House) -> None:
-    worker = programs.dragoman("worker", "--exec", "tr a-z A-Z", "--service", "shout", "--connect", house.http)
+def test_a_program_works_by_http(programs: Programs, setup: Setup) -> None:
+    worker = programs.dragoman("worker", "--exec", "tr a-z A-Z", "--service", "shout", "--connect", setup.http)
     worker.prints("connected to")
-    called = programs.run("call", "shout", "hello", "--connect", house.http, "--timeout", PATIENCE)
+    called = programs.run("call", "shout", "hello", "--connect", setup.http, "--timeout", PATIENCE)
     assert (called.ends(), called.out) == (0, "HELLO")
 
 
 @pytest.mark.parametrize("dialect", ["native", "http"])
-def test_the_address_in_the_environment_is_the_default(programs: Programs, house: House, dialect: str) -> None:
-    url = getattr(house, dialect)
+def test_the_address_in_the_environment_is_the_default(programs: Programs, setup: Setup, dialect: str) -> None:
+    url = getattr(setup, dialect)
     worker = programs.dragoman("worker", "--exec", "cat", "--service", "echo", DRAGOMAN_URL=url)
     worker.prints(f"connected to {re.escape(url.rpartition('/')[2])}")
     called = programs.run("call", "echo", "hello", "--timeout", PATIENCE, DRAGOMAN_URL=url)
@@ -85,18 +85,18 @@ def test_serve_is_not_confused_by_the_address_in_the_environment(programs: Progr
 
 
 def test_the_result_of_a_background_job_is_taken_after_a_restart_of_the_broker(
-    programs: Programs, house: House, tmp_path: Path
+    programs: Programs, setup: Setup, tmp_path: Path
 ) -> None:
     """kill -9 of the broker while the job runs in a worker that came by HTTP: it runs once, and its result counts."""
-    worker = programs.dragoman("worker", "services:worker", "--connect", house.http, "--service", "waits")
+    worker = programs.dragoman("worker", "services:worker", "--connect", setup.http, "--service", "waits")
     worker.prints("connected to")
-    with Client(house.http) as client:
+    with Client(setup.http) as client:
         job = client.enqueue("waits", b"go", attempts=1)
         worker.prints("working go")
-    house.broker.kill()
-    house.start()
+    setup.broker.kill()
+    setup.start()
     (tmp_path / "go").touch()
-    with Client(house.http) as client:
+    with Client(setup.http) as client:
         assert client.result(job, timeout=PATIENCE) == b"go"
         assert len(client.job(job).attempts) == 1
         until(lambda: "http" in [view.dialect for view in client.workers()], "the worker has joined again")
@@ -105,10 +105,10 @@ def test_the_result_of_a_background_job_is_taken_after_a_restart_of_the_broker(
     assert worker.ends() == 0
 
 
-def test_a_second_signal_stops_at_once(programs: Programs, house: House) -> None:
-    worker = programs.dragoman("worker", "services:worker", "--connect", house.http, "--service", "waits")
+def test_a_second_signal_stops_at_once(programs: Programs, setup: Setup) -> None:
+    worker = programs.dragoman("worker", "services:worker", "--connect", setup.http, "--service", "waits")
     worker.prints("connected to")
-    with Client(house.native) as client:
+    with Client(setup.native) as client:
         job = client.submit("waits", b"never")
         worker.prints("working never")
         worker.terminate()

@@ -206,12 +206,12 @@ def test_our_worker_and_our_call_work_with_majortomos_broker(
 @pytest.fixture
 def mute() -> Iterator[zmq.Socket]:
     context = zmq.Context()
-    door = context.socket(zmq.ROUTER)
-    door.linger = 0
-    door.rcvtimeo = int(PATIENCE * 1000)
-    door.bind("tcp://127.0.0.1:*")
-    yield door
-    door.close()
+    listener = context.socket(zmq.ROUTER)
+    listener.linger = 0
+    listener.rcvtimeo = int(PATIENCE * 1000)
+    listener.bind("tcp://127.0.0.1:*")
+    yield listener
+    listener.close()
     context.term()
 
 

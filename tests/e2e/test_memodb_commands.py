@@ -217,7 +217,7 @@ def test_a_call_outlives_its_broker(programs: Programs, handlers: Path) -> None:
 
 
 def test_a_call_whose_connection_is_cut_is_answered_on_the_next(programs: Programs) -> None:
-    """The doorkeeper hangs up on a caller that has asked; the caller asks again, under the same id."""
+    """The acceptor hangs up on a caller that has asked; the caller asks again, under the same id."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(PATIENCE)
         caller = start_call(programs, f"memodb+tcp://127.0.0.1:{listening.getsockname()[1]}", "x", "--timeout", 10)

@@ -120,7 +120,7 @@ def test_r39_a_result_of_a_job_from_an_earlier_connection_is_not_sent(
     assert (sender, word) == (worker, b"slept 0 new")
 
 
-class Doorkeeper:
+class Acceptor:
     """A listening socket that sends a broker's greeting, and then does what the test chooses."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Doorkeeper:
         self._listening.settimeout(PATIENCE)
         self.url = f"pingpong+tcp://127.0.0.1:{self._listening.getsockname()[1]}"
 
-    def __enter__(self) -> Doorkeeper:
+    def __enter__(self) -> Acceptor:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -159,13 +159,13 @@ class Doorkeeper:
 
 def test_a_worker_rests_before_it_comes_back_to_a_broker_that_greets_and_hangs_up(programs: Programs) -> None:
     """A bug: a greeting was success enough to forget all patience, and it came back without any rest."""
-    with Doorkeeper() as door:
-        worker = programs.dragoman("worker", "--concurrency", 1, "--exec", "cat", "--connect", door.url)
+    with Acceptor() as listener:
+        worker = programs.dragoman("worker", "--concurrency", 1, "--exec", "cat", "--connect", listener.url)
         began = 0.0
         for _ in range(4):
-            with door.accept() as accepted:
+            with listener.accept() as accepted:
                 began = began or time.monotonic()
-                assert door.greet(accepted) == [[b"", b"READY"]]
+                assert listener.greet(accepted) == [[b"", b"READY"]]
         took = time.monotonic() - began
         worker.terminate()
         assert worker.ends() == 0
@@ -175,12 +175,12 @@ def test_a_worker_rests_before_it_comes_back_to_a_broker_that_greets_and_hangs_u
 
 def test_a_worker_told_to_stop_while_it_greets_does_not_say_that_it_is_ready(programs: Programs) -> None:
     """A bug: it finished the greeting, said READY and left: the job that a broker then gave it was lost."""
-    with Doorkeeper() as door:
-        worker = programs.dragoman("worker", "--concurrency", 1, "--exec", "cat", "--connect", door.url)
-        with door.accept() as accepted:
+    with Acceptor() as listener:
+        worker = programs.dragoman("worker", "--concurrency", 1, "--exec", "cat", "--connect", listener.url)
+        with listener.accept() as accepted:
             worker.terminate()
             worker.prints("stopping")
-            assert door.greet(accepted) == []
+            assert listener.greet(accepted) == []
         assert worker.ends() == 0
 
 

@@ -18,7 +18,7 @@ class Workforce:
     """A set of workers. Each appends a line to the file `executions` for every job that it starts."""
 
     def __init__(
-        self, programs: Programs, house: Survivor, workers: int = 1, processes: int = 1, concurrency: int = 1
+        self, programs: Programs, setup: Survivor, workers: int = 1, processes: int = 1, concurrency: int = 1
     ) -> None:
         (programs.folder / SERVICES.name).write_text(SERVICES.read_text())
         self.executions = programs.folder / "executions"
@@ -26,7 +26,7 @@ class Workforce:
         self.concurrency = concurrency  # of each
         self.deaths = 0
         self._programs = programs
-        words = ("--connect", house.native, "--processes", processes, "--concurrency", concurrency)
+        words = ("--connect", setup.native, "--processes", processes, "--concurrency", concurrency)
         self._words = ("worker", "chaos_services:worker", *words)
         self.workers = [self._hire() for _ in range(workers)]
 

@@ -1,4 +1,4 @@
-"""Fixtures of the tests with real sockets; the classes are in house.py."""
+"""Fixtures of the tests with real sockets; the classes are in setup.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from house import BrokerHouse, House, Visitors
+from broker_setup import BrokerSetup, Setup, Visitors
 
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 
@@ -17,10 +17,10 @@ def loop_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def house(loop_name: str) -> Iterator[House]:
-    house = House(loop_name)
-    yield house
-    house.close()
+def setup(loop_name: str) -> Iterator[Setup]:
+    setup = Setup(loop_name)
+    yield setup
+    setup.close()
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def short(folder: Path) -> Path:
 
 
 @pytest.fixture
-def broker_house() -> Iterator[Callable[..., BrokerHouse]]:
+def broker_setup() -> Iterator[Callable[..., BrokerSetup]]:
     """Starts brokers that end with the test."""
-    houses: list[BrokerHouse] = []
+    setups: list[BrokerSetup] = []
 
-    def start(*urls: str, **config: object) -> BrokerHouse:
-        houses.append(BrokerHouse(*urls, **config))
-        return houses[-1]
+    def start(*urls: str, **config: object) -> BrokerSetup:
+        setups.append(BrokerSetup(*urls, **config))
+        return setups[-1]
 
     yield start
-    for each in houses:
+    for each in setups:
         each.close()

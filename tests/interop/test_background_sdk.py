@@ -271,7 +271,7 @@ def test_what_was_asked_is_asked_again_on_a_new_connection(broker: LocalBroker, 
         waiting = threading.Thread(target=lambda: told.append(client.result(job)))
         waiting.start()
         for count in (2, 3):
-            until(lambda: _who_waits(broker) == 1, "it waits at the desk")
+            until(lambda: _who_waits(broker) == 1, "it waits at the operations")
             cutter.cut()
             until(lambda count=count: cutter.count == count, "it has come back")  # type: ignore[misc]
         until(lambda: _who_waits(broker) == 1, "it waits again, once")
@@ -287,7 +287,7 @@ def _who_waits(broker: LocalBroker) -> int:
     return broker._thread.run(lambda: sum(len(job.callers) for job in server.broker.jobs.values()))
 
 
-def test_a_broker_that_reads_its_diary_is_asked_again(broker: LocalBroker, client: Client) -> None:
+def test_a_broker_that_reads_its_store_is_asked_again(broker: LocalBroker, client: Client) -> None:
     job_registry = broker._thread.server.broker.job_registry
     client.services()
     broker._thread.run(lambda: setattr(job_registry, "is_loading", True))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import zmq
-from house import MIB, BrokerHouse, Raw, Visitors, Workers, ready_command
+from broker_setup import MIB, BrokerSetup, Raw, Visitors, Workers, ready_command
 
 from dragoman.carriers.zmtp import encode
 from dragoman.carriers.zmtp_commands import OUR_GREETING
@@ -21,7 +21,7 @@ from dragoman.core.policy import Policy
 from dragoman.streams.sockets import AddressInUse
 from programs import until
 
-Start = Callable[..., BrokerHouse]
+Start = Callable[..., BrokerSetup]
 URL = "pingpong+tcp://127.0.0.1:0?frontend=0"
 
 
@@ -49,38 +49,38 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-@pytest.mark.parametrize("door", ["workers", "callers"])
-def test_a_stranger_is_closed_counted_and_named(broker_house: Start, stranger: str, door: str) -> None:
-    house = broker_house(URL)
+@pytest.mark.parametrize("listener", ["workers", "callers"])
+def test_a_stranger_is_closed_counted_and_named(broker_setup: Start, stranger: str, listener: str) -> None:
+    setup = broker_setup(URL)
     said, reason, named = STRANGERS[stranger]
-    with Raw(house.places[0][door]) as raw:
+    with Raw(setup.places[0][listener]) as raw:
         raw.say(said)
         heard = raw.rest()
     assert heard.startswith(OUR_GREETING)
-    assert house.bad(reason) == 1
-    assert house.journal.mentions(named)
-    assert not house.runner.connections.peers
+    assert setup.bad(reason) == 1
+    assert setup.journal.mentions(named)
+    assert not setup.runner.connections.peers
 
 
-def test_a_stranger_who_speaks_byte_by_byte_is_named_all_the_same(broker_house: Start) -> None:
-    house = broker_house(URL)
-    with Raw(house.callers) as raw:
+def test_a_stranger_who_speaks_byte_by_byte_is_named_all_the_same(broker_setup: Start) -> None:
+    setup = broker_setup(URL)
+    with Raw(setup.callers) as raw:
         raw.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         raw.say(b"G")
-        until(lambda: house.runner.connections.peers, "it is here")
+        until(lambda: setup.runner.connections.peers, "it is here")
         raw.say(b"E")
         raw.rest()
-    assert house.journal.mentions("an HTTP request")
+    assert setup.journal.mentions("an HTTP request")
 
 
-def test_a_wrong_pair_of_sockets_is_told_why_before_it_is_closed(broker_house: Start) -> None:
-    house = broker_house(URL)
-    with Raw(house.workers) as raw:
+def test_a_wrong_pair_of_sockets_is_told_why_before_it_is_closed(broker_setup: Start) -> None:
+    setup = broker_setup(URL)
+    with Raw(setup.workers) as raw:
         raw.say(OUR_GREETING + ready_command(b"PUB"))
         heard = raw.rest()
     assert b"\x05ERROR" in heard
     assert b"PUB came to a ROUTER" in heard
-    assert house.bad("socket type") == 1
+    assert setup.bad("socket type") == 1
 
 
 @pytest.mark.parametrize(
@@ -88,19 +88,19 @@ def test_a_wrong_pair_of_sockets_is_told_why_before_it_is_closed(broker_house: S
     [b"", OUR_GREETING[:1], OUR_GREETING[:32], OUR_GREETING, OUR_GREETING + b"\x04\x20"],
     ids=["nothing", "one byte", "half", "no READY", "half a READY"],
 )
-def test_half_a_greeting_and_silence_end_in_a_timeout(broker_house: Start, begun: bytes) -> None:
-    house = broker_house(f"{URL}&handshake_timeout=0.2")
-    with Raw(house.workers) as raw:
+def test_half_a_greeting_and_silence_end_in_a_timeout(broker_setup: Start, begun: bytes) -> None:
+    setup = broker_setup(f"{URL}&handshake_timeout=0.2")
+    with Raw(setup.workers) as raw:
         raw.say(begun)
         assert raw.rest().startswith(OUR_GREETING)
-    assert house.bad("handshake timeout") == 1
-    assert house.journal.mentions("no handshake within 0.2 s")
-    assert not house.runner.connections.peers
+    assert setup.bad("handshake timeout") == 1
+    assert setup.journal.mentions("no handshake within 0.2 s")
+    assert not setup.runner.connections.peers
 
 
-def test_a_greeting_that_drips_does_not_win_time(broker_house: Start) -> None:
-    house = broker_house(f"{URL}&handshake_timeout=0.3")
-    with Raw(house.workers) as raw:
+def test_a_greeting_that_drips_does_not_win_time(broker_setup: Start) -> None:
+    setup = broker_setup(f"{URL}&handshake_timeout=0.3")
+    with Raw(setup.workers) as raw:
         over = threading.Event()
 
         def drip() -> None:
@@ -117,182 +117,182 @@ def test_a_greeting_that_drips_does_not_win_time(broker_house: Start) -> None:
         raw.rest()
         over.set()
         dripping.join()
-    assert house.bad("handshake timeout") == 1
+    assert setup.bad("handshake timeout") == 1
 
 
 # ---------------------------------------------------------------- floods of connections
 
 
 def test_max_peers_turns_the_next_away_and_lets_them_in_when_others_have_left(
-    broker_house: Start, crowd: ExitStack
+    broker_setup: Start, crowd: ExitStack
 ) -> None:
-    house = broker_house(URL, max_connections=10)
-    inside = [crowd.enter_context(Raw(house.callers)).greet() for _ in range(10)]
+    setup = broker_setup(URL, max_connections=10)
+    inside = [crowd.enter_context(Raw(setup.callers)).greet() for _ in range(10)]
     for _ in range(20):
-        with Raw(house.callers) as outside:
+        with Raw(setup.callers) as outside:
             assert outside.rest() == b""
-    assert house.counters.connections_rejected == 20
-    assert house.journal.mentions("max_connections")
+    assert setup.counters.connections_rejected == 20
+    assert setup.journal.mentions("max_connections")
     assert_pings(inside)
     inside.pop().socket.close()
-    until(lambda: len(house.runner.connections.peers) == 9, "one has left")
-    crowd.enter_context(Raw(house.callers)).greet()
+    until(lambda: len(setup.runner.connections.peers) == 9, "one has left")
+    crowd.enter_context(Raw(setup.callers)).greet()
 
 
-def test_max_peers_per_address_turns_one_address_away_and_not_the_others(broker_house: Start, crowd: ExitStack) -> None:
-    house = broker_house(URL, max_connections_per_local_address=5)
-    inside = [crowd.enter_context(Raw(house.callers)).greet() for _ in range(5)]
+def test_max_peers_per_address_turns_one_address_away_and_not_the_others(broker_setup: Start, crowd: ExitStack) -> None:
+    setup = broker_setup(URL, max_connections_per_local_address=5)
+    inside = [crowd.enter_context(Raw(setup.callers)).greet() for _ in range(5)]
     for _ in range(7):
-        with Raw(house.workers) as outside:
+        with Raw(setup.workers) as outside:
             assert outside.rest() == b""
-    assert house.counters.connections_rejected == 7
-    assert house.journal.mentions("max_connections_per_local_address")
-    crowd.enter_context(Raw(house.callers, source="127.0.0.2")).greet()
+    assert setup.counters.connections_rejected == 7
+    assert setup.journal.mentions("max_connections_per_local_address")
+    crowd.enter_context(Raw(setup.callers, source="127.0.0.2")).greet()
     assert_pings(inside)
     inside.pop().socket.close()
-    until(lambda: len(house.runner.connections.peers) == 5, "one has left")
-    crowd.enter_context(Raw(house.callers)).greet()
+    until(lambda: len(setup.runner.connections.peers) == 5, "one has left")
+    crowd.enter_context(Raw(setup.callers)).greet()
 
 
 def test_max_accepts_lets_a_crowd_in_a_few_at_a_time_and_turns_nobody_away(
-    broker_house: Start, crowd: ExitStack
+    broker_setup: Start, crowd: ExitStack
 ) -> None:
-    house = broker_house(URL, max_accepts_per_second=10)
+    setup = broker_setup(URL, max_accepts_per_second=10)
     at_first: list[int] = []
 
     def come_while_nobody_accepts() -> None:
         for _ in range(25):
-            crowd.enter_context(Raw(house.callers))
-        house.loop.call_later(0.05, lambda: at_first.append(len(house.runner.connections.peers)))
+            crowd.enter_context(Raw(setup.callers))
+        setup.loop.call_later(0.05, lambda: at_first.append(len(setup.runner.connections.peers)))
 
-    house.run(come_while_nobody_accepts)
-    until(lambda: len(house.runner.connections.peers) == 25, "all are let in")
+    setup.run(come_while_nobody_accepts)
+    until(lambda: len(setup.runner.connections.peers) == 25, "all are let in")
     assert at_first[0] <= 20  # and not 10, because a second may end just then
-    assert house.counters.connections_rejected == 0
+    assert setup.counters.connections_rejected == 0
 
 
-def test_connections_that_come_one_by_one_are_counted_once_each(broker_house: Start, crowd: ExitStack) -> None:
+def test_connections_that_come_one_by_one_are_counted_once_each(broker_setup: Start, crowd: ExitStack) -> None:
     """A bug: the accept that found no further connection was counted as well, which halved `max_accepts_per_second`."""
-    house = broker_house(URL)
+    setup = broker_setup(URL)
     for _ in range(10):
-        crowd.enter_context(Raw(house.callers)).greet()
-    assert house.server.host.acceptor.accepted <= 10
+        crowd.enter_context(Raw(setup.callers)).greet()
+    assert setup.server.host.acceptor.accepted <= 10
 
 
 def test_connections_that_were_reset_before_we_accepted_them_are_no_fault_of_ours(
-    broker_house: Start, crowd: ExitStack, loop_name: str
+    broker_setup: Start, crowd: ExitStack, loop_name: str
 ) -> None:
     """A bug: one that had gone was asked where it came from, outside of the fence for just that: an internal error."""
-    house = broker_house(URL, loop=loop_name)
+    setup = broker_setup(URL, loop=loop_name)
 
     def come_and_go_while_nobody_accepts() -> None:
         for _ in range(50):
-            Raw(house.callers).reset()
+            Raw(setup.callers).reset()
 
-    house.run(come_and_go_while_nobody_accepts)
-    assert_pings([crowd.enter_context(Raw(house.callers)).greet()])
-    until(lambda: len(house.runner.connections.peers) == 1, "of the others nothing is left")
-    assert house.counters.internal_errors == 0
-    assert not house.troubles
+    setup.run(come_and_go_while_nobody_accepts)
+    assert_pings([crowd.enter_context(Raw(setup.callers)).greet()])
+    until(lambda: len(setup.runner.connections.peers) == 1, "of the others nothing is left")
+    assert setup.counters.internal_errors == 0
+    assert not setup.troubles
 
 
 # ---------------------------------------------------------------- messages that cost too much
 
 
 def test_a_peer_that_stops_reading_is_disconnected_and_others_are_served(
-    broker_house: Start, visitors: Visitors
+    broker_setup: Start, visitors: Visitors
 ) -> None:
-    house = broker_house(f"{URL}&max_send_buffer=256KiB")
-    with Workers(visitors, house.workers, 2), Raw(house.callers, receive_buffer=4_096) as stuck:
+    setup = broker_setup(f"{URL}&max_send_buffer=256KiB")
+    with Workers(visitors, setup.workers, 2), Raw(setup.callers, receive_buffer=4_096) as stuck:
         stuck.greet()
         job = b"".join(encode([b"", bytes(128 * 1024)]))
         sending = threading.Thread(target=push, args=(stuck, job, 1_000))
         sending.start()
-        caller = visitors.visit(zmq.REQ, house.callers)
-        while not house.counters.connections_closed_slow:
+        caller = visitors.visit(zmq.REQ, setup.callers)
+        while not setup.counters.connections_closed_slow:
             assert ask(caller, b"others") == [b"others"]
         sending.join()
-        assert house.journal.mentions("max_send_buffer")
+        assert setup.journal.mentions("max_send_buffer")
         assert ask(caller, b"still") == [b"still"]
-    assert house.counters.connections_closed_slow == 1
+    assert setup.counters.connections_closed_slow == 1
 
 
-def test_a_job_that_never_left_goes_to_another_worker(broker_house: Start, visitors: Visitors) -> None:
+def test_a_job_that_never_left_goes_to_another_worker(broker_setup: Start, visitors: Visitors) -> None:
     """D8: the first worker stops reading and dies with most of the job in our hands: it cannot have seen it."""
-    house = broker_house(URL)
+    setup = broker_setup(URL)
     job = bytes(range(256)) * (16 * MIB // 256)
-    caller = visitors.visit(zmq.REQ, house.callers)
-    with Raw(house.workers, receive_buffer=4_096) as stuck:
+    caller = visitors.visit(zmq.REQ, setup.callers)
+    with Raw(setup.workers, receive_buffer=4_096) as stuck:
         stuck.greet()
         stuck.message(b"", b"READY")
         assert stuck.receive() == [b"", b"PONG"]
         caller.send(job)
-        until(lambda: house.counters.dispatched == 1, "it was given the job")
-        with Workers(visitors, house.workers, do=lambda job: b"%d bytes" % len(job)):
-            until(lambda: len(house.broker.worker_registry.workers) == 2, "another worker has come")
+        until(lambda: setup.counters.dispatched == 1, "it was given the job")
+        with Workers(visitors, setup.workers, do=lambda job: b"%d bytes" % len(job)):
+            until(lambda: len(setup.broker.worker_registry.workers) == 2, "another worker has come")
             stuck.socket.close()
             assert caller.recv_multipart() == [b"%d bytes" % len(job)]
 
 
-def ready_worker(crowd: ExitStack, house: BrokerHouse) -> Raw:
+def ready_worker(crowd: ExitStack, setup: BrokerSetup) -> Raw:
     """Return a worker that the broker knows to be idle."""
-    worker = crowd.enter_context(Raw(house.workers)).greet()
+    worker = crowd.enter_context(Raw(setup.workers)).greet()
     worker.message(b"", b"READY")
     assert worker.receive() == [b"", b"PONG"]
     return worker
 
 
 def test_a_job_is_not_given_to_a_worker_whose_end_has_been_read(
-    broker_house: Start, crowd: ExitStack, loop_name: str
+    broker_setup: Start, crowd: ExitStack, loop_name: str
 ) -> None:
     """D8. A bug: job and end came in one turn; the job was written to the socket of one who had gone, and was lost."""
-    house = broker_house(URL, loop=loop_name)
-    longest_idle, other = ready_worker(crowd, house), ready_worker(crowd, house)
-    caller = crowd.enter_context(Raw(house.callers)).greet()
+    setup = broker_setup(URL, loop=loop_name)
+    longest_idle, other = ready_worker(crowd, setup), ready_worker(crowd, setup)
+    caller = crowd.enter_context(Raw(setup.callers)).greet()
 
     def come_in_one_turn() -> None:
         caller.message(b"", b"a job")
         longest_idle.socket.close()
 
-    house.run(come_in_one_turn)
+    setup.run(come_in_one_turn)
     assert other.receive() == [b"", b"a job"]
     other.message(b"", b"done")
     assert caller.receive() == [b"", b"done"]
 
 
 def test_a_job_is_not_given_to_a_worker_whose_close_has_been_decided(
-    broker_house: Start, crowd: ExitStack, loop_name: str
+    broker_setup: Start, crowd: ExitStack, loop_name: str
 ) -> None:
     """D8. A bug: it was written right before the connection was closed, so it had left us, and was lost."""
-    house = broker_house(URL, loop=loop_name)
-    longest_idle, other = ready_worker(crowd, house), ready_worker(crowd, house)
-    caller = crowd.enter_context(Raw(house.callers)).greet()
+    setup = broker_setup(URL, loop=loop_name)
+    longest_idle, other = ready_worker(crowd, setup), ready_worker(crowd, setup)
+    caller = crowd.enter_context(Raw(setup.callers)).greet()
 
     def come_in_one_turn() -> None:
         longest_idle.say(b"".join(encode([b"no delimiter", b"x"])) * 20)
         caller.message(b"", b"a job")
 
-    house.run(come_in_one_turn)
+    setup.run(come_in_one_turn)
     assert other.receive() == [b"", b"a job"]
     assert b"a job" not in longest_idle.rest()
     other.message(b"", b"done")
     assert caller.receive() == [b"", b"done"]
 
 
-def test_an_unfinished_message_of_many_small_frames_is_closed_early(broker_house: Start) -> None:
+def test_an_unfinished_message_of_many_small_frames_is_closed_early(broker_setup: Start) -> None:
     """R48: libzmq itself would hold them all."""
-    house = broker_house(URL)
-    with Raw(house.workers) as raw:
+    setup = broker_setup(URL)
+    with Raw(setup.workers) as raw:
         raw.greet()
         assert push(raw, b"\x01\x01x" * 10_000, 1_000) < 1_000, "it was not stopped before the end"
-    assert house.bad("too many frames") == 1
-    assert not house.runner.connections.peers
+    assert setup.bad("too many frames") == 1
+    assert not setup.runner.connections.peers
 
 
-def test_an_unfinished_message_over_max_payload_is_not_kept(broker_house: Start) -> None:
-    house = broker_house(f"{URL}&max_payload=1MiB")
+def test_an_unfinished_message_over_max_payload_is_not_kept(broker_setup: Start) -> None:
+    setup = broker_setup(f"{URL}&max_payload=1MiB")
     frame = b"\x03" + MIB.to_bytes(8, "big") + bytes(MIB)
-    with Raw(house.callers) as raw, traced() as peak:
+    with Raw(setup.callers) as raw, traced() as peak:
         raw.greet()
         for _ in range(60):
             raw.say(frame)
@@ -302,32 +302,32 @@ def test_an_unfinished_message_over_max_payload_is_not_kept(broker_house: Start)
         assert peak() < 16 * MIB
 
 
-def test_claimed_lengths_cost_nothing(broker_house: Start, crowd: ExitStack) -> None:
-    house = broker_house(URL)
+def test_claimed_lengths_cost_nothing(broker_setup: Start, crowd: ExitStack) -> None:
+    setup = broker_setup(URL)
     with traced() as peak:
         for _ in range(50):
-            raw = crowd.enter_context(Raw(house.callers)).greet()
+            raw = crowd.enter_context(Raw(setup.callers)).greet()
             raw.say(b"\x01\x00\x02" + (60 * MIB).to_bytes(8, "big") + bytes(10))
-        peers = house.runner.connections.peers
+        peers = setup.runner.connections.peers
         until(lambda: sum(each.carrier.gap is not None for each in list(peers)) == 50, "all have claimed")
         assert peak() < 16 * MIB
 
 
 @pytest.mark.parametrize("claimed", [2**30 + 1, 2**62, 2**64 - 1])
-def test_a_claim_over_the_hard_cap_is_closed(broker_house: Start, claimed: int) -> None:
-    house = broker_house(URL)
-    with Raw(house.callers) as raw:
+def test_a_claim_over_the_hard_cap_is_closed(broker_setup: Start, claimed: int) -> None:
+    setup = broker_setup(URL)
+    with Raw(setup.callers) as raw:
         raw.greet()
         raw.say(b"\x02" + claimed.to_bytes(8, "big"))
         raw.rest()
-    assert house.bad("over hard cap") == 1
-    assert not house.runner.connections.peers
+    assert setup.bad("over hard cap") == 1
+    assert not setup.runner.connections.peers
 
 
-def test_a_caller_whose_payload_is_too_large_is_refused_and_can_go_on(broker_house: Start, visitors: Visitors) -> None:
-    house = broker_house(f"{URL}&max_payload=100000")
-    caller = visitors.visit(zmq.REQ, house.callers)
-    with Workers(visitors, house.workers):
+def test_a_caller_whose_payload_is_too_large_is_refused_and_can_go_on(broker_setup: Start, visitors: Visitors) -> None:
+    setup = broker_setup(f"{URL}&max_payload=100000")
+    caller = visitors.visit(zmq.REQ, setup.callers)
+    with Workers(visitors, setup.workers):
         for size in (100_001, 5 * MIB):
             assert ask(caller, bytes(size)) == [
                 b"",
@@ -335,16 +335,16 @@ def test_a_caller_whose_payload_is_too_large_is_refused_and_can_go_on(broker_hou
                 b"refused: payload of %d bytes is over max_payload 100000" % size,
             ]
             assert ask(caller, bytes(100_000)) == [bytes(100_000)]
-    assert house.counters.refused == 2
+    assert setup.counters.refused == 2
 
 
 @pytest.mark.parametrize("edition", ["plain", "package"])
 def test_a_worker_whose_result_is_too_large_has_failed_and_can_go_on(
-    broker_house: Start, visitors: Visitors, edition: str
+    broker_setup: Start, visitors: Visitors, edition: str
 ) -> None:
-    house = broker_house(f"{URL}&max_payload=100000&edition={edition}")
-    caller = visitors.visit(zmq.REQ, house.callers)
-    worker = visitors.visit(zmq.DEALER, house.workers)
+    setup = broker_setup(f"{URL}&max_payload=100000&edition={edition}")
+    caller = visitors.visit(zmq.REQ, setup.callers)
+    worker = visitors.visit(zmq.DEALER, setup.workers)
     worker.send_multipart([b"", b"READY"])
     for size in (200_000, 5 * MIB):
         caller.send(b"a job")
@@ -356,13 +356,13 @@ def test_a_worker_whose_result_is_too_large_has_failed_and_can_go_on(
         caller.send(b"a job")
         answer(worker, edition, b"small")
         assert caller.recv_multipart() == [b"small"]
-    assert house.bad("too large") == 2
+    assert setup.bad("too large") == 2
 
 
-def test_twenty_bad_messages_within_ten_seconds_close_the_connection(broker_house: Start, visitors: Visitors) -> None:
-    house = broker_house(URL)
-    caller = visitors.visit(zmq.REQ, house.callers)
-    with Workers(visitors, house.workers), Raw(house.callers) as raw:
+def test_twenty_bad_messages_within_ten_seconds_close_the_connection(broker_setup: Start, visitors: Visitors) -> None:
+    setup = broker_setup(URL)
+    caller = visitors.visit(zmq.REQ, setup.callers)
+    with Workers(visitors, setup.workers), Raw(setup.callers) as raw:
         raw.greet()
         for _ in range(19):
             raw.message(b"no delimiter", b"job")
@@ -371,28 +371,28 @@ def test_twenty_bad_messages_within_ten_seconds_close_the_connection(broker_hous
         raw.message(b"the twentieth")
         raw.rest()
         assert ask(caller, b"others") == [b"others"]
-    assert house.bad("no delimiter") == 19
-    assert house.bad("too few frames") == 1
+    assert setup.bad("no delimiter") == 19
+    assert setup.bad("too few frames") == 1
 
 
-def test_bad_messages_of_a_worker_are_dropped_and_its_good_ones_heard(broker_house: Start, visitors: Visitors) -> None:
-    house = broker_house(URL)
-    worker = visitors.visit(zmq.DEALER, house.workers)
+def test_bad_messages_of_a_worker_are_dropped_and_its_good_ones_heard(broker_setup: Start, visitors: Visitors) -> None:
+    setup = broker_setup(URL)
+    worker = visitors.visit(zmq.DEALER, setup.workers)
     for bad in ([b""], [b"READY"], [b"x", b"READY"], [b""] * 9, [b"", b"result", b"extra"]):
         worker.send_multipart(bad)
     worker.send_multipart([b"", b"READY"])
     assert worker.recv_multipart() == [b"", b"PONG"]
-    assert sum(house.counters.bad_messages.values()) == 5
+    assert sum(setup.counters.bad_messages.values()) == 5
 
 
-def test_a_flood_of_results_nobody_asked_for_is_not_a_flood_of_log_lines(broker_house: Start) -> None:
+def test_a_flood_of_results_nobody_asked_for_is_not_a_flood_of_log_lines(broker_setup: Start) -> None:
     """A bug: each was a line, so one peer wrote the broker's disk full at its own speed."""
-    house = broker_house(URL)
-    with Raw(house.workers) as raw:
+    setup = broker_setup(URL)
+    with Raw(setup.workers) as raw:
         raw.greet()
         raw.say(b"".join(encode([b"", b"stray"])) * 2_000)
-        until(lambda: house.counters.late_results == 2_000, "all are heard")
-    told = [event for _, event, _ in list(house.journal.lines)]
+        until(lambda: setup.counters.late_results == 2_000, "all are heard")
+    told = [event for _, event, _ in list(setup.journal.lines)]
     assert 1 <= told.count("late result") < 20
     assert len(told) < 40
 
@@ -400,52 +400,52 @@ def test_a_flood_of_results_nobody_asked_for_is_not_a_flood_of_log_lines(broker_
 # ---------------------------------------------------------------- places
 
 
-def test_a_port_or_path_that_is_taken_keeps_the_broker_from_starting(broker_house: Start, free_path: Path) -> None:
-    house = broker_house(URL, f"pingpong+ipc://{free_path}")
-    port = house.workers.rpartition(":")[2]
+def test_a_port_or_path_that_is_taken_keeps_the_broker_from_starting(broker_setup: Start, free_path: Path) -> None:
+    setup = broker_setup(URL, f"pingpong+ipc://{free_path}")
+    port = setup.workers.rpartition(":")[2]
     with pytest.raises(AddressInUse, match=f"127.0.0.1:{port} is taken"):
-        broker_house(f"pingpong+tcp://127.0.0.1:{port}")
+        broker_setup(f"pingpong+tcp://127.0.0.1:{port}")
     with pytest.raises(AddressInUse, match=f"{free_path} is taken"):
-        broker_house(f"pingpong+ipc://{free_path}")
+        broker_setup(f"pingpong+ipc://{free_path}")
     assert free_path.is_socket()
 
 
 def test_a_place_that_is_taken_leaves_nothing_of_the_other_listeners_behind(
-    broker_house: Start, free_path: Path
+    broker_setup: Start, free_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(AddressInUse):
-            broker_house(f"pingpong+ipc://{free_path}", f"pingpong+tcp://127.0.0.1:{port}")
+            broker_setup(f"pingpong+ipc://{free_path}", f"pingpong+tcp://127.0.0.1:{port}")
     assert not free_path.exists()
 
 
-def test_a_path_that_is_a_regular_file_keeps_the_broker_from_starting(broker_house: Start, free_path: Path) -> None:
+def test_a_path_that_is_a_regular_file_keeps_the_broker_from_starting(broker_setup: Start, free_path: Path) -> None:
     free_path.write_text("precious")
     with pytest.raises(AddressInUse, match="exists and is not a socket"):
-        broker_house(f"pingpong+ipc://{free_path}")
+        broker_setup(f"pingpong+ipc://{free_path}")
     assert free_path.read_text() == "precious"
 
 
 # ---------------------------------------------------------------- the frozen, the sleeping, and our own pause
 
 
-def test_a_frozen_peer_of_zmtp_31_is_lost_and_one_of_30_is_left_to_tcp(broker_house: Start, crowd: ExitStack) -> None:
+def test_a_frozen_peer_of_zmtp_31_is_lost_and_one_of_30_is_left_to_tcp(broker_setup: Start, crowd: ExitStack) -> None:
     """D12. A peer of 3.0 does not know PING: nothing can be asked of it, and its silence proves nothing."""
-    house = broker_house(f"{URL}&carrier_ping=0.1&carrier_timeout=0.4")
-    old = crowd.enter_context(Raw(house.callers)).greet(version=b"\x03\x00")
-    frozen = crowd.enter_context(Raw(house.callers)).greet()
+    setup = broker_setup(f"{URL}&carrier_ping=0.1&carrier_timeout=0.4")
+    old = crowd.enter_context(Raw(setup.callers)).greet(version=b"\x03\x00")
+    frozen = crowd.enter_context(Raw(setup.callers)).greet()
     heard = frozen.rest()
     assert heard.startswith(b"\x04\x07\x04PING")
-    assert house.journal.mentions("nothing received for")
-    assert [each.carrier.peer_version for each in house.runner.connections.peers] == [(3, 0)]
+    assert setup.journal.mentions("nothing received for")
+    assert [each.carrier.peer_version for each in setup.runner.connections.peers] == [(3, 0)]
     assert_pings([old])
 
 
-def test_the_job_of_a_worker_that_froze_is_lost(broker_house: Start, visitors: Visitors) -> None:
-    house = broker_house(f"{URL}&carrier_ping=0.1&carrier_timeout=0.4")
-    caller = visitors.visit(zmq.REQ, house.callers)
-    with Raw(house.workers) as frozen:
+def test_the_job_of_a_worker_that_froze_is_lost(broker_setup: Start, visitors: Visitors) -> None:
+    setup = broker_setup(f"{URL}&carrier_ping=0.1&carrier_timeout=0.4")
+    caller = visitors.visit(zmq.REQ, setup.callers)
+    with Raw(setup.workers) as frozen:
         frozen.greet()
         frozen.message(b"", b"READY")
         caller.send(b"a job")
@@ -456,40 +456,40 @@ def test_the_job_of_a_worker_that_froze_is_lost(broker_house: Start, visitors: V
     assert told[2].startswith(b"lost: ")
 
 
-def test_a_libzmq_peer_whose_application_sleeps_is_not_lost(broker_house: Start, visitors: Visitors) -> None:
-    house = broker_house(f"{URL}&carrier_ping=0.1&carrier_timeout=2")
-    sleeper = visitors.visit(zmq.REQ, house.callers)
-    until(lambda: any(each.is_open for each in list(house.runner.connections.peers)), "it has greeted")
-    (peer,) = house.runner.connections.peers
+def test_a_libzmq_peer_whose_application_sleeps_is_not_lost(broker_setup: Start, visitors: Visitors) -> None:
+    setup = broker_setup(f"{URL}&carrier_ping=0.1&carrier_timeout=2")
+    sleeper = visitors.visit(zmq.REQ, setup.callers)
+    until(lambda: any(each.is_open for each in list(setup.runner.connections.peers)), "it has greeted")
+    (peer,) = setup.runner.connections.peers
     since = peer.last_received
     until(lambda: peer.last_received > since + 2.5, "libzmq has answered for longer than the time-out")
-    assert list(house.runner.connections.peers) == [peer]
-    with Workers(visitors, house.workers):
+    assert list(setup.runner.connections.peers) == [peer]
+    with Workers(visitors, setup.workers):
         assert ask(sleeper, b"awake") == [b"awake"]
 
 
-def test_our_own_pause_expires_no_worker(broker_house: Start, visitors: Visitors, loop_name: str) -> None:
+def test_our_own_pause_expires_no_worker(broker_setup: Start, visitors: Visitors, loop_name: str) -> None:
     """D13, R22: the broker stands still for longer than `worker_expire`, while fifty workers ping on."""
     # Not strict: this thread, the workers and the broker share one interpreter, and only the pause may be late.
-    house = broker_house(f"{URL}&worker_expire=1", loop=loop_name, strict=False)
-    with Workers(visitors, house.workers, 50) as workers:
-        until(lambda: len(house.broker.worker_registry.workers) == 50, "all have joined")
-        joined = sorted(house.broker.worker_registry.workers)
-        house.run(time.sleep, 2.5)
+    setup = broker_setup(f"{URL}&worker_expire=1", loop=loop_name, strict=False)
+    with Workers(visitors, setup.workers, 50) as workers:
+        until(lambda: len(setup.broker.worker_registry.workers) == 50, "all have joined")
+        joined = sorted(setup.broker.worker_registry.workers)
+        setup.run(time.sleep, 2.5)
         before = list(workers.pongs)
         until(lambda: all(now > then + 2 for now, then in zip(workers.pongs, before, strict=True)), "all have PONGs")
-        assert house.counters.expired_workers == 0
-        assert sorted(house.broker.worker_registry.workers) == joined
-        assert house.journal.mentions("event loop stalled")
+        assert setup.counters.expired_workers == 0
+        assert sorted(setup.broker.worker_registry.workers) == joined
+        assert setup.journal.mentions("event loop stalled")
 
 
-def test_a_pause_takes_no_peer_for_frozen(broker_house: Start, visitors: Visitors) -> None:
-    house = broker_house(f"{URL}&carrier_ping=0.1&carrier_timeout=1.5")
-    caller = visitors.visit(zmq.REQ, house.callers)
-    until(lambda: any(each.is_open for each in list(house.runner.connections.peers)), "it has greeted")
-    (peer,) = house.runner.connections.peers
-    house.run(time.sleep, 2.5)
-    with Workers(visitors, house.workers):
+def test_a_pause_takes_no_peer_for_frozen(broker_setup: Start, visitors: Visitors) -> None:
+    setup = broker_setup(f"{URL}&carrier_ping=0.1&carrier_timeout=1.5")
+    caller = visitors.visit(zmq.REQ, setup.callers)
+    until(lambda: any(each.is_open for each in list(setup.runner.connections.peers)), "it has greeted")
+    (peer,) = setup.runner.connections.peers
+    setup.run(time.sleep, 2.5)
+    with Workers(visitors, setup.workers):
         assert ask(caller, b"hello") == [b"hello"]
     assert not peer.is_lost
 
@@ -549,37 +549,37 @@ class traced:
 
 def test_messages_without_an_end_are_bounded_for_all_peers_together() -> None:
     """L6: everything that can grow has a limit. A bug: each peer could leave 60 MiB of a message lying about."""
-    house = BrokerHouse("pingpong+tcp://127.0.0.1:0?frontend=0", policy=Policy(max_memory=8 << 20))
+    setup = BrokerSetup("pingpong+tcp://127.0.0.1:0?frontend=0", policy=Policy(max_memory=8 << 20))
     half = b"\x01\x00\x02" + (4 << 20).to_bytes(8, "big") + bytes(3 << 20)
     peers = []
 
     def held() -> int:
-        return sum(peer.carrier.holding for peer in house.runner.connections.peers)
+        return sum(peer.carrier.holding for peer in setup.runner.connections.peers)
 
     try:
         for _ in range(4):
-            peers.append(Raw(house.callers).greet())
+            peers.append(Raw(setup.callers).greet())
             with suppress(ConnectionError):  # it may be the one
                 peers[-1].say(half)
-        until(lambda: house.counters.connections_closed_slow >= 1, "one is disconnected")
-        until(lambda: house.run(held) <= 8 << 20, "the rest fits")
-        assert house.journal.mentions("max_memory")
+        until(lambda: setup.counters.connections_closed_slow >= 1, "one is disconnected")
+        until(lambda: setup.run(held) <= 8 << 20, "the rest fits")
+        assert setup.journal.mentions("max_memory")
     finally:
         for peer in peers:
             peer.__exit__()
-        house.close()
+        setup.close()
 
 
 def test_what_a_peer_left_unfinished_is_freed_when_it_goes() -> None:
     """A bug: its buffers hung in a ring of references until the collector came by, a gigabyte later."""
-    house = BrokerHouse("pingpong+tcp://127.0.0.1:0?frontend=0")
+    setup = BrokerSetup("pingpong+tcp://127.0.0.1:0?frontend=0")
     try:
-        with Raw(house.callers).greet() as peer:
+        with Raw(setup.callers).greet() as peer:
             peer.say(b"\x01\x00\x02" + (4 << 20).to_bytes(8, "big") + bytes(3 << 20))
-            carriers = until(lambda: [each.carrier for each in list(house.runner.connections.peers)], "it is there")
+            carriers = until(lambda: [each.carrier for each in list(setup.runner.connections.peers)], "it is there")
             until(lambda: carriers[0].holding > 2 << 20, "a part has come")
-        until(lambda: not house.runner.connections.peers, "it has gone")
+        until(lambda: not setup.runner.connections.peers, "it has gone")
         assert [carrier.holding for carrier in carriers] == [0]
-        assert house.runner.connections.registry.budget.received == 0
+        assert setup.runner.connections.registry.budget.received == 0
     finally:
-        house.close()
+        setup.close()

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 import zmq
-from house import MIB, BrokerHouse, Visitors
+from broker_setup import MIB, BrokerSetup, Visitors
 
 from dragoman.core.states import BUSY, IDLE, WorkerState
 from dragoman.streams.sockets import AddressInUse
 from programs import PATIENCE, STRANGERS, Program, Programs, until
 
-Start = Callable[..., BrokerHouse]
+Start = Callable[..., BrokerSetup]
 StartWorker = Callable[..., Program]
 
 MEMODB = "memodb+tcp://127.0.0.1:0"
@@ -59,23 +59,23 @@ def start_worker(
     return lambda: programs.stranger("controller_worker", folder, *words)
 
 
-def count_workers(house: BrokerHouse, state: WorkerState | None = None) -> int:
+def count_workers(setup: BrokerSetup, state: WorkerState | None = None) -> int:
     def count() -> int:
-        return sum(state is None or worker.state is state for worker in house.broker.worker_registry.workers.values())
+        return sum(state is None or worker.state is state for worker in setup.broker.worker_registry.workers.values())
 
-    return int(house.run(count))
-
-
-def joined(house: BrokerHouse, count: int = 1) -> None:
-    until(lambda: count_workers(house, IDLE) >= count, f"{count} workers are there and idle")
+    return int(setup.run(count))
 
 
-def quiet(house: BrokerHouse) -> None:
-    until(lambda: not house.run(lambda: len(house.runner.connections.peers)), "nothing is under way")
+def joined(setup: BrokerSetup, count: int = 1) -> None:
+    until(lambda: count_workers(setup, IDLE) >= count, f"{count} workers are there and idle")
 
 
-def busy(house: BrokerHouse, count: int = 1) -> None:
-    until(lambda: count_workers(house, BUSY) >= count, f"{count} workers are at it")
+def quiet(setup: BrokerSetup) -> None:
+    until(lambda: not setup.run(lambda: len(setup.runner.connections.peers)), "nothing is under way")
+
+
+def busy(setup: BrokerSetup, count: int = 1) -> None:
+    until(lambda: count_workers(setup, BUSY) >= count, f"{count} workers are at it")
 
 
 def answers(client: Program) -> list[str]:
@@ -86,8 +86,8 @@ def answers(client: Program) -> list[str]:
 class Callers:
     """A DEALER at a PingPong frontend: many calls at once; results identify their calls."""
 
-    def __init__(self, visitors: Visitors, house: BrokerHouse, index: int = 0) -> None:
-        self._socket = visitors.visit(zmq.DEALER, house.places[index]["callers"])
+    def __init__(self, visitors: Visitors, setup: BrokerSetup, index: int = 0) -> None:
+        self._socket = visitors.visit(zmq.DEALER, setup.places[index]["callers"])
 
     def submit(self, payload: bytes) -> None:
         self._socket.send_multipart([b"", payload])
@@ -98,85 +98,85 @@ class Callers:
         return rest[-1] if len(rest) == 1 else b" ".join(rest[1:])
 
 
-# -------------------------------------------------------------------- strangers serve callers of other peoples
+# -------------------------------------------------------------------- strangers serve callers of other dialects
 
 
 def test_any_strangers_worker_serves_memodb_and_pingpong_callers(
-    broker_house: Start, programs: Programs, url: str, start_worker: StartWorker
+    broker_setup: Start, programs: Programs, url: str, start_worker: StartWorker
 ) -> None:
-    house = broker_house(MEMODB, PINGPONG, url)
+    setup = broker_setup(MEMODB, PINGPONG, url)
     start_worker()
-    joined(house)
-    client = programs.stranger("memodb_client", house.places[0]["both"], "default", "one", "two", "three")
+    joined(setup)
+    client = programs.stranger("memodb_client", setup.places[0]["both"], "default", "one", "two", "three")
     assert answers(client) == ["ONE", "TWO", "THREE"]
-    client = programs.stranger("pingpong_client", house.places[1]["callers"], "four", "five")
+    client = programs.stranger("pingpong_client", setup.places[1]["callers"], "four", "five")
     assert answers(client) == ["FOUR", "FIVE"]
-    assert house.counters.late_results == 0
-    assert count_workers(house) == 1
+    assert setup.counters.late_results == 0
+    assert count_workers(setup) == 1
 
 
 def test_a_worker_that_always_names_the_task_before_is_served_if_more_slowly(
-    broker_house: Start, programs: Programs, url: str, folder: Path
+    broker_setup: Start, programs: Programs, url: str, folder: Path
 ) -> None:
-    house = broker_house(MEMODB, url)
+    setup = broker_setup(MEMODB, url)
     worker = programs.stranger("controller_worker", folder, "--stale", "--next-pulse", 1)
-    joined(house)
-    client = programs.stranger("memodb_client", house.places[0]["both"], "default", "one", "two", "three")
+    joined(setup)
+    client = programs.stranger("memodb_client", setup.places[0]["both"], "default", "one", "two", "three")
     assert answers(client) == ["ONE", "TWO", "THREE"]
-    assert house.counters.dispatched == 3
+    assert setup.counters.dispatched == 3
     assert worker.process.poll() is None
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_payloads_of_every_size_pass(
-    broker_house: Start, visitors: Visitors, url: str, start_worker: StartWorker, loop: str
+    broker_setup: Start, visitors: Visitors, url: str, start_worker: StartWorker, loop: str
 ) -> None:
-    house = broker_house(PINGPONG, url, loop=loop)
+    setup = broker_setup(PINGPONG, url, loop=loop)
     start_worker()
-    callers = Callers(visitors, house)
+    callers = Callers(visitors, setup)
     for payload in (b"", b"x", b"m" * 16_384, b"L" * 65_533, b"b" * MIB, b"z" * (16 * MIB)):
         callers.submit(payload)
         assert callers.told() == payload.upper()
 
 
 def test_workers_of_both_editions_and_all_kinds_share_the_jobs(
-    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, built_worker: Path
+    broker_setup: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, built_worker: Path
 ) -> None:
-    house = broker_house(PINGPONG, url)
+    setup = broker_setup(PINGPONG, url)
     workers = [programs.start(built_worker, *flags, folder) for flags in ((), ("-s",), ("-i",), ("-i", "-s"))]
     workers += [programs.stranger("controller_worker", folder, *flags) for flags in ((), ("--shifted",))]
-    joined(house, 6)
-    callers = Callers(visitors, house)
+    joined(setup, 6)
+    callers = Callers(visitors, setup)
     for number in range(60):
         callers.submit(b"job %d" % number)
     assert Counter(callers.told() for _ in range(60)) == Counter(b"JOB %d" % number for number in range(60))
-    assert house.counters.dispatched == 60
+    assert setup.counters.dispatched == 60
     for worker in workers:
         assert worker.process.poll() is None
 
 
 def test_five_workers_and_three_hundred_jobs_none_lost_none_doubled(
-    broker_house: Start, visitors: Visitors, url: str, start_worker: StartWorker
+    broker_setup: Start, visitors: Visitors, url: str, start_worker: StartWorker
 ) -> None:
-    house = broker_house(PINGPONG, url)
+    setup = broker_setup(PINGPONG, url)
     for _ in range(5):
         start_worker()
-    joined(house, 5)
-    callers = Callers(visitors, house)
+    joined(setup, 5)
+    callers = Callers(visitors, setup)
     for number in range(300):
         callers.submit(b"job %d" % number)
     assert Counter(callers.told() for _ in range(300)) == Counter(b"JOB %d" % number for number in range(300))
-    assert house.counters.dispatched == 300
-    assert house.counters.late_results == 0
-    until(lambda: count_workers(house, IDLE) == 5, "all are idle again")
+    assert setup.counters.dispatched == 300
+    assert setup.counters.late_results == 0
+    until(lambda: count_workers(setup, IDLE) == 5, "all are idle again")
 
 
 def test_the_callers_of_a_job_that_failed_are_told_why(
-    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path
+    broker_setup: Start, programs: Programs, visitors: Visitors, url: str, folder: Path
 ) -> None:
-    house = broker_house(f"{PINGPONG}&attempts=1", url)
+    setup = broker_setup(f"{PINGPONG}&attempts=1", url)
     programs.stranger("controller_worker", folder)
-    callers = Callers(visitors, house)
+    callers = Callers(visitors, setup)
     callers.submit(b"fail there is no such table")
     assert callers.told() == b"ERROR failed: there is no such table"
     callers.submit(b"next")
@@ -184,13 +184,13 @@ def test_the_callers_of_a_job_that_failed_are_told_why(
 
 
 def test_our_own_worker_serves_too(
-    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path
+    broker_setup: Start, programs: Programs, visitors: Visitors, url: str, folder: Path
 ) -> None:
-    house = broker_house(PINGPONG, url)
+    setup = broker_setup(PINGPONG, url)
     for edition in ("seed", "shifted"):
         programs.dragoman("worker", "--concurrency", 1, "--exec", "tr a-z A-Z", "--connect", f"{url}?edition={edition}")
-    joined(house, 2)
-    callers = Callers(visitors, house)
+    joined(setup, 2)
+    callers = Callers(visitors, setup)
     for number in range(10):
         callers.submit(b"job %d" % number)
     assert Counter(callers.told() for _ in range(10)) == Counter(b"JOB %d" % number for number in range(10))
@@ -200,82 +200,82 @@ def test_our_own_worker_serves_too(
 
 
 def test_a_worker_that_is_killed_with_a_job_and_another_that_does_it(
-    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path
+    broker_setup: Start, programs: Programs, visitors: Visitors, url: str, folder: Path
 ) -> None:
-    house = broker_house(PINGPONG, url)
+    setup = broker_setup(PINGPONG, url)
     victim = programs.stranger("controller_worker", folder, "--next-pulse", 1)
-    joined(house)
-    callers = Callers(visitors, house)
+    joined(setup)
+    callers = Callers(visitors, setup)
     callers.submit(b"wait go done")
     victim.prints("control SET_TASK")
     other = programs.stranger("controller_worker", folder)
-    joined(house)
+    joined(setup)
     victim.kill()
     other.prints("control SET_TASK")
     (other._out.parent / "go").write_text("")
     assert callers.told() == b"done"
-    assert house.counters.dispatched == 2
-    assert count_workers(house) == 1
+    assert setup.counters.dispatched == 2
+    assert count_workers(setup) == 1
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_worker_that_is_killed_while_it_computes_is_noticed_at_once(
-    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, loop: str
+    broker_setup: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, loop: str
 ) -> None:
     """It was noticed when its lease was over: here that would be in ten minutes."""
-    house = broker_house(f"{PINGPONG}&attempts=1", url, loop=loop)
+    setup = broker_setup(f"{PINGPONG}&attempts=1", url, loop=loop)
     victim = programs.stranger("controller_worker", folder, "--next-pulse", 600)
-    joined(house)
-    callers = Callers(visitors, house)
+    joined(setup)
+    callers = Callers(visitors, setup)
     callers.submit(b"wait for ever")
     victim.prints("control SET_TASK")
-    peers = house.runner.connections.peers
-    until(lambda: house.run(lambda: len(peers)) == 1, "SET_TASK is answered, and only the caller is there")
+    peers = setup.runner.connections.peers
+    until(lambda: setup.run(lambda: len(peers)) == 1, "SET_TASK is answered, and only the caller is there")
     victim.kill()
     assert callers.told() == b"ERROR lost: its worker's process has ended"
-    assert count_workers(house) == 0
+    assert count_workers(setup) == 0
 
 
 def test_a_worker_that_is_killed_inside_the_exchange_is_noticed_at_once(
-    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, built_worker: Path
+    broker_setup: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, built_worker: Path
 ) -> None:
-    house = broker_house(PINGPONG, url)
+    setup = broker_setup(PINGPONG, url)
     victim = programs.start(built_worker, "-i", "-d", "600", "-n", "3000", folder)
-    joined(house)
-    callers = Callers(visitors, house)
+    joined(setup)
+    callers = Callers(visitors, setup)
     callers.submit(b"job")
     victim.prints("control 2")
     programs.start(built_worker, folder)
-    joined(house)
+    joined(setup)
     victim.kill()
     assert callers.told() == b"JOB"
 
 
 def test_a_worker_whose_answer_comes_late_is_not_killed_by_us(
-    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, built_worker: Path
+    broker_setup: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, built_worker: Path
 ) -> None:
     """It dies of SIGPIPE if its answer is not read: its job is over, and it is forgotten, before it answers."""
-    house = broker_house(f"{PINGPONG}&attempts=1&job_timeout=0.2", url)
+    setup = broker_setup(f"{PINGPONG}&attempts=1&job_timeout=0.2", url)
     worker = programs.start(built_worker, "-i", "-d", "2.5", folder)
-    joined(house)
-    callers = Callers(visitors, house)
+    joined(setup)
+    callers = Callers(visitors, setup)
     callers.submit(b"slow")
     assert callers.told().startswith(b"ERROR timed out")
-    until(lambda: count_workers(house) == 0, "it does not answer GET_STATUS in time")
+    until(lambda: count_workers(setup) == 0, "it does not answer GET_STATUS in time")
     worker.prints("-> 2")  # UNKNOWN_ID
     worker.prints("listens", times=2)
     assert worker.process.poll() is None
-    joined(house)
-    assert house.counters.false_expiries >= 1
+    joined(setup)
+    assert setup.counters.false_expiries >= 1
 
 
 def test_a_hung_worker_is_left_alone_once_its_time_is_over(
-    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path
+    broker_setup: Start, programs: Programs, visitors: Visitors, url: str, folder: Path
 ) -> None:
-    house = broker_house(f"{PINGPONG}&attempts=1&job_timeout=0.5", url)
+    setup = broker_setup(f"{PINGPONG}&attempts=1&job_timeout=0.5", url)
     hung = programs.stranger("controller_worker", folder)
-    joined(house)
-    callers = Callers(visitors, house)
+    joined(setup)
+    callers = Callers(visitors, setup)
     callers.submit(b"sleep 0.3 x")
     assert callers.told() == b"x"
     callers.submit(b"hang")
@@ -289,57 +289,57 @@ def test_a_hung_worker_is_left_alone_once_its_time_is_over(
 
 
 def test_a_stopped_worker_that_goes_on_is_unknown_and_its_old_job_is_nobodys(
-    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, built_worker: Path
+    broker_setup: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, built_worker: Path
 ) -> None:
-    house = broker_house(PINGPONG, url)
+    setup = broker_setup(PINGPONG, url)
     frozen = programs.start(built_worker, "-n", "1", folder)
-    joined(house)
+    joined(setup)
     frozen.stop()
-    callers = Callers(visitors, house)
+    callers = Callers(visitors, setup)
     callers.submit(b"job")
-    busy(house)
-    until(lambda: count_workers(house) == 0, "its lease is over")
+    busy(setup)
+    until(lambda: count_workers(setup) == 0, "its lease is over")
     programs.start(built_worker, folder)
     assert callers.told() == b"JOB"
     frozen.go_on()
     frozen.prints("listens", times=2)
-    joined(house, 2)
+    joined(setup, 2)
     assert frozen.process.poll() is None
-    assert house.counters.ended["done"] == 1
+    assert setup.counters.ended["done"] == 1
 
 
 def test_a_worker_that_is_drained_ends_and_takes_its_socket_with_it(
-    broker_house: Start, url: str, folder: Path, start_worker: StartWorker
+    broker_setup: Start, url: str, folder: Path, start_worker: StartWorker
 ) -> None:
-    house = broker_house(url)
+    setup = broker_setup(url)
     worker = start_worker()
-    joined(house)
+    joined(setup)
 
     def drain() -> None:
-        for each in list(house.broker.worker_registry.workers.values()):
-            house.broker.availability.drain(each, house.loop.time())
-        house.runner.run_once()
+        for each in list(setup.broker.worker_registry.workers.values()):
+            setup.broker.availability.drain(each, setup.loop.time())
+        setup.runner.run_once()
 
-    house.run(drain)
+    setup.run(drain)
     assert worker.ends() == 0
     assert [path.name for path in folder.iterdir()] == ["main.sock"]
-    assert count_workers(house) == 0
+    assert count_workers(setup) == 0
 
 
 # -------------------------------------------------------------------- controllers come and go
 
 
 def test_a_worker_outlives_the_broker_and_registers_anew(
-    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, built_worker: Path
+    broker_setup: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, built_worker: Path
 ) -> None:
     for flags in ((), ("-s",)):
-        first = broker_house(PINGPONG, url)
+        first = broker_setup(PINGPONG, url)
         worker = programs.start(built_worker, "-n", "1", *flags, folder)
         joined(first)
         quiet(first)
         first.close()
         assert not (folder / "main.sock").exists()
-        second = broker_house(PINGPONG, url)
+        second = broker_setup(PINGPONG, url)
         assert [path.name for path in folder.iterdir()] == ["main.sock"]  # its socket was cleared away
         worker.prints("-> 2")
         worker.prints("listens", times=2)
@@ -351,37 +351,37 @@ def test_a_worker_outlives_the_broker_and_registers_anew(
 
 
 def test_a_folder_that_a_dead_controller_and_dead_workers_left(
-    broker_house: Start, url: str, folder: Path, start_worker: StartWorker
+    broker_setup: Start, url: str, folder: Path, start_worker: StartWorker
 ) -> None:
     folder.mkdir()
     for name in ("main.sock", "1.sock", "77.sock"):
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(folder / name))
     (folder / "notes").write_text("mine")
-    house = broker_house(url)
+    setup = broker_setup(url)
     assert {path.name for path in folder.iterdir()} == {"main.sock", "notes"}
     start_worker()
-    joined(house)
+    joined(setup)
 
 
 def test_a_second_controller_in_the_same_folder_is_refused_and_the_first_is_unharmed(
-    broker_house: Start, visitors: Visitors, url: str, folder: Path, start_worker: StartWorker
+    broker_setup: Start, visitors: Visitors, url: str, folder: Path, start_worker: StartWorker
 ) -> None:
-    house = broker_house(PINGPONG, url)
+    setup = broker_setup(PINGPONG, url)
     start_worker()
-    joined(house)
+    joined(setup)
     sockets = {path.name for path in folder.iterdir()}
     with pytest.raises(AddressInUse):
-        broker_house(url)
+        broker_setup(url)
     assert {path.name for path in folder.iterdir()} == sockets
-    callers = Callers(visitors, house)
+    callers = Callers(visitors, setup)
     callers.submit(b"still there")
     assert callers.told() == b"STILL THERE"
-    assert house.counters.bad_messages == {}
+    assert setup.counters.bad_messages == {}
 
 
-def test_the_folder_and_its_socket_are_ours_alone(broker_house: Start, url: str, folder: Path) -> None:
-    broker_house(url)
+def test_the_folder_and_its_socket_are_ours_alone(broker_setup: Start, url: str, folder: Path) -> None:
+    broker_setup(url)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "main.sock").stat().st_mode & 0o777 == 0o600
 
@@ -395,9 +395,9 @@ def test_the_folder_and_its_socket_are_ours_alone(broker_house: Start, url: str,
         ("edition=third", "edition"),
     ],
 )
-def test_what_a_url_may_not_say(broker_house: Start, url: str, options: str, problem: str) -> None:
+def test_what_a_url_may_not_say(broker_setup: Start, url: str, options: str, problem: str) -> None:
     with pytest.raises(Exception, match=problem):
-        broker_house(f"{url}?{options}")
+        broker_setup(f"{url}?{options}")
 
 
 # -------------------------------------------------------------------- plain sockets
@@ -469,39 +469,39 @@ OK = bytes(8)
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_worker_whose_queue_is_full_is_waited_for_and_trusted(
-    broker_house: Start, visitors: Visitors, url: str, plain: Callable[..., PlainWorker], loop: str
+    broker_setup: Start, visitors: Visitors, url: str, plain: Callable[..., PlainWorker], loop: str
 ) -> None:
     """The kernel rejects a connection to a full queue, and a dial must not take that for success."""
-    house = broker_house(PINGPONG, url, loop=loop)
+    setup = broker_setup(PINGPONG, url, loop=loop)
     worker = plain(backlog=0)
     boot, head = worker.accept()
     assert head == b"\x08\x03"
     boot.sendall(OK)
-    joined(house)
+    joined(setup)
     with socket.socket(socket.AF_UNIX) as other:
         other.connect(str(worker.listening.getsockname()))  # who now stands in the queue, and fills it
-        callers = Callers(visitors, house)
+        callers = Callers(visitors, setup)
         callers.submit(b"job")
-        busy(house)
-        house.run(bool)  # so that it has been dialled, in vain
-        house.run(bool)
+        busy(setup)
+        setup.run(bool)  # so that it has been dialled, in vain
+        setup.run(bool)
         worker.listening.accept()[0].close()
         connection, head = worker.accept()
     assert head[:2] == b"\x08\x02"
     connection.sendall(OK)
-    assert not house.journal.mentions("not trusted")
-    assert count_workers(house, BUSY) == 1
+    assert not setup.journal.mentions("not trusted")
+    assert count_workers(setup, BUSY) == 1
 
 
 def test_an_answer_that_is_written_byte_by_byte_and_one_that_is_cut(
-    broker_house: Start, visitors: Visitors, url: str, plain: Callable[..., PlainWorker]
+    broker_setup: Start, visitors: Visitors, url: str, plain: Callable[..., PlainWorker]
 ) -> None:
-    house = broker_house(PINGPONG, f"{url}?control_timeout=0.3")
+    setup = broker_setup(PINGPONG, f"{url}?control_timeout=0.3")
     worker = plain()
     boot, _ = worker.accept()
     boot.sendall(OK)
-    joined(house)
-    callers = Callers(visitors, house)
+    joined(setup)
+    callers = Callers(visitors, setup)
     callers.submit(b"job")
     task, head = worker.accept()
     assert head[:4] == b"\x08\x02\x10\x03"
@@ -521,48 +521,48 @@ def test_an_answer_that_is_written_byte_by_byte_and_one_that_is_cut(
 
 
 @pytest.mark.parametrize("said", [b"", b"\0", bytes(7), b"\x01\0\0\0\0\0\0\0", b"\x04" + bytes(7) + b"\x20"])
-def test_visitors_who_say_too_little_leave_no_trace(broker_house: Start, url: str, folder: Path, said: bytes) -> None:
-    house = broker_house(url)
+def test_visitors_who_say_too_little_leave_no_trace(broker_setup: Start, url: str, folder: Path, said: bytes) -> None:
+    setup = broker_setup(url)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(folder / "main.sock"))
         connection.sendall(said)
-    quiet(house)
-    assert count_workers(house) == 0
+    quiet(setup)
+    assert count_workers(setup) == 0
 
 
 @pytest.mark.parametrize("said", [b"\xff" * 8, bytes(9), b"\x02" + bytes(7) + b"\xff\xff"])
 def test_visitors_who_say_too_much_or_nonsense_hear_failed(
-    broker_house: Start, url: str, folder: Path, said: bytes
+    broker_setup: Start, url: str, folder: Path, said: bytes
 ) -> None:
-    house = broker_house(url)
+    setup = broker_setup(url)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE)
         connection.connect(str(folder / "main.sock"))
         connection.sendall(said)
         assert _rest(connection) == b"\x02" + bytes(7) + b"\x08\x03"
-    assert count_workers(house) == 0
+    assert count_workers(setup) == 0
 
 
-def test_another_user_is_turned_away_without_a_word(broker_house: Start, url: str, folder: Path) -> None:
-    house = broker_house(f"{url}?uid_allow={os.getuid() + 1}&mode=711")
+def test_another_user_is_turned_away_without_a_word(broker_setup: Start, url: str, folder: Path) -> None:
+    setup = broker_setup(f"{url}?uid_allow={os.getuid() + 1}&mode=711")
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE)
         connection.connect(str(folder / "main.sock"))
         with contextlib.suppress(ConnectionError):  # it may hang up before it hears a byte
             connection.sendall(OK)
             assert _rest(connection) == b""
-    until(lambda: house.journal.mentions("is not in uid_allow"), "it was turned away")
-    assert count_workers(house) == 0
+    until(lambda: setup.journal.mentions("is not in uid_allow"), "it was turned away")
+    assert count_workers(setup) == 0
 
 
 def test_no_worker_of_any_kind_dies_of_us(
-    broker_house: Start, visitors: Visitors, url: str, start_worker: StartWorker
+    broker_setup: Start, visitors: Visitors, url: str, start_worker: StartWorker
 ) -> None:
     """Many jobs, some of them cancelled by time-outs at any moment: no worker dies."""
-    house = broker_house(f"{PINGPONG}&attempts=1&job_timeout=0.004", url)
+    setup = broker_setup(f"{PINGPONG}&attempts=1&job_timeout=0.004", url)
     workers = [start_worker() for _ in range(3)]
-    joined(house, 3)
-    callers = Callers(visitors, house)
+    joined(setup, 3)
+    callers = Callers(visitors, setup)
     for number in range(200):
         callers.submit(b"job %d" % number)
     told = [callers.told() for _ in range(200)]

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from house import Asker, BrokerHouse, House, Raw, open_descriptors, ready_command
+from broker_setup import Asker, BrokerSetup, Raw, Setup, open_descriptors, ready_command
 
 from dragoman.carriers.sp import Sp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.sdk.address import UnixAddress
 from programs import until
 
-Start = Callable[..., BrokerHouse]
+Start = Callable[..., BrokerSetup]
 
 COUNT = 100
 PATIENT = "handshake_timeout=600&carrier_ping=500&carrier_timeout=600"  # no time-out ends a connection for us
@@ -42,15 +42,15 @@ def listener(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def broker(broker_house: Start, loop_name: str, listener: str, free_path: Path) -> BrokerHouse:
-    return broker_house(LISTENERS[listener][0].replace("PATH", str(free_path)), loop=loop_name)
+def broker(broker_setup: Start, loop_name: str, listener: str, free_path: Path) -> BrokerSetup:
+    return broker_setup(LISTENERS[listener][0].replace("PATH", str(free_path)), loop=loop_name)
 
 
-def connections(broker: BrokerHouse) -> int:
+def connections(broker: BrokerSetup) -> int:
     return len(broker.runner.connections.peers)
 
 
-def test_connections_that_send_eight_bytes_and_close_are_let_go(broker: BrokerHouse, listener: str) -> None:
+def test_connections_that_send_eight_bytes_and_close_are_let_go(broker: BrokerSetup, listener: str) -> None:
     """A bug: under uvloop a MemoDB connection that sent its greeting and closed stayed open for ever. The broker's
     greeting caused a reset, the reader was called once, for the greeting, and the end was never read. With 10,000 of
     these no local client could connect any more."""
@@ -64,7 +64,7 @@ def test_connections_that_send_eight_bytes_and_close_are_let_go(broker: BrokerHo
     until(lambda: open_descriptors() <= before, "their descriptors are closed")
 
 
-def test_a_greeted_peer_whose_last_bytes_come_with_a_reset_is_let_go(broker: BrokerHouse, listener: str) -> None:
+def test_a_greeted_peer_whose_last_bytes_come_with_a_reset_is_let_go(broker: BrokerSetup, listener: str) -> None:
     """The same later in the conversation: the reader was called for the bytes, and never for the reset."""
     _, greeting, part = LISTENERS[listener]
     for place in broker.places[0].values():
@@ -84,10 +84,10 @@ def test_a_greeted_peer_whose_last_bytes_come_with_a_reset_is_let_go(broker: Bro
         until(lambda: not connections(broker), "all have been let go")
 
 
-def test_all_that_came_before_a_reset_is_read(house: House, free_path: Path) -> None:
+def test_all_that_came_before_a_reset_is_read(setup: Setup, free_path: Path) -> None:
     """uvloop's only call for a connection that was reset reads 64 KiB; what had come behind was never read."""
-    responder = Asker(house.runner)
-    where = house.open(responder, UnixAddress(str(free_path)), carrier=lambda: Sp("REP", ipc=True))
+    responder = Asker(setup.runner)
+    where = setup.open(responder, UnixAddress(str(free_path)), carrier=lambda: Sp("REP", ipc=True))
     raw = Raw(where)
     raw.say(SP_GREETING)
     until(lambda: responder.present, "it has greeted")
@@ -98,6 +98,6 @@ def test_all_that_came_before_a_reset_is_read(house: House, free_path: Path) -> 
         raw.say(messages)
         raw.socket.close()  # our greeting has not been read, and so this is a reset
 
-    house.run(say_and_reset)
+    setup.run(say_and_reset)
     assert [responder.next()[1] for _ in bodies] == bodies
-    until(lambda: not house.runner.connections.peers, "it has been let go")
+    until(lambda: not setup.runner.connections.peers, "it has been let go")

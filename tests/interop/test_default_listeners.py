@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from house import BrokerHouse
+from broker_setup import BrokerSetup
 
 from dragoman.server import serve, wiring
 from dragoman.streams.sockets import AddressInUse
 
-Start = Callable[..., BrokerHouse]
+Start = Callable[..., BrokerSetup]
 
 
 @pytest.fixture(autouse=True)
@@ -40,73 +40,73 @@ def other_program() -> Iterator[socket.socket]:
         yield listening
 
 
-def places(house: BrokerHouse) -> list[str]:
-    return [place for each in house.places[1:] for place in each.values()]
+def places(setup: BrokerSetup) -> list[str]:
+    return [place for each in setup.places[1:] for place in each.values()]
 
 
-def test_both_folders_are_used(broker_house: Start, defaults: tuple[Path, Path]) -> None:
-    house = broker_house()
-    assert places(house) == [f"ipc://{folder}/main.sock" for folder in defaults]
-    assert not house.journal.mentions("listener not opened")
+def test_both_folders_are_used(broker_setup: Start, defaults: tuple[Path, Path]) -> None:
+    setup = broker_setup()
+    assert places(setup) == [f"ipc://{folder}/main.sock" for folder in defaults]
+    assert not setup.journal.mentions("listener not opened")
 
 
 def test_a_well_known_folder_that_another_program_uses_is_a_warning(
-    broker_house: Start, defaults: tuple[Path, Path], other_program: socket.socket
+    broker_setup: Start, defaults: tuple[Path, Path], other_program: socket.socket
 ) -> None:
     """The broker did not start."""
     ours, taken = defaults
     other_program.bind(f"{taken}/main.sock")
     other_program.listen()
-    house = broker_house()
-    assert places(house) == [f"ipc://{ours}/main.sock"]
-    assert house.journal.mentions(f"{taken}/main.sock is taken: another program listens there")
+    setup = broker_setup()
+    assert places(setup) == [f"ipc://{ours}/main.sock"]
+    assert setup.journal.mentions(f"{taken}/main.sock is taken: another program listens there")
     other_program.accept()[0].close()  # our question whether it lives
 
 
 def test_a_run_time_folder_that_does_not_exist_is_a_warning(
-    broker_house: Start, defaults: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    broker_setup: Start, defaults: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker did not start."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/no-such-folder")  # short: the path of a socket has its limit
-    house = broker_house()
-    assert places(house) == [f"ipc://{defaults[1]}/main.sock"]
-    assert house.journal.mentions("/no-such-folder does not exist")
+    setup = broker_setup()
+    assert places(setup) == [f"ipc://{defaults[1]}/main.sock"]
+    assert setup.journal.mentions("/no-such-folder does not exist")
 
 
 def test_a_run_time_folder_whose_path_is_too_long_is_a_warning(
-    broker_house: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    broker_setup: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / ("x" * 200)))
-    assert broker_house().journal.mentions("listener not opened")
+    assert broker_setup().journal.mentions("listener not opened")
 
 
 def test_a_folder_that_fails_when_it_is_open_is_closed_again(
-    broker_house: Start, defaults: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    broker_setup: Start, defaults: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: object) -> None:
         raise OSError(5, "the disk is broken")
 
     monkeypatch.setattr("dragoman.server.controller_folder.ControllerFolder.clear", fail)
-    house = broker_house()
-    assert places(house) == []
-    assert house.journal.mentions("the disk is broken")
+    setup = broker_setup()
+    assert places(setup) == []
+    assert setup.journal.mentions("the disk is broken")
     assert not any((folder / "main.sock").exists() for folder in defaults)
 
 
-def test_a_default_port_that_is_taken_is_an_error(broker_house: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_port_that_is_taken_is_an_error(broker_setup: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen_on(monkeypatch, taken.getsockname()[1])
         with pytest.raises(AddressInUse, match="is taken: another program listens there"):
-            broker_house()
+            broker_setup()
 
 
 def test_a_folder_that_was_asked_for_is_needed(
-    broker_house: Start, defaults: tuple[Path, Path], other_program: socket.socket
+    broker_setup: Start, defaults: tuple[Path, Path], other_program: socket.socket
 ) -> None:
     other_program.bind(f"{defaults[1]}/main.sock")
     other_program.listen()
     with pytest.raises(AddressInUse):
-        broker_house("memodb+tcp://127.0.0.1:0", f"controller+unix://{defaults[1]}")
+        broker_setup("memodb+tcp://127.0.0.1:0", f"controller+unix://{defaults[1]}")
 
 
 def test_the_defaults_end_with_what_is_optional() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import zmq
-from house import MIB, Asker, House, Visitors, open_descriptors, port_of
+from broker_setup import MIB, Asker, Setup, Visitors, open_descriptors, port_of
 
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
@@ -28,15 +28,15 @@ def req() -> Zmtp:
 
 @pytest.mark.parametrize("theirs", [zmq.REP, zmq.ROUTER], ids=["REP", "ROUTER"])
 def test_our_req_asks_a_libzmq_rep_or_router(
-    house: House, visitors: Visitors, place: SocketAddress, theirs: int
+    setup: Setup, visitors: Visitors, place: SocketAddress, theirs: int
 ) -> None:
     replier, where = received(visitors, theirs, place)
-    responder = Asker(house.runner)
-    peer = house.dial(responder, where, req())
+    responder = Asker(setup.runner)
+    peer = setup.dial(responder, where, req())
     until(lambda: responder.present == [peer], "it has greeted")
     assert peer.socket_name == "dialled"
     for question in QUESTIONS:
-        house.send(peer, [b"", question])
+        setup.send(peer, [b"", question])
         asked = replier.recv_multipart()
         assert asked[-1] == question
         replier.send_multipart([*asked[:-1], question[::-1], b"and more"])
@@ -45,15 +45,15 @@ def test_our_req_asks_a_libzmq_rep_or_router(
 
 @pytest.mark.parametrize("theirs", [zmq.REP, zmq.ROUTER], ids=["REP", "ROUTER"])
 def test_our_dealer_talks_to_a_libzmq_rep_or_router(
-    house: House, visitors: Visitors, place: SocketAddress, theirs: int
+    setup: Setup, visitors: Visitors, place: SocketAddress, theirs: int
 ) -> None:
     other, where = received(visitors, theirs, place)
-    responder = Asker(house.runner)
-    peer = house.dial(responder, where, Zmtp("DEALER", b"me", dials=True))
+    responder = Asker(setup.runner)
+    peer = setup.dial(responder, where, Zmtp("DEALER", b"me", dials=True))
     until(lambda: responder.present, "it has greeted")
     envelope = [b"me", b""] if theirs == zmq.ROUTER else []
     message = [bytes((number,)) * number for number in range(1, 40)]
-    house.run(lambda: [house.runner.connections.send(peer, [b"", b"%d" % turn, *message]) for turn in range(20)])
+    setup.run(lambda: [setup.runner.connections.send(peer, [b"", b"%d" % turn, *message]) for turn in range(20)])
     for turn in range(20):
         assert other.recv_multipart() == [*envelope, b"%d" % turn, *message]
         other.send_multipart([*envelope, b"%d" % turn])
@@ -62,53 +62,53 @@ def test_our_dealer_talks_to_a_libzmq_rep_or_router(
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_dialling_knows_both_families_of_tcp_and_tunes_the_connection(
-    house: House, visitors: Visitors, host: str
+    setup: Setup, visitors: Visitors, host: str
 ) -> None:
     family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
     listens_on = "::1" if family == socket.AF_INET6 else "127.0.0.1"
     replier, where = received(visitors, zmq.REP, TcpAddress(listens_on, 0))
-    responder = Asker(house.runner)
-    peer = house.dial(responder, TcpAddress(host, where.port), req())  # type: ignore[union-attr]
+    responder = Asker(setup.runner)
+    peer = setup.dial(responder, TcpAddress(host, where.port), req())  # type: ignore[union-attr]
     until(lambda: responder.present, "it has greeted")
-    house.send(peer, [b"", b"hello"])
+    setup.send(peer, [b"", b"hello"])
     assert replier.recv() == b"hello"
     assert peer.stream._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)  # type: ignore[union-attr]
 
 
-def test_a_dial_that_is_refused_is_a_loss_and_leaves_nothing_behind(house: House, place: SocketAddress) -> None:
+def test_a_dial_that_is_refused_is_a_loss_and_leaves_nothing_behind(setup: Setup, place: SocketAddress) -> None:
     if isinstance(place, TcpAddress):
         with socket.create_server(("127.0.0.1", 0)) as gone:
             place = TcpAddress("127.0.0.1", gone.getsockname()[1])
-    responder = Asker(house.runner)
-    house.run(lambda: None)
+    responder = Asker(setup.runner)
+    setup.run(lambda: None)
     before = open_descriptors()
-    peers = [house.dial(responder, place, req()) for _ in range(20)]
+    peers = [setup.dial(responder, place, req()) for _ in range(20)]
     until(lambda: len(responder.losses) == 20, "all are lost")
     assert {peer for peer, _ in responder.losses} == set(peers)
     assert responder.present == []
-    assert_nothing_left(house)
+    assert_nothing_left(setup)
     until(lambda: open_descriptors() <= before, "all descriptors are closed")
     assert all("cannot connect to" in peer.closing for peer in peers)  # type: ignore[operator]
 
 
-def test_a_dial_to_a_socket_file_that_nobody_serves_is_a_loss(house: House, free_path: Path) -> None:
+def test_a_dial_to_a_socket_file_that_nobody_serves_is_a_loss(setup: Setup, free_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(free_path))
-    responder = Asker(house.runner)
-    house.dial(responder, UnixAddress(str(free_path)), req())
+    responder = Asker(setup.runner)
+    setup.dial(responder, UnixAddress(str(free_path)), req())
     until(lambda: responder.losses, "it is lost")
-    assert_nothing_left(house)
+    assert_nothing_left(setup)
 
 
-def test_a_dial_to_a_name_that_does_not_exist_is_a_loss(house: House) -> None:
-    responder = Asker(house.runner)
-    peer = house.dial(responder, TcpAddress("no.such.host.invalid", 1), req())
+def test_a_dial_to_a_name_that_does_not_exist_is_a_loss(setup: Setup) -> None:
+    responder = Asker(setup.runner)
+    peer = setup.dial(responder, TcpAddress("no.such.host.invalid", 1), req())
     until(lambda: responder.losses, "it is lost")
     assert "cannot resolve" in (peer.closing or "")
-    assert_nothing_left(house)
+    assert_nothing_left(setup)
 
 
-def test_a_dial_that_nobody_answers_is_a_loss_after_a_while(house: House) -> None:
+def test_a_dial_that_nobody_answers_is_a_loss_after_a_while(setup: Setup) -> None:
     """A full queue of connections drops ours without a word, as a firewall would."""
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
@@ -118,29 +118,29 @@ def test_a_dial_that_nobody_answers_is_a_loss_after_a_while(house: House) -> Non
             for each in waiting:
                 each.setblocking(False)
                 each.connect_ex(full.getsockname())
-            responder = Asker(house.runner)
-            house.dial(responder, TcpAddress(*full.getsockname()), req())
+            responder = Asker(setup.runner)
+            setup.dial(responder, TcpAddress(*full.getsockname()), req())
             until(lambda: responder.losses, "it is lost")
-            assert_nothing_left(house)
+            assert_nothing_left(setup)
         finally:
             for each in waiting:
                 each.close()
 
 
-def test_a_place_that_accepts_and_never_greets_is_a_loss(house: House) -> None:
-    responder = Asker(house.runner)
+def test_a_place_that_accepts_and_never_greets_is_a_loss(setup: Setup) -> None:
+    responder = Asker(setup.runner)
     with socket.create_server(("127.0.0.1", 0)) as silent:
 
         def dial() -> Any:
-            peer = house.runner.connections.dial(responder, TcpAddress(*silent.getsockname()), "dialled", req())
+            peer = setup.runner.connections.dial(responder, TcpAddress(*silent.getsockname()), "dialled", req())
             peer.limits = ConnectionLimits(handshake_timeout=0.2)
             return peer
 
-        peer = house.run(dial)
+        peer = setup.run(dial)
         until(lambda: responder.losses, "it is lost")
         assert peer.closing == "no handshake within 0.2 s"
-        assert house.counters.bad_messages == {("asker", "handshake timeout"): 1}
-        assert_nothing_left(house)
+        assert setup.counters.bad_messages == {("asker", "handshake timeout"): 1}
+        assert_nothing_left(setup)
 
 
 @pytest.mark.parametrize(
@@ -153,94 +153,94 @@ def test_a_place_that_accepts_and_never_greets_is_a_loss(house: House) -> None:
     ],
     ids=["http", "ssh", "nng", "zmtp 2"],
 )
-def test_a_place_that_speaks_something_else_is_a_loss_and_named(house: House, said: bytes, named: str) -> None:
-    responder = Asker(house.runner)
+def test_a_place_that_speaks_something_else_is_a_loss_and_named(setup: Setup, said: bytes, named: str) -> None:
+    responder = Asker(setup.runner)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
-        house.dial(responder, TcpAddress(*stranger.getsockname()), req())
+        setup.dial(responder, TcpAddress(*stranger.getsockname()), req())
         accepted, _ = stranger.accept()
         with accepted:
             accepted.settimeout(15)
             accepted.sendall(said)
             until(lambda: responder.losses, "it is lost")
-    assert house.journal.mentions(named)
-    assert house.journal.mentions("the dialled address")
-    assert_nothing_left(house)
+    assert setup.journal.mentions(named)
+    assert setup.journal.mentions("the dialled address")
+    assert_nothing_left(setup)
 
 
-def test_a_libzmq_socket_of_the_wrong_kind_is_a_loss(house: House, visitors: Visitors, place: SocketAddress) -> None:
+def test_a_libzmq_socket_of_the_wrong_kind_is_a_loss(setup: Setup, visitors: Visitors, place: SocketAddress) -> None:
     _, where = received(visitors, zmq.PULL, place)
-    responder = Asker(house.runner)
-    house.dial(responder, where, req())
+    responder = Asker(setup.runner)
+    setup.dial(responder, where, req())
     until(lambda: responder.losses, "it is lost")
     assert responder.present == []
-    assert_nothing_left(house)
+    assert_nothing_left(setup)
 
 
-def test_a_dial_that_is_given_up_before_it_succeeds_is_a_loss_and_hangs_up(house: House) -> None:
-    responder = Asker(house.runner)
+def test_a_dial_that_is_given_up_before_it_succeeds_is_a_loss_and_hangs_up(setup: Setup) -> None:
+    responder = Asker(setup.runner)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def dial_and_think_better() -> None:
-            peer = house.runner.connections.dial(responder, TcpAddress(*server.getsockname()), "dialled", req())
-            house.runner.connections.close(peer, "changed our mind")
+            peer = setup.runner.connections.dial(responder, TcpAddress(*server.getsockname()), "dialled", req())
+            setup.runner.connections.close(peer, "changed our mind")
 
-        house.run(dial_and_think_better)
+        setup.run(dial_and_think_better)
         until(lambda: responder.losses, "it is lost")
         accepted, _ = server.accept()
         with accepted:
             accepted.settimeout(15)
             assert accepted.recv(100) in (b"", OUR_GREETING)
     assert len(responder.losses) == 1
-    assert_nothing_left(house)
+    assert_nothing_left(setup)
 
 
 def test_what_is_said_before_a_dialled_peer_has_greeted_is_refused_or_delivered(
-    house: House, visitors: Visitors, place: SocketAddress
+    setup: Setup, visitors: Visitors, place: SocketAddress
 ) -> None:
     """It may not vanish, and it may not stand before our greeting on the wire."""
     replier, where = received(visitors, zmq.REP, place)
-    responder = Asker(house.runner)
+    responder = Asker(setup.runner)
 
     def dial_and_ask() -> str:
-        house.runner.sessions.append(responder)
-        peer = house.runner.connections.dial(responder, where, "dialled", req())
+        setup.runner.sessions.append(responder)
+        peer = setup.runner.connections.dial(responder, where, "dialled", req())
         try:
-            house.runner.connections.send(peer, [b"", b"early"], "mark")
+            setup.runner.connections.send(peer, [b"", b"early"], "mark")
         except AssertionError:
             return "refused"
         return "taken"
 
-    if house.run(dial_and_ask) == "taken":
+    if setup.run(dial_and_ask) == "taken":
         assert replier.recv() == b"early"
 
 
 def test_a_place_that_dies_is_a_loss_and_tells_what_never_left(
-    house: House, visitors: Visitors, place: SocketAddress
+    setup: Setup, visitors: Visitors, place: SocketAddress
 ) -> None:
     replier, where = received(visitors, zmq.REP, place)
-    responder = Asker(house.runner)
-    peer = house.dial(responder, where, req())
+    responder = Asker(setup.runner)
+    peer = setup.dial(responder, where, req())
     until(lambda: responder.present, "it has greeted")
-    house.send(peer, [b"", b"question"], "left")
+    setup.send(peer, [b"", b"question"], "left")
     assert replier.recv() == b"question"
     replier.close(linger=0)
     until(lambda: responder.losses, "it is lost")
     assert responder.losses == [(peer, [])]
-    assert_nothing_left(house)
+    assert_nothing_left(setup)
 
 
 def test_libzmq_that_comes_late_and_comes_back_is_found_again_by_dialling_on(
-    house: House, visitors: Visitors, free_path: Path
+    setup: Setup, visitors: Visitors, free_path: Path
 ) -> None:
     where = UnixAddress(str(free_path))
-    faithful = Faithful(house.runner, where)
-    house.run(house.runner.sessions.append, faithful)
-    house.run(house.runner.run_once)
+    faithful = Faithful(setup.runner, where)
+    setup.run(setup.runner.sessions.append, faithful)
+    setup.run(setup.runner.run_once)
     until(lambda: len(faithful.losses) >= 3, "it has tried in vain")
     for life in range(2):
         replier = visitors.receive(zmq.REP, where)
         until(lambda: faithful.present, "it has found the place")
-        house.send(faithful.present[0], [b"", b"%d" % life])
+        setup.send(faithful.present[0], [b"", b"%d" % life])
         assert replier.recv() == b"%d" % life
         losses = len(faithful.losses)
         replier.close(linger=0)
@@ -297,7 +297,7 @@ def received(visitors: Visitors, kind: int, place: SocketAddress) -> tuple[zmq.S
     return receiver, TcpAddress(place.host, port_of(receiver)) if isinstance(place, TcpAddress) else place
 
 
-def assert_nothing_left(house: House) -> None:
-    until(lambda: not house.runner.connections.peers and not house.host._dials, "peers and dials are forgotten")
-    assert not house.runner.connections.registry.admission.addresses
-    assert house.runner.connections.registry.heartbeats.watched == 0
+def assert_nothing_left(setup: Setup) -> None:
+    until(lambda: not setup.runner.connections.peers and not setup.host._dials, "peers and dials are forgotten")
+    assert not setup.runner.connections.registry.admission.addresses
+    assert setup.runner.connections.registry.heartbeats.watched == 0

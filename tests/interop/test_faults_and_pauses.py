@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import zmq
-from house import MIB, Asker, Echo, House, Raw, Visitors, ready_command
+from broker_setup import MIB, Asker, Echo, Raw, Setup, Visitors, ready_command
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.zmtp import Zmtp
@@ -61,11 +61,11 @@ class Clumsy(Echo):
 @pytest.mark.parametrize("fault", ["opened", "receive", "lost", "tick"])
 def test_a_fault_in_a_session_is_counted_and_the_line_goes_on(loop_name: str, visitors: Visitors, fault: str) -> None:
     """R27: every call of a session is fenced. An exception that leaves a turn would leave it without its next turn."""
-    house = House(loop_name)
+    setup = Setup(loop_name)
     try:
-        echo, clumsy = Echo(house.runner), Clumsy(house.runner, "")
-        well = house.open(echo, LOOPBACK)
-        where = house.open(clumsy, LOOPBACK)
+        echo, clumsy = Echo(setup.runner), Clumsy(setup.runner, "")
+        well = setup.open(echo, LOOPBACK)
+        where = setup.open(clumsy, LOOPBACK)
         responder = visitors.visit(zmq.REQ, well)
         responder.send(b"before")
         assert responder.recv() == b"before"
@@ -77,18 +77,18 @@ def test_a_fault_in_a_session_is_counted_and_the_line_goes_on(loop_name: str, vi
         responder.rcvtimeo = 3_000
         responder.send(b"after")
         assert responder.recv() == b"after"
-        assert house.counters.internal_errors == 1
+        assert setup.counters.internal_errors == 1
     finally:
-        house.close()
+        setup.close()
 
 
-def test_our_own_pause_times_no_handshake_out(house: House) -> None:
+def test_our_own_pause_times_no_handshake_out(setup: Setup) -> None:
     """D13: a peer that was greeting when we were stopped is not late; we are."""
-    responder = Asker(house.runner)
-    where = house.open(responder, LOOPBACK, limits=ConnectionLimits(handshake_timeout=1.5))
+    responder = Asker(setup.runner)
+    where = setup.open(responder, LOOPBACK, limits=ConnectionLimits(handshake_timeout=1.5))
     with Raw(where) as raw:
         raw.say(OUR_GREETING[:20])
-        until(lambda: house.runner.connections.peers, "we have met")
+        until(lambda: setup.runner.connections.peers, "we have met")
         assert raw.take(64) == OUR_GREETING
 
         def pause() -> None:
@@ -97,7 +97,7 @@ def test_our_own_pause_times_no_handshake_out(house: House) -> None:
             # handshake_timeout (1.5 s) and late_turn (1 s) passes meanwhile.
             time.sleep(2.6)
 
-        house.run(pause)
+        setup.run(pause)
         assert raw.next()[1].startswith(b"\x05READY")
         raw.say(ready_command(b"DEALER"))
         until(lambda: responder.present, "the handshake is done")
@@ -171,7 +171,9 @@ def test_a_turn_at_the_very_instant_a_life_sign_is_due_comes_to_an_end(began: fl
     responder = Asker(runner)
     limits: Any = Unending()
     carrier = Zmtp("ROUTER")
-    peer: StreamConnection = runner.connections.connected(responder, "door", carrier, Pipe(), "peer", "address", limits)
+    peer: StreamConnection = runner.connections.connected(
+        responder, "listener", carrier, Pipe(), "peer", "address", limits
+    )
     runner.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER")))
     for _ in range(100):
         limits.asked = 0

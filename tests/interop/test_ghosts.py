@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import zmq
-from house import BrokerHouse, Raw, Visitors, Workers
+from broker_setup import BrokerSetup, Raw, Visitors, Workers
 
 from dragoman.carriers.zmtp import encode
 from dragoman.core.states import IDLE, WAITING
@@ -16,7 +16,7 @@ from dragoman.dialects.native.codec import write_hello
 from dragoman.dialects.native.messages import Hello, Role
 from programs import until
 
-Start = Callable[..., BrokerHouse]
+Start = Callable[..., BrokerSetup]
 
 PINGPONG = "pingpong+tcp://127.0.0.1:0?frontend=0&service=echo"
 # How a worker joins, by dialect.
@@ -32,58 +32,58 @@ def url_of(dialect: str, transport: str, folder: Path) -> str:
     return f"{dialect}+{place}{'?service=echo' if dialect == 'pingpong' else ''}"
 
 
-def haunt(house: BrokerHouse, dialect: str) -> None:
+def haunt(setup: BrokerSetup, dialect: str) -> None:
     """Join and close, both before the broker can read a byte."""
-    ghost = Raw(house.workers).greet()
+    ghost = Raw(setup.workers).greet()
 
     def join_and_close() -> None:
         ghost.say(b"".join(encode(JOINS[dialect])))
         ghost.socket.close()
 
-    house.run(join_and_close)
+    setup.run(join_and_close)
 
 
-def has_left(house: BrokerHouse, count: int) -> bool:
-    return sum(event == "worker left" for _, event, _ in list(house.journal.lines)) == count
+def has_left(setup: BrokerSetup, count: int) -> bool:
+    return sum(event == "worker left" for _, event, _ in list(setup.journal.lines)) == count
 
 
 @pytest.mark.parametrize("transport", ["tcp", "ipc"])
 @pytest.mark.parametrize("dialect", list(JOINS))
 def test_no_job_is_given_to_a_worker_that_has_closed_its_connection(
-    broker_house: Start, tmp_path: Path, dialect: str, transport: str
+    broker_setup: Start, tmp_path: Path, dialect: str, transport: str
 ) -> None:
     """D7. A bug: READY was read in one turn and the end of the connection in the next; in between it had a job."""
-    house = broker_house(url_of(dialect, transport, tmp_path), PINGPONG)
-    with Raw(house.places[1]["callers"]) as caller, Raw(house.places[1]["workers"]) as worker:
+    setup = broker_setup(url_of(dialect, transport, tmp_path), PINGPONG)
+    with Raw(setup.places[1]["callers"]) as caller, Raw(setup.places[1]["workers"]) as worker:
         caller.greet(b"REQ").message(b"", b"a job")
-        until(lambda: house.run(lambda: [job.state for job in house.broker.jobs.values()]) == [WAITING], "it waits")
+        until(lambda: setup.run(lambda: [job.state for job in setup.broker.jobs.values()]) == [WAITING], "it waits")
         for number in range(1, 4):
-            haunt(house, dialect)
-            until(partial(has_left, house, number), "the ghost has gone")
-        assert house.counters.dispatched == 0
+            haunt(setup, dialect)
+            until(partial(has_left, setup, number), "the ghost has gone")
+        assert setup.counters.dispatched == 0
         worker.greet().message(b"", b"READY")
         assert worker.receive() == [b"", b"PONG"]
         assert worker.receive() == [b"", b"a job"]
         worker.message(b"", b"A JOB")
         assert caller.receive() == [b"", b"A JOB"]
-    assert house.counters.dispatched == 1
+    assert setup.counters.dispatched == 1
 
 
 @pytest.mark.parametrize("dialect", list(JOINS))
 def test_a_worker_that_stays_is_idle_a_moment_after_it_joined(
-    broker_house: Start, tmp_path: Path, dialect: str
+    broker_setup: Start, tmp_path: Path, dialect: str
 ) -> None:
-    house = broker_house(url_of(dialect, "tcp", tmp_path))
-    with Raw(house.workers) as worker:
+    setup = broker_setup(url_of(dialect, "tcp", tmp_path))
+    with Raw(setup.workers) as worker:
         worker.greet().say(b"".join(encode(JOINS[dialect])))
         until(
-            lambda: house.run(lambda: [each.state for each in house.broker.worker_registry.workers.values()]) == [IDLE],
+            lambda: setup.run(lambda: [each.state for each in setup.broker.worker_registry.workers.values()]) == [IDLE],
             "idle",
         )
 
 
 def test_calls_that_waited_for_the_broker_are_done_by_the_live_worker_and_not_by_ghosts(
-    broker_house: Start, visitors: Visitors, tmp_path: Path
+    broker_setup: Start, visitors: Visitors, tmp_path: Path
 ) -> None:
     """Sockets of libzmq, closed with its default linger while no broker listened; they connect when one does."""
     back, front = f"ipc://{tmp_path}/back", f"ipc://{tmp_path}/front"
@@ -95,5 +95,5 @@ def test_calls_that_waited_for_the_broker_are_done_by_the_live_worker_and_not_by
         ghost.send_multipart([b"", b"READY"])
         ghost.close(linger=-1)
     with Workers(visitors, back, do=bytes.upper):
-        broker_house(f"pingpong+{back}?frontend={front.replace(':', '%3A').replace('/', '%2F')}")
+        broker_setup(f"pingpong+{back}?frontend={front.replace(':', '%3A').replace('/', '%2F')}")
         assert [caller.recv_multipart()[-1] for caller in callers] == [b"A JOB"] * 5

@@ -33,7 +33,7 @@ MIB = 1 << 20
 DRAINING = "urn:dragoman:draining"
 
 
-class HttpHouse:
+class HttpSetup:
     """A server on an event loop in a thread of its own, with an app for every test."""
 
     def __init__(self, loop_name: str, limits: HttpLimits) -> None:
@@ -144,18 +144,18 @@ class HttpHouse:
 
 
 @pytest.fixture
-def open_house(loop_name: str) -> Iterator[Callable[..., HttpHouse]]:
-    houses: list[HttpHouse] = []
+def open_setup(loop_name: str) -> Iterator[Callable[..., HttpSetup]]:
+    setups: list[HttpSetup] = []
 
-    def open_(limits: HttpLimits = LIMITS) -> HttpHouse:
-        houses.append(HttpHouse(loop_name, limits))
-        return houses[-1]
+    def open_(limits: HttpLimits = LIMITS) -> HttpSetup:
+        setups.append(HttpSetup(loop_name, limits))
+        return setups[-1]
 
     yield open_
-    for house in houses:
-        house.close()
-        assert house.complaints == []
-        assert house.server.connections == 0
+    for setup in setups:
+        setup.close()
+        assert setup.complaints == []
+        assert setup.server.connections == 0
 
 
 def read_all(visitor: socket.socket) -> bytes:
@@ -202,11 +202,11 @@ def curl(*words: str, given: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-def test_connections_that_send_eight_bytes_and_end_are_let_go(open_house: Callable[..., HttpHouse], how: str) -> None:
+def test_connections_that_send_eight_bytes_and_end_are_let_go(open_setup: Callable[..., HttpSetup], how: str) -> None:
     """The same as tests/interop/test_dead_connections.py for the listeners that are not HTTP."""
-    house = open_house(replace(LIMITS, head_timeout=600.0, idle_timeout=600.0))
-    visitors = [house.visit() for _ in range(20)]
-    until(lambda: house.server.connections == 20, "all are connected")
+    setup = open_setup(replace(LIMITS, head_timeout=600.0, idle_timeout=600.0))
+    visitors = [setup.visit() for _ in range(20)]
+    until(lambda: setup.server.connections == 20, "all are connected")
 
     def say_and_end() -> None:
         for visitor in visitors:
@@ -215,51 +215,51 @@ def test_connections_that_send_eight_bytes_and_end_are_let_go(open_house: Callab
                 visitor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             visitor.close()
 
-    house.call(say_and_end)  # on the loop's own thread: it cannot read the one without the other
-    until(lambda: not house.server.connections, "all have been let go")
+    setup.call(say_and_end)  # on the loop's own thread: it cannot read the one without the other
+    until(lambda: not setup.server.connections, "all have been let go")
 
 
 # ---------------------------------------------------------------- what comes in
 
 
-def test_every_hostile_request_gets_its_status_and_the_end(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house()
-    got = {name: statuses(house.ask(sent)) for name, (sent, _, _) in HOSTILE.items()}
+def test_every_hostile_request_gets_its_status_and_the_end(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup()
+    got = {name: statuses(setup.ask(sent)) for name, (sent, _, _) in HOSTILE.items()}
     assert got == {name: [status] for name, (_, status, _) in HOSTILE.items()}
-    assert [reason for reason, _ in house.reports] == [reason for _, _, reason in HOSTILE.values()]
-    assert statuses(house.ask(get(b"Connection: close"))) == [200]
+    assert [reason for reason, _ in setup.reports] == [reason for _, _, reason in HOSTILE.values()]
+    assert statuses(setup.ask(get(b"Connection: close"))) == [200]
 
 
-def test_every_right_request_is_served_on_one_connection(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house()
-    with house.visit() as visitor:
+def test_every_right_request_is_served_on_one_connection(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup()
+    with setup.visit() as visitor:
         for name, (sent, said) in RIGHT.items():
             visitor.sendall(sent)
             assert read_answer(visitor).endswith(said), name
-    assert house.reports == []
+    assert setup.reports == []
 
 
-def test_a_thousand_requests_on_one_connection(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house()
-    with house.visit() as visitor:
+def test_a_thousand_requests_on_one_connection(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup()
+    with setup.visit() as visitor:
         for number in range(1000):
             visitor.sendall(post(b"Content-Length: 4") + b"%04d" % number)
             assert read_answer(visitor).endswith(b"POST / %04d" % number)
-    assert house.reports == []
+    assert setup.reports == []
 
 
-def test_pipelined_requests_are_answered_in_order(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house()
+def test_pipelined_requests_are_answered_in_order(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup()
     lines = [get(line=b"GET /%d HTTP/1.1" % number) for number in range(500)]
-    said = house.ask(b"".join(lines) + get(b"Connection: close"))
+    said = setup.ask(b"".join(lines) + get(b"Connection: close"))
     assert re.findall(rb"GET /(\d+)", said) == [b"%d" % number for number in range(500)]
     assert statuses(said) == [200] * 501
 
 
-def test_a_refusal_reaches_who_is_still_sending(open_house: Callable[..., HttpHouse]) -> None:
+def test_a_refusal_reaches_who_is_still_sending(open_setup: Callable[..., HttpSetup]) -> None:
     """Closing at once would reset the connection, and the answer would be lost with it."""
-    house = open_house()
-    with house.visit() as visitor:
+    setup = open_setup()
+    with setup.visit() as visitor:
         visitor.sendall(post(b"Content-Length: %d" % (8 * MIB)) + b"a" * (8 * MIB))
         said = read_all(visitor)
     assert statuses(said) == [413]
@@ -267,78 +267,78 @@ def test_a_refusal_reaches_who_is_still_sending(open_house: Callable[..., HttpHo
 
 
 @pytest.mark.parametrize("field", [b"Connection: close", b"Connection: keep-alive"])
-def test_an_early_answer_reaches_who_is_still_sending(open_house: Callable[..., HttpHouse], field: bytes) -> None:
-    house = open_house(HttpLimits())
-    with house.visit() as visitor:
+def test_an_early_answer_reaches_who_is_still_sending(open_setup: Callable[..., HttpSetup], field: bytes) -> None:
+    setup = open_setup(HttpLimits())
+    with setup.visit() as visitor:
         head = get(field, b"Content-Length: %d" % (8 * MIB), line=b"POST /hasty HTTP/1.1")
         visitor.sendall(head + b"a" * (8 * MIB))
         assert statuses(read_answer(visitor)) == [404]
-    assert house.reports == []
+    assert setup.reports == []
 
 
-def test_a_large_body_arrives(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(HttpLimits())
-    with house.visit() as visitor:
+def test_a_large_body_arrives(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup(HttpLimits())
+    with setup.visit() as visitor:
         visitor.sendall(post(b"Content-Length: %d" % (8 * MIB)) + b"a" * (8 * MIB))
         assert read_answer(visitor).endswith(b"POST / " + b"a" * (8 * MIB))
 
 
-def test_an_app_that_breaks_tells_us_and_not_the_caller(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house()
-    said = house.ask(get(line=b"GET /broken HTTP/1.1"))
+def test_an_app_that_breaks_tells_us_and_not_the_caller(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup()
+    said = setup.ask(get(line=b"GET /broken HTTP/1.1"))
     assert statuses(said) == [500]
     assert b"application/problem+json" in said
     assert b"secret" not in said
-    assert [type(error) for error in house.errors] == [KeyError]
+    assert [type(error) for error in setup.errors] == [KeyError]
 
 
-def test_connections_above_the_limit_are_told_so_and_closed(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(replace(LIMITS, max_connections=2))
-    with house.visit() as first, house.visit() as second:
+def test_connections_above_the_limit_are_told_so_and_closed(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup(replace(LIMITS, max_connections=2))
+    with setup.visit() as first, setup.visit() as second:
         for visitor in (first, second):
             visitor.sendall(get())
             assert statuses(read_answer(visitor)) == [200]
-        said = house.ask(b"")
+        said = setup.ask(b"")
         assert statuses(said) == [503]
         assert b"retry-after: 1\r\n" in said
-    until(lambda: house.server.connections == 0, "they leave")
-    assert statuses(house.ask(get(b"Connection: close"))) == [200]
+    until(lambda: setup.server.connections == 0, "they leave")
+    assert statuses(setup.ask(get(b"Connection: close"))) == [200]
 
 
-def test_far_above_the_limit_the_newest_are_told_so(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(replace(LIMITS, max_connections=1))
-    visitors = [house.visit() for _ in range(140)]
-    until(lambda: len(house.reports) == 139, "all are seen")
+def test_far_above_the_limit_the_newest_are_told_so(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup(replace(LIMITS, max_connections=1))
+    visitors = [setup.visit() for _ in range(140)]
+    until(lambda: len(setup.reports) == 139, "all are seen")
     for visitor in visitors[12:]:  # on a slow machine those before may have been told so before they were cut
         assert statuses(read_answer(visitor)) == [503]
     for visitor in visitors:
         visitor.close()
-    until(lambda: house.server.connections == 0, "they are gone")
+    until(lambda: setup.server.connections == 0, "they are gone")
 
 
 def test_health_is_answered_at_once_while_idle_connections_take_every_place(
-    open_house: Callable[..., HttpHouse],
+    open_setup: Callable[..., HttpSetup],
 ) -> None:
     """R127. A bug: while there were 1,300 idle connections, /livez was reset for 9.6 s."""
-    house = open_house(replace(LIMITS, max_connections=100, head_timeout=600.0))
-    visitors = [house.visit() for _ in range(400)]
-    until(lambda: len(house.reports) >= 172, "all are seen")
+    setup = open_setup(replace(LIMITS, max_connections=100, head_timeout=600.0))
+    visitors = [setup.visit() for _ in range(400)]
+    until(lambda: len(setup.reports) >= 172, "all are seen")
     for _ in range(20):
-        said = house.ask(get(line=b"GET /livez HTTP/1.1"))
+        said = setup.ask(get(line=b"GET /livez HTTP/1.1"))
         assert statuses(said) == [200]
         assert b"connection: close\r\n" in said
-    assert statuses(house.ask(get())) == [503]
+    assert statuses(setup.ask(get())) == [503]
     for visitor in visitors:
         visitor.close()
-    until(lambda: house.server.connections == 0, "they are gone")
+    until(lambda: setup.server.connections == 0, "they are gone")
 
 
 # ---------------------------------------------------------------- strangers
 
 
-def test_curl(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(HttpLimits())
-    url = f"http://127.0.0.1:{house.port}/x"
+def test_curl(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup(HttpLimits())
+    url = f"http://127.0.0.1:{setup.port}/x"
     large = b"a" * (2 * MIB)
     assert curl(url).endswith(b"GET /x ")
     assert curl(url, url).count(b"GET /x ") == 2
@@ -349,23 +349,23 @@ def test_curl(open_house: Callable[..., HttpHouse]) -> None:
     assert statuses(curl("--head", url)) == [200]
     assert statuses(curl("--form", "a=b", url)) == [415]
     assert statuses(curl("-H", "Origin: http://evil.example", url)) == [403]
-    assert [reason for reason, _ in house.reports] == ["multipart", "foreign-origin"]
+    assert [reason for reason, _ in setup.reports] == ["multipart", "foreign-origin"]
 
 
-def test_curl_on_a_socket_file(open_house: Callable[..., HttpHouse], free_path: Path) -> None:
-    house = open_house()
-    house.call(lambda: house.server.listen(listen_unix(str(free_path))))
+def test_curl_on_a_socket_file(open_setup: Callable[..., HttpSetup], free_path: Path) -> None:
+    setup = open_setup()
+    setup.call(lambda: setup.server.listen(listen_unix(str(free_path))))
     assert curl("--unix-socket", str(free_path), "http://localhost/x").endswith(b"GET /x ")
     assert statuses(curl("--unix-socket", str(free_path), "http://evil.example/x")) == [403]
-    assert house.reports == [("foreign-host", "unix")]
+    assert setup.reports == [("foreign-host", "unix")]
 
 
 # ---------------------------------------------------------------- slow, silent, gone
 
 
-def test_slow_heads_and_bodies_are_ended_while_others_are_served(open_house: Callable[..., HttpHouse]) -> None:
+def test_slow_heads_and_bodies_are_ended_while_others_are_served(open_setup: Callable[..., HttpSetup]) -> None:
     times = {"head_timeout": 1.2, "body_timeout": 3.0, "body_grace": 1.2, "idle_timeout": 1.2}
-    house = open_house(replace(LIMITS, **times))
+    setup = open_setup(replace(LIMITS, **times))
     begins = {
         b"": [],
         b"GET / HTTP/1.1\r\nHost: lo": [408],
@@ -376,13 +376,13 @@ def test_slow_heads_and_bodies_are_ended_while_others_are_served(open_house: Cal
     visitors = []
     for begin in begins:
         for _ in range(40):
-            visitors.append((house.visit(), begin))
+            visitors.append((setup.visit(), begin))
             visitors[-1][0].sendall(begin)
-    assert statuses(house.ask(get(b"Connection: close"))) == [200]
+    assert statuses(setup.ask(get(b"Connection: close"))) == [200]
     for visitor, begin in visitors:
         with closing(visitor):
             assert statuses(read_all(visitor)) == begins[begin], begin
-    reasons = [reason for reason, _ in house.reports]
+    reasons = [reason for reason, _ in setup.reports]
     assert {reason: reasons.count(reason) for reason in reasons} == {
         "silent-connection": 40,
         "head-timeout": 40,
@@ -396,13 +396,13 @@ def trickle(visitor: socket.socket) -> None:
         time.sleep(0.02)
 
 
-def test_a_head_that_trickles_in_is_late_all_the_same(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(replace(LIMITS, head_timeout=1.0))
-    with house.visit() as visitor:
+def test_a_head_that_trickles_in_is_late_all_the_same(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup(replace(LIMITS, head_timeout=1.0))
+    with setup.visit() as visitor:
         visitor.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
         with pytest.raises(OSError, match=r"Broken pipe|reset"):  # after a moment in which we only listen
             trickle(visitor)
-    assert house.reports[0][0] == "head-timeout"
+    assert setup.reports[0][0] == "head-timeout"
 
 
 def close(visitor: socket.socket) -> None:
@@ -421,32 +421,32 @@ def reset(visitor: socket.socket) -> None:
 @pytest.mark.parametrize("go", [close, half_close, reset])
 @pytest.mark.parametrize("size", [0, MIB])
 def test_a_hang_up_is_heard(
-    open_house: Callable[..., HttpHouse], go: Callable[[socket.socket], None], size: int
+    open_setup: Callable[..., HttpSetup], go: Callable[[socket.socket], None], size: int
 ) -> None:
-    house = open_house(HttpLimits())
-    with house.visit() as visitor:
+    setup = open_setup(HttpLimits())
+    with setup.visit() as visitor:
         visitor.sendall(get(b"Content-Length: %d" % size, line=b"POST /wait HTTP/1.1") + b"a" * size)
-        house.hears("waiting")
+        setup.hears("waiting")
         go(visitor)
-        house.hears("gone")
-    until(lambda: house.server.connections == 0, "it is gone")
-    assert house.errors == []
+        setup.hears("gone")
+    until(lambda: setup.server.connections == 0, "it is gone")
+    assert setup.errors == []
 
 
-def test_a_reader_that_stops_costs_little_and_is_cut(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(replace(LIMITS, body_timeout=0.6))
-    with house.visit() as visitor:
+def test_a_reader_that_stops_costs_little_and_is_cut(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup(replace(LIMITS, body_timeout=0.6))
+    with setup.visit() as visitor:
         visitor.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         visitor.sendall(get(line=b"GET /large-64 HTTP/1.1"))
-        until(lambda: house.reports, "it is cut")
-        assert [reason for reason, _ in house.reports] == ["stalled-reader"]
-        until(lambda: house.server.connections == 0, "it is gone")
+        until(lambda: setup.reports, "it is cut")
+        assert [reason for reason, _ in setup.reports] == ["stalled-reader"]
+        until(lambda: setup.server.connections == 0, "it is gone")
         assert len(read_all(visitor)) < 32 * MIB  # what the kernel had taken
 
 
-def test_a_slow_reader_gets_everything(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(replace(LIMITS, body_timeout=1.5))
-    with house.visit() as visitor:
+def test_a_slow_reader_gets_everything(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup(replace(LIMITS, body_timeout=1.5))
+    with setup.visit() as visitor:
         visitor.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         visitor.sendall(get(b"Connection: close", line=b"GET /large-32 HTTP/1.1"))
         read = 0
@@ -455,123 +455,123 @@ def test_a_slow_reader_gets_everything(open_house: Callable[..., HttpHouse]) -> 
             if read < 8 * MIB:
                 time.sleep(0.03)  # longer than body_timeout in all
     assert read > 32 * MIB
-    assert house.reports == []
+    assert setup.reports == []
 
 
 # ---------------------------------------------------------------- shutting down
 
 
-def test_at_shutdown_the_idle_are_closed_and_the_running_answered(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house()
-    with house.visit() as silent, house.visit() as idle, house.visit() as half, house.visit() as running:
+def test_at_shutdown_the_idle_are_closed_and_the_running_answered(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup()
+    with setup.visit() as silent, setup.visit() as idle, setup.visit() as half, setup.visit() as running:
         idle.sendall(get())
         read_answer(idle)
         half.sendall(b"GET / HT")
         running.sendall(get(line=b"GET /wait HTTP/1.1"))
-        house.hears("waiting")
-        until(lambda: house.server.connections == 4, "all are here")
-        closing_ = asyncio.run_coroutine_threadsafe(house.server.close_gently(PATIENCE), house.loop)
+        setup.hears("waiting")
+        until(lambda: setup.server.connections == 4, "all are here")
+        closing_ = asyncio.run_coroutine_threadsafe(setup.server.close_gently(PATIENCE), setup.loop)
         for visitor in (silent, idle, half):
             assert reads_nothing(visitor)
         with pytest.raises(ConnectionRefusedError):
-            house.visit()
-        house.loop.call_soon_threadsafe(house.let_go.set)
+            setup.visit()
+        setup.loop.call_soon_threadsafe(setup.let_go.set)
         said = read_all(running)
         assert statuses(said) == [200]
         assert b"connection: close\r\n" in said
         closing_.result(PATIENCE)
 
 
-def test_at_shutdown_nothing_holds_us_longer_than_the_time_given(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(HttpLimits())
-    with house.visit() as half, house.visit() as deaf, house.visit() as waiting:
+def test_at_shutdown_nothing_holds_us_longer_than_the_time_given(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup(HttpLimits())
+    with setup.visit() as half, setup.visit() as deaf, setup.visit() as waiting:
         half.sendall(post(b"Content-Length: 1000") + b"a")
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         deaf.sendall(get(line=b"GET /large-64 HTTP/1.1"))
         waiting.sendall(get(line=b"GET /wait HTTP/1.1"))
-        house.hears("waiting")
-        until(lambda: house.server.connections == 3, "all are here")
-        house.run(house.server.close_gently(0.2))
-        assert house.server.connections == 0
-        house.hears("gone")
-        assert (house.errors, house.complaints) == ([], [])
+        setup.hears("waiting")
+        until(lambda: setup.server.connections == 3, "all are here")
+        setup.run(setup.server.close_gently(0.2))
+        assert setup.server.connections == 0
+        setup.hears("gone")
+        assert (setup.errors, setup.complaints) == ([], [])
 
 
 def test_at_shutdown_half_a_body_is_answered_and_nobody_who_is_refused_keeps_us(
-    open_house: Callable[..., HttpHouse], monkeypatch: pytest.MonkeyPatch
+    open_setup: Callable[..., HttpSetup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a body kept us for as long as we had, and who was refused for as long as it was listened to."""
     monkeypatch.setattr(limited_connection, "LINGER", 1000.0)
-    house = open_house()
-    with house.visit() as half, house.visit() as chunks, house.visit() as refused:
+    setup = open_setup()
+    with setup.visit() as half, setup.visit() as chunks, setup.visit() as refused:
         half.sendall(post(b"Content-Length: 1000") + b"a")
         chunks.sendall(CHUNKED + b"5\r\nhal")
         refused.sendall(post(b"Content-Length: 1001") + b"a")
         assert statuses(read_answer(refused)) == [413]
-        until(lambda: house.server._watch.bodies.total == 7, "all are here")
-        house.run(house.server.close_gently(1000))
+        until(lambda: setup.server._watch.bodies.total == 7, "all are here")
+        setup.run(setup.server.close_gently(1000))
         for visitor in (half, chunks):
             said = read_answer(visitor)
             assert (statuses(said), json.loads(said.partition(b"\r\n\r\n")[2])["type"]) == ([503], DRAINING)
-    assert (house.errors, house.complaints) == ([], [])
+    assert (setup.errors, setup.complaints) == ([], [])
 
 
 def test_at_shutdown_who_is_answered_before_the_body_is_there_does_not_keep_us(
-    open_house: Callable[..., HttpHouse], monkeypatch: pytest.MonkeyPatch
+    open_setup: Callable[..., HttpSetup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limited_connection, "LINGER", 1000.0)
-    house = open_house()
-    with house.visit() as early:
+    setup = open_setup()
+    with setup.visit() as early:
         early.sendall(get(b"Content-Length: 1000", line=b"POST /begin HTTP/1.1") + b"a")
-        house.hears("begun")
-        closing_ = asyncio.run_coroutine_threadsafe(house.server.close_gently(1000), house.loop)
-        until(lambda: house.server._watch.is_closing, "the server closes")
-        house.loop.call_soon_threadsafe(house.let_go.set)
+        setup.hears("begun")
+        closing_ = asyncio.run_coroutine_threadsafe(setup.server.close_gently(1000), setup.loop)
+        until(lambda: setup.server._watch.is_closing, "the server closes")
+        setup.loop.call_soon_threadsafe(setup.let_go.set)
         assert read_answer(early).endswith(b"ok")
         closing_.result(PATIENCE)
 
 
-def test_an_app_that_does_not_listen_is_cancelled_at_shutdown(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house()
-    with house.visit() as visitor:
+def test_an_app_that_does_not_listen_is_cancelled_at_shutdown(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup()
+    with setup.visit() as visitor:
         visitor.sendall(get(line=b"GET /forever HTTP/1.1"))
-        house.hears("waiting")
-        house.run(house.server.close_gently(0.1))
-        house.hears("cancelled")
-    assert house.errors == []
+        setup.hears("waiting")
+        setup.run(setup.server.close_gently(0.1))
+        setup.hears("cancelled")
+    assert setup.errors == []
 
 
-def test_event_streams_end_at_shutdown(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(replace(LIMITS, max_streams=2))
-    with house.visit() as visitor, house.visit() as other:
+def test_event_streams_end_at_shutdown(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup(replace(LIMITS, max_streams=2))
+    with setup.visit() as visitor, setup.visit() as other:
         for each in (visitor, other):
             each.sendall(get(line=b"GET /events HTTP/1.1"))
             said = b""
             while b"event: hello\ndata: you\n\n" not in said:
                 said += each.recv(65536)
-        assert statuses(house.ask(get(b"Connection: close", line=b"GET /events HTTP/1.1"))) == [429]
-        house.hears("stream over")
-        house.run(house.server.close_gently(PATIENCE))
+        assert statuses(setup.ask(get(b"Connection: close", line=b"GET /events HTTP/1.1"))) == [429]
+        setup.hears("stream over")
+        setup.run(setup.server.close_gently(PATIENCE))
         for each in (visitor, other):
             assert read_all(each).endswith(b"0\r\n\r\n")
-    house.hears("stream over")
+    setup.hears("stream over")
 
 
-def test_who_reads_events_may_leave(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house()
-    with house.visit() as visitor:
+def test_who_reads_events_may_leave(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup()
+    with setup.visit() as visitor:
         visitor.sendall(get(line=b"GET /events HTTP/1.1"))
-        until(lambda: len(house.streams) == 1, "the stream is open")
-    house.hears("stream over")
-    assert len(house.streams) == 0
+        until(lambda: len(setup.streams) == 1, "the stream is open")
+    setup.hears("stream over")
+    assert len(setup.streams) == 0
 
 
-def test_an_abort_ends_everything_now(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house()
-    with house.visit() as visitor:
+def test_an_abort_ends_everything_now(open_setup: Callable[..., HttpSetup]) -> None:
+    setup = open_setup()
+    with setup.visit() as visitor:
         visitor.sendall(get(line=b"GET /wait HTTP/1.1"))
-        house.hears("waiting")
-        house.call(house.server.abort)
+        setup.hears("waiting")
+        setup.call(setup.server.abort)
         with pytest.raises(ConnectionRefusedError):
-            house.visit()
+            setup.visit()
         assert reads_nothing(visitor)

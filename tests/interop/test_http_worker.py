@@ -18,7 +18,7 @@ from programs import PATIENCE, until
 LISTEN = ("tcp://127.0.0.1:0?max_payload=1MiB", "http://127.0.0.1:0?max_payload=1MiB")
 
 
-class House:
+class Setup:
     """A broker, an HTTP worker that offers `echo`, and a native client."""
 
     def __init__(self, broker: LocalBroker, concurrency: int) -> None:
@@ -62,123 +62,123 @@ class House:
 
 
 @contextmanager
-def house_of(concurrency: int = 1) -> Iterator[House]:
+def setup_of(concurrency: int = 1) -> Iterator[Setup]:
     with LocalBroker(*LISTEN) as broker:
-        house = House(broker, concurrency)
-        with house.client:
-            yield house
-        house.release.set()
-        house.stop()
+        setup = Setup(broker, concurrency)
+        with setup.client:
+            yield setup
+        setup.release.set()
+        setup.stop()
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
-    with house_of() as house:
-        yield house
+def setup() -> Iterator[Setup]:
+    with setup_of() as setup:
+        yield setup
 
 
-def test_jobs_are_done_one_after_the_other(house: House) -> None:
+def test_jobs_are_done_one_after_the_other(setup: Setup) -> None:
     payloads = [b"%d" % number for number in range(60)] + [b"", bytes(range(256)) * 1000]
-    assert list(house.client.map("echo", payloads)) == payloads
-    assert house.client.call("größer/kleiner", b"ab") == b"a"
-    assert house.client.result(house.client.enqueue("echo", b"later"), timeout=PATIENCE) == b"later"
+    assert list(setup.client.map("echo", payloads)) == payloads
+    assert setup.client.call("größer/kleiner", b"ab") == b"a"
+    assert setup.client.result(setup.client.enqueue("echo", b"later"), timeout=PATIENCE) == b"later"
 
 
-def test_a_handler_knows_its_job(house: House) -> None:
-    job = house.client.submit("echo", b"about", timeout=PATIENCE)
+def test_a_handler_knows_its_job(setup: Setup) -> None:
+    job = setup.client.submit("echo", b"about", timeout=PATIENCE)
     assert job.result().decode() == f"echo {job.id} 1 True"
 
 
-def test_a_failure_has_its_type_and_its_traceback(house: House) -> None:
+def test_a_failure_has_its_type_and_its_traceback(setup: Setup) -> None:
     with pytest.raises(JobFailed, match="failed: ValueError: no cat in it") as told:
-        house.client.call("echo", b"fail no cat in it")
+        setup.client.call("echo", b"fail no cat in it")
     assert (told.value.remote_type, told.value.remote_message) == ("ValueError", "no cat in it")
     assert "in echo" in told.value.remote_traceback
 
 
-def test_progress_reaches_the_caller_and_parts_are_refused(house: House) -> None:
-    job = house.client.submit("echo", b"report 5")
+def test_progress_reaches_the_caller_and_parts_are_refused(setup: Setup) -> None:
+    job = setup.client.submit("echo", b"report 5")
     assert job.result(PATIENCE) == b"report 5"
     assert job.progress is not None
     with pytest.raises(JobFailed, match="http does not support parts of a result; return the whole result"):
-        house.client.call("echo", b"emit")
+        setup.client.call("echo", b"emit")
 
 
-def test_a_result_that_is_too_large_is_a_failure_and_the_worker_goes_on(house: House) -> None:
+def test_a_result_that_is_too_large_is_a_failure_and_the_worker_goes_on(setup: Setup) -> None:
     with pytest.raises(JobFailed, match="over max_payload 1048576"):
-        house.client.call("echo", b"large 2000000")
-    assert house.client.call("echo", b"still there") == b"still there"
+        setup.client.call("echo", b"large 2000000")
+    assert setup.client.call("echo", b"still there") == b"still there"
 
 
 def test_a_worker_holds_as_many_jobs_as_it_has_room_for() -> None:
-    with house_of(3) as house:
-        jobs = [house.client.submit("echo", b"hold %d" % number) for number in range(5)]
+    with setup_of(3) as setup:
+        jobs = [setup.client.submit("echo", b"hold %d" % number) for number in range(5)]
         for _ in range(3):
-            house.begun.get(timeout=PATIENCE)
-        (view,) = house.client.workers()
+            setup.begun.get(timeout=PATIENCE)
+        (view,) = setup.client.workers()
         assert (view.capacity, len(view.running), view.dialect) == (3, 3, "http")
-        assert house.begun.empty()
-        house.release.set()
+        assert setup.begun.empty()
+        setup.release.set()
         assert [job.result(PATIENCE) for job in jobs] == [b"hold %d" % number for number in range(5)]
 
 
 def test_a_result_goes_out_while_a_poll_is_open() -> None:
     """The poll has a connection of its own."""
-    with house_of(2) as house:
-        assert house.client.call("echo", b"one", timeout=PATIENCE) == b"one"
+    with setup_of(2) as setup:
+        assert setup.client.call("echo", b"one", timeout=PATIENCE) == b"one"
         begun = time.monotonic()
-        assert house.client.call("echo", b"two", timeout=PATIENCE) == b"two"
+        assert setup.client.call("echo", b"two", timeout=PATIENCE) == b"two"
         assert time.monotonic() - begun < 7.0  # a poll lasts 7.5 s
 
 
 def test_a_cancelled_job_is_stopped_and_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_worker, "HEARTBEAT", 0.05)
-    with house_of() as house:
-        job = house.client.submit("echo", b"hold on")
-        house.begun.get(timeout=PATIENCE)
+    with setup_of() as setup:
+        job = setup.client.submit("echo", b"hold on")
+        setup.begun.get(timeout=PATIENCE)
         assert job.cancel()
-        assert house.cancelled.get(timeout=PATIENCE) == b"hold on"
-        assert house.client.call("echo", b"next", timeout=PATIENCE) == b"next"
+        assert setup.cancelled.get(timeout=PATIENCE) == b"hold on"
+        assert setup.client.call("echo", b"next", timeout=PATIENCE) == b"next"
         with pytest.raises(CancelledError):
             job.result(PATIENCE)
 
 
-def test_a_worker_that_stops_finishes_its_jobs_and_leaves(house: House) -> None:
-    held = house.client.submit("echo", b"hold on")
-    house.begun.get(timeout=PATIENCE)
-    waiting = house.client.submit("echo", b"not mine", wait_for_worker=True)
-    house.worker.stop()
-    house.release.set()
+def test_a_worker_that_stops_finishes_its_jobs_and_leaves(setup: Setup) -> None:
+    held = setup.client.submit("echo", b"hold on")
+    setup.begun.get(timeout=PATIENCE)
+    waiting = setup.client.submit("echo", b"not mine", wait_for_worker=True)
+    setup.worker.stop()
+    setup.release.set()
     assert held.result(PATIENCE) == b"hold on"
-    house.thread.join(PATIENCE)
-    assert not house.thread.is_alive()
-    until(lambda: not house.client.workers(), "the worker has left")
+    setup.thread.join(PATIENCE)
+    assert not setup.thread.is_alive()
+    until(lambda: not setup.client.workers(), "the worker has left")
     assert not waiting.done()
 
 
-def test_an_idle_worker_stops_at_once_and_loses_no_job(house: House) -> None:
+def test_an_idle_worker_stops_at_once_and_loses_no_job(setup: Setup) -> None:
     """Its poll is open: a job that is given to it at this very moment is done, and not lost."""
-    jobs = [house.client.enqueue("echo", b"%d" % number, attempts=1) for number in range(50)]
-    house.stop()
-    until(lambda: not house.client.workers(), "the worker has left")
-    assert not house.client.jobs(outcome="lost")
-    assert {house.client.job(job).outcome for job in jobs} <= {"done", None}
+    jobs = [setup.client.enqueue("echo", b"%d" % number, attempts=1) for number in range(50)]
+    setup.stop()
+    until(lambda: not setup.client.workers(), "the worker has left")
+    assert not setup.client.jobs(outcome="lost")
+    assert {setup.client.job(job).outcome for job in jobs} <= {"done", None}
 
 
 def test_a_worker_joins_again_when_the_broker_is_back() -> None:
     with LocalBroker(*LISTEN) as broker:
-        house = House(broker, 1)
+        setup = Setup(broker, 1)
         place = broker.urls["http"]
-        house.client.close()
+        setup.client.close()
     with LocalBroker(place, "tcp://127.0.0.1:0") as broker, Client(broker.urls["native"]) as client:
         broker.wait_for_workers()
         assert client.call("echo", b"again", timeout=PATIENCE) == b"again"
-        house.stop()
+        setup.stop()
         until(lambda: not client.workers(), "the worker has left")
 
 
 def test_a_worker_that_stops_while_there_is_no_broker_ends() -> None:
     with LocalBroker(*LISTEN) as broker:
-        house = House(broker, 1)
-        house.client.close()
-    house.stop()
+        setup = Setup(broker, 1)
+        setup.client.close()
+    setup.stop()

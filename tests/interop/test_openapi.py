@@ -31,7 +31,7 @@ def test_the_document_is_openapi(programs: Programs) -> None:
     assert all(each["summary"] and each["description"] for each in operations)
 
 
-def test_the_door_does_as_the_document_says(programs: Programs) -> None:
+def test_the_listener_does_as_the_document_says(programs: Programs) -> None:
     broker, url = start_broker(programs)
     checked = programs.start(
         *(SCHEMATHESIS, "--config-file", HOW, "run", f"{url}/openapi.json"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import zmq
-from house import Raw
+from broker_setup import Raw
 
 from programs import PATIENCE, Broker, Program, Programs, until
 

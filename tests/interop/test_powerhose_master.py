@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import zmq
-from house import open_descriptors
+from broker_setup import open_descriptors
 
 from dragoman.core.effects import DeliverOutcome
 from dragoman.powerhose import Master, _Call

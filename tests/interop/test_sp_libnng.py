@@ -18,7 +18,7 @@ from typing import Any
 
 import pynng
 import pytest
-from house import MIB, Asker, Echo, House, Raw, endpoint
+from broker_setup import MIB, Asker, Echo, Raw, Setup, endpoint
 from pynng.nng import MsOption
 
 from dragoman.carriers.carrier import Message, TooLarge
@@ -125,14 +125,14 @@ def any_place(request: pytest.FixtureRequest, tmp_path: Path) -> SocketAddress:
 
 
 def open_sp(
-    house: House, session: Any, place: SocketAddress, protocol: str = "REP", limits: SpLimits | None = None
+    setup: Setup, session: Any, place: SocketAddress, protocol: str = "REP", limits: SpLimits | None = None
 ) -> SocketAddress:
     ipc = isinstance(place, UnixAddress)
-    return house.open(session, place, carrier=lambda: Sp(protocol, ipc=ipc, limits=limits or SpLimits()))
+    return setup.open(session, place, carrier=lambda: Sp(protocol, ipc=ipc, limits=limits or SpLimits()))
 
 
-def dial_sp(house: House, responder: Asker, where: SocketAddress) -> Any:
-    peer: Any = house.dial(responder, where, Sp("REQ", ipc=isinstance(where, UnixAddress)))  # type: ignore[arg-type]
+def dial_sp(setup: Setup, responder: Asker, where: SocketAddress) -> Any:
+    peer: Any = setup.dial(responder, where, Sp("REQ", ipc=isinstance(where, UnixAddress)))  # type: ignore[arg-type]
     until(lambda: responder.present == [peer], "it has greeted")
     return peer
 
@@ -140,40 +140,40 @@ def dial_sp(house: House, responder: Asker, where: SocketAddress) -> Any:
 # ---- every size, each way
 
 
-def test_a_req_gets_every_size_of_question_back(house: House, nngs: Nngs, any_place: SocketAddress) -> None:
-    responder = nngs.visit(pynng.Req0, open_sp(house, Echo(house.runner), any_place))
+def test_a_req_gets_every_size_of_question_back(setup: Setup, nngs: Nngs, any_place: SocketAddress) -> None:
+    responder = nngs.visit(pynng.Req0, open_sp(setup, Echo(setup.runner), any_place))
     for payload in PAYLOADS:
         responder.send(payload)
         assert taken(responder) == payload
 
 
-def test_a_rep_answers_every_size_of_question_of_our_req(house: House, nngs: Nngs, any_place: SocketAddress) -> None:
+def test_a_rep_answers_every_size_of_question_of_our_req(setup: Setup, nngs: Nngs, any_place: SocketAddress) -> None:
     replier, where = nngs.receive(pynng.Rep0, any_place)
-    responder = Asker(house.runner)
-    peer = dial_sp(house, responder, where)
+    responder = Asker(setup.runner)
+    peer = dial_sp(setup, responder, where)
     for payload in PAYLOADS:
-        house.send(peer, [ID, payload[:10], payload[10:]])
+        setup.send(peer, [ID, payload[:10], payload[10:]])
         assert taken(replier) == payload
         replier.send(payload)
         assert responder.next() == [ID, payload]
 
 
-def test_a_rep_that_dials_our_req_answers_it_too(house: House, nngs: Nngs, place: SocketAddress) -> None:
+def test_a_rep_that_dials_our_req_answers_it_too(setup: Setup, nngs: Nngs, place: SocketAddress) -> None:
     """Either side may dial: it does not decide which side sends requests."""
-    responder = Asker(house.runner)
-    replier = nngs.visit(pynng.Rep0, open_sp(house, responder, place, "REQ"))
+    responder = Asker(setup.runner)
+    replier = nngs.visit(pynng.Rep0, open_sp(setup, responder, place, "REQ"))
     peer = until(lambda: responder.present and responder.present[0], "it has greeted")
     for payload in PAYLOADS:
-        house.send(peer, [ID, payload])
+        setup.send(peer, [ID, payload])
         assert taken(replier) == payload
         replier.send(payload)
         assert responder.next() == [ID, payload]
 
 
-def test_our_rep_dials_a_req(house: House, nngs: Nngs, place: SocketAddress) -> None:
+def test_our_rep_dials_a_req(setup: Setup, nngs: Nngs, place: SocketAddress) -> None:
     responder, where = nngs.receive(pynng.Req0, place)
-    echo = Echo(house.runner)
-    house.dial(echo, where, Sp("REP", ipc=isinstance(where, UnixAddress)))  # type: ignore[arg-type]
+    echo = Echo(setup.runner)
+    setup.dial(echo, where, Sp("REP", ipc=isinstance(where, UnixAddress)))  # type: ignore[arg-type]
     for payload in PAYLOADS:
         responder.send(payload)
         assert taken(responder) == payload
@@ -183,10 +183,10 @@ def test_our_rep_dials_a_req(house: House, nngs: Nngs, place: SocketAddress) -> 
 
 
 def test_fifty_questions_of_one_connection_are_answered_in_another_order(
-    house: House, nngs: Nngs, place: SocketAddress
+    setup: Setup, nngs: Nngs, place: SocketAddress
 ) -> None:
-    session = Shuffler(house.runner, 50)
-    contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(house, session, place)), 50)
+    session = Shuffler(setup.runner, 50)
+    contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(setup, session, place)), 50)
     for number, context in enumerate(contexts):
         context.send(b"%d" % number)
     assert [context.recv() for context in contexts] == [b"to %d" % number for number in range(50)]
@@ -195,14 +195,14 @@ def test_fifty_questions_of_one_connection_are_answered_in_another_order(
 
 
 def test_our_req_asks_fifty_at_once_and_libnng_answers_backwards(
-    house: House, nngs: Nngs, place: SocketAddress
+    setup: Setup, nngs: Nngs, place: SocketAddress
 ) -> None:
     replier, where = nngs.receive(pynng.Rep0, place)
     contexts = nngs.contexts(replier, 50)
-    responder = Asker(house.runner)
-    peer = dial_sp(house, responder, where)
+    responder = Asker(setup.runner)
+    peer = dial_sp(setup, responder, where)
     routes = [(1 << 31 | number).to_bytes(4, "big") for number in range(50)]
-    house.run(lambda: [house.runner.connections.send(peer, [route, b"from ", route]) for route in routes])
+    setup.run(lambda: [setup.runner.connections.send(peer, [route, b"from ", route]) for route in routes])
     asked = [(context, context.recv()) for context in contexts]
     for context, question in reversed(asked):
         context.send(question)
@@ -211,23 +211,23 @@ def test_our_req_asks_fifty_at_once_and_libnng_answers_backwards(
     assert len(responder.present) == 1
 
 
-def test_large_questions_of_many_contexts_do_not_mix(house: House, nngs: Nngs, place: SocketAddress) -> None:
-    contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(house, Echo(house.runner), place)), 10)
+def test_large_questions_of_many_contexts_do_not_mix(setup: Setup, nngs: Nngs, place: SocketAddress) -> None:
+    contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(setup, Echo(setup.runner), place)), 10)
     payloads = [bytes((number,)) * (number * 70_001) for number in range(10)]
     for context, payload in zip(contexts, payloads, strict=True):
         context.send(payload)
     assert [context.recv() for context in contexts] == payloads
 
 
-def test_fifty_peers_at_once_each_get_their_own_answers(house: House, nngs: Nngs, place: SocketAddress) -> None:
-    where = open_sp(house, Echo(house.runner), place)
+def test_fifty_peers_at_once_each_get_their_own_answers(setup: Setup, nngs: Nngs, place: SocketAddress) -> None:
+    where = open_sp(setup, Echo(setup.runner), place)
     responders = [nngs.visit(pynng.Req0, where) for _ in range(50)]
     for turn in range(3):
         for number, responder in enumerate(responders):
             responder.send(b"%d in turn %d" % (number, turn))
         for number, responder in enumerate(responders):
             assert taken(responder) == b"%d in turn %d" % (number, turn)
-    assert len(house.runner.connections.peers) == 50
+    assert len(setup.runner.connections.peers) == 50
 
 
 # ---- hops
@@ -235,10 +235,10 @@ def test_fifty_peers_at_once_each_get_their_own_answers(house: House, nngs: Nngs
 
 @pytest.mark.parametrize("devices", [1, 2, 7])
 def test_a_question_that_comes_by_devices_brings_its_hops_and_is_answered_by_them(
-    house: House, nngs: Nngs, tmp_path: Path, devices: int
+    setup: Setup, nngs: Nngs, tmp_path: Path, devices: int
 ) -> None:
-    session = Shuffler(house.runner, 1)
-    where = open_sp(house, session, TcpAddress("127.0.0.1", 0))
+    session = Shuffler(setup.runner, 1)
+    where = open_sp(setup, session, TcpAddress("127.0.0.1", 0))
     for number in range(devices):
         front: SocketAddress = (
             TcpAddress("127.0.0.1", 0) if number % 2 else UnixAddress(str(tmp_path / f"device{number}"))
@@ -255,52 +255,52 @@ def test_a_question_that_comes_by_devices_brings_its_hops_and_is_answered_by_the
 # ---- again
 
 
-def test_what_is_not_answered_is_sent_again_with_the_same_id(house: House, nngs: Nngs, place: SocketAddress) -> None:
-    responder = Asker(house.runner)
-    visitor = nngs.visit(Req, open_sp(house, responder, place), resend_time=50, resend_tick=10)
+def test_what_is_not_answered_is_sent_again_with_the_same_id(setup: Setup, nngs: Nngs, place: SocketAddress) -> None:
+    responder = Asker(setup.runner)
+    visitor = nngs.visit(Req, open_sp(setup, responder, place), resend_time=50, resend_tick=10)
     visitor.send(b"patience")
     first, second, third = responder.next(), responder.next(), responder.next()
     assert first == second == third
-    house.send(responder.present[0], [first[0], b"answer"])
+    setup.send(responder.present[0], [first[0], b"answer"])
     assert taken(visitor) == b"answer"
     assert len(responder.present) == 1
 
 
 def test_an_answer_to_a_question_of_long_ago_is_not_taken_for_the_next_one(
-    house: House, nngs: Nngs, place: SocketAddress
+    setup: Setup, nngs: Nngs, place: SocketAddress
 ) -> None:
-    responder = Asker(house.runner)
-    visitor = nngs.visit(pynng.Req0, open_sp(house, responder, place))
+    responder = Asker(setup.runner)
+    visitor = nngs.visit(pynng.Req0, open_sp(setup, responder, place))
     visitor.send(b"forget it")
     visitor.send(b"better")
     first, second = responder.next(), responder.next()
     assert int.from_bytes(second[0], "big") != int.from_bytes(first[0], "big")
-    house.send(responder.present[0], [first[0], b"late"])
-    house.send(responder.present[0], [second[0], b"in time"])
+    setup.send(responder.present[0], [first[0], b"late"])
+    setup.send(responder.present[0], [second[0], b"in time"])
     assert taken(visitor) == b"in time"
 
 
 def test_libnng_comes_back_when_we_hang_up_and_asks_again_at_once(
-    house: House, nngs: Nngs, place: SocketAddress
+    setup: Setup, nngs: Nngs, place: SocketAddress
 ) -> None:
     """No resend timer is due: it asks again because the connection is gone."""
-    responder = Asker(house.runner)
-    visitor = nngs.visit(Req, open_sp(house, responder, place), resend_time=3_600_000)
+    responder = Asker(setup.runner)
+    visitor = nngs.visit(Req, open_sp(setup, responder, place), resend_time=3_600_000)
     for times in range(1, 4):
         visitor.send(b"%d" % times)
         question = responder.next()
         former = responder.present[0]
-        house.run(house.runner.connections.close, former, "the test wants it")
+        setup.run(setup.runner.connections.close, former, "the test wants it")
         until(lambda times=times: len(responder.losses) == times, "the session has heard that it is lost")
         assert responder.next() == question
         (peer,) = responder.present
         assert peer is not former
-        house.send(peer, [question[0], b"answer"])
+        setup.send(peer, [question[0], b"answer"])
         assert taken(visitor) == b"answer"
 
 
-def test_a_question_outlives_the_house_it_was_asked_in(loop_name: str, nngs: Nngs, place: SocketAddress) -> None:
-    former = House(loop_name)
+def test_a_question_outlives_the_broker_it_was_asked_in(loop_name: str, nngs: Nngs, place: SocketAddress) -> None:
+    former = Setup(loop_name)
     try:
         responder = Asker(former.runner)
         where = open_sp(former, responder, place)
@@ -309,24 +309,24 @@ def test_a_question_outlives_the_house_it_was_asked_in(loop_name: str, nngs: Nng
         assert responder.next()[1] == b"anybody?"
     finally:
         former.close()
-    house = House(loop_name)
+    setup = Setup(loop_name)
     try:
-        open_sp(house, Echo(house.runner), where)
+        open_sp(setup, Echo(setup.runner), where)
         assert taken(visitor) == b"anybody?"
         visitor.send(b"after")
         assert taken(visitor) == b"after"
     finally:
-        house.close()
+        setup.close()
 
 
 def test_a_rep_that_goes_away_is_a_loss_and_can_be_dialled_again(
-    house: House, nngs: Nngs, place: SocketAddress
+    setup: Setup, nngs: Nngs, place: SocketAddress
 ) -> None:
-    responder = Asker(house.runner)
+    responder = Asker(setup.runner)
     for times in range(1, 4):
         replier, where = nngs.receive(pynng.Rep0, place)
-        peer = dial_sp(house, responder, where)
-        house.send(peer, [ID, b"%d" % times])
+        peer = dial_sp(setup, responder, where)
+        setup.send(peer, [ID, b"%d" % times])
         assert taken(replier) == b"%d" % times
         replier.close()
         until(lambda times=times: len(responder.losses) == times, "it is lost")
@@ -347,59 +347,59 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-def test_a_socket_that_does_not_fit_is_refused_by_name(house: House, nngs: Nngs, tmp_path: Path, stranger: str) -> None:
+def test_a_socket_that_does_not_fit_is_refused_by_name(setup: Setup, nngs: Nngs, tmp_path: Path, stranger: str) -> None:
     """libnng hangs up as well when it has read our greeting, but its own is on the way by then."""
     kind, name = STRANGERS[stranger]
-    echo = Echo(house.runner)
-    where = open_sp(house, echo, UnixAddress(str(tmp_path / "s")))
+    echo = Echo(setup.runner)
+    where = open_sp(setup, echo, UnixAddress(str(tmp_path / "s")))
     with kind(**DEFAULTS) as visitor:
         visitor.dial(endpoint(where), block=False)
-        until(lambda: house.counters.bad_messages.get(("echo", "protocol")), "it is counted")
-        until(lambda: house.journal.mentions(f"{name} came to a REP"), "a log line names both")
+        until(lambda: setup.counters.bad_messages.get(("echo", "protocol")), "it is counted")
+        until(lambda: setup.journal.mentions(f"{name} came to a REP"), "a log line names both")
     assert_served(nngs, where)
     assert echo.losses == []
 
 
-def test_two_reqs_refuse_each_other(house: House, nngs: Nngs, place: SocketAddress) -> None:
-    responder = Asker(house.runner)
-    where = open_sp(house, responder, place, "REQ")
+def test_two_reqs_refuse_each_other(setup: Setup, nngs: Nngs, place: SocketAddress) -> None:
+    responder = Asker(setup.runner)
+    where = open_sp(setup, responder, place, "REQ")
     with pynng.Req0(**DEFAULTS) as visitor:
         visitor.dial(endpoint(where), block=False)
-        until(lambda: house.journal.mentions("a REQ (0x0030) came to a REQ"), "a log line names both")
+        until(lambda: setup.journal.mentions("a REQ (0x0030) came to a REQ"), "a log line names both")
     assert (responder.present, responder.losses) == ([], [])
 
 
 def test_a_question_over_max_payload_ends_the_connection_at_its_length(
-    house: House, nngs: Nngs, place: SocketAddress
+    setup: Setup, nngs: Nngs, place: SocketAddress
 ) -> None:
     """R80. libnng comes back and asks again, for as long as it lives."""
-    echo = Echo(house.runner)
-    where = open_sp(house, echo, place, limits=SpLimits(max_payload=MIB, max_header=0))
+    echo = Echo(setup.runner)
+    where = open_sp(setup, echo, place, limits=SpLimits(max_payload=MIB, max_header=0))
     visitor = nngs.visit(pynng.Req0, where)
     visitor.send(bytes(MIB))
     assert taken(visitor) == bytes(MIB)
     visitor.send(bytes(MIB + 33))
-    until(lambda: house.counters.bad_messages.get(("echo", "over max_payload")), "it is counted")
-    until(lambda: house.journal.mentions(f"{MIB + 37} bytes; max_payload is {MIB}"), "a log line has both numbers")
+    until(lambda: setup.counters.bad_messages.get(("echo", "over max_payload")), "it is counted")
+    until(lambda: setup.journal.mentions(f"{MIB + 37} bytes; max_payload is {MIB}"), "a log line has both numbers")
     visitor.send(b"smaller")
     assert taken(visitor) == b"smaller"
 
 
-def test_libnng_too_hangs_up_on_what_is_over_its_limit(house: House, nngs: Nngs, place: SocketAddress) -> None:
+def test_libnng_too_hangs_up_on_what_is_over_its_limit(setup: Setup, nngs: Nngs, place: SocketAddress) -> None:
     """Its documents say that it drops the message; the connection goes with it."""
     _, where = nngs.receive(pynng.Rep0, place, recv_max_size=1000)
-    responder = Asker(house.runner)
-    peer = dial_sp(house, responder, where)
-    house.send(peer, [ID, bytes(2000)])
+    responder = Asker(setup.runner)
+    peer = dial_sp(setup, responder, where)
+    setup.send(peer, [ID, bytes(2000)])
     until(lambda: responder.losses, "it hangs up")
 
 
 def test_what_has_no_request_id_is_handed_up_as_nothing_and_the_peer_goes_on(
-    house: House, place: SocketAddress
+    setup: Setup, place: SocketAddress
 ) -> None:
-    responder = Asker(house.runner)
+    responder = Asker(setup.runner)
     ipc = isinstance(place, UnixAddress)
-    with Raw(open_sp(house, responder, place)) as raw:
+    with Raw(open_sp(setup, responder, place)) as raw:
         raw.say(Sp("REQ").outgoing[0])
         assert raw.take(8) == Sp("REP").outgoing[0]
         encode = Sp("REQ", ipc=ipc).encode
@@ -427,39 +427,39 @@ def nngcat() -> str:
     return found
 
 
-def test_nngcat_asks_our_rep(house: House, programs: Programs, any_place: SocketAddress) -> None:
-    where = open_sp(house, Shuffler(house.runner, 1), any_place)
+def test_nngcat_asks_our_rep(setup: Setup, programs: Programs, any_place: SocketAddress) -> None:
+    where = open_sp(setup, Shuffler(setup.runner, 1), any_place)
     responder = programs.start(nngcat(), "--req", "--dial", endpoint(where), "--data", "hello", "--raw")
     assert responder.ends() == 0, responder.err
     assert responder.out == "to hello"
 
 
-def test_nngcat_asks_a_mebibyte(house: House, programs: Programs, place: SocketAddress, tmp_path: Path) -> None:
+def test_nngcat_asks_a_mebibyte(setup: Setup, programs: Programs, place: SocketAddress, tmp_path: Path) -> None:
     question = random.Random(1).randbytes(MIB)
     (tmp_path / "question").write_bytes(question)
-    where = open_sp(house, Echo(house.runner), place)
+    where = open_sp(setup, Echo(setup.runner), place)
     words = ("--req", "--dial", endpoint(where), "--file", tmp_path / "question", "--raw", "--recv-maxsz", 2 * MIB)
     responder = programs.start(nngcat(), *words)
     assert responder.ends() == 0, responder.err
     assert responder.out_bytes == question
 
 
-def test_nngcat_answers_our_req(house: House, programs: Programs, any_place: SocketAddress) -> None:
+def test_nngcat_answers_our_req(setup: Setup, programs: Programs, any_place: SocketAddress) -> None:
     replier = programs.start(nngcat(), "--rep", "--listen", endpoint(any_place), "--data", "answer", "--quoted")
-    responder = Asker(house.runner)
-    peer = dial_sp(house, responder, listens(replier, any_place))
+    responder = Asker(setup.runner)
+    peer = dial_sp(setup, responder, listens(replier, any_place))
     for number in range(3):
-        house.send(peer, [ID, b"question %d" % number])
+        setup.send(peer, [ID, b"question %d" % number])
         assert responder.next() == [ID, b"answer"]
     replier.prints(r'"question 2"\n')
 
 
-def test_nngcat_answers_our_req_that_it_dialled(house: House, programs: Programs, place: SocketAddress) -> None:
-    responder = Asker(house.runner)
-    where = open_sp(house, responder, place, "REQ")
+def test_nngcat_answers_our_req_that_it_dialled(setup: Setup, programs: Programs, place: SocketAddress) -> None:
+    responder = Asker(setup.runner)
+    where = open_sp(setup, responder, place, "REQ")
     programs.start(nngcat(), "--rep", "--dial", endpoint(where), "--data", "answer", "--raw")
     peer = until(lambda: responder.present and responder.present[0], "it has greeted")
-    house.send(peer, [ID, b"question"])
+    setup.send(peer, [ID, b"question"])
     assert responder.next() == [ID, b"answer"]
 
 

@@ -51,7 +51,9 @@ ECHO_NOTE = Operation(
 )
 
 
-def echo_note(desk: OperationHandlers, form: EchoNoteRequest, payload: bytes, responder: Responder, now: float) -> None:
+def echo_note(
+    operations: OperationHandlers, form: EchoNoteRequest, payload: bytes, responder: Responder, now: float
+) -> None:
     responder.answer(EchoNoteView(title=form.title, text=" ".join([form.title] * form.times)))
 
 

@@ -22,7 +22,7 @@ from dragoman.core.restore import StoredJob
 from dragoman.core.states import DELAYED, RUNNING, Outcome
 from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
-from unit.store.world import WALL, House, Loop
+from unit.store.world import WALL, Loop, Setup
 
 LIMITS = StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0, load_batch=3)  # nothing happens by itself
 KEEP = 50.0
@@ -35,17 +35,17 @@ class StoreMachine(RuleBasedStateMachine):
         self.runs = 0
         self.accepted: dict[bytes, None] = {}  # acknowledged jobs
         self.told: dict[bytes, Outcome] = {}
-        self.house = self.open(self.root / "0", 100.0)
+        self.setup = self.open(self.root / "0", 100.0)
 
-    def open(self, folder: Path, now: float) -> House:
+    def open(self, folder: Path, now: float) -> Setup:
         folder.mkdir(exist_ok=True)
-        house = House(folder, LIMITS, seed=str(self.runs), now=now, offset=WALL, outcome_retention=KEEP)
-        house.store.failed = failed
-        house.load()
-        return house
+        setup = Setup(folder, LIMITS, seed=str(self.runs), now=now, offset=WALL, outcome_retention=KEEP)
+        setup.store.failed = failed
+        setup.load()
+        return setup
 
     def teardown(self) -> None:
-        self.house.close()
+        self.setup.close()
         shutil.rmtree(self.root)
 
     # ------------------------------------------------------------ what happens
@@ -58,21 +58,21 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def enqueue(self, size: int, key: str | None, delay: float, attempts: int) -> None:
         payload = (key or "x").encode() * size  # the same key with another payload is refused
-        house = self.house
+        setup = self.setup
         job_options: dict[str, Any] = {"delay": delay, "attempts": attempts}
         if (
             key is None
-            or house.broker.job_registry.kept.first_with(house.broker.worker_registry.names.restore_service("s"), key)
+            or setup.broker.job_registry.kept.first_with(setup.broker.worker_registry.names.restore_service("s"), key)
             is None
         ):
-            house.enqueue(payload, key=key, **job_options)
+            setup.enqueue(payload, key=key, **job_options)
 
     @rule(can_resume=st.booleans(), capacity=st.integers(1, 3))
     def join(self, can_resume: bool, capacity: int) -> None:
-        self.house.worker(can_resume=can_resume, capacity=capacity)
+        self.setup.worker(can_resume=can_resume, capacity=capacity)
 
     def attempts(self) -> list[Attempt]:
-        return [job.attempt for job in self.house.broker.jobs.values() if job.attempt is not None]
+        return [job.attempt for job in self.setup.broker.jobs.values() if job.attempt is not None]
 
     @rule(pick=st.integers(0, 9), fails=st.booleans(), size=st.sampled_from([0, 5, 6_000]))
     @precondition(lambda self: self.attempts())
@@ -80,66 +80,66 @@ class StoreMachine(RuleBasedStateMachine):
         attempts = self.attempts()
         attempt = attempts[pick % len(attempts)]
         if fails:
-            self.house.broker.fail(attempt, "no \u20ac", self.house.now)
+            self.setup.broker.fail(attempt, "no \u20ac", self.setup.now)
         else:
-            self.house.broker.succeed(attempt, b"r" * size, self.house.now)
+            self.setup.broker.succeed(attempt, b"r" * size, self.setup.now)
 
     @rule(pick=st.integers(0, 9))
     @precondition(lambda self: self.attempts())
     def leave(self, pick: int) -> None:
         attempts = self.attempts()
-        self.house.broker.leave(attempts[pick % len(attempts)].worker, self.house.now, "it died")
+        self.setup.broker.leave(attempts[pick % len(attempts)].worker, self.setup.now, "it died")
 
     @rule(pick=st.integers(0, 9))
-    @precondition(lambda self: self.house.broker.jobs)
+    @precondition(lambda self: self.setup.broker.jobs)
     def withdraw(self, pick: int) -> None:
-        jobs = list(self.house.broker.jobs.values())
-        self.house.broker.withdraw(jobs[pick % len(jobs)], self.house.now)
+        jobs = list(self.setup.broker.jobs.values())
+        self.setup.broker.withdraw(jobs[pick % len(jobs)], self.setup.now)
 
     @rule()
-    @precondition(lambda self: any(job.quarantined for job in self.house.broker.jobs.values()))
+    @precondition(lambda self: any(job.quarantined for job in self.setup.broker.jobs.values()))
     def retry(self) -> None:
-        job = next(job for job in self.house.broker.jobs.values() if job.quarantined)
-        self.house.broker.operator.retry(job, self.house.now)
+        job = next(job for job in self.setup.broker.jobs.values() if job.quarantined)
+        self.setup.broker.operator.retry(job, self.setup.now)
 
     @rule(seconds=st.sampled_from([0.05, 1.0, 7.0, 60.0]))
     def wait(self, seconds: float) -> None:
-        self.house.now += seconds
-        self.house.broker.extend_leases(seconds, self.house.now)  # leases are not tested here
-        self.house.runner.run_once()
+        self.setup.now += seconds
+        self.setup.broker.extend_leases(seconds, self.setup.now)  # leases are not tested here
+        self.setup.runner.run_once()
 
     @rule()
     def run_once(self) -> None:
         """Pass the decisions to the store, without its callbacks."""
-        self.house.runner.run_once()
+        self.setup.runner.run_once()
 
     # ------------------------------------------------------------ what must hold
 
     @rule()
     def compare(self) -> None:
         """I16."""
-        self.house.settle()
+        self.setup.settle()
         self.wait_for_store()  # no caller waits for deletes
         self.receive()
-        memory = {job.number: job for job in self.house.broker.jobs.values() if job.options.durable}
+        memory = {job.number: job for job in self.setup.broker.jobs.values() if job.options.durable}
         kept = {each.number: each for each in self.read_copy()}
         assert kept.keys() == memory.keys()
         for number, job in memory.items():
-            check_same(kept[number], job, self.house.broker.attempts.resumable)
+            check_same(kept[number], job, self.setup.broker.attempts.resumable)
 
     @rule()
     def crash(self) -> None:
         """I3, R107, R108."""
         self.wait_for_store()
         self.receive()
-        for id in [id for id in self.accepted if id not in self.house.broker.jobs]:
+        for id in [id for id in self.accepted if id not in self.setup.broker.jobs]:
             del self.accepted[id]  # its retention time has passed
             self.told.pop(id, None)
-        spent = {job.id: job.spent for job in self.house.broker.jobs.values()}
+        spent = {job.id: job.spent for job in self.setup.broker.jobs.values()}
         folder = self.copy()
-        self.house.close()
-        self.house = self.open(folder, self.house.now)
-        jobs = self.house.broker.jobs
+        self.setup.close()
+        self.setup = self.open(folder, self.setup.now)
+        jobs = self.setup.broker.jobs
         assert self.accepted.keys() <= jobs.keys(), "an acknowledged job is gone"
         for id, outcome in self.told.items():
             assert jobs[JobId(id)].outcome is outcome, "a job that ended has not"
@@ -150,24 +150,24 @@ class StoreMachine(RuleBasedStateMachine):
 
     def receive(self) -> None:
         """Note what has been promised until now."""
-        for effect in self.house.caller.heard:
+        for effect in self.setup.caller.heard:
             if isinstance(effect, Acknowledge):
                 self.accepted[effect.job.id] = None
             elif isinstance(effect, DeliverOutcome) and effect.job is not None:
                 self.told[effect.job.id] = effect.outcome
-        self.told = {id: outcome for id, outcome in self.told.items() if id in self.house.broker.jobs}
-        self.house.caller.heard.clear()
+        self.told = {id: outcome for id, outcome in self.told.items() if id in self.setup.broker.jobs}
+        self.setup.caller.heard.clear()
 
     def wait_for_store(self) -> None:
         """Wait until the store has written what it was given so far."""
         is_here: list[bool] = []
-        self.house.store.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0), lambda *_: is_here.append(True))  # type: ignore[arg-type]
-        self.house.loop.run_until(lambda: is_here)
+        self.setup.store.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0), lambda *_: is_here.append(True))  # type: ignore[arg-type]
+        self.setup.loop.run_until(lambda: is_here)
 
     def check_payloads(self) -> None:
         """Check that every dispatched job has its payload."""
-        self.house.settle()
-        for give in self.house.workers.of(SendJob):
+        self.setup.settle()
+        for give in self.setup.workers.of(SendJob):
             job = give.attempt.job
             assert len(job.payload) in (0, 1, 300, 5_000)
 
@@ -176,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.runs += 1
         folder = self.root / str(self.runs)
         folder.mkdir()
-        for path in self.house.store.path.parent.glob("store.db*"):
+        for path in self.setup.store.path.parent.glob("store.db*"):
             shutil.copyfile(path, folder / path.name)
         return folder
 

@@ -17,7 +17,7 @@ from dragoman.operations.schemas import HealthView
 from dragoman.store.null import NullStore
 from pairs.world import World
 
-_doors: dict[World, Any] = {}  # the application of each world
+_listeners: dict[World, Any] = {}  # the application of each world
 _loop: asyncio.AbstractEventLoop | None = None
 
 
@@ -82,7 +82,7 @@ def end_all() -> None:
     """End all waiting requests."""
     global _loop
     loop, _loop = _loop, None
-    _doors.clear()
+    _listeners.clear()
     if loop is not None:
         for task in asyncio.all_tasks(loop):
             task.cancel()
@@ -100,14 +100,14 @@ def _the_loop() -> asyncio.AbstractEventLoop:
 
 
 def _app(world: World, options: ListenerOptions) -> Any:
-    if world not in _doors:
+    if world not in _listeners:
         session = HttpBrokerSide(world.broker, world.runner.connections, options)
-        desk = OperationHandlers(world.broker, world.runner.store_access, NullStore(), lambda: 0.0, _no_health)
-        world.runner.sessions += [session, desk]
-        _doors[world] = make_app(
-            AppContext(world.broker, desk, session, world.runner, lambda: world.now, _no_health, 200_000)
+        operations = OperationHandlers(world.broker, world.runner.store_access, NullStore(), lambda: 0.0, _no_health)
+        world.runner.sessions += [session, operations]
+        _listeners[world] = make_app(
+            AppContext(world.broker, operations, session, world.runner, lambda: world.now, _no_health, 200_000)
         )
-    return _doors[world]
+    return _listeners[world]
 
 
 def _no_health() -> HealthView:

@@ -24,8 +24,8 @@ class SeedWorker:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._door = world.door(URL, "workers")
-        self._door.session._exchanges.reach = _reach
+        self._listener = world.listener(URL, "workers")
+        self._listener.session._exchanges.reach = _reach
         self._task = self._seen = self._id = 0
         self._id = self._pulse(self.register)
         world.places[self._place] = lambda: LengthPrefix(extra_of_control)
@@ -59,7 +59,7 @@ class SeedWorker:
         connection.say(_written(error, self._task, len(extra)), extra)
 
     def _pulse(self, kind: int) -> int:
-        connection = Connection(self._world, self._door, LengthPrefix(extra_of_pulse), USER)
+        connection = Connection(self._world, self._listener, LengthPrefix(extra_of_pulse), USER)
         connection.say(_written(kind, self._id, self._task, NEXT_PULSE))
         ((head, _),) = connection.take()
         answer = _read(head)

@@ -11,7 +11,7 @@ URL = f"majordomo+tcp://127.0.0.1:0?attempts={ATTEMPTS}&job_timeout={JOB_TIMEOUT
 
 
 def connect(world: World) -> Connection:
-    return Connection(world, world.door(URL, "both"), Zmtp("DEALER", dials=True))
+    return Connection(world, world.listener(URL, "both"), Zmtp("DEALER", dials=True))
 
 
 class Rfc7Caller:

@@ -22,7 +22,7 @@ class Context:
     """An NNG context: one request at a time."""
 
     def __init__(self, world: World) -> None:
-        self.connection = Connection(world, world.door(URL, "both"), Sp("REQ"))
+        self.connection = Connection(world, world.listener(URL, "both"), Sp("REQ"))
         self._numbers = count(0x8000_0001)
         self._request = b""
 

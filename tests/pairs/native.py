@@ -17,7 +17,7 @@ OUTCOMES = [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.LOST, Outcome.CANCELLED, 
 
 
 def connect(world: World, role: bytes, about: object) -> Connection:
-    connection = Connection(world, world.door(URL, "both"), Zmtp("DEALER"))
+    connection = Connection(world, world.listener(URL, "both"), Zmtp("DEALER"))
     connection.say(HELLO + b"\x01" + role, json.dumps(about).encode())
     assert [head[:1] for head, _ in connection.take()[:1]] == [WELCOME]
     return connection
@@ -53,7 +53,7 @@ class NativeCaller:
 class NativeWorker:
     def __init__(self, world: World) -> None:
         self._token = b""
-        self._connection = Connection(world, world.door(URL, "both"), Zmtp("DEALER"))
+        self._connection = Connection(world, world.listener(URL, "both"), Zmtp("DEALER"))
         self._connection.say(HELLO + b"\x01\x02", json.dumps({"services": [SERVICE, "another"]}).encode())
 
     def jobs(self) -> list[bytes]:

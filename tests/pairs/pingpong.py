@@ -17,7 +17,7 @@ def url(edition: str) -> str:
 
 class PingPongCaller:
     def __init__(self, world: World) -> None:
-        self._connection = Connection(world, world.door(url("plain"), "callers"), Zmtp("DEALER", dials=True))
+        self._connection = Connection(world, world.listener(url("plain"), "callers"), Zmtp("DEALER", dials=True))
 
     def submit(self, payload: bytes) -> None:
         self._connection.say(b"", payload)
@@ -67,8 +67,8 @@ class PlainWorker:
         self.finish(b"the result of a job that is over")
 
     def _connect(self) -> None:
-        door = self._world.door(url(self.edition), "workers")
-        self._connection = Connection(self._world, door, Zmtp("DEALER", dials=True))
+        listener = self._world.listener(url(self.edition), "workers")
+        self._connection = Connection(self._world, listener, Zmtp("DEALER", dials=True))
         self._connection.say(b"", b"READY")
 
 

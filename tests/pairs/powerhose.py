@@ -17,7 +17,7 @@ class PowerhoseCaller(PingPongCaller):
     """A caller. Outcomes have the same form as in PingPong."""
 
     def __init__(self, world: World) -> None:
-        self._connection = Connection(world, world.door(URL, "callers"), Zmtp("DEALER", dials=True))
+        self._connection = Connection(world, world.listener(URL, "callers"), Zmtp("DEALER", dials=True))
 
 
 class PowerhoseWorker:
@@ -25,7 +25,7 @@ class PowerhoseWorker:
         self._world = world
         self._port = FIRST_PORT + len(world.dialled)
         self._job_id = b""
-        self._registrant = Connection(world, world.door(URL, "workers"), Zmtp("REQ", dials=True))
+        self._registrant = Connection(world, world.listener(URL, "workers"), Zmtp("REQ", dials=True))
         world.places[self._place] = lambda: Zmtp("REP")
         self._register()
 

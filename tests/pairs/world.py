@@ -44,7 +44,7 @@ class World:
         self._dials: list[tuple[StreamConnection, str]] = []
         self._listeners: dict[str, dict[str, Any]] = {}
 
-    def door(self, url: str, who: str) -> Any:
+    def listener(self, url: str, who: str) -> Any:
         """Return the socket of this listener for workers or callers; the first call opens the listener."""
         if url not in self._listeners:
             self._listeners[url] = dict(prepare(url, self.broker, self.runner).sockets)
@@ -83,10 +83,10 @@ class World:
 class Connection(ByteStream):
     """The remote end of a connection to a listener socket: messages go in and come out."""
 
-    def __init__(self, world: World, door: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
-        self._begin(world, carrier, door.carrier())
+    def __init__(self, world: World, listener: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
+        self._begin(world, carrier, listener.carrier())
         self._peer = world.runner.connections.connected(
-            door.session, door.socket_name, self._theirs, self, address, address, door.limits
+            listener.session, listener.socket_name, self._theirs, self, address, address, listener.limits
         )
         self._greet()
 

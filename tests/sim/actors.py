@@ -23,7 +23,7 @@ from functools import partial
 
 from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.carriers.zmtp import Zmtp
-from sim.house import House
+from sim.broker_setup import Setup
 from sim.oracle import Conversation, Oracle, result_of
 from sim.pipes import End
 from sim.world import World
@@ -41,7 +41,7 @@ class Socket:
 
     def __init__(
         self,
-        house: House,
+        setup: Setup,
         endpoint: str,
         kind: str,
         label: str,
@@ -49,8 +49,8 @@ class Socket:
         ended: Callable[[], None] | None,
         identity: bytes = b"",
     ) -> None:
-        self._house = house
-        self._world = house.world
+        self._setup = setup
+        self._world = setup.world
         self._endpoint = endpoint
         self._kind = kind
         self._label = label
@@ -97,7 +97,7 @@ class Socket:
         if self._is_frozen:
             self._world.after(0.5, self._connect)
             return
-        end = self._house.knock(self._endpoint, self._label)
+        end = self._setup.knock(self._endpoint, self._label)
         if end is None:
             self._world.after(self._world.random.uniform(0.1, 0.5), self._connect)
             return
@@ -156,7 +156,7 @@ class Worker:
 
     def __init__(
         self,
-        house: House,
+        setup: Setup,
         oracle: Oracle,
         name: str,
         *,
@@ -168,9 +168,9 @@ class Worker:
         self.name = name
         self.is_calm = False
         self.is_frozen = False
-        self.world: World = house.world
-        self.random = house.world.random
-        self._house = house
+        self.world: World = setup.world
+        self.random = setup.world.random
+        self._setup = setup
         self._oracle = oracle
         self._packaged = packaged
         self._transparent = transparent
@@ -235,7 +235,7 @@ class Worker:
         self._heard_at = self.world.now
         heard = partial(self._receive, self._socket_number)
         ended = None if self._transparent else partial(self._lost, self._socket_number)
-        self._socket = Socket(self._house, BACKEND, "DEALER", self.name, heard, ended, self._identity)
+        self._socket = Socket(self._setup, BACKEND, "DEALER", self.name, heard, ended, self._identity)
         self._socket.send(READY)
 
     def reset(self) -> None:
@@ -489,11 +489,11 @@ class Impatient(Threaded):
 class Caller:
     """Submits jobs, one at a time (REQ) or several at once (DEALER), until it is stopped."""
 
-    def __init__(self, house: House, oracle: Oracle, name: str, *, at_once: int, think: float, largest: int) -> None:
+    def __init__(self, setup: Setup, oracle: Oracle, name: str, *, at_once: int, think: float, largest: int) -> None:
         self.name = name
         self.conversation: Conversation
-        self._house = house
-        self._world = house.world
+        self._setup = setup
+        self._world = setup.world
         self._oracle = oracle
         self._at_once = at_once
         self._think = think
@@ -524,7 +524,7 @@ class Caller:
         heard = partial(self._receive, conversation)
         ended = partial(self._broken, conversation)
         kind = "REQ" if self._at_once == 1 else "DEALER"
-        self._socket = Socket(self._house, FRONTEND, kind, self.name, heard, ended)
+        self._socket = Socket(self._setup, FRONTEND, kind, self.name, heard, ended)
         for _ in range(self._at_once):
             self._plan(conversation)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dragoman.carriers.sp import Sp
-from sim.house import House
+from sim.broker_setup import Setup
 from sim.memodb_oracle import MemoDbOracle, require, result_of
 from sim.pipes import End, Wire
 
@@ -123,7 +123,7 @@ class Traffic:
 class NngSocket:
     def __init__(
         self,
-        house: House,
+        setup: Setup,
         oracle: MemoDbOracle,
         label: str,
         *,
@@ -134,8 +134,8 @@ class NngSocket:
     ) -> None:
         self.label = label
         self.connections: list[Traffic] = []
-        self._house = house
-        self._world = house.world
+        self._setup = setup
+        self._world = setup.world
         self._oracle = oracle
         self._resend = resend
         self._next_id = first_id
@@ -212,7 +212,7 @@ class NngSocket:
         if not self._outruns and self._former is not None and not _is_known_to_be_over(self._former.other):
             self._world.after(0.02, self._connect)
             return
-        end = self._house.knock(ENDPOINT, self.label)
+        end = self._setup.knock(ENDPOINT, self.label)
         if end is None:
             self._world.after(self._world.random.uniform(0.1, 0.5), self._connect)
             return
@@ -279,7 +279,7 @@ class Process:
 
     def __init__(
         self,
-        house: House,
+        setup: Setup,
         oracle: MemoDbOracle,
         name: str,
         address: str,
@@ -297,7 +297,7 @@ class Process:
         self.is_calm = False
         self.workers: list[Worker] = []
         self.callers: list[Caller] = []
-        self.house = house
+        self.setup = setup
         self.oracle = oracle
         self.habits = habits
         self.services = services
@@ -319,23 +319,23 @@ class Process:
     def crash(self, downtime: float) -> None:
         """Die and be started again."""
         if not self._is_dead:
-            self.house.world.note(self.name, "dies")
+            self.setup.world.note(self.name, "dies")
             self._is_dead = True
             self.socket.die()
             for context in (*self.workers, *self.callers):
                 context.is_dead = True
             self.workers, self.callers = [], []
-            self.house.world.after(downtime, self._start)
+            self.setup.world.after(downtime, self._start)
 
     def _start(self) -> None:
-        world = self.house.world
+        world = self.setup.world
         self._is_dead = False
         self._life += 1
         first_id = 0 if self._counts else world.random.getrandbits(31)
         label = f"{self.name}.{self._life}@{self._address}"
         dialled = partial(self._dialled, self)
         self.socket = NngSocket(
-            self.house,
+            self.setup,
             self.oracle,
             label,
             resend=self._resend,
@@ -355,7 +355,7 @@ class Worker(Context):
         self.is_at_work = False
         self._process = process
         self._oracle = process.oracle
-        self._world = process.house.world
+        self._world = process.setup.world
         self._step = 0
         self._join()
 
@@ -426,7 +426,7 @@ class Caller(Context):
         self.answered = 0
         self._process = process
         self._oracle = process.oracle
-        self._world = process.house.world
+        self._world = process.setup.world
         self._asked = 0
         self._payload = b""
         self._plan()

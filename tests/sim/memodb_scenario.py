@@ -22,7 +22,7 @@ from dragoman.carriers.carrier import Carrier
 from dragoman.carriers.sp import Sp
 from dragoman.core.states import WorkerState
 from dragoman.dialects.memodb.options import ListenerOptions
-from sim.house import House, Kinds, Life
+from sim.broker_setup import Kinds, Life, Setup
 from sim.memodb_actors import KEEP_ALIVE, Habits, Process
 from sim.memodb_oracle import MemoDbOracle, WatchedMemoDb, books, require
 from sim.oracle import Wrong
@@ -157,7 +157,7 @@ class MemoDbLife(Life):
             super().accept(endpoint, wire)
 
 
-class MemoDbHouse(House):
+class MemoDbSetup(Setup):
     def new_life(self, first_worker: int) -> Life:
         return MemoDbLife(self, self._options, self._kinds, first_worker)
 
@@ -199,13 +199,13 @@ class Run:
             is_exact=plan.is_exact,
             outruns="outrun" in plan.faults,
         )
-        self._house = MemoDbHouse(world, self._weather, plan.options, self.oracle, Kinds(session=session))  # type: ignore[arg-type]
-        self._house.open()
+        self._setup = MemoDbSetup(world, self._weather, plan.options, self.oracle, Kinds(session=session))  # type: ignore[arg-type]
+        self._setup.open()
         self.processes = [self._start(number, share) for number, share in enumerate(plan.shares)]
 
     def _start(self, number: int, share: Share) -> Process:
         return Process(
-            self._house,
+            self._setup,
             self.oracle,
             f"process {number}",
             share.address,
@@ -228,7 +228,7 @@ class Run:
         return self.end()
 
     def end(self) -> Report:
-        life = self._house.life
+        life = self._setup.life
         assert life is not None
         self.oracle.life_ended(life.broker)
         self.oracle.verdict()
@@ -287,10 +287,10 @@ class Run:
         self._world.random.choice(self.processes).crash(self._world.random.uniform(0.05, 2.0))
 
     def _crash_broker(self) -> None:
-        self._house.crash(self._world.random.choice((0.0, 0.2, 2.0)))
+        self._setup.crash(self._world.random.choice((0.0, 0.2, 2.0)))
 
     def _pause_broker(self) -> None:
-        life = self._house.life
+        life = self._setup.life
         if life is not None:
             random = self._world.random
             gap = random.choice((random.uniform(0.2, 1.5), random.uniform(1.5, 4.0)))
@@ -307,16 +307,16 @@ class Run:
         self._is_calm = True
         self._weather.calm_down()
         self._weather.window = 1 << 20
-        for wire in self._house.wires:
+        for wire in self._setup.wires:
             wire.actor.fuse = wire.broker.fuse = None
             if wire.is_cut:
                 wire.actor.learn("timed out")
                 wire.broker.learn("timed out")
         for process in self.processes:
             process.is_calm = True
-        if self._house.life is not None:
-            self._house.life.pause_next = None
-            self._house.life.resume()
+        if self._setup.life is not None:
+            self._setup.life.pause_next = None
+            self._setup.life.resume()
 
     def wait_until_healed(self, step: float = 1.0, steps: int = 3) -> None:
         """By the bound all is well, and stays so for a few steps."""
@@ -332,7 +332,7 @@ class Run:
 
     def unhealed(self) -> str | None:
         """Return what has not healed after the faults ended, or None."""
-        life = self._house.life
+        life = self._setup.life
         if life is None or not all(process.is_up for process in self.processes):
             return "somebody is down"
         session: WatchedMemoDb = life.session  # type: ignore[assignment]

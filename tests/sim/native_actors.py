@@ -17,7 +17,7 @@ from dragoman.core.states import Outcome
 from dragoman.dialects.native.options import ClientOptions, WorkerOptions
 from dragoman.dialects.native.peer import ClientSide, WorkerSide
 from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, SubmitOptions
-from sim.house import House
+from sim.broker_setup import Setup
 from sim.native_oracle import NativeOracle, require
 from sim.oracle import result_of
 from sim.pipes import End, Wire
@@ -30,13 +30,13 @@ Dialled = Callable[["Program", Wire, int], None]
 class Program:
     """One process and its connections, one after the other."""
 
-    def __init__(self, house: House, oracle: NativeOracle, name: str, dialled: Dialled) -> None:
+    def __init__(self, setup: Setup, oracle: NativeOracle, name: str, dialled: Dialled) -> None:
         self.name = name
         self.connections: list[tuple[bytearray, bytearray]] = []  # for each: bytes sent, bytes received
         self.is_calm = False
         self.is_up = True
-        self.house = house
-        self.world = house.world
+        self.setup = setup
+        self.world = setup.world
         self.oracle = oracle
         self.end: End | None = None
         self.side: ClientSide | WorkerSide
@@ -48,7 +48,7 @@ class Program:
     def connect(self) -> None:
         if self.end is not None or not self.is_up:
             return
-        end = self.house.knock(ENDPOINT, f"{self.name}.{len(self.connections)}")
+        end = self.setup.knock(ENDPOINT, f"{self.name}.{len(self.connections)}")
         if end is None:
             self.world.after(self.world.random.uniform(0.05, 0.3), self.connect)
             return
@@ -146,9 +146,9 @@ class Client(Program):
     """Submits `jobs` jobs, one or some at a time, and counts the outcomes."""
 
     def __init__(
-        self, house: House, oracle: NativeOracle, name: str, dialled: Dialled, *, jobs: int, window: int, pace: float
+        self, setup: Setup, oracle: NativeOracle, name: str, dialled: Dialled, *, jobs: int, window: int, pace: float
     ) -> None:
-        super().__init__(house, oracle, name, dialled)
+        super().__init__(setup, oracle, name, dialled)
         random = self.world.random
         self.side: ClientSide = ClientSide(ClientOptions(window=window), self, random.randbytes(16).hex())
         self.awaited: set[bytes] = set()  # ids of submitted jobs without an outcome
@@ -239,9 +239,9 @@ class Client(Program):
 
 class Worker(Program):
     def __init__(
-        self, house: House, oracle: NativeOracle, name: str, dialled: Dialled, *, concurrency: int, slowest: float
+        self, setup: Setup, oracle: NativeOracle, name: str, dialled: Dialled, *, concurrency: int, slowest: float
     ) -> None:
-        super().__init__(house, oracle, name, dialled)
+        super().__init__(setup, oracle, name, dialled)
         self.side: WorkerSide = WorkerSide(WorkerOptions(prefetch=1), self, ["echo"], concurrency)
         self._slowest = slowest
         self._working: set[Hashable] = set()

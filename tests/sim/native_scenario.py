@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from dragoman.dialects.native.options import ListenerOptions
-from sim.house import House, Kinds, Life
+from sim.broker_setup import Kinds, Life, Setup
 from sim.native_actors import Client, Program, Worker
 from sim.native_oracle import NativeOracle, WatchedNative, books, require
 from sim.oracle import Wrong
@@ -80,7 +80,7 @@ def draw(seed: int) -> Plan:
     )
 
 
-class NativeHouse(House):
+class NativeSetup(Setup):
     def _look(self) -> None:
         life: Life | None = self._touched
         super()._look()
@@ -106,18 +106,18 @@ class Run:
             cancels=0.2 if "cancel" in plan.faults else 0.0,
             failures=0.2 if "fail" in plan.faults else 0.0,
         )
-        self._house = NativeHouse(world, self._weather, plan.options, self.oracle, Kinds(session=session))  # type: ignore[arg-type]
-        self._house.open()
+        self._setup = NativeSetup(world, self._weather, plan.options, self.oracle, Kinds(session=session))  # type: ignore[arg-type]
+        self._setup.open()
         self.workers = [self._worker(number) for number in range(plan.workers)]
         self.clients = [self._client(number) for number in range(plan.clients)]
 
     def _worker(self, number: int) -> Worker:
         plan, name = self._plan, f"worker {number}"
-        return Worker(self._house, self.oracle, name, self.dialled, concurrency=plan.concurrency, slowest=plan.slowest)
+        return Worker(self._setup, self.oracle, name, self.dialled, concurrency=plan.concurrency, slowest=plan.slowest)
 
     def _client(self, number: int) -> Client:
         plan, name = self._plan, f"client {number}"
-        return Client(self._house, self.oracle, name, self.dialled, jobs=plan.jobs, window=plan.window, pace=plan.pace)
+        return Client(self._setup, self.oracle, name, self.dialled, jobs=plan.jobs, window=plan.window, pace=plan.pace)
 
     def live(self) -> Report:
         self._befall()
@@ -127,7 +127,7 @@ class Run:
         return self.end()
 
     def end(self) -> Report:
-        life = self._house.life
+        life = self._setup.life
         assert life is not None
         self.oracle.life_ended(life.broker)
         self.oracle.verdict()
@@ -158,9 +158,9 @@ class Run:
             if worker.end is not None:
                 worker.end.wire.cut()
         elif "broker crash" in faults and random.random() < 0.1:
-            self._house.crash(random.choice((0.0, 0.2, 1.0)))
-        elif "pause" in faults and random.random() < 0.2 and self._house.life is not None:
-            self._house.life.pause(random.choice((0.3, 1.5, 2.5)))
+            self._setup.crash(random.choice((0.0, 0.2, 1.0)))
+        elif "pause" in faults and random.random() < 0.2 and self._setup.life is not None:
+            self._setup.life.pause(random.choice((0.3, 1.5, 2.5)))
         self._world.after(random.expovariate(3.0), self._befall)
 
     # ---------------------------------------------------------------- healing
@@ -169,12 +169,12 @@ class Run:
         self._world.note("world", "calms down")
         self._is_calm = True
         self._weather.calm_down()
-        for wire in self._house.wires:
+        for wire in self._setup.wires:
             wire.actor.fuse = wire.broker.fuse = None
         for program in (*self.clients, *self.workers):
             program.is_calm = True
-        if self._house.life is not None:
-            self._house.life.resume()
+        if self._setup.life is not None:
+            self._setup.life.resume()
 
     def heal(self) -> None:
         """Every job ends, nothing is left, and all are as they were."""
@@ -189,7 +189,7 @@ class Run:
         world.run(world.now + 1.0)
 
     def _unhealed(self) -> str | None:
-        life = self._house.life
+        life = self._setup.life
         if life is None:
             return "the broker is down"
         for client in self.clients:

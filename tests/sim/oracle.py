@@ -1,7 +1,7 @@
 """Rules that every run must keep, checked from outside. The letters are those of docs/rules.md.
 
 The oracle records what callers submit and receive, what workers run, and which effects the broker side executes and
-when (`WatchedSession`). `invariants.check` checks the core; see house.py.
+when (`WatchedSession`). `invariants.check` checks the core; see setup.py.
 
 I7   a reply was computed for the payload it answers: the result is a keyed hash of it that only the worker can know.
 I4   never more replies than submits on one connection; after the heal phase as many, unless it broke.

@@ -17,7 +17,7 @@ from dragoman.core.model import Job, Worker
 from dragoman.core.states import JobState, Outcome, WorkerState
 from dragoman.dialects.pingpong.messages import Ping
 from dragoman.dialects.pingpong.remote_workers import RemoteWorker, RemoteWorkers
-from sim.house import Kinds
+from sim.broker_setup import Kinds
 from sim.oracle import WatchedSession
 
 

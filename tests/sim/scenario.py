@@ -48,7 +48,7 @@ from sim.actors import (
     Twice,
     Worker,
 )
-from sim.house import House, Kinds
+from sim.broker_setup import Kinds, Setup
 from sim.oracle import Oracle, Wrong, require
 from sim.pipes import Weather
 from sim.world import BEGIN, World
@@ -163,8 +163,8 @@ class Run:
             splits=0.3 if "split" in plan.faults else 0.0,
             window=world.random.choice((150, 400)) if "narrow" in plan.faults else 1 << 20,
         )
-        self._house = House(world, self._weather, plan.options, self._oracle, kinds)
-        self._house.open()
+        self._setup = Setup(world, self._weather, plan.options, self._oracle, kinds)
+        self._setup.open()
         self._workers = [self._hire(number, kind) for number, kind in enumerate(plan.cast)]
         self._twin: Worker | None = None
         if "twins" in plan.faults:
@@ -178,7 +178,7 @@ class Run:
         self._calm_down()
         self._wait_until_healed()
         self._last_jobs()
-        life = self._house.life
+        life = self._setup.life
         assert life is not None
         self._oracle.life_ended(life.broker)
         world = self._world
@@ -193,7 +193,7 @@ class Run:
             is_transparent = False  # R38
         has_name = random.random() < 0.4 or ("twins" in plan.faults and number == 0)
         return kind(
-            self._house,
+            self._setup,
             self._oracle,
             f"{name} {number}",
             packaged=plan.is_packaged,
@@ -204,7 +204,7 @@ class Run:
 
     def _invite(self, number: int, at_once: int) -> Caller:
         return Caller(
-            self._house,
+            self._setup,
             self._oracle,
             f"caller {number}",
             at_once=at_once,
@@ -253,10 +253,10 @@ class Run:
         self._world.random.choice(self._workers).crash(self._world.random.uniform(0.05, 3.0))
 
     def _crash_broker(self) -> None:
-        self._house.crash(self._world.random.choice((0.0, 0.2, 4.0)))
+        self._setup.crash(self._world.random.choice((0.0, 0.2, 4.0)))
 
     def _pause_broker(self) -> None:
-        life = self._house.life
+        life = self._setup.life
         if life is not None:
             random = self._world.random
             gap = random.choice((random.uniform(0.2, 1.5), random.uniform(1.5, 3.0), random.uniform(3.0, 8.0)))
@@ -284,9 +284,9 @@ class Run:
         for caller in self._callers:
             caller.stop()
             _notice(caller.socket)
-        if self._house.life is not None:
-            self._house.life.pause_next = None
-            self._house.life.resume()
+        if self._setup.life is not None:
+            self._setup.life.pause_next = None
+            self._setup.life.resume()
 
     def _wait_until_healed(self) -> None:
         """I4, I13, I14: within the bound everything has healed, and stays so for longer than a worker's time-out."""
@@ -295,7 +295,7 @@ class Run:
         well_since: float | None = None
         while well_since is None or world.now - well_since < PATIENCE + 1.0:
             world.run(world.now + 1.0)
-            life = self._house.life
+            life = self._setup.life
             problem: str | None = "the broker is down"
             if life is not None:
                 problem = self._oracle.unhealed(life.broker, len(self._workers))
@@ -316,7 +316,7 @@ class Run:
         self._world.run(self._world.now + 0.5 + 0.5 * len(self._callers))
         for caller, done in zip(self._callers, before, strict=True):
             require(caller.conversation.done == done + 1, "I13", f"{caller.name} got no result for its last job")
-        life = self._house.life
+        life = self._setup.life
         assert life is not None
         problem = self._oracle.unhealed(life.broker, len(self._workers))
         require(problem is None, "after the last jobs", problem or "")

@@ -18,7 +18,7 @@ from time import process_time
 
 import pytest
 
-from sim.house import Kinds
+from sim.broker_setup import Kinds
 from sim.oracle import RARE
 from sim.planted import BUGS
 from sim.scenario import Plan, Report, SeedFailed, draw, long_times, run

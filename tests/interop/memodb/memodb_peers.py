@@ -15,7 +15,7 @@ from typing import Any
 
 import cbor2
 import pynng
-from house import BrokerHouse, Raw, place_of
+from broker_setup import BrokerSetup, Raw, place_of
 from pynng.nng import MsOption
 
 from dragoman.core.states import IDLE, WorkerState
@@ -24,7 +24,7 @@ from programs import PATIENCE, until
 
 READY, JOB, RESULT, HEARTBEAT, DISCONNECT = range(1, 6)
 NO_RESEND = 3_600_000
-Start = Callable[..., BrokerHouse]
+Start = Callable[..., BrokerSetup]
 TCP = "memodb+tcp://127.0.0.1:0"
 
 
@@ -76,13 +76,13 @@ class Nngs:
     def contexts(self, made: Any, count: int) -> list[Any]:
         return [self._ends.enter_context(made.new_context()) for _ in range(count)]
 
-    def work(self, where: str, count: int = 1, services: tuple[str, ...] = ("default",), **options: Any) -> Crew:
-        job_runner = Crew(self.contexts(self.dial(where, **options), count), services)
+    def work(self, where: str, count: int = 1, services: tuple[str, ...] = ("default",), **options: Any) -> WorkerGroup:
+        job_runner = WorkerGroup(self.contexts(self.dial(where, **options), count), services)
         self._ends.callback(job_runner.close)
         return job_runner
 
 
-class Crew:
+class WorkerGroup:
     """Workers on libnng, a thread and a context each. They behave as the third-party workers."""
 
     def __init__(self, contexts: list[Any], services: tuple[str, ...]) -> None:
@@ -157,28 +157,28 @@ class Plain(Raw):
         return body[:4], body[4:]
 
 
-def count_workers(house: BrokerHouse, state: WorkerState | None = None) -> int:
+def count_workers(setup: BrokerSetup, state: WorkerState | None = None) -> int:
     def count() -> int:
-        return sum(state is None or worker.state is state for worker in house.broker.worker_registry.workers.values())
+        return sum(state is None or worker.state is state for worker in setup.broker.worker_registry.workers.values())
 
-    return int(house.run(count))
-
-
-def count_jobs(house: BrokerHouse, state: object) -> int:
-    return int(house.run(lambda: sum(job.state is state for job in house.broker.jobs.values())))
+    return int(setup.run(count))
 
 
-def joined(house: BrokerHouse, count: int = 1) -> None:
-    until(lambda: count_workers(house, IDLE) >= count, f"{count} workers are there and idle")
+def count_jobs(setup: BrokerSetup, state: object) -> int:
+    return int(setup.run(lambda: sum(job.state is state for job in setup.broker.jobs.values())))
 
 
-def silent(house: BrokerHouse) -> dict[str, int]:
-    return {str(outcome): count for outcome, count in house.counters.unreported_outcomes.items()}
+def joined(setup: BrokerSetup, count: int = 1) -> None:
+    until(lambda: count_workers(setup, IDLE) >= count, f"{count} workers are there and idle")
 
 
-def tap(house: BrokerHouse, kind: int) -> list[bytes]:
+def silent(setup: BrokerSetup) -> dict[str, int]:
+    return {str(outcome): count for outcome, count in setup.counters.unreported_outcomes.items()}
+
+
+def tap(setup: BrokerSetup, kind: int) -> list[bytes]:
     """Return the routes of all messages of this type that the broker receives from now on."""
-    session = house.runner.sessions[0]
+    session = setup.runner.sessions[0]
     heard: list[bytes] = []
     receive = session.receive
 
@@ -187,11 +187,11 @@ def tap(house: BrokerHouse, kind: int) -> list[bytes]:
             heard.append(bytes(message[0]))
         receive(peer, message, now)
 
-    house.run(setattr, session, "receive", listen)
+    setup.run(setattr, session, "receive", listen)
     return heard
 
 
-def again(broker_house: Start, house: BrokerHouse, options: str = "") -> BrokerHouse:
+def again(broker_setup: Start, setup: BrokerSetup, options: str = "") -> BrokerSetup:
     """Start another broker at the same address."""
-    house.close()
-    return broker_house(f"memodb+{house.workers}{options}")
+    setup.close()
+    return broker_setup(f"memodb+{setup.workers}{options}")

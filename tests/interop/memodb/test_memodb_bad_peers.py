@@ -9,23 +9,23 @@ from contextlib import suppress
 from pathlib import Path
 
 import cbor2
-from house import MIB
+from broker_setup import MIB
 from memodb_peers import DISCONNECT, JOB, READY, RESULT, TCP, Nngs, Plain, Start, job, joined, memo, result_of
 
 from programs import Programs, until
 
 
-def test_r17_a_peer_that_stops_reading_is_let_go_and_harms_nobody(broker_house: Start, nngs: Nngs) -> None:
-    house = broker_house(f"{TCP}?max_send_buffer=1MiB")
-    nngs.work(house.workers, 4)
-    joined(house, 4)
-    with Plain(house.callers, receive_buffer=4096) as deaf:
+def test_r17_a_peer_that_stops_reading_is_let_go_and_harms_nobody(broker_setup: Start, nngs: Nngs) -> None:
+    setup = broker_setup(f"{TCP}?max_send_buffer=1MiB")
+    nngs.work(setup.workers, 4)
+    joined(setup, 4)
+    with Plain(setup.callers, receive_buffer=4096) as deaf:
         deaf.greeted()
         with suppress(ConnectionError):  # it may be let go while it asks
             for _ in range(30):
                 deaf.ask(job(b"size %d" % MIB))
-        until(lambda: house.counters.connections_closed_slow == 1, "it is let go")
-        honest = nngs.dial(house.callers)
+        until(lambda: setup.counters.connections_closed_slow == 1, "it is let go")
+        honest = nngs.dial(setup.callers)
         honest.send(job(b"size %d" % MIB))
         assert len(result_of(honest.recv())) == MIB
 
@@ -65,29 +65,29 @@ def garbage(where: str) -> Iterator[tuple[str, Plain]]:
 
 
 def test_d6_whoever_says_something_bad_gets_no_answer_and_harms_nobody(
-    broker_house: Start, nngs: Nngs, url: str
+    broker_setup: Start, nngs: Nngs, url: str
 ) -> None:
-    house = broker_house(url)
-    job_runner = nngs.work(house.workers)
-    caller = nngs.dial(house.callers)
+    setup = broker_setup(url)
+    job_runner = nngs.work(setup.workers)
+    caller = nngs.dial(setup.callers)
     reasons: Counter[str] = Counter()
-    for reason, peer in garbage(house.callers):
+    for reason, peer in garbage(setup.callers):
         with peer:
             reasons[reason] += 1
             until(
-                lambda reason=reason: house.bad(reason, "memodb") == reasons[reason],
-                f"{reason} is counted: {house.counters.bad_messages}",
+                lambda reason=reason: setup.bad(reason, "memodb") == reasons[reason],
+                f"{reason} is counted: {setup.counters.bad_messages}",
             )
             caller.send(job(b"honest"))
             assert result_of(caller.recv()) == b"did honest"
     assert len(job_runner.done) == reasons.total()
-    assert sum(house.counters.bad_messages.values()) == reasons.total()
+    assert sum(setup.counters.bad_messages.values()) == reasons.total()
 
 
-def test_d6_after_a_bad_message_the_same_peer_is_served(broker_house: Start, nngs: Nngs, url: str) -> None:
-    house = broker_house(url)
-    nngs.work(house.workers)
-    with Plain(house.callers) as peer:
+def test_d6_after_a_bad_message_the_same_peer_is_served(broker_setup: Start, nngs: Nngs, url: str) -> None:
+    setup = broker_setup(url)
+    nngs.work(setup.workers)
+    with Plain(setup.callers) as peer:
         peer.greeted()
         for _ in range(19):
             peer.ask(b"nonsense")
@@ -95,22 +95,22 @@ def test_d6_after_a_bad_message_the_same_peer_is_served(broker_house: Start, nng
         assert peer.answer() == (request, memo(RESULT, b"", payload=b"did job"))
 
 
-def test_d6_twenty_bad_messages_end_the_connection(broker_house: Start, nngs: Nngs, url: str) -> None:
-    house = broker_house(url)
-    with Plain(house.callers) as peer:
+def test_d6_twenty_bad_messages_end_the_connection(broker_setup: Start, nngs: Nngs, url: str) -> None:
+    setup = broker_setup(url)
+    with Plain(setup.callers) as peer:
         peer.greeted()
         for _ in range(20):
             peer.ask(b"nonsense")
         assert peer.rest() == b""
-    nngs.work(house.workers)
-    caller = nngs.dial(house.callers)
+    nngs.work(setup.workers)
+    caller = nngs.dial(setup.callers)
     caller.send(job(b"job"))
     assert result_of(caller.recv()) == b"did job"
 
 
-def test_r66_a_result_under_an_id_that_nobody_has_gets_disconnect(broker_house: Start) -> None:
-    house = broker_house(TCP)
-    with Plain(house.workers) as forger:
+def test_r66_a_result_under_an_id_that_nobody_has_gets_disconnect(broker_setup: Start) -> None:
+    setup = broker_setup(TCP)
+    with Plain(setup.workers) as forger:
         forger.greeted()
         for id in (b"", b"x", bytes(16), bytes(60)):
             request = forger.ask(memo(RESULT, id, payload=b"forged"))
@@ -118,13 +118,13 @@ def test_r66_a_result_under_an_id_that_nobody_has_gets_disconnect(broker_house: 
 
 
 def test_a_job_of_an_nngcat_is_answered(
-    broker_house: Start, programs: Programs, nngs: Nngs, any_url: str, tmp_path: Path
+    broker_setup: Start, programs: Programs, nngs: Nngs, any_url: str, tmp_path: Path
 ) -> None:
     nngcat = shutil.which("nngcat")
     assert nngcat, "nngcat is needed: it comes with NNG, in Debian as nng-utils"
-    house = broker_house(any_url)
-    nngs.work(house.workers, services=("echo",))
+    setup = broker_setup(any_url)
+    nngs.work(setup.workers, services=("echo",))
     (tmp_path / "job").write_bytes(bytes.fromhex("85666d656d6f3031024064 6563686f 191388") + b"hello")
-    responder = programs.start(nngcat, "--req0", "--dial", house.callers, "--file", tmp_path / "job", "--raw")
+    responder = programs.start(nngcat, "--req0", "--dial", setup.callers, "--file", tmp_path / "job", "--raw")
     assert responder.ends() == 0, responder.err
     assert responder.out_bytes == bytes.fromhex("83666d656d6f30310340") + b"did hello"

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from house import place_of
+from broker_setup import place_of
 from memodb_peers import (
     DISCONNECT,
     HEARTBEAT,
@@ -35,18 +35,18 @@ from programs import until
 # -------------------------------------------------------------------- slow and fast
 
 
-def test_slow_jobs_and_fast_ones_side_by_side_each_with_its_own_time(broker_house: Start, nngs: Nngs) -> None:
-    house = broker_house(TCP)
-    slow = nngs.work(house.workers, 3, services=("slow",))
-    nngs.work(house.workers, 3, services=("fast",))
-    joined(house, 6)
-    callers = nngs.dial(house.callers)
+def test_slow_jobs_and_fast_ones_side_by_side_each_with_its_own_time(broker_setup: Start, nngs: Nngs) -> None:
+    setup = broker_setup(TCP)
+    slow = nngs.work(setup.workers, 3, services=("slow",))
+    nngs.work(setup.workers, 3, services=("fast",))
+    joined(setup, 6)
+    callers = nngs.dial(setup.callers)
     patient, hasty = nngs.contexts(callers, 3), nngs.contexts(callers, 3)
     for caller in patient:
         caller.send(job(b"sleep 1.5", "slow", timeout=30_000))
     until(lambda: len(slow.done) == 3, "the slow ones are at work")
     fast = 0
-    while count_workers(house, BUSY) >= 3 and fast < 100:
+    while count_workers(setup, BUSY) >= 3 and fast < 100:
         for caller in hasty:
             caller.send(job(b"%d" % fast, "fast", timeout=300))
         for caller in hasty:
@@ -54,23 +54,23 @@ def test_slow_jobs_and_fast_ones_side_by_side_each_with_its_own_time(broker_hous
         fast += 1
     assert fast >= 20
     assert [result_of(caller.recv()) for caller in patient] == [b"did sleep 1.5"] * 3
-    assert silent(house) == {}
+    assert silent(setup) == {}
 
 
 def test_r71_a_fast_job_that_overruns_its_short_time_ends_while_the_slow_one_goes_on(
-    broker_house: Start, nngs: Nngs
+    broker_setup: Start, nngs: Nngs
 ) -> None:
-    house = broker_house(TCP)
-    job_runner = nngs.work(house.workers, 2, services=("slow", "fast"))
-    joined(house, 2)
-    with Plain(house.callers) as caller:
+    setup = broker_setup(TCP)
+    job_runner = nngs.work(setup.workers, 2, services=("slow", "fast"))
+    joined(setup, 2)
+    with Plain(setup.callers) as caller:
         caller.greeted()
         slow = caller.ask(job(b"sleep 1.0 slow", "slow", timeout=30_000))
         caller.ask(job(b"sleep 0.8 fast", "fast", timeout=200))
-        until(lambda: silent(house) == {"timed out": 1}, "the fast one is given up")
+        until(lambda: silent(setup) == {"timed out": 1}, "the fast one is given up")
         assert caller.answer() == (slow, memo(RESULT, b"", payload=b"did sleep 1.0 slow"))
-        joined(house, 2)
-        assert house.counters.late_results == 1
+        joined(setup, 2)
+        assert setup.counters.late_results == 1
         again = caller.ask(job(b"next", "fast", timeout=200))
         assert caller.answer() == (again, memo(RESULT, b"", payload=b"did next"))
     assert DISCONNECT in [kind for kind, _ in list(job_runner.heard.queue)]
@@ -79,18 +79,18 @@ def test_r71_a_fast_job_that_overruns_its_short_time_ends_while_the_slow_one_goe
 # -------------------------------------------------------------------- many at once
 
 
-def test_fifty_workers_and_fifty_callers_of_libnng_over_two_connections(broker_house: Start, nngs: Nngs) -> None:
-    house = broker_house(TCP, strict=False)
-    job_runner = nngs.work(house.workers, 50)
-    joined(house, 50)
-    callers = nngs.contexts(nngs.dial(house.callers), 50)
+def test_fifty_workers_and_fifty_callers_of_libnng_over_two_connections(broker_setup: Start, nngs: Nngs) -> None:
+    setup = broker_setup(TCP, strict=False)
+    job_runner = nngs.work(setup.workers, 50)
+    joined(setup, 50)
+    callers = nngs.contexts(nngs.dial(setup.callers), 50)
     for turn in range(20):
         for number, caller in enumerate(callers):
             caller.send(job(b"%d of %d" % (turn, number)))
         for number, caller in enumerate(callers):
             assert result_of(caller.recv()) == b"did %d of %d" % (turn, number)
     assert len(job_runner.done) == len(set(job_runner.done)) == 1000
-    assert len(house.runner.connections.peers) == 2
+    assert len(setup.runner.connections.peers) == 2
 
 
 WORKERS = CALLERS = 500
@@ -174,21 +174,21 @@ LOAD_HEADER = job(b"", "load")
 RESULT_HEADER = memo(RESULT, b"")
 
 
-def test_r76_a_thousand_parked_at_once_and_fifty_thousand_jobs_none_lost_or_doubled(broker_house: Start) -> None:
-    house = broker_house(TCP, strict=False)
+def test_r76_a_thousand_parked_at_once_and_fifty_thousand_jobs_none_lost_or_doubled(broker_setup: Start) -> None:
+    setup = broker_setup(TCP, strict=False)
     seen: Counter[bytes] = Counter()
-    house.run(house.broker.operator.pause, "load")
+    setup.run(setup.broker.operator.pause, "load")
 
     def parked() -> bool:
-        return count_workers(house, IDLE) == WORKERS and count_jobs(house, WAITING) == CALLERS
+        return count_workers(setup, IDLE) == WORKERS and count_jobs(setup, WAITING) == CALLERS
 
     def resume() -> None:
-        house.broker.operator.resume("load", clock.now())
-        house.runner.run_once()
+        setup.broker.operator.resume("load", clock.now())
+        setup.runner.run_once()
 
     async def crowd() -> list[Crowd]:
         loop = asyncio.get_running_loop()
-        place = place_of(house.workers)
+        place = place_of(setup.workers)
         crowds = [Crowd(name, JOBS // CONNECTIONS, seen, asyncio.Event()) for name in range(CONNECTIONS)]
         transports = [
             (await loop.create_connection(lambda each=each: each, place.host, place.port))[0]  # type: ignore[union-attr]
@@ -197,7 +197,7 @@ def test_r76_a_thousand_parked_at_once_and_fifty_thousand_jobs_none_lost_or_doub
         for each in crowds:
             each.begin(WORKERS // CONNECTIONS, CALLERS // CONNECTIONS)
         await asyncio.to_thread(until, parked, "a thousand requests are parked")
-        await asyncio.to_thread(house.run, resume)
+        await asyncio.to_thread(setup.run, resume)
         async with asyncio.timeout(60):
             for each in crowds:
                 await each._over.wait()
@@ -209,27 +209,27 @@ def test_r76_a_thousand_parked_at_once_and_fifty_thousand_jobs_none_lost_or_doub
     assert [each.wrong for each in crowds] == [[]] * CONNECTIONS
     assert [each.answered for each in crowds] == [JOBS // CONNECTIONS] * CONNECTIONS
     assert len(seen) == seen.total() == JOBS
-    assert (house.counters.accepted, house.counters.dispatched) == (JOBS, JOBS)
-    assert silent(house) == {}
-    assert house.counters.bad_messages == {}
+    assert (setup.counters.accepted, setup.counters.dispatched) == (JOBS, JOBS)
+    assert silent(setup) == {}
+    assert setup.counters.bad_messages == {}
 
 
-def test_the_broker_lets_go_of_all_who_left(broker_house: Start, nngs: Nngs) -> None:
+def test_the_broker_lets_go_of_all_who_left(broker_setup: Start, nngs: Nngs) -> None:
     """Nothing of them stays when their times are over."""
     times = "heartbeat_after=0.2&heartbeat_timeout=0.3&detach_timeout=0.1&keep_answers=0.1&orphan_grace=0.1"
-    house = broker_house(f"{TCP}?{times}")
+    setup = broker_setup(f"{TCP}?{times}")
     for _ in range(3):
         theirs = Nngs()
         try:
-            theirs.work(house.workers, 5)
-            joined(house, 5)
-            caller = theirs.dial(house.callers)
+            theirs.work(setup.workers, 5)
+            joined(setup, 5)
+            caller = theirs.dial(setup.callers)
             caller.send(job(b"job"))
             assert result_of(caller.recv()) == b"did job"
         finally:
             theirs.close()
-        until(lambda: count_workers(house) == 0, "the workers are forgotten")
-    assert house.run(lambda: len(house.broker.jobs)) == 0
-    session: Any = house.runner.sessions[0]
-    until(lambda: house.run(lambda: session._callers.answers.bytes) == 0, "the answers are forgotten")
-    assert house.run(lambda: (session._remotes, session._callers.orphans, session._lost_readies)) == ({}, {}, {})
+        until(lambda: count_workers(setup) == 0, "the workers are forgotten")
+    assert setup.run(lambda: len(setup.broker.jobs)) == 0
+    session: Any = setup.runner.sessions[0]
+    until(lambda: setup.run(lambda: session._callers.answers.bytes) == 0, "the answers are forgotten")
+    assert setup.run(lambda: (session._remotes, session._callers.orphans, session._lost_readies)) == ({}, {}, {})

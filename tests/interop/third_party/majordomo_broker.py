@@ -15,10 +15,10 @@ NAMES = {1: "READY", 3: "REPLY", 4: "HEARTBEAT", 5: "DISCONNECT"}
 HEARTBEAT = float(sys.argv[1]) if len(sys.argv) > 1 else 2.5
 LIVENESS = 30
 
-door = zmq.Context().socket(zmq.ROUTER)
-door.linger = 0
-door.bind("tcp://127.0.0.1:*")
-print("at", door.last_endpoint.rstrip(b"\0").decode())
+listener = zmq.Context().socket(zmq.ROUTER)
+listener.linger = 0
+listener.bind("tcp://127.0.0.1:*")
+print("at", listener.last_endpoint.rstrip(b"\0").decode())
 
 service_of = {}  # of every worker that has said READY
 expiry = {}  # of every worker that waits, longest waiting first
@@ -26,7 +26,7 @@ requests = defaultdict(list)
 
 
 def tell_worker(worker, command, *rest):
-    door.send_multipart([worker, b"", b"MDPW01", command, *rest])
+    listener.send_multipart([worker, b"", b"MDPW01", command, *rest])
 
 
 def receive_worker(worker, command, rest):
@@ -38,7 +38,7 @@ def receive_worker(worker, command, rest):
     elif command == b"\x03" and is_known and worker not in expiry:
         client, empty, *body = rest
         assert empty == b""
-        door.send_multipart([client, b"", b"MDPC01", service_of[worker], *body])
+        listener.send_multipart([client, b"", b"MDPC01", service_of[worker], *body])
         expiry[worker] = time.monotonic() + HEARTBEAT * LIVENESS
     elif command == b"\x04" and is_known:
         if worker in expiry:
@@ -52,8 +52,8 @@ def receive_worker(worker, command, rest):
 
 beat_at = time.monotonic() + HEARTBEAT
 while True:
-    if door.poll(20):
-        sender, empty, header, *rest = door.recv_multipart()
+    if listener.poll(20):
+        sender, empty, header, *rest = listener.recv_multipart()
         assert empty == b""
         if header == b"MDPC01":
             requests[rest[0]].append([sender, b"", *rest[1:]])

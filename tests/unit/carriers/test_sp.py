@@ -103,7 +103,7 @@ def test_a_stranger_is_refused_at_its_first_wrong_byte(wrong: int, value: int) -
 
 
 @pytest.mark.parametrize("stream", [b"GET / HTTP/1.1\r\n", b"\xff" + bytes(8) + b"\x7f", b"\x16\x03\x01", b"\0SPY"])
-def test_other_peoples_greetings_are_refused(stream: bytes) -> None:
+def test_other_dialects_greetings_are_refused(stream: bytes) -> None:
     sp = Sp("REP")
     sp.feed(stream)
     assert reason_of(sp) == "not sp"

@@ -19,7 +19,7 @@ def accepts(effects: list[Effect]) -> list[Acknowledge]:
     return [effect for effect in effects if isinstance(effect, Acknowledge)]
 
 
-def test_background_job_is_accepted_and_started_after_the_diary_has_it(broker: CheckedBroker, caller: Caller) -> None:
+def test_background_job_is_accepted_and_started_after_the_store_has_it(broker: CheckedBroker, caller: Caller) -> None:
     """I3, R103."""
     broker.worker()
     job = broker.call(caller=caller, durable=True)
@@ -30,7 +30,7 @@ def test_background_job_is_accepted_and_started_after_the_diary_has_it(broker: C
     assert broker.take() == [SendJob(attempt_of(job))]
 
 
-def test_every_attempt_of_a_background_job_leaves_after_the_diary_has_it(broker: CheckedBroker) -> None:
+def test_every_attempt_of_a_background_job_leaves_after_the_store_has_it(broker: CheckedBroker) -> None:
     """R108, I8. A bug: attempts left before their commit, so a broker that was killed in between gave the job out once
     more than it had attempts."""
     job = broker.store(attempts=2)
@@ -87,7 +87,7 @@ def test_attempt_that_cannot_be_written_is_sent_when_it_is_written(broker: Check
     assert broker.take() == []
 
 
-def test_background_jobs_start_in_the_order_they_came_however_slow_the_diary_is(broker: CheckedBroker) -> None:
+def test_background_jobs_start_in_the_order_they_came_however_slow_the_store_is(broker: CheckedBroker) -> None:
     """D7: a job takes its place in the queue before it is committed, so a later one cannot overtake it."""
     first = broker.call(durable=True)
     worker = broker.worker()
@@ -123,7 +123,7 @@ def test_commit_that_was_told_already_lets_out_nothing(broker: CheckedBroker, nu
     assert broker.take() == []
 
 
-def test_job_the_diary_cannot_take_is_refused_and_forgotten(broker: CheckedBroker, caller: Caller) -> None:
+def test_job_the_store_cannot_take_is_refused_and_forgotten(broker: CheckedBroker, caller: Caller) -> None:
     """R101: the caller knows, and no trace is kept."""
     worker = broker.worker()
     job = broker.call(caller=caller, durable=True, key="k")
@@ -138,7 +138,7 @@ def test_job_the_diary_cannot_take_is_refused_and_forgotten(broker: CheckedBroke
     assert broker.call(durable=True, key="k") is not job
 
 
-def test_answer_of_a_background_job_leaves_after_the_diary_has_it(broker: CheckedBroker, caller: Caller) -> None:
+def test_answer_of_a_background_job_leaves_after_the_store_has_it(broker: CheckedBroker, caller: Caller) -> None:
     """I3, R103."""
     broker.worker()
     job = broker.store(caller=caller)
@@ -153,7 +153,7 @@ def test_answer_of_a_background_job_leaves_after_the_diary_has_it(broker: Checke
     assert broker.take() == [DeliverOutcome(caller, job, Outcome.DONE, b"result")]
 
 
-def test_caller_is_answered_even_if_the_diary_cannot_keep_the_outcome(broker: CheckedBroker, caller: Caller) -> None:
+def test_caller_is_answered_even_if_the_store_cannot_keep_the_outcome(broker: CheckedBroker, caller: Caller) -> None:
     """I4, R104: the work is done and the caller waits; a failed store is handled by the runner."""
     broker.worker()
     job = broker.store(caller=caller)
@@ -164,7 +164,7 @@ def test_caller_is_answered_even_if_the_diary_cannot_keep_the_outcome(broker: Ch
     assert broker.take() == [DeliverOutcome(caller, job, Outcome.DONE, b"result")]
 
 
-def test_call_does_not_wait_for_the_diary(broker: CheckedBroker, caller: Caller) -> None:
+def test_call_does_not_wait_for_the_store(broker: CheckedBroker, caller: Caller) -> None:
     """R43, R101: calls do not depend on the store."""
     broker.call(durable=True)
     broker.worker()
@@ -201,7 +201,7 @@ def test_cancelled_while_unsaved_is_answered_once_and_never_started(broker: Chec
     assert worker.state is WorkerState.IDLE
 
 
-def test_cancelled_while_unsaved_is_answered_once_even_if_the_diary_fails(
+def test_cancelled_while_unsaved_is_answered_once_even_if_the_store_fails(
     broker: CheckedBroker, caller: Caller
 ) -> None:
     """I4."""
@@ -231,7 +231,7 @@ def test_caller_that_goes_before_the_outcome_is_saved_is_not_told(broker: Checke
     assert broker.take() == []
 
 
-def test_deadline_that_passes_while_the_diary_is_slow_keeps_the_job_from_starting(
+def test_deadline_that_passes_while_the_store_is_slow_keeps_the_job_from_starting(
     broker: CheckedBroker, caller: Caller
 ) -> None:
     """The deadline covers everything. Before, a worker was sent a job whose caller had stopped waiting."""

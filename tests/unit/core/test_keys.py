@@ -115,7 +115,7 @@ def test_key_is_forgotten_with_the_outcome(broker: CheckedBroker) -> None:
     assert broker.call(b"other payload", key="k", now=86_402.0) is not job
 
 
-def test_call_with_a_key_is_erased_without_a_word_to_the_diary(broker: CheckedBroker) -> None:
+def test_call_with_a_key_is_erased_without_a_word_to_the_store(broker: CheckedBroker) -> None:
     broker.worker()
     broker.succeed(attempt_of(broker.call(key="k")), b"", 1.0)
     broker.take()
@@ -225,7 +225,7 @@ def test_joining_an_ended_background_job_is_answered(broker: CheckedBroker, othe
     assert broker.take() == [DeliverOutcome(other, job, Outcome.DONE, b"result")]
 
 
-def test_joining_an_ended_background_job_waits_for_the_diary_like_the_first(
+def test_joining_an_ended_background_job_waits_for_the_store_like_the_first(
     broker: CheckedBroker, caller: Caller, other: Caller
 ) -> None:
     """I3, R24, R103. A bug: a caller that joined in between got an outcome that a crash would have undone."""
@@ -242,7 +242,7 @@ def test_joining_an_ended_background_job_waits_for_the_diary_like_the_first(
     ]
 
 
-def test_all_who_joined_hear_that_the_diary_failed(broker: CheckedBroker, caller: Caller, other: Caller) -> None:
+def test_all_who_joined_hear_that_the_store_failed(broker: CheckedBroker, caller: Caller, other: Caller) -> None:
     """R24, R101, I4."""
     job = broker.call(caller=caller, durable=True, key="k")
     broker.call(caller=other, durable=True, key="k")

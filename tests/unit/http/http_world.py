@@ -84,11 +84,11 @@ class World:
         self.runner.sessions.append(self.operations)
         self.session = HttpBrokerSide(self.broker, self.runner.connections, ListenerOptions())
         self.runner.sessions.append(self.session)
-        self.door = AppContext(
+        self.listener = AppContext(
             self.broker, self.operations, self.session, self.runner, lambda: self.now, self._health, MAX_PAYLOAD
         )
         self.hangups: list[DisconnectSignal] = []
-        self._app = make_app(self.door)
+        self._app = make_app(self.listener)
         transport = httpx2.ASGITransport(self._with_hangup)
         self._client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:7480")
 
@@ -133,7 +133,7 @@ class World:
         self.loop.run_until_complete(self._client.aclose())
         self.loop.close()
 
-    # ---------------------------------------------------------------- what happens behind the door
+    # ---------------------------------------------------------------- what happens behind the listener
 
     def enqueue(self, service: str = "s", payload: str = "x", **facts: Any) -> str:
         answer = self.ask("POST", "/v1/jobs", json={"service": service, "payload": payload, **facts})

@@ -212,7 +212,7 @@ def test_keys_wait_until_the_jobs_of_the_last_run_are_read(world: World) -> None
         ({"Dragoman-Wait-For-Worker": "false", "Dragoman-Unknown": "x"}, (60.0, inf, None, 5, False)),
     ],
 )
-def test_headers_are_wishes(world: World, said: dict[str, str], expected: Any) -> None:
+def test_headers_are_options(world: World, said: dict[str, str], expected: Any) -> None:
     Worker(world)
     world.begin("POST", "/v1/call/s", content=b"x", headers=said)
     job = only_job(world)

@@ -44,7 +44,7 @@ class Listener:
             "headers": [],
             "extensions": {HANGUP: self.hangup},
         }
-        app = app or make_app(world.door)
+        app = app or make_app(world.listener)
         self.task: asyncio.Task[None] = world.loop.create_task(app(scope, self._receive, self._send))
         world.settle()
 
@@ -99,7 +99,7 @@ def test_job_that_has_ended_says_so_and_no_more(world: World) -> None:
     assert listener.task.done()
 
 
-def test_end_that_the_diary_does_not_have_yet_is_heard_of_later(world: World) -> None:
+def test_end_that_the_store_does_not_have_yet_is_heard_of_later(world: World) -> None:
     """R103."""
     worker = Worker(world)
     name = world.enqueue()

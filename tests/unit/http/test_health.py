@@ -14,7 +14,7 @@ from dragoman.http.operation_routes import SPECIAL_ROUTES
 from dragoman.operations.schemas import HealthView
 
 
-class Door:
+class FakeContext:
     """The part of an AppContext that health checks use."""
 
     def __init__(self, *problems: str) -> None:
@@ -33,21 +33,21 @@ class Door:
         )
 
 
-def get(path: str, door: Any) -> Response:
+def get(path: str, listener: Any) -> Response:
     (route,) = (each for each in (*ROUTES, *SPECIAL_ROUTES.values()) if each.path == path)
-    return asyncio.run(route.handler(door, Request({"type": "http", "headers": []})))  # type: ignore[arg-type]
+    return asyncio.run(route.handler(listener, Request({"type": "http", "headers": []})))  # type: ignore[arg-type]
 
 
 def test_an_answer_means_that_the_loop_turns_whatever_else_is_wrong() -> None:
-    assert get("/livez", Door("the disk is full")).status_code == 200
+    assert get("/livez", FakeContext("the disk is full")).status_code == 200
 
 
 def test_a_broker_that_takes_jobs_is_ready() -> None:
-    assert get("/readyz", Door()).status_code == 200
+    assert get("/readyz", FakeContext()).status_code == 200
 
 
 def test_one_that_takes_none_says_all_that_is_in_the_way() -> None:
-    answer = get("/readyz", Door("the broker is about to stop", "the disk is full"))
+    answer = get("/readyz", FakeContext("the broker is about to stop", "the disk is full"))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.media_type == "application/problem+json"
     told = json.loads(answer.body)
@@ -58,7 +58,7 @@ def test_one_that_takes_none_says_all_that_is_in_the_way() -> None:
 
 
 def test_how_the_broker_is_can_be_read_even_if_it_is_not_ready() -> None:
-    answer = get("/v1/health", Door("the disk is full"))
+    answer = get("/v1/health", FakeContext("the disk is full"))
     assert (answer.status_code, answer.media_type) == (200, "application/json")
     told = json.loads(answer.body)
     assert (told["ready"], told["problems"], told["jobs"], told["workers"]) == (False, ["the disk is full"], 3, 2)
@@ -66,5 +66,5 @@ def test_how_the_broker_is_can_be_read_even_if_it_is_not_ready() -> None:
 
 def test_no_answer_about_health_is_kept_on_the_way() -> None:
     for path in ("/livez", "/readyz", "/v1/health"):
-        assert get(path, Door()).headers["cache-control"] == "no-store"
-        assert get(path, Door("x")).headers["cache-control"] == "no-store"
+        assert get(path, FakeContext()).headers["cache-control"] == "no-store"
+        assert get(path, FakeContext("x")).headers["cache-control"] == "no-store"

@@ -146,5 +146,5 @@ def test_the_brokers_limit_holds_unless_the_url_says_another(said: str, limit: i
     broker = Broker(Policy(max_memory=1234), SeededEntropy("limit"))
     line = Runner(broker, NullStore(), lambda: 0.0, lambda *_, **__: None, AdmissionLimits())
     listener = prepare("http://127.0.0.1:0" + said, broker, line)
-    (_, door) = listener.sockets[0]
-    assert door.serve.args[0].limits.max_memory == limit  # type: ignore[union-attr, attr-defined]
+    (_, listener) = listener.sockets[0]
+    assert listener.serve.args[0].limits.max_memory == limit  # type: ignore[union-attr, attr-defined]

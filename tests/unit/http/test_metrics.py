@@ -103,7 +103,7 @@ def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
     assert told["dragoman_unreported_outcomes_total{outcome=lost}"] == 1
 
 
-def test_the_diary_and_the_loop_tell_how_they_do(scraped: Scraped) -> None:
+def test_the_store_and_the_loop_tell_how_they_do(scraped: Scraped) -> None:
     scraped.store.commits.observe(0.2)
     scraped.runner.lag.observe(0.004)
     before = scraped.numbers()

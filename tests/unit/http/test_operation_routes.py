@@ -96,7 +96,7 @@ def world() -> Iterator[World]:
 def test_an_operation_gets_the_request_that_a_client_has_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[Any] = []
 
-    def note(desk: object, form: Any, payload: bytes, responder: object, now: float) -> None:
+    def note(operations: object, form: Any, payload: bytes, responder: object, now: float) -> None:
         got.append(form)
         raise OperationError("conflict", "noted")
 

@@ -57,8 +57,8 @@ def test_one_caller_cannot_take_all_names() -> None:
 def test_jobs_of_a_remote_address_count_together(world: World) -> None:
     """L8."""
     far, near = {"client": ("192.0.2.1", 1)}, {"client": ("::1", 1)}
-    assert world.door.owner(far) is world.broker.owners.at("192.0.2.1")
-    assert world.door.owner(near) is world.door.owner({"client": None}) is world.door.local_owner
+    assert world.listener.owner(far) is world.broker.owners.at("192.0.2.1")
+    assert world.listener.owner(near) is world.listener.owner({"client": None}) is world.listener.local_owner
 
 
 def test_raw_body_is_the_payload_if_the_query_names_the_service(world: World) -> None:
@@ -253,7 +253,7 @@ def test_a_preference_that_is_not_understood_is_overlooked(world: World, prefer:
     assert "preference-applied" not in answer.headers
 
 
-def test_whoever_hangs_up_leaves_the_job_but_not_the_desk(world: World) -> None:
+def test_whoever_hangs_up_leaves_the_job_but_not_the_operations(world: World) -> None:
     asked = world.begin("POST", "/v1/jobs?service=s", content=b"x", headers={"prefer": "wait=30"})
     (job,) = world.broker.jobs.values()
     assert len(job.callers) == 1

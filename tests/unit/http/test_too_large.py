@@ -68,7 +68,7 @@ def receive(world: World, path: str, headers: dict[str, str], method: str = "POS
     """Report a request that the server has rejected."""
     fields = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     scope: dict[str, Any] = {"type": "http", "method": method, "raw_path": path.encode(), "headers": fields}
-    make_too_large(world.door)({**scope, "query_string": b""})
+    make_too_large(world.listener)({**scope, "query_string": b""})
     world.settle()
 
 

@@ -175,7 +175,7 @@ def test_next_without_a_job_is_answered_after_a_while(world: World) -> None:
     assert worker.takes().content == b"x"
 
 
-def test_next_takes_as_long_as_the_door_allows_at_most(world: World) -> None:
+def test_next_takes_as_long_as_the_listener_allows_at_most(world: World) -> None:
     worker = Worker(world)
     poll = worker.asks(wait=600)
     world.wait(29)

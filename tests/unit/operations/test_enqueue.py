@@ -77,7 +77,7 @@ def test_moment_of_the_wall_clock_is_a_delay(world: World) -> None:
     assert past.state is JobState.WAITING
 
 
-def test_wishes_reach_the_job(world: World) -> None:
+def test_options_reach_the_job(world: World) -> None:
     job = world.job(
         world.enqueue(priority=9, attempts=7, timeout=5.0, retry_first=2.0, retry_cap=3.0, retry_jitter=0.5, delay=1.0)
     )

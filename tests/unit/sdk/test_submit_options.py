@@ -55,7 +55,7 @@ def test_everybody_may_say_how_long_they_wait(dialect: str) -> None:
     assert SubmitOptionsCache(URLS[dialect]).submit_options("default", timeout=2.5).timeout == 2.5
 
 
-def test_the_same_wishes_are_the_same_object_and_not_kept_without_end() -> None:
+def test_the_same_options_are_the_same_object_and_not_kept_without_end() -> None:
     cache = SubmitOptionsCache(URLS["native"])
     assert cache.submit_options("echo", 1.0) is cache.submit_options("echo", 1.0)
     assert cache.submit_options("echo", 1.0) is not cache.submit_options("echo", 2.0)

@@ -278,7 +278,7 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         ({}, str(Path.home() / ".local/state/dragoman")),
     ],
 )
-def test_the_diary_lives_in_the_state_home(environment: dict[str, str], expected: str) -> None:
+def test_the_store_lives_in_the_state_home(environment: dict[str, str], expected: str) -> None:
     assert default_data_dir(environment) == Path(expected)
 
 

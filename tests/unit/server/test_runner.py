@@ -104,7 +104,7 @@ class World:
         """A peer that has not greeted yet."""
         stream = FakeStream()
         peer = self.runner.connections.connected(
-            self.session, "door", Zmtp("ROUTER"), stream, "a peer", "address", limits or ConnectionLimits()
+            self.session, "listener", Zmtp("ROUTER"), stream, "a peer", "address", limits or ConnectionLimits()
         )
         self.runner.run_once()
         return peer, stream
@@ -140,7 +140,7 @@ def test_connections_of_a_remote_address_share_their_limits_and_local_ones_do_no
     def connect(address: str, is_local: bool) -> StreamConnection:
         carrier, stream = Zmtp("ROUTER"), FakeStream()
         return world.runner.connections.connected(
-            world.session, "door", carrier, stream, "a peer", address, ConnectionLimits(), is_local=is_local
+            world.session, "listener", carrier, stream, "a peer", address, ConnectionLimits(), is_local=is_local
         )
 
     near = [connect("127.0.0.1", True) for _ in range(2)]

@@ -9,7 +9,7 @@ import apsw
 from dragoman.store.sealing import FIRST, UNSEALED, seal_all
 from dragoman.store.statements import write_note
 
-from .world import House
+from .world import Setup
 
 
 def raw(folder: Path) -> apsw.Connection:
@@ -19,11 +19,11 @@ def raw(folder: Path) -> apsw.Connection:
 
 def filled(folder: Path, jobs: int = 300, size: int = 700) -> list[bytes]:
     """Create and close a store with this many jobs. Returns their ids."""
-    house = House(folder)
-    ids = [house.enqueue(b"%d" % number * size).id for number in range(jobs)]
-    house.runner.store_access.note("pause/s", "ann")
-    house.settle()
-    house.close()
+    setup = Setup(folder)
+    ids = [setup.enqueue(b"%d" % number * size).id for number in range(jobs)]
+    setup.runner.store_access.note("pause/s", "ann")
+    setup.settle()
+    setup.close()
     return list(ids)
 
 

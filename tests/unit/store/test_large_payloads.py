@@ -12,7 +12,7 @@ from dragoman.store.commit import Commit
 from dragoman.store.large_payloads import LARGE, LargePayloads
 
 from .disk import Disk
-from .world import House, until
+from .world import Setup, until
 
 SMALL = b"x"
 BIG = b"x" * (LARGE + 1)
@@ -68,57 +68,57 @@ def test_dropped_and_erased_payloads_are_forgotten() -> None:
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_store_drops_the_large_payload_of_a_job_that_is_done(tmp_path: Path, restart: bool) -> None:
-    house = House(tmp_path)
-    small, big = house.enqueue(SMALL), house.enqueue(BIG)
-    house.settle()
+    setup = Setup(tmp_path)
+    small, big = setup.enqueue(SMALL), setup.enqueue(BIG)
+    setup.settle()
     if restart:
-        house.close()
-        house = House(tmp_path, seed="again")
-        house.load()
-    house.worker(capacity=2)
-    house.loop.run_rest()
-    house.settle()
-    while len(house.given()) < 2:
-        house.loop.run_one()
-        house.settle()
-    for give in house.given():
-        house.broker.succeed(give.attempt, b"", house.now)
-    house.settle()
-    house.close()
+        setup.close()
+        setup = Setup(tmp_path, seed="again")
+        setup.load()
+    setup.worker(capacity=2)
+    setup.loop.run_rest()
+    setup.settle()
+    while len(setup.given()) < 2:
+        setup.loop.run_one()
+        setup.settle()
+    for give in setup.given():
+        setup.broker.succeed(give.attempt, b"", setup.now)
+    setup.settle()
+    setup.close()
     file = apsw.Connection(str(tmp_path / "store.db"))
     found = dict(file.execute("SELECT id, length(payload) FROM job").fetchall())
     file.close()
     assert found == {small.id: len(SMALL), big.id: 0}
 
 
-def end_and_retry(house: House, job: Job) -> Job:
+def end_and_retry(setup: Setup, job: Job) -> Job:
     """Let the job fail for good and retry it, in one commit."""
     assert job.attempt is not None
-    house.broker.fail(job.attempt, "no", house.now)
-    retried = house.broker.operator.retry(job, house.now)
+    setup.broker.fail(job.attempt, "no", setup.now)
+    retried = setup.broker.operator.retry(job, setup.now)
     assert retried is not None
     assert (job.quarantined, job.retried_as) == (False, retried.id)
-    house.settle()
+    setup.settle()
     return retried
 
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_job_that_ends_and_is_retried_in_one_commit_is_stored_in_quarantine(tmp_path: Path, restart: bool) -> None:
     """A bug: the store had it as a job that ended otherwise, and dropped its payload."""
-    house = House(tmp_path)
-    id = house.enqueue(BIG, attempts=1).id
-    house.settle()
+    setup = Setup(tmp_path)
+    id = setup.enqueue(BIG, attempts=1).id
+    setup.settle()
     if restart:  # the payload is in the file only
-        house = house.restarted()
-    house.worker()
-    house.broker.operator.pause("s")  # the retry waits
-    retried = end_and_retry(house, house.broker.jobs[id])
-    house = house.restarted()
-    first, second = house.broker.jobs[id], house.broker.jobs[retried.id]
+        setup = setup.restarted()
+    setup.worker()
+    setup.broker.operator.pause("s")  # the retry waits
+    retried = end_and_retry(setup, setup.broker.jobs[id])
+    setup = setup.restarted()
+    first, second = setup.broker.jobs[id], setup.broker.jobs[retried.id]
     assert (first.quarantined, first.retried_as, second.retry_of) == (False, second.id, first.id)
-    house.worker()
-    assert house.given_payloads() == [BIG]
-    house.close()
+    setup.worker()
+    assert setup.given_payloads() == [BIG]
+    setup.close()
     file = apsw.Connection(str(tmp_path / "store.db"))
     found = file.execute("SELECT quarantined, length(payload) FROM job JOIN fate USING (number) WHERE id = ?", (id,))
     assert found.fetchall() == [(1, len(BIG))]
@@ -131,25 +131,25 @@ def test_job_whose_retry_is_refused_in_the_commit_in_which_it_ends_stays_in_quar
 ) -> None:
     """A bug: after a restart it could not be retried, or was gone."""
     disk = Disk("a disk that is full")
-    house = House(tmp_path, vfs=disk.name)
-    house.worker()
-    job = house.enqueue(BIG, attempts=1, keeps_outcome=keeps_outcome)
-    house.settle()
+    setup = Setup(tmp_path, vfs=disk.name)
+    setup.worker()
+    job = setup.enqueue(BIG, attempts=1, keeps_outcome=keeps_outcome)
+    setup.settle()
 
     def is_full() -> None:
         raise apsw.exception_for(apsw.SQLITE_FULL)
 
     disk.before_write = is_full
-    retried = end_and_retry(house, job)
-    assert retried.id not in house.broker.jobs
+    retried = end_and_retry(setup, job)
+    assert retried.id not in setup.broker.jobs
     assert (job.quarantined, job.retried_as) == (True, None)
     disk.before_write = lambda: None
-    until(lambda: house.store.problem is None)
-    house = house.restarted()
+    until(lambda: setup.store.problem is None)
+    setup = setup.restarted()
     disk.unregister()
-    (found,) = house.broker.jobs.values()
+    (found,) = setup.broker.jobs.values()
     assert (found.id, found.quarantined) == (job.id, True)
-    assert house.broker.operator.retry(found, house.now) is not None
-    house.worker()
-    assert house.given_payloads() == [BIG]
-    house.close()
+    assert setup.broker.operator.retry(found, setup.now) is not None
+    setup.worker()
+    assert setup.given_payloads() == [BIG]
+    setup.close()

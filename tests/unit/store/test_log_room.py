@@ -11,7 +11,7 @@ from dragoman.store.log import Log, is_blank, size_of_log
 from dragoman.store.log_room import STEP, LogRoom
 
 from .disk import Disk
-from .world import House, until
+from .world import Setup, until
 
 PAGE = 4_096
 BUSY = StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0)  # nothing is merged by itself
@@ -27,29 +27,29 @@ def used(folder: Path) -> int:
 
 
 def test_commits_do_not_make_the_log_longer(tmp_path: Path) -> None:
-    house = House(tmp_path, BUSY)
-    house.enqueue()
-    house.settle()
+    setup = Setup(tmp_path, BUSY)
+    setup.enqueue()
+    setup.settle()
     until(lambda: size(tmp_path) >= STEP)
     length, before = size(tmp_path), used(tmp_path)
     for _ in range(20):
-        house.enqueue()
-        house.settle()
+        setup.enqueue()
+        setup.settle()
     assert used(tmp_path) > before
     assert size(tmp_path) == length
-    house.close()
+    setup.close()
 
 
 def test_next_room_is_written_before_the_log_needs_it(tmp_path: Path) -> None:
-    house = House(tmp_path, BUSY)
+    setup = Setup(tmp_path, BUSY)
     for _ in range(12):
-        house.enqueue(bytes(STEP // 8))
-        house.settle()
+        setup.enqueue(bytes(STEP // 8))
+        setup.settle()
         until(lambda: size(tmp_path) >= STEP)
-    end = house.store._writer._log_pages
+    end = setup.store._writer._log_pages
     until(lambda: size(tmp_path) >= size_of_log(end, PAGE) + STEP // 4)
     assert size_of_log(end, PAGE) > STEP
-    house.close()
+    setup.close()
 
 
 def test_room_ends_where_the_log_is_merged(tmp_path: Path) -> None:
@@ -75,29 +75,29 @@ def test_log_that_was_cut_stays_so(tmp_path: Path) -> None:
 def test_disk_without_room_for_zeros_gets_none(tmp_path: Path) -> None:
     disk = Disk("little room")
     try:
-        house = House(tmp_path, BUSY, vfs=disk.name)
+        setup = Setup(tmp_path, BUSY, vfs=disk.name)
         disk.capacity = sum(each.stat().st_size for each in tmp_path.iterdir()) + 8 * PAGE
-        house.enqueue()
-        house.settle()
-        house.close()
+        setup.enqueue()
+        setup.settle()
+        setup.close()
     finally:
         disk.unregister()
-    assert house.store.problem is None
-    assert len(house.accepted()) == 1
+    assert setup.store.problem is None
+    assert len(setup.accepted()) == 1
 
 
 def test_room_is_written_by_the_file_system_layer_of_the_store(tmp_path: Path) -> None:
     """Or tests of disks that fail would not see it."""
     disk = Disk("one layer")
     try:
-        house = House(tmp_path, BUSY, vfs=disk.name)
-        house.enqueue()
-        house.settle()
+        setup = Setup(tmp_path, BUSY, vfs=disk.name)
+        setup.enqueue()
+        setup.settle()
         until(lambda: size(tmp_path) >= STEP)
-        house.enqueue()
-        house.settle()
+        setup.enqueue()
+        setup.settle()
         assert len(disk.platters["store.db-wal"].safe) == size(tmp_path)
-        house.close()
+        setup.close()
     finally:
         disk.unregister()
 
@@ -107,15 +107,15 @@ def test_log_goes_on_in_the_room_of_a_killed_broker(tmp_path: Path) -> None:
     folder.mkdir()
     ids = []
     for run in range(1, 4):
-        house = House(folder, BUSY, seed=str(run))
-        house.load()
-        assert list(house.broker.jobs) == ids
+        setup = Setup(folder, BUSY, seed=str(run))
+        setup.load()
+        assert list(setup.broker.jobs) == ids
         for _ in range(5):
-            ids.append(house.enqueue().id)
-            house.settle()
+            ids.append(setup.enqueue().id)
+            setup.settle()
         until(lambda folder=folder: size(folder) >= STEP)
         folder = Path(shutil.copytree(folder, tmp_path / str(run)))
-        house.close()
+        setup.close()
     assert size(folder) < 2 * STEP
 
 

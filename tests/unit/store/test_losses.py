@@ -29,7 +29,7 @@ from dragoman.store.schema import make_store
 
 from .disk import Disk
 from .test_power_cut import live
-from .world import House, until
+from .world import Setup, until
 
 JOBS = 600
 BUSY = StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0)  # nothing is merged by itself
@@ -54,16 +54,16 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]
     folder = tmp_path_factory.mktemp("live")
     make_store(folder)
     (folder / "epoch").write_text("0\n")
-    house = House(folder, BUSY)
+    setup = Setup(folder, BUSY)
     ids = []
     for number in range(JOBS):
-        ids.append(house.enqueue(payload(number)).id)
+        ids.append(setup.enqueue(payload(number)).id)
         if number % 3 == 2:
-            house.settle()
-    house.settle()
+            setup.settle()
+    setup.settle()
     until(lambda: (read_count(folder) or (Count(), True))[0].jobs == JOBS)
     image = copied(folder, tmp_path_factory.mktemp("killed") / "data")
-    house.close()
+    setup.close()
     return image, list(ids)
 
 
@@ -141,23 +141,23 @@ CASES: dict[str, tuple[Damage, int | None, str]] = {
 }
 
 
-def start(folder: Path, seed: str = "again") -> House:
+def start(folder: Path, seed: str = "again") -> Setup:
     """As `dragoman serve` does."""
     held = DataFolder(folder, make_store)
     try:
-        house = House(folder, BUSY, seed=seed)
-        house.load()
+        setup = Setup(folder, BUSY, seed=seed)
+        setup.load()
     finally:
         held.close()
-    return house
+    return setup
 
 
 def test_what_kill_leaves_is_in_order(tmp_path: Path, killed: tuple[Path, list[bytes]]) -> None:
     folder = copied(killed[0], tmp_path / "data")
     assert recovery.check(folder) == ""
-    house = start(folder)
-    assert list(house.broker.jobs) == killed[1]
-    house.close()
+    setup = start(folder)
+    assert list(setup.broker.jobs) == killed[1]
+    setup.close()
     assert recovery.check(folder) == ""
 
 
@@ -194,17 +194,17 @@ def test_lost_commits_are_refused_and_what_is_left_is_recovered(
     else:
         assert (made.jobs, made.missing, made.left_out) == (brought, [], 0)
     assert recovery.check(folder) == ""
-    house = start(folder)
-    assert list(house.broker.jobs) == ids[: made.jobs]
-    for number, job in enumerate(list(house.broker.jobs.values())[::40]):
-        assert fetched(house, job) == payload(number * 40)
-    house.close()
+    setup = start(folder)
+    assert list(setup.broker.jobs) == ids[: made.jobs]
+    for number, job in enumerate(list(setup.broker.jobs.values())[::40]):
+        assert fetched(setup, job) == payload(number * 40)
+    setup.close()
 
 
-def fetched(house: House, job: Job) -> bytes:
+def fetched(setup: Setup, job: Job) -> bytes:
     brought: list[bytes] = []
-    house.store.fetch(job, lambda payload, result, _: brought.append(bytes(payload)))
-    house.loop.run_until(lambda: brought or house.failures)
+    setup.store.fetch(job, lambda payload, result, _: brought.append(bytes(payload)))
+    setup.loop.run_until(lambda: brought or setup.failures)
     return brought[0] if brought else b"refused"
 
 
@@ -252,13 +252,13 @@ def test_last_transaction_that_is_there_in_part_is_no_damage(tmp_path: Path, kil
     counter.note(Count(counted[0].commits - 1, JOBS - 3, counted[0].at))
     counter.close()
     assert recovery.check(folder) == ""
-    house = start(folder)
-    assert len(house.broker.jobs) == JOBS - 3
+    setup = start(folder)
+    assert len(setup.broker.jobs) == JOBS - 3
     assert log(folder).stat().st_size == 0, "what it left cannot be taken for damage later"
-    house.enqueue(b"more")
-    house.settle()
+    setup.enqueue(b"more")
+    setup.settle()
     again = copied(folder, tmp_path / "again")
-    house.close()
+    setup.close()
     assert recovery.check(again) == ""
 
 
@@ -284,10 +284,10 @@ def test_power_cut_leaves_nothing_that_looks_like_damage(tmp_path: Path) -> None
                 (folder / name).write_bytes(content)
         if "store.db" not in files or not files["store.db"]:
             continue
-        house = House(folder, BUSY, seed="again")
-        house.load()
-        assert set(accepted) <= set(house.broker.jobs)
-        house.close()
+        setup = Setup(folder, BUSY, seed="again")
+        setup.load()
+        assert set(accepted) <= set(setup.broker.jobs)
+        setup.close()
         assert recovery.check(folder) == ""
 
 
@@ -295,24 +295,24 @@ def test_restored_backup_starts_when_it_was_accepted(tmp_path: Path) -> None:
     """An older store in a folder that knows of more, and the newer epoch with it."""
     folder = tmp_path / "data"
     folder.mkdir()
-    house = start(folder, "first")
-    old = house.enqueue(b"old")
-    house.settle()
-    house.close()
+    setup = start(folder, "first")
+    old = setup.enqueue(b"old")
+    setup.settle()
+    setup.close()
     backup = (folder / "store.db").read_bytes()
-    house = start(folder)
+    setup = start(folder)
     for _ in range(5):
-        house.enqueue()
-        house.settle()
-    house.close()
+        setup.enqueue()
+        setup.settle()
+    setup.close()
     (folder / "store.db").write_bytes(backup)
     with pytest.raises(StoreError, match=r"5 jobs that .*or `dragoman store accept` if you have restored a backup"):
         start(folder)
     recovery.accept(folder)
-    house = start(folder)
-    assert list(house.broker.jobs) == [old.id]
+    setup = start(folder)
+    assert list(setup.broker.jobs) == [old.id]
     assert int((folder / "epoch").read_text()) >= 2
-    house.close()
+    setup.close()
 
 
 def test_empty_folder_of_earlier_brokers_is_accepted_as_a_new_one(tmp_path: Path) -> None:
@@ -361,13 +361,13 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[bytes, 
     folder = tmp_path_factory.mktemp("merged") / "data"
     folder.mkdir()
     make_store(folder)
-    house = House(folder, BUSY)
+    setup = Setup(folder, BUSY)
     random = Random("payloads")
     sizes = (100, 2_000, 9_000)
-    payloads = {house.enqueue(body).id: body for each in range(60) if (body := random.randbytes(sizes[each % 3]))}
-    house.runner.store_access.note("pause/s", "ann")
-    house.settle()
-    house.close()
+    payloads = {setup.enqueue(body).id: body for each in range(60) if (body := random.randbytes(sizes[each % 3]))}
+    setup.runner.store_access.note("pause/s", "ann")
+    setup.settle()
+    setup.close()
     return folder, dict(payloads)
 
 
@@ -391,26 +391,26 @@ def test_no_flipped_byte_of_the_file_reaches_a_worker(tmp_path: Path, merged: tu
 
 def refuses(folder: Path, payloads: dict[bytes, bytes]) -> bool:
     try:
-        house = House(folder, BUSY)
+        setup = Setup(folder, BUSY)
     except StoreError:
         return True
     try:
-        house.restoring.start()
-        house.loop.run_until(lambda: house.is_loaded or house.failures)
-        if house.failures:
-            assert "run `dragoman store recover`" in house.failures[0]
+        setup.restoring.start()
+        setup.loop.run_until(lambda: setup.is_loaded or setup.failures)
+        if setup.failures:
+            assert "run `dragoman store recover`" in setup.failures[0]
             return True
-        assert set(house.broker.jobs) == set(payloads)
-        assert house.notes == {"pause/s": "ann"}
-        for job in list(house.broker.jobs.values()):
-            found = fetched(house, job)
+        assert set(setup.broker.jobs) == set(payloads)
+        assert setup.notes == {"pause/s": "ann"}
+        for job in list(setup.broker.jobs.values()):
+            found = fetched(setup, job)
             if found != payloads[job.id]:
                 assert found == b"refused"
-                assert f"the payload of job {job.id.hex()} does not match its checksum" in house.failures[0]
+                assert f"the payload of job {job.id.hex()} does not match its checksum" in setup.failures[0]
                 return True
         return False
     finally:
-        house.close()
+        setup.close()
 
 
 def recovery_says(folder: Path) -> str:
@@ -430,11 +430,11 @@ def test_damaged_version_is_refused_and_recovered(
         file.seek(60)
         file.write(version.to_bytes(4, "big"))
     with pytest.raises(StoreError, match=rf"its header says format {version}, its table note says 4\): run"):
-        House(folder)
+        Setup(folder)
     made = recovery.recover(folder)
     assert made is not None
     assert made.jobs == len(merged[1])
-    House(folder).close()
+    Setup(folder).close()
 
 
 def test_damaged_payload_is_left_out_and_named(tmp_path: Path, merged: tuple[Path, dict[bytes, bytes]]) -> None:
@@ -462,14 +462,14 @@ def test_every_changed_column_is_refused_when_it_is_read(tmp_path: Path) -> None
     """Any change is detected, however plausible the new value is."""
     image = tmp_path / "image"
     image.mkdir()
-    house = House(image)
-    house.worker()
-    house.enqueue(attempts=1)
-    house.runner.store_access.note("pause/s", "ann")
-    house.settle()
-    house.broker.fail(house.given()[0].attempt, "no", house.now)
-    house.settle()
-    house.close()
+    setup = Setup(image)
+    setup.worker()
+    setup.enqueue(attempts=1)
+    setup.runner.store_access.note("pause/s", "ann")
+    setup.settle()
+    setup.broker.fail(setup.given()[0].attempt, "no", setup.now)
+    setup.settle()
+    setup.close()
 
     def check(table: str, column: str) -> None:
         folder = copied(image, tmp_path / f"{table} {column}")
@@ -502,28 +502,28 @@ def change(folder: Path, table: str, column: str) -> None:
 
 def start_and_read(folder: Path) -> None:
     """Raises DiaryError, as the broker would end with it."""
-    house = House(folder, BUSY)
+    setup = Setup(folder, BUSY)
     try:
-        house.restoring.start()
-        house.loop.run_until(lambda: house.is_loaded or house.failures)
-        if house.failures:
-            raise StoreError(house.failures[0])
+        setup.restoring.start()
+        setup.loop.run_until(lambda: setup.is_loaded or setup.failures)
+        if setup.failures:
+            raise StoreError(setup.failures[0])
     finally:
-        house.close()
+        setup.close()
 
 
 def test_damaged_result_is_not_told(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.worker()
-    house.enqueue()
-    house.settle()
-    house.broker.succeed(house.given()[0].attempt, b"the right result", house.now)
-    house.settle()
-    house.close()
+    setup = Setup(tmp_path)
+    setup.worker()
+    setup.enqueue()
+    setup.settle()
+    setup.broker.succeed(setup.given()[0].attempt, b"the right result", setup.now)
+    setup.settle()
+    setup.close()
     content = store(tmp_path).read_bytes()
     flip(store(tmp_path), content.index(b"right"))
     assert recovery.check(tmp_path) == "1 job statuses cannot be read"
-    again = House(tmp_path)
+    again = Setup(tmp_path)
     again.load()
     [job] = again.broker.jobs.values()
     assert fetched(again, job) == b"refused"
@@ -532,13 +532,13 @@ def test_damaged_result_is_not_told(tmp_path: Path) -> None:
 
 
 def test_payload_that_is_dropped_keeps_a_checksum(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.worker()
-    house.enqueue(b"x" * 10_000)
-    house.settle()
-    house.broker.succeed(house.given()[0].attempt, b"", house.now)
-    house.settle()
-    house.close()
+    setup = Setup(tmp_path)
+    setup.worker()
+    setup.enqueue(b"x" * 10_000)
+    setup.settle()
+    setup.broker.succeed(setup.given()[0].attempt, b"", setup.now)
+    setup.settle()
+    setup.close()
     file = apsw.Connection(str(store(tmp_path)))
     assert file.execute("SELECT length(payload) FROM job").get == 0
     file.close()

@@ -13,7 +13,7 @@ from dragoman.store.limits import StoreLimits
 from dragoman.store.schema import bring_up_to_date, check_file, open_file
 
 from .disk import Disk
-from .world import House
+from .world import Setup
 
 IMAGES = 200
 LIMITS = StoreLimits(ballast=0, idle=0.001, busy_wal=100_000)  # the log is carried over often
@@ -31,10 +31,10 @@ Image = tuple[dict[str, bytes], list[bytes], list[bytes]]
 
 def live(folder: Path, disk: Disk, random: Random, images: int, synchronous: str = "FULL") -> list[Image]:
     """Run a broker. Returns what a power cut would leave at many instants, and what was acknowledged by then."""
-    house = House(folder, LIMITS, vfs=disk.name)
-    house.store._writer._connection.pragma("synchronous", synchronous)
-    house.worker(capacity=1_000_000)
-    heard = house.caller.heard
+    setup = Setup(folder, LIMITS, vfs=disk.name)
+    setup.store._writer._connection.pragma("synchronous", synchronous)
+    setup.worker(capacity=1_000_000)
+    heard = setup.caller.heard
     taken: list[tuple[dict[str, bytes], int]] = []
 
     def look() -> None:
@@ -45,21 +45,21 @@ def live(folder: Path, disk: Disk, random: Random, images: int, synchronous: str
     done = 0
     while len(taken) < images:
         for _ in range(random.randrange(1, 12)):
-            house.enqueue(random.randbytes(random.choice((10, 500, 3_000, 20_000))))
-        house.settle()
-        given = house.given()
+            setup.enqueue(random.randbytes(random.choice((10, 500, 3_000, 20_000))))
+        setup.settle()
+        given = setup.given()
         for give in given[done : done + random.randrange(12)]:
-            house.broker.succeed(give.attempt, b"result", house.now)
+            setup.broker.succeed(give.attempt, b"result", setup.now)
             done += 1
         if random.random() < 0.5:
-            house.settle()
-    house.close()
-    return [(files, *_promised(house, said)) for files, said in taken]
+            setup.settle()
+    setup.close()
+    return [(files, *_promised(setup, said)) for files, said in taken]
 
 
-def _promised(house: House, said: int) -> tuple[list[bytes], list[bytes]]:
+def _promised(setup: Setup, said: int) -> tuple[list[bytes], list[bytes]]:
     """Ids of acknowledged jobs, and of those with a delivered outcome, at this point of the record."""
-    heard = house.caller.heard[:said]
+    heard = setup.caller.heard[:said]
     accepted = [each.job.id for each in heard if isinstance(each, Acknowledge)]
     return accepted, [each.job.id for each in heard if not isinstance(each, Acknowledge)]
 

@@ -116,18 +116,18 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
     assert payload == (b"" if is_dropped else job.payload)
 
 
-def test_wishes_are_written_as_what_differs_from_the_defaults() -> None:
+def test_options_are_written_as_what_differs_from_the_defaults() -> None:
     assert options_text(JobOptions()) == "{}"
     assert options_text(JobOptions(durable=True, queue_timeout=5.0)) == '{"queue_timeout":5.0,"durable":true}'
 
 
-def test_equal_wishes_are_one_object() -> None:
+def test_equal_options_are_one_object() -> None:
     reader = RowDecoder()
     row = (1, b"x" * 16, "s", '{"durable":true}', 1.0, None, None, None, *(None,) * 13)
     assert reader.kept(row, 0.0).options is reader.kept(row, 0.0).options
 
 
-def test_many_wishes_do_not_pile_up() -> None:
+def test_many_options_do_not_pile_up() -> None:
     """I5."""
     scribe = RowEncoder()
     service = Service("s", 60.0)

@@ -15,7 +15,7 @@ from dragoman.store.errors import StoreError
 from dragoman.store.rows import JOB_COLUMNS
 
 from .damage import damage, filled, raw, reseal
-from .world import House
+from .world import Setup
 
 
 def spoil(folder: Path, statement: str) -> None:
@@ -27,22 +27,22 @@ def spoil(folder: Path, statement: str) -> None:
 
 def ended(folder: Path) -> list[bytes]:
     """A store with one job that is done, one that has failed, and one that waits. Returns their ids."""
-    house = House(folder)
-    worker = house.worker()
+    setup = Setup(folder)
+    worker = setup.worker()
     ids = []
     for number in range(2):
-        job = house.enqueue(b"%d" % number, attempts=1)
-        house.settle()
-        attempt = house.given()[-1].attempt
+        job = setup.enqueue(b"%d" % number, attempts=1)
+        setup.settle()
+        attempt = setup.given()[-1].attempt
         if number == 0:
-            house.broker.succeed(attempt, b"result", house.now)
+            setup.broker.succeed(attempt, b"result", setup.now)
         else:
-            house.broker.fail(attempt, "it broke", house.now)
-        house.broker.idle(worker, house.now)
+            setup.broker.fail(attempt, "it broke", setup.now)
+        setup.broker.idle(worker, setup.now)
         ids.append(job.id)
-    ids.append(house.enqueue(b"2", delay=1_000.0).id)
-    house.settle()
-    house.close()
+    ids.append(setup.enqueue(b"2", delay=1_000.0).id)
+    setup.settle()
+    setup.close()
     return list(ids)
 
 
@@ -69,7 +69,7 @@ def test_recovery_brings_what_can_be_read(tmp_path: Path, page: int) -> None:
     assert found.damaged.exists()
     assert found.places > 0
     assert recovery.check(tmp_path) == ""
-    again = House(tmp_path)
+    again = Setup(tmp_path)
     again.load()
     assert len(again.broker.jobs) == found.jobs
     assert set(again.broker.jobs) <= set(ids)
@@ -83,7 +83,7 @@ def test_recovery_of_a_whole_file_loses_nothing(tmp_path: Path) -> None:
     found = recovery.recover(tmp_path, force=True)
     assert found is not None
     assert (found.jobs, found.left_out, found.places) == (20, 0, 0)
-    again = House(tmp_path)
+    again = Setup(tmp_path)
     again.load()
     assert list(again.broker.jobs) == ids
     again.close()
@@ -112,18 +112,18 @@ def test_a_job_that_makes_no_sense_is_found_and_left_out(tmp_path: Path, change:
     ids = filled(tmp_path, 20)
     spoil(tmp_path, f"UPDATE {change} WHERE number = (SELECT min(number) + 3 FROM job)")
     assert recovery.check(tmp_path) == "1 jobs cannot be read"
-    house = House(tmp_path)
-    house.restoring.start()
-    house.loop.run_until(lambda: house.failures)
-    assert house.failures[0].startswith("the store is damaged (")
-    assert house.failures[0].endswith(": run `dragoman store recover` on its folder")
-    house.close()
+    setup = Setup(tmp_path)
+    setup.restoring.start()
+    setup.loop.run_until(lambda: setup.failures)
+    assert setup.failures[0].startswith("the store is damaged (")
+    assert setup.failures[0].endswith(": run `dragoman store recover` on its folder")
+    setup.close()
     found = recovery.recover(tmp_path)
     assert found is not None
     assert (found.jobs, found.left_out, found.places) == (19, 1, 0)
     assert files(tmp_path) <= {"store.db", "ballast"}
     assert recovery.check(tmp_path) == ""
-    again = House(tmp_path)
+    again = Setup(tmp_path)
     again.load()
     assert set(again.broker.jobs) == {*ids[:3], *ids[4:]}
     again.close()
@@ -140,7 +140,7 @@ def test_a_job_whose_fate_makes_no_sense_is_as_it_was_submitted(tmp_path: Path, 
     found = recovery.recover(tmp_path)
     assert found is not None
     assert (found.jobs, found.as_submitted, found.untold, found.left_out) == (3, 1, 0, 0)
-    again = House(tmp_path)
+    again = Setup(tmp_path)
     again.load()
     jobs = again.broker.jobs
     assert {id: job.outcome for id, job in jobs.items()} == {done: None, failed: Outcome.FAILED, waiting: None}
@@ -157,7 +157,7 @@ def test_a_fate_that_cannot_be_told_still_counts(tmp_path: Path, change: str) ->
     found = recovery.recover(tmp_path)
     assert found is not None
     assert (found.jobs, found.as_submitted, found.untold) == (3, 0, 1)
-    again = House(tmp_path)
+    again = Setup(tmp_path)
     again.load()
     assert again.broker.jobs[failed].outcome is Outcome.FAILED
     assert again.broker.jobs[failed].quarantined
@@ -169,11 +169,11 @@ def test_a_note_that_is_no_text_is_left_out(tmp_path: Path) -> None:
     spoil(tmp_path, f"INSERT INTO note(key, value) VALUES ('pause/t', {BAD_TEXT})")
     assert recovery.check(tmp_path) == "1 notes cannot be read"
     with pytest.raises(StoreError, match="dragoman store recover"):
-        House(tmp_path)
+        Setup(tmp_path)
     found = recovery.recover(tmp_path)
     assert found is not None
     assert (found.jobs, found.notes, found.left_out) == (1, 1, 1)
-    again = House(tmp_path)
+    again = Setup(tmp_path)
     assert again.notes == {"pause/s": "ann"}
     again.close()
 
@@ -188,12 +188,12 @@ def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path: Path, left: float) 
     os.truncate(tmp_path / "store.db", kept * 4096 + 100)
     assert recovery.check(tmp_path) != ""
     with pytest.raises(StoreError, match="dragoman store recover"):
-        House(tmp_path)
+        Setup(tmp_path)
     found = recovery.recover(tmp_path)
     assert found is not None
     assert found.places > 0
     assert 0 < found.jobs == expected < len(ids)
-    again = House(tmp_path)
+    again = Setup(tmp_path)
     again.load()
     assert len(again.broker.jobs) == expected
     assert set(again.broker.jobs) <= set(ids)
@@ -234,7 +234,7 @@ def test_rows_that_only_the_log_has_are_found(tmp_path: Path) -> None:
     assert 180 < found.jobs < 200
 
 
-def test_a_whole_diary_is_left_alone(tmp_path: Path) -> None:
+def test_a_whole_store_is_left_alone(tmp_path: Path) -> None:
     filled(tmp_path, 3)
     before = (tmp_path / "store.db").read_bytes()
     assert recovery.recover(tmp_path) is None
@@ -242,7 +242,7 @@ def test_a_whole_diary_is_left_alone(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*damaged*"))
 
 
-def test_a_new_diary_that_cannot_be_written_leaves_nothing_behind(
+def test_a_new_store_that_cannot_be_written_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(tmp_path, 30)

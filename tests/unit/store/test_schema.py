@@ -14,7 +14,7 @@ from dragoman.store.limits import StoreLimits
 from dragoman.store.statements import write_note
 
 from .damage import damage, filled, raw
-from .world import LIMITS, House
+from .world import LIMITS, Setup
 
 
 def test_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
@@ -27,23 +27,23 @@ def test_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         StoreError, match=r"was written by Dragoman 9\.1 \(format 5; this one reads up to 4\): use that"
     ):
-        House(tmp_path)
+        Setup(tmp_path)
 
 
 def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
     """Version 1 did not store whether a worker can resume."""
-    house = House(tmp_path)
-    house.worker()
-    job = house.enqueue(b"old")
-    house.settle()
-    house.close()
+    setup = Setup(tmp_path)
+    setup.worker()
+    job = setup.enqueue(b"old")
+    setup.settle()
+    setup.close()
     file = raw(tmp_path)
     file.execute("ALTER TABLE fate DROP COLUMN may_return")
     file.execute("DELETE FROM note WHERE key IN ('format', 'commits')")
     file.pragma("user_version", 1)
     file.close()
     (tmp_path / "commits").unlink()
-    again = House(tmp_path)
+    again = Setup(tmp_path)
     again.load()
     assert again.broker.jobs[job.id].spent == 1, "it cannot come back, so the attempt is lost"
     again.close()
@@ -54,17 +54,17 @@ def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None
 
 def test_file_of_the_version_before_keeps_its_rows(tmp_path: Path) -> None:
     """Version 3 has no times in the history. Its rows have checksums, which are not written again."""
-    house = House(tmp_path)
-    job = house.enqueue(b"old")
-    house.settle()
-    house.close()
+    setup = Setup(tmp_path)
+    job = setup.enqueue(b"old")
+    setup.settle()
+    setup.close()
     file = raw(tmp_path)
     write_note(file, "format", "3")
     file.pragma("user_version", 3)
     before = file.execute("SELECT * FROM job").fetchall()
     file.close()
     (tmp_path / "commits").unlink()
-    again = House(tmp_path)
+    again = Setup(tmp_path)
     again.load()
     assert [*again.broker.jobs] == [job.id]
     again.close()
@@ -79,22 +79,22 @@ def test_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     file.execute("CREATE TABLE theirs(x)")
     file.close()
     with pytest.raises(StoreError, match="not a store of Dragoman"):
-        House(tmp_path)
+        Setup(tmp_path)
 
 
 def test_file_that_is_in_use_is_refused(tmp_path: Path) -> None:
     """R105: by any program, even without the lock of the folder."""
-    house = House(tmp_path)
+    setup = Setup(tmp_path)
     with pytest.raises(StoreError, match="in use by another program"):
         schema.open_file(tmp_path / "store.db")
-    house.close()
+    setup.close()
 
 
 def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R106."""
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
     with pytest.raises(StoreError, match=r"SQLite 3\.51\.2 may damage the store.*3\.51\.3"):
-        House(tmp_path)
+        Setup(tmp_path)
 
 
 def test_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -103,14 +103,14 @@ def test_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     damage(tmp_path, 40)
     before = (tmp_path / "store.db").read_bytes()
     with pytest.raises(StoreError, match=r"is damaged .*: run `dragoman store recover` on its folder"):
-        House(tmp_path)
+        Setup(tmp_path)
     assert (tmp_path / "store.db").read_bytes() == before
 
 
 def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store.db").write_bytes(b"something else entirely" * 400)
     with pytest.raises(StoreError, match="is damaged"):
-        House(tmp_path)
+        Setup(tmp_path)
     with pytest.raises(StoreError, match="can be read"):
         recovery.recover(tmp_path, force=True)
 
@@ -119,31 +119,31 @@ def test_damage_is_found_later_if_there_was_no_time_at_the_start(tmp_path: Path)
     """R109: postponed until the store is idle."""
     filled(tmp_path)
     damage(tmp_path, 40)
-    house = House(tmp_path, StoreLimits(ballast=0, check_budget=-1.0, idle=0.001))
-    house.loop.run_until(lambda: house.failures)
-    assert "dragoman store recover" in house.failures[0]
-    house.close()
+    setup = Setup(tmp_path, StoreLimits(ballast=0, check_budget=-1.0, idle=0.001))
+    setup.loop.run_until(lambda: setup.failures)
+    assert "dragoman store recover" in setup.failures[0]
+    setup.close()
 
 
 def test_nothing_is_erased_before_the_check(tmp_path: Path) -> None:
     """R109."""
     filled(tmp_path, 3)
-    house = House(tmp_path, StoreLimits(ballast=0, check_budget=-1.0, idle=3_600.0), outcome_retention=1.0)
-    house.load()
-    for job in list(house.broker.jobs.values()):
-        house.broker.withdraw(job, house.now)
-    house.settle()
-    house.now += 2.0
-    house.settle()
-    assert house.broker.jobs == {}
-    house.close()
-    again = House(tmp_path, LIMITS)
+    setup = Setup(tmp_path, StoreLimits(ballast=0, check_budget=-1.0, idle=3_600.0), outcome_retention=1.0)
+    setup.load()
+    for job in list(setup.broker.jobs.values()):
+        setup.broker.withdraw(job, setup.now)
+    setup.settle()
+    setup.now += 2.0
+    setup.settle()
+    assert setup.broker.jobs == {}
+    setup.close()
+    again = Setup(tmp_path, LIMITS)
     assert again.store.last_number > 0
     again.load()
     again.now += 10.0
     again.settle()
     again.close()
-    last = House(tmp_path, LIMITS)
+    last = Setup(tmp_path, LIMITS)
     assert last.store.last_number == 0, "found in order, and erased"
     last.close()
 

@@ -18,31 +18,31 @@ from dragoman.core.states import JobState, Outcome, RefusalReason
 from dragoman.store import writer
 from dragoman.store.limits import StoreLimits
 
-from .world import LIMITS, WALL, House, until
+from .world import LIMITS, WALL, Setup, until
 
 
 @pytest.fixture
-def houses(tmp_path: Path) -> Iterator[Any]:
+def setups(tmp_path: Path) -> Iterator[Any]:
     """Brokers on one folder, one after the other."""
-    opened: list[House] = []
+    opened: list[Setup] = []
 
-    def make(**options: Any) -> House:
+    def make(**options: Any) -> Setup:
         if opened:
             opened[-1].close()
-        opened.append(House(tmp_path, seed=str(len(opened)), **options))
+        opened.append(Setup(tmp_path, seed=str(len(opened)), **options))
         return opened[-1]
 
     yield make
     opened[-1].close()
 
 
-def test_background_job_survives_its_broker(houses: Any) -> None:
+def test_background_job_survives_its_broker(setups: Any) -> None:
     """I3, R107."""
-    house = houses()
-    job = house.enqueue(b"payload", key="k", priority=7)
-    house.settle()
-    assert house.accepted() == [job.id]
-    again = houses(now=5.0, offset=WALL + 200.0)
+    setup = setups()
+    job = setup.enqueue(b"payload", key="k", priority=7)
+    setup.settle()
+    assert setup.accepted() == [job.id]
+    again = setups(now=5.0, offset=WALL + 200.0)
     again.load()
     found = again.broker.jobs[job.id]
     assert (found.state, found.payload is ABSENT, found.key, found.options) == (
@@ -58,7 +58,7 @@ def test_background_job_survives_its_broker(houses: Any) -> None:
     assert again.given()[0].attempt.job.payload == b"payload"
 
 
-def test_nobody_is_told_before_the_commit(houses: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_told_before_the_commit(setups: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """R103."""
     may_commit = threading.Event()
     real = writer.Writer._try
@@ -68,24 +68,24 @@ def test_nobody_is_told_before_the_commit(houses: Any, monkeypatch: pytest.Monke
         return real(self, group)
 
     monkeypatch.setattr(writer.Writer, "_try", slow)
-    house = houses()
-    job = house.enqueue()
-    house.runner.run_once()
-    house.loop.run_rest()
-    assert house.accepted() == []
+    setup = setups()
+    job = setup.enqueue()
+    setup.runner.run_once()
+    setup.loop.run_rest()
+    assert setup.accepted() == []
     may_commit.set()
-    house.settle()
-    assert house.accepted() == [job.id]
+    setup.settle()
+    assert setup.accepted() == [job.id]
 
 
-def test_outcome_survives_and_is_fetched_when_it_is_asked_for(houses: Any) -> None:
-    house = houses()
-    house.worker()
-    job = house.enqueue(b"payload")
-    house.settle()
-    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
-    house.settle()
-    again = houses()
+def test_outcome_survives_and_is_fetched_when_it_is_asked_for(setups: Any) -> None:
+    setup = setups()
+    setup.worker()
+    job = setup.enqueue(b"payload")
+    setup.settle()
+    setup.broker.succeed(setup.given()[0].attempt, b"result", setup.now)
+    setup.settle()
+    again = setups()
     again.load()
     found = again.broker.jobs[job.id]
     assert (found.state, found.outcome, found.keep_until) == (JobState.ENDED, Outcome.DONE, job.keep_until)
@@ -97,21 +97,21 @@ def test_outcome_survives_and_is_fetched_when_it_is_asked_for(houses: Any) -> No
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST])
 def test_failure_survives_in_the_column_of_the_result(
-    houses: Any, tmp_path_factory: pytest.TempPathFactory, outcome: Outcome
+    setups: Any, tmp_path_factory: pytest.TempPathFactory, outcome: Outcome
 ) -> None:
-    house = houses()
-    house.worker()
-    job = house.enqueue(b"payload", attempts=1)
-    house.settle()
+    setup = setups()
+    setup.worker()
+    job = setup.enqueue(b"payload", attempts=1)
+    setup.settle()
     failure = Failure("ValueError", "kein Öl", "Traceback\0 line 2")
-    house.broker.fail(house.given()[0].attempt, "ValueError: kein Öl", house.now, failure, outcome)
-    house.settle()
-    copy = shutil.copytree(house.store.path.parent, tmp_path_factory.mktemp("copy"), dirs_exist_ok=True)
-    with closing(sqlite3.connect(copy / house.store.path.name)) as file:
+    setup.broker.fail(setup.given()[0].attempt, "ValueError: kein Öl", setup.now, failure, outcome)
+    setup.settle()
+    copy = shutil.copytree(setup.store.path.parent, tmp_path_factory.mktemp("copy"), dirs_exist_ok=True)
+    with closing(sqlite3.connect(copy / setup.store.path.name)) as file:
         assert file.execute("SELECT outcome, result FROM fate").fetchall() == [
             (outcome.value, "ValueError\0kein Öl\0Traceback\0 line 2".encode())
         ]
-    again = houses()
+    again = setups()
     again.load()
     found = again.broker.jobs[job.id]
     brought: list[tuple[Any, ...]] = []
@@ -121,15 +121,15 @@ def test_failure_survives_in_the_column_of_the_result(
 
 
 def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
-    houses: Any, monkeypatch: pytest.MonkeyPatch
+    setups: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queued delete was written first, and the deleted result was then delivered as an empty one."""
-    house = houses()
-    house.worker()
-    job = house.enqueue()
-    house.settle()
-    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
-    house.settle()
+    setup = setups()
+    setup.worker()
+    job = setup.enqueue()
+    setup.settle()
+    setup.broker.succeed(setup.given()[0].attempt, b"result", setup.now)
+    setup.settle()
     may_commit = threading.Event()
     real = writer.Writer._try
 
@@ -138,7 +138,7 @@ def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
         return real(self, group)
 
     monkeypatch.setattr(writer.Writer, "_try", slow)
-    again = houses()
+    again = setups()
     again.load()
     again.enqueue()
     again.runner.run_once()
@@ -153,15 +153,15 @@ def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
     assert told == [b"result"]
 
 
-def test_attempts_and_history_survive(houses: Any) -> None:
+def test_attempts_and_history_survive(setups: Any) -> None:
     """R108."""
-    house = houses()
-    house.worker()
-    job = house.enqueue()
-    house.settle()
-    house.broker.fail(house.given()[0].attempt, "no \ud800", house.now)
-    house.settle()
-    again = houses()
+    setup = setups()
+    setup.worker()
+    job = setup.enqueue()
+    setup.settle()
+    setup.broker.fail(setup.given()[0].attempt, "no \ud800", setup.now)
+    setup.settle()
+    again = setups()
     again.load()
     found = again.broker.jobs[job.id]
     assert (found.spent, found.state, found.start_at) == (1, JobState.DELAYED, pytest.approx(job.start_at))
@@ -174,26 +174,26 @@ def test_attempts_and_history_survive(houses: Any) -> None:
     )
 
 
-def test_job_that_ran_with_a_worker_that_cannot_come_back_has_lost_an_attempt(houses: Any) -> None:
+def test_job_that_ran_with_a_worker_that_cannot_come_back_has_lost_an_attempt(setups: Any) -> None:
     """R107."""
-    house = houses()
-    house.worker()
-    job = house.enqueue()
-    house.settle()
-    again = houses()
+    setup = setups()
+    setup.worker()
+    job = setup.enqueue()
+    setup.settle()
+    again = setups()
     again.load()
     found = again.broker.jobs[job.id]
     assert (found.state, found.spent, found.deaths) == (JobState.DELAYED, 1, 1)
 
 
-def test_worker_that_can_name_its_attempt_may_still_deliver(houses: Any) -> None:
+def test_worker_that_can_name_its_attempt_may_still_deliver(setups: Any) -> None:
     """R107."""
-    house = houses()
-    house.worker(can_resume=True)
-    job = house.enqueue()
-    house.settle()
-    token = house.given()[0].attempt.token
-    again = houses()
+    setup = setups()
+    setup.worker(can_resume=True)
+    job = setup.enqueue()
+    setup.settle()
+    token = setup.given()[0].attempt.token
+    again = setups()
     again.load()
     attempt = again.broker.attempts.resumable[token]
     assert (attempt.job.id, attempt.number, attempt.worker.name) == (job.id, 1, "w")
@@ -202,61 +202,61 @@ def test_worker_that_can_name_its_attempt_may_still_deliver(houses: Any) -> None
     assert again.broker.jobs[job.id].outcome is Outcome.DONE
 
 
-def test_erased_job_is_gone_for_good(houses: Any) -> None:
+def test_erased_job_is_gone_for_good(setups: Any) -> None:
     """R110."""
-    house = houses(outcome_retention=10.0)
-    house.worker()
-    job = house.enqueue()
-    house.settle()
-    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
-    house.settle()
-    house.now += 11.0
-    house.runner.run_once()
-    assert house.broker.jobs == {}
-    again = houses()
+    setup = setups(outcome_retention=10.0)
+    setup.worker()
+    job = setup.enqueue()
+    setup.settle()
+    setup.broker.succeed(setup.given()[0].attempt, b"result", setup.now)
+    setup.settle()
+    setup.now += 11.0
+    setup.runner.run_once()
+    assert setup.broker.jobs == {}
+    again = setups()
     again.load()
     assert job.id not in again.broker.jobs
 
 
-def test_numbers_go_on_where_they_ended(houses: Any) -> None:
-    house = houses()
-    numbers = [house.enqueue().number for _ in range(3)]
-    house.settle()
-    again = houses()
+def test_numbers_go_on_where_they_ended(setups: Any) -> None:
+    setup = setups()
+    numbers = [setup.enqueue().number for _ in range(3)]
+    setup.settle()
+    again = setups()
     again.load()
     assert again.enqueue().number > max(numbers)
 
 
-def test_notes_survive_until_they_are_taken_back(houses: Any) -> None:
-    house = houses()
-    house.runner.store_access.note("pause/mail", "ann")
-    house.runner.store_access.note("cron/night", "{}")
-    house.settle()
-    again = houses()
+def test_notes_survive_until_they_are_taken_back(setups: Any) -> None:
+    setup = setups()
+    setup.runner.store_access.note("pause/mail", "ann")
+    setup.runner.store_access.note("cron/night", "{}")
+    setup.settle()
+    again = setups()
     assert again.notes == {"pause/mail": "ann", "cron/night": "{}"}
     service = again.broker.worker_registry.services["mail"]
     assert (service.paused, service.paused_by) == (True, "ann")
     again.runner.store_access.note("pause/mail", None)
     again.settle()
-    assert houses().notes == {"cron/night": "{}"}
+    assert setups().notes == {"cron/night": "{}"}
 
 
-def test_jobs_come_back_in_batches_in_the_order_they_came(houses: Any) -> None:
-    house = houses()
-    jobs = [house.enqueue() for _ in range(25)]
-    house.settle()
-    again = houses(limits=StoreLimits(load_batch=4, ballast=0))
+def test_jobs_come_back_in_batches_in_the_order_they_came(setups: Any) -> None:
+    setup = setups()
+    jobs = [setup.enqueue() for _ in range(25)]
+    setup.settle()
+    again = setups(limits=StoreLimits(load_batch=4, ballast=0))
     again.load()
     assert list(again.broker.jobs) == [job.id for job in jobs]
     assert [each.id for each in again.broker.worker_registry.services["s"].queue] == [job.id for job in jobs]
 
 
-def test_jobs_that_come_while_others_come_back_are_accepted(houses: Any) -> None:
-    house = houses()
+def test_jobs_that_come_while_others_come_back_are_accepted(setups: Any) -> None:
+    setup = setups()
     for _ in range(10):
-        house.enqueue()
-    house.settle()
-    again = houses(limits=StoreLimits(load_batch=2, ballast=0))
+        setup.enqueue()
+    setup.settle()
+    again = setups(limits=StoreLimits(load_batch=2, ballast=0))
     again.restoring.start()
     again.loop.run_one()
     late = again.enqueue()
@@ -267,12 +267,12 @@ def test_jobs_that_come_while_others_come_back_are_accepted(houses: Any) -> None
     assert len(again.broker.jobs) == 11
 
 
-def test_key_cannot_be_judged_while_jobs_come_back(houses: Any) -> None:
+def test_key_cannot_be_judged_while_jobs_come_back(setups: Any) -> None:
     """R24: the store may have the first job of this key; the caller must retry."""
-    house = houses()
-    job = house.enqueue(key="k")
-    house.settle()
-    again = houses()
+    setup = setups()
+    job = setup.enqueue(key="k")
+    setup.settle()
+    again = setups()
     assert again.broker.submit("s", b"x", again.caller, job.options, again.now, key="k") is None
     again.runner.run_once()
     assert [each.refusal for each in again.answers()] == [RefusalReason.BUSY]
@@ -280,14 +280,14 @@ def test_key_cannot_be_judged_while_jobs_come_back(houses: Any) -> None:
     assert again.enqueue(key="k").id == job.id
 
 
-def test_retry_of_a_job_of_an_earlier_run_has_its_payload(houses: Any) -> None:
-    house = houses()
-    house.worker()
-    job = house.enqueue(b"precious", attempts=1)
-    house.settle()
-    house.broker.fail(house.given()[0].attempt, "no", house.now)
-    house.settle()
-    again = houses()
+def test_retry_of_a_job_of_an_earlier_run_has_its_payload(setups: Any) -> None:
+    setup = setups()
+    setup.worker()
+    job = setup.enqueue(b"precious", attempts=1)
+    setup.settle()
+    setup.broker.fail(setup.given()[0].attempt, "no", setup.now)
+    setup.settle()
+    again = setups()
     again.load()
     retried = again.broker.operator.retry(again.broker.jobs[job.id], again.now)
     assert retried is not None
@@ -296,19 +296,19 @@ def test_retry_of_a_job_of_an_earlier_run_has_its_payload(houses: Any) -> None:
     again.runner.run_once()
     again.loop.run_until(lambda: again.runner.run_once() and again.given())
     assert again.given()[0].attempt.job.payload == b"precious"
-    third = houses()
+    third = setups()
     third.load()
     assert third.broker.jobs[retried.id].retry_of == job.id
     assert (third.broker.jobs[job.id].quarantined, third.broker.jobs[job.id].retried_as) == (False, retried.id)
 
 
-def test_retry_of_a_job_that_a_restart_put_into_quarantine_has_its_payload(houses: Any) -> None:
+def test_retry_of_a_job_that_a_restart_put_into_quarantine_has_its_payload(setups: Any) -> None:
     """Before, its payload had not been loaded, and its place in the store was not known."""
-    house = houses()
-    house.worker()
-    job = house.enqueue(b"precious", attempts=1)
-    house.settle()
-    again = houses()
+    setup = setups()
+    setup.worker()
+    job = setup.enqueue(b"precious", attempts=1)
+    setup.settle()
+    again = setups()
     again.load()
     assert again.broker.jobs[job.id].quarantined
     retried = again.broker.operator.retry(again.broker.jobs[job.id], again.now)
@@ -319,30 +319,30 @@ def test_retry_of_a_job_that_a_restart_put_into_quarantine_has_its_payload(house
 
 
 @pytest.mark.parametrize(("size", "left"), [(10_000, 0), (100, 100)])
-def test_large_payload_goes_with_the_outcome(houses: Any, size: int, left: int) -> None:
-    house = houses()
-    house.worker()
-    job = house.enqueue(b"p" * size)
-    house.settle()
-    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
-    house.settle()
+def test_large_payload_goes_with_the_outcome(setups: Any, size: int, left: int) -> None:
+    setup = setups()
+    setup.worker()
+    job = setup.enqueue(b"p" * size)
+    setup.settle()
+    setup.broker.succeed(setup.given()[0].attempt, b"result", setup.now)
+    setup.settle()
     brought: list[tuple[bytes, bytes]] = []
-    house.store.fetch(job, lambda payload, result, _: brought.append((payload, result)))
-    house.loop.run_until(lambda: brought)
+    setup.store.fetch(job, lambda payload, result, _: brought.append((payload, result)))
+    setup.loop.run_until(lambda: brought)
     assert (len(brought[0][0]), brought[0][1]) == (left, b"result")
 
 
-def test_close_writes_what_was_asked_for(houses: Any) -> None:
-    house = houses()
-    job = house.enqueue()
-    house.runner.run_once()
-    again = houses()  # closes the first without waiting for anything
+def test_close_writes_what_was_asked_for(setups: Any) -> None:
+    setup = setups()
+    job = setup.enqueue()
+    setup.runner.run_once()
+    again = setups()  # closes the first without waiting for anything
     again.load()
     assert job.id in again.broker.jobs
 
 
-def test_file_is_for_us_alone(houses: Any, tmp_path: Path) -> None:
-    houses(limits=LIMITS)
+def test_file_is_for_us_alone(setups: Any, tmp_path: Path) -> None:
+    setups(limits=LIMITS)
     assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
         "ballast": 0o600,
         "store.db": 0o600,
@@ -355,69 +355,69 @@ def test_file_is_for_us_alone(houses: Any, tmp_path: Path) -> None:
 
 def test_what_a_worker_gave_back_with_survives_a_restart(tmp_path: Path) -> None:
     """R133: the priority, and the delay of the job."""
-    house = House(tmp_path)
-    house.worker()
-    job = house.enqueue(b"payload", key="k")
-    house.settle()
+    setup = Setup(tmp_path)
+    setup.worker()
+    job = setup.enqueue(b"payload", key="k")
+    setup.settle()
     assert job.attempt is not None
-    house.broker.attempts.give_back(job.attempt, house.now, delay=3_600.0, priority=8)
-    house = house.restarted()
-    (found,) = house.broker.jobs.values()
+    setup.broker.attempts.give_back(job.attempt, setup.now, delay=3_600.0, priority=8)
+    setup = setup.restarted()
+    (found,) = setup.broker.jobs.values()
     assert (found.id, found.options.priority, found.state, found.spent) == (job.id, 8, JobState.DELAYED, 0)
     assert (found.start_at, found.key) == (3_700.0, "k")
-    house.now = 3_700.0
-    house.worker()
-    assert house.given_payloads() == [b"payload"]
-    house.close()
+    setup.now = 3_700.0
+    setup.worker()
+    assert setup.given_payloads() == [b"payload"]
+    setup.close()
 
 
 def test_release_survives_a_restart(tmp_path: Path) -> None:
     """R135."""
-    house = House(tmp_path)
-    house.worker()
-    job = house.enqueue(b"payload", attempts=1)
-    house.settle()
+    setup = Setup(tmp_path)
+    setup.worker()
+    job = setup.enqueue(b"payload", attempts=1)
+    setup.settle()
     assert job.attempt is not None
-    house.broker.fail(job.attempt, "no", house.now)
-    house = house.restarted()
-    (kept,) = house.broker.jobs.values()
+    setup.broker.fail(job.attempt, "no", setup.now)
+    setup = setup.restarted()
+    (kept,) = setup.broker.jobs.values()
     assert kept.quarantined
-    assert house.broker.operator.release(kept, house.now)
-    house = house.restarted(now=300.0)
-    (found,) = house.broker.jobs.values()
+    assert setup.broker.operator.release(kept, setup.now)
+    setup = setup.restarted(now=300.0)
+    (found,) = setup.broker.jobs.values()
     assert (found.id, found.state, found.quarantined, found.spent) == (job.id, JobState.WAITING, False, 0)
     assert [ending.reason for ending in found.history or ()] == ["no"]
-    house.worker()
-    assert house.given_payloads() == [b"payload"]
-    house.close()
+    setup.worker()
+    assert setup.given_payloads() == [b"payload"]
+    setup.close()
 
 
 def test_job_whose_outcome_is_not_kept_is_gone_from_the_store(tmp_path: Path) -> None:
     """R136."""
-    house = House(tmp_path)
-    house.worker()
-    job = house.enqueue(keeps_outcome=False)
-    house.settle()
+    setup = Setup(tmp_path)
+    setup.worker()
+    job = setup.enqueue(keeps_outcome=False)
+    setup.settle()
     assert job.attempt is not None
-    house.broker.succeed(job.attempt, b"result", house.now)
-    house.settle()
-    assert [bytes(answer.result) for answer in house.answers()] == [b"result"]
-    house = house.restarted()
-    assert house.broker.jobs == {}
-    house.close()
+    setup.broker.succeed(job.attempt, b"result", setup.now)
+    setup.settle()
+    assert [bytes(answer.result) for answer in setup.answers()] == [b"result"]
+    setup = setup.restarted()
+    assert setup.broker.jobs == {}
+    setup.close()
 
 
 def test_job_that_is_retried_in_the_turn_in_which_it_failed_finds_its_payload(tmp_path: Path) -> None:
     """A bug: the store knew a job for quarantined only if it still was when its row was made, and ended the broker."""
-    house = House(tmp_path)
-    house.enqueue(b"payload", attempts=1)
-    house = house.restarted()
-    (job,) = house.broker.jobs.values()
-    house.worker()
+    setup = Setup(tmp_path)
+    setup.enqueue(b"payload", attempts=1)
+    setup = setup.restarted()
+    (job,) = setup.broker.jobs.values()
+    setup.worker()
     assert job.attempt is not None
-    house.broker.fail(job.attempt, "no", house.now)
-    retried = house.broker.operator.retry(job, house.now)
+    setup.broker.fail(job.attempt, "no", setup.now)
+    retried = setup.broker.operator.retry(job, setup.now)
     assert retried is not None
-    assert house.given_payloads() == [b"payload"]
-    assert [give.attempt.job for give in house.given()] == [retried]
-    house.close()
+    assert setup.given_payloads() == [b"payload"]
+    assert [give.attempt.job for give in setup.given()] == [retried]
+    setup.close()

@@ -18,7 +18,7 @@ from dragoman.store.file_names import adopt_older
 from dragoman.store.sqlite import SqliteStore
 
 from .test_losses import copied
-from .world import House
+from .world import Setup
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "store-2885e3f"
 KINDS = ("stopped", "killed")  # the second one has a log that was not merged
@@ -34,40 +34,40 @@ def taken(kind: str, target: Path) -> tuple[Path, dict[str, list[str]]]:
     return target, ids
 
 
-def body(house: House, job: Job) -> tuple[bytes, bytes, Failure | None]:
+def body(setup: Setup, job: Job) -> tuple[bytes, bytes, Failure | None]:
     brought: list[tuple[bytes, bytes, Failure | None]] = []
-    house.store.fetch(job, lambda payload, result, failure: brought.append((bytes(payload), bytes(result), failure)))
-    house.loop.run_until(lambda: brought)
+    setup.store.fetch(job, lambda payload, result, failure: brought.append((bytes(payload), bytes(result), failure)))
+    setup.loop.run_until(lambda: brought)
     return brought[0]
 
 
 def check_all(folder: Path, ids: dict[str, list[str]]) -> None:
     """Check that everything is there and unchanged."""
-    house = House(folder, offset=WRITTEN - 100.0, seed="upgraded")
-    house.load()
-    jobs = {job.id.hex(): job for job in house.broker.jobs.values()}
+    setup = Setup(folder, offset=WRITTEN - 100.0, seed="upgraded")
+    setup.load()
+    jobs = {job.id.hex(): job for job in setup.broker.jobs.values()}
     assert {*jobs} == {id for some in ids.values() for id in some}
     assert {jobs[id].state for id in ids["waiting"]} == {JobState.WAITING}
-    assert [body(house, jobs[id])[0] for id in ids["waiting"][:2]] == ["waits 0 é".encode(), "waits 1 é".encode()]
-    assert body(house, jobs[ids["waiting"][5]])[0] == b"long " + b"y" * 9_000
+    assert [body(setup, jobs[id])[0] for id in ids["waiting"][:2]] == ["waits 0 é".encode(), "waits 1 é".encode()]
+    assert body(setup, jobs[ids["waiting"][5]])[0] == b"long " + b"y" * 9_000
     assert (jobs[ids["waiting"][6]].service.name, jobs[ids["waiting"][6]].key) == ("paused", "k1")
-    assert house.broker.worker_registry.services["paused"].paused
+    assert setup.broker.worker_registry.services["paused"].paused
     assert [jobs[id].state for id in ids["delayed"]] == [JobState.DELAYED]
-    assert [(jobs[id].outcome, body(house, jobs[id])[1]) for id in ids["done"][:4]] == [
+    assert [(jobs[id].outcome, body(setup, jobs[id])[1]) for id in ids["done"][:4]] == [
         (Outcome.DONE, b"DONE %d" % number) for number in range(4)
     ]
-    assert body(house, jobs[ids["done"][4]]) == (b"", b"LARGE " + b"X" * 6_000, None)
+    assert body(setup, jobs[ids["done"][4]]) == (b"", b"LARGE " + b"X" * 6_000, None)
     assert [(jobs[id].outcome, jobs[id].quarantined) for id in ids["quarantined"]] == [(Outcome.FAILED, True)] * 2
     failure = Failure("subprocess.CalledProcessError", "false ended with exit code 1: it said nothing")
-    assert body(house, jobs[ids["quarantined"][0]]) == (b"fails 0", b"", failure)
+    assert body(setup, jobs[ids["quarantined"][0]]) == (b"fails 0", b"", failure)
     # That build stored no times of attempts and ends.
     assert [job.ended for job in jobs.values()] == [None] * len(jobs)
     records = [each for id in ids["done"] + ids["quarantined"] for each in jobs[id].history or ()]
     assert len(records) >= len(ids["done"] + ids["quarantined"])
     assert {(each.started, each.ended) for each in records} == {(None, None)}
     assert [jobs[id].spent for id in ids["running"]] in ([0], [1])
-    assert [key for key in house.notes if key.startswith("cron/")] == ["cron/nightly"]
-    house.close()
+    assert [key for key in setup.notes if key.startswith("cron/")] == ["cron/nightly"]
+    setup.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -62,7 +62,7 @@ class Side(Caller):
         return [each for each in self.heard if isinstance(each, kinds)]
 
 
-class House:
+class Setup:
     """A broker with a store. The test moves `now`; the wall clock is WALL ahead."""
 
     def __init__(
@@ -137,13 +137,13 @@ class House:
         self.loop.run_until(lambda: self.runner.run_once() and self.given())
         return [bytes(give.attempt.job.payload) for give in self.given()]
 
-    def restarted(self, now: float = 200.0) -> House:
+    def restarted(self, now: float = 200.0) -> Setup:
         """Another broker on the same folder, which has loaded every job of this one."""
         self.settle()
         self.close()
-        house = House(self._folder, seed=f"{self._seed} again", now=now)
-        house.load()
-        return house
+        setup = Setup(self._folder, seed=f"{self._seed} again", now=now)
+        setup.load()
+        return setup
 
     def close(self) -> None:
         self.store.close()

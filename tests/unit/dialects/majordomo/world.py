@@ -172,7 +172,7 @@ class World(DialectWorld):
 
     def connect(self, speech: Speech = RFC7, identity: bytes = b"") -> Side:
         """Open a connection without a message."""
-        side = self.accept(Side(self, speech, identity), "door", self.carrier())
+        side = self.accept(Side(self, speech, identity), "listener", self.carrier())
         self.run_once()
         return side
 

@@ -264,7 +264,7 @@ def test_a_job_that_ended_in_silence_is_forgotten_and_the_next_resend_is_a_new_o
 
 
 @pytest.mark.parametrize("policy", [Policy(max_jobs=1), Policy(max_memory=3), Policy(max_services=1)])
-def test_a_job_that_is_refused_at_the_door_is_silence(policy: Policy) -> None:
+def test_a_job_that_is_refused_at_the_listener_is_silence(policy: Policy) -> None:
     """The outcome of the caller's job is refused."""
     world = World(policy=policy)
     caller = world.connect()

@@ -174,7 +174,7 @@ class World(DialectWorld):
 
     def connect(self, address: str = HOME, process: int = 0) -> Side:
         carrier = Sp("REP", limits=SpLimits(max_payload=MAX_PAYLOAD))
-        side = self.accept(Side(self), "door", carrier, address, process)
+        side = self.accept(Side(self), "listener", carrier, address, process)
         self.sides.append(side)
         side.feed(REQ_GREETING)
         self.run_once()

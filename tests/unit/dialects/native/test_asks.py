@@ -194,7 +194,7 @@ def test_a_client_without_jobs_may_ask_about_others() -> None:
     client.say(*names("CANCEL", id))
 
 
-def test_a_broker_without_a_desk_objects() -> None:
+def test_a_broker_without_a_operations_objects() -> None:
     world = World()
     world.session._clients.operations._operations = None
     assert world.client().say(*ask(ONE, "services")) == [("OBJECT", ONE, "invalid")]

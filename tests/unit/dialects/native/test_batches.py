@@ -95,7 +95,7 @@ class SocketEnd:
         ours = Zmtp("ROUTER", limits=ZmtpLimits(max_payload=MAX_PAYLOAD + HEADS, max_frames=1_026))
         stream = Stream(loop, self.socket, ours)
         connections = world.connections
-        peer = connections.connected(world.session, "door", ours, stream, name, "192.0.2.1", ConnectionLimits())
+        peer = connections.connected(world.session, "listener", ours, stream, name, "192.0.2.1", ConnectionLimits())
         stream.start(partial(connections.arrived, peer), partial(connections.ended, peer))
         while not peer.is_open or self.socket.taken:
             world.runner.run_once()

@@ -184,7 +184,7 @@ def test_jobs_that_ask_for_different_things_leave_in_different_messages_and_in_o
     ]
 
 
-def test_a_head_says_all_wishes(world: World) -> None:
+def test_a_head_says_all_options(world: World) -> None:
     world.submit("x", submit_options=SubmitOptions("echo", 5.0, 2.0, 1.0, 9, 3, True))
     world.side.flush(world.now)
     order = read_order(world.port.take()[0][0])

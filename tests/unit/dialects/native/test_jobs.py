@@ -503,10 +503,10 @@ def test_a_job_that_ends_in_the_turn_in_which_it_leaves_is_not_sent() -> None:
     assert world.running(worker, client)
 
 
-# -------------------------------------------------------------------- other peoples' workers and callers
+# -------------------------------------------------------------------- other dialects' workers and callers
 
 
-def test_a_worker_of_another_people_fails_without_a_type() -> None:
+def test_a_worker_of_another_dialect_fails_without_a_type() -> None:
     world = World()
     client = world.client()
     client.say(*submit([(A, b"job")], flags=WAIT))
@@ -516,7 +516,7 @@ def test_a_worker_of_another_people_fails_without_a_type() -> None:
     assert client.told() == [("FAILED", "cancelled", A, "", "an operator wants it so", "")]
 
 
-def test_a_caller_of_another_people_is_told_type_and_message_in_one_sentence() -> None:
+def test_a_caller_of_another_dialect_is_told_type_and_message_in_one_sentence() -> None:
     world = World()
     worker, other = world.worker(), Other()
     world.broker.submit("echo", b"job", other, JobOptions(), world.now)

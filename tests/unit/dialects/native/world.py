@@ -234,15 +234,15 @@ class World(DialectWorld):
         )
         self.runner.sessions.append(self.operations)
         self.options = ListenerOptions(**options)
-        desk = JsonOperations(self.operations)
-        self.session = NativeBrokerSide(self.broker, self.connections, self.options, max_payload, about, desk)
+        operations = JsonOperations(self.operations)
+        self.session = NativeBrokerSide(self.broker, self.connections, self.options, max_payload, about, operations)
         self.serve(self.session)
 
     # ---------------------------------------------------------------- who is there
 
     def connect(self) -> End:
         limits = ZmtpLimits(max_payload=self._max_payload + HEADS, max_frames=1026)
-        end = self.accept(End(self), "door", Zmtp("ROUTER", limits=limits))
+        end = self.accept(End(self), "listener", Zmtp("ROUTER", limits=limits))
         self.run_once()
         return end
 

@@ -136,7 +136,7 @@ def test_a_draining_broker_refuses_what_waits_and_lets_run_what_runs() -> None:
     assert running.told() == [[b"result"]]
 
 
-def test_progress_from_a_worker_of_another_people_is_passed_over() -> None:
+def test_progress_from_a_worker_of_another_dialect_is_passed_over() -> None:
     """This wire has no word for it, and its caller never asked; the answer still comes."""
     world = World()
     _, caller = world.busy_worker()
@@ -149,7 +149,7 @@ def test_progress_from_a_worker_of_another_people_is_passed_over() -> None:
 
 
 def test_an_answer_for_a_caller_that_is_unknown_to_it_is_said_all_the_same() -> None:
-    """A refusal at the door names no job."""
+    """A refusal at the listener names no job."""
     world = World()
     caller = world.caller()
     world.session.execute(DeliverOutcome(caller.peer, None, Outcome.REFUSED, b"", "busy: no room"), world.now)

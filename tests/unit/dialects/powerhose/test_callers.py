@@ -80,7 +80,7 @@ def test_words_of_workers_are_jobs_at_the_frontend() -> None:
     assert world.state(SECOND) == "unknown"
 
 
-def test_a_busy_house_refuses() -> None:
+def test_a_busy_broker_refuses() -> None:
     world = World(policy=Policy(max_jobs=1))
     world.call()
     caller = world.call(b"next")

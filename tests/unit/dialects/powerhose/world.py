@@ -174,7 +174,7 @@ class World(DialectWorld):
         self.options = ListenerOptions(**options)
         limits_ = ZmtpLimits(max_payload=MAX_PAYLOAD)
         carrier = partial(Zmtp, "REQ", dials=True, limits=limits_)
-        self._door_carrier = partial(Zmtp, "ROUTER", limits=limits_)
+        self._listener_carrier = partial(Zmtp, "ROUTER", limits=limits_)
         self.session = PowerhoseBrokerSide(
             self.broker, self.connections, self.options, MAX_PAYLOAD, reach or self._reach, carrier
         )
@@ -182,8 +182,8 @@ class World(DialectWorld):
 
     # ---------------------------------------------------------------- who is there
 
-    def connect(self, door: str, address: str = HOME, kind: str = "REQ") -> End:
-        end = self.accept(End(self, Zmtp(kind, dials=True)), door, self._door_carrier(), address)
+    def connect(self, listener: str, address: str = HOME, kind: str = "REQ") -> End:
+        end = self.accept(End(self, Zmtp(kind, dials=True)), listener, self._listener_carrier(), address)
         self.run_once()
         return end
 

@@ -2,7 +2,7 @@
 
 A `Life` is one run of the broker from start to crash: a Runner with its Broker and broker side, fed real bytes through
 a real Zmtp object per connection. An iteration happens at once when the runner requests one (`wake`), and at the time
-that the last iteration returned. `House` outlives crashes: it is the address to which actors connect.
+that the last iteration returned. `Setup` outlives crashes: it is the address to which actors connect.
 
 A *paused* life (D13) does nothing while bytes and connections queue up. When it continues, some sockets may be read
 before the iteration that notices the pause and some after it: a real loop guarantees no order.
@@ -45,7 +45,7 @@ class Kinds:
     session: type[WatchedSession] = WatchedSession
 
 
-class House:
+class Setup:
     def __init__(self, world: World, weather: Weather, options: ListenerOptions, oracle: Oracle, kinds: Kinds) -> None:
         self.world = world
         self.weather = weather
@@ -108,13 +108,13 @@ class House:
 
 
 class Life:
-    def __init__(self, house: House, options: ListenerOptions, kinds: Kinds, first_worker: int) -> None:
-        world = house.world
+    def __init__(self, setup: Setup, options: ListenerOptions, kinds: Kinds, first_worker: int) -> None:
+        world = setup.world
         self.is_alive = True
         self.is_paused = False
         self.pause_next: float | None = None  # length of a pause at the next job: before its iteration, or right after
         self.pauses_before = False
-        self._house = house
+        self._setup = setup
         self._world = world
         self._ends: dict[End, None] = {}
         self._waiting: list[tuple[str, Wire]] = []  # knocked during a pause
@@ -126,7 +126,7 @@ class Life:
         self.runner = Runner(self.broker, NullStore(), lambda: world.now, self._log, AdmissionLimits(), wake=self._wake)
         EventLog(self.broker.events, self._log, drain_timeout=30.0)
         self.session: PingPongBrokerSide = kinds.session(
-            house.oracle, self.broker, self.runner.connections, options, MAX_PAYLOAD, world
+            setup.oracle, self.broker, self.runner.connections, options, MAX_PAYLOAD, world
         )
         self.runner.sessions.append(self.session)
         self._wake()
@@ -139,14 +139,14 @@ class Life:
     def _turn(self) -> None:
         if not self.is_alive or self.is_paused:
             return
-        self._house.touched(self)
-        given = self._house.oracle.gives_said
+        self._setup.touched(self)
+        given = self._setup.oracle.gives_said
         due = self.runner.run_once()
         if not self._timer_number or due < self._timer_due:
             self._timer_due = due
             self._timer_number += 1
             self._world.at(due, self._timed_iteration, self._timer_number)
-        if self._house.oracle.gives_said > given:
+        if self._setup.oracle.gives_said > given:
             self._maybe_pause()
 
     def _timed_iteration(self, number: int) -> None:
@@ -175,7 +175,7 @@ class Life:
         if not self.is_alive or not self.is_paused:
             return
         self._world.note("broker", "resume")
-        self._house.touched(self)
+        self._setup.touched(self)
         self.is_paused = False
         self._resumed = self._world.now
         self._timer_due = float("inf")
@@ -204,7 +204,7 @@ class Life:
             end.is_frozen = True
             self._waiting.append((endpoint, wire))
             return
-        self._house.touched(self)
+        self._setup.touched(self)
         carrier = self.new_carrier()
         peer = self.runner.connections.connected(self.session, endpoint, carrier, end, end.label, self.address_of(end))
         self._ends[end] = None
@@ -221,10 +221,10 @@ class Life:
 
     def _arrived(self, peer: StreamConnection, carrier: Carrier, data: bytes) -> None:
         if self.is_alive:
-            self._house.touched(self)
+            self._setup.touched(self)
             messages = carrier.feed(data)
             if peer.socket_name == FRONTEND and peer.closing is None:
-                self._house.oracle.frontend_heard(self.broker, len(messages))
+                self._setup.oracle.frontend_heard(self.broker, len(messages))
             self.runner.connections.arrived(peer, messages)
             if self.pauses_before and self.broker.effects:
                 self._maybe_pause()
@@ -233,10 +233,10 @@ class Life:
         if self.is_paused:
             self._ended_late.append((peer, end, problem))
         elif self.is_alive:
-            self._house.touched(self)
+            self._setup.touched(self)
             self._ends.pop(end, None)
             self.runner.connections.ended(peer, problem)
 
     def _log(self, level: str, event: str, **fields: Any) -> None:
         self._world.note("log", (event, {name: str(value) for name, value in fields.items()}))
-        self._house.oracle.remarked(event, fields)
+        self._setup.oracle.remarked(event, fields)

@@ -31,8 +31,8 @@ def _ours(mode: str, place: str) -> tuple[Kind, Kind]:
     return Kind(f"{mode}, store", mode, (*command, "{data}")), Kind(f"{mode}, memory", mode, (*command, "memory"))
 
 
-DOORS = (_ours("native", "tcp://127.0.0.1:{frontend}"), _ours("http", "http://127.0.0.1:{frontend}"))
-OURS = tuple(kind for door in DOORS for kind in door)
+LISTENERS = (_ours("native", "tcp://127.0.0.1:{frontend}"), _ours("http", "http://127.0.0.1:{frontend}"))
+OURS = tuple(kind for listener in LISTENERS for kind in listener)
 BEANSTALKD = ("beanstalkd", "-l", "127.0.0.1", "-p", "{frontend}", "-b", "{data}", "-f0")
 REDIS = (
     *("redis-server", "--bind", "127.0.0.1", "--port", "{frontend}", "--dir", "{data}", "--save", ""),
@@ -78,7 +78,7 @@ def durable_table(comparisons: Sequence[Comparison], load: str, sync_us: float, 
     header = ("callers", "", "jobs/s", "p50 µs", "p99 µs", "broker CPU µs/job", "load CPU µs/job", "clean runs")
     rows = [header, *(_cells(each, name) for each in comparisons for name in each.runs)]
     title = f"background jobs of {SIZE} bytes, each acknowledged (load: {load}); one sync takes {sync_us:,.0f} µs"
-    verdicts = [_verdict(each, *door) for each in comparisons for door in DOORS]
+    verdicts = [_verdict(each, *listener) for each in comparisons for listener in LISTENERS]
     return "\n".join([*block(title, rows), *verdicts, *missing])
 
 

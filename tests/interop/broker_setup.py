@@ -74,7 +74,7 @@ class LoopThread:
         self.loop: asyncio.AbstractEventLoop
         self.troubles: list[str] = []  # exceptions that nobody caught
         self._begun = threading.Event()
-        self._thread = threading.Thread(target=self._main, args=(loop_name,), name="house")
+        self._thread = threading.Thread(target=self._main, args=(loop_name,), name="setup")
         self._thread.start()
         assert self._begun.wait(PATIENCE)
 
@@ -109,7 +109,7 @@ class LoopThread:
         await self._over.wait()
 
 
-class House(LoopThread):
+class Setup(LoopThread):
     """A runner and its host, with the broker sides of a test."""
 
     def __init__(self, loop_name: str = "auto", limits: AdmissionLimits | None = None) -> None:
@@ -132,11 +132,11 @@ class House(LoopThread):
         carrier: Callable[[], Any] | None = None,
     ) -> SocketAddress:
         """Listen. Returns the addresses."""
-        carrier = carrier or (lambda: Zmtp(socket_type, b"house", limits=ZmtpLimits(max_payload=8 * MIB)))
-        door = ListenerSocket(session, "door", place, carrier, limits or ConnectionLimits())
+        carrier = carrier or (lambda: Zmtp(socket_type, b"setup", limits=ZmtpLimits(max_payload=8 * MIB)))
+        listener = ListenerSocket(session, "listener", place, carrier, limits or ConnectionLimits())
         if session not in self.runner.sessions:
             self.run(self.runner.sessions.append, session)
-        return self.run(self.host.listen, door)
+        return self.run(self.host.listen, listener)
 
     def dial(self, session: Any, place: SocketAddress, carrier: Zmtp) -> StreamConnection:
         if session not in self.runner.sessions:
@@ -153,7 +153,7 @@ class House(LoopThread):
         assert not self.troubles, self.troubles
 
 
-class BrokerHouse(LoopThread):
+class BrokerSetup(LoopThread):
     """A whole broker, as `dragoman serve` runs it, with the invariants checked after every verb."""
 
     def __init__(self, *urls: str, loop: str = "auto", **config: Any) -> None:
