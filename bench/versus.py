@@ -41,7 +41,7 @@ from bench.measure import NotMeasured, Run
 WARMUP = 0.5
 MAJORDOMO_COMMAND = ("{dragoman}", "serve", "majordomo+tcp://127.0.0.1:{frontend}", "--data", "memory")
 CROWD = Shape(workers=64, window=100, size=100)
-(NATIVE_DOOR, _), (HTTP_DOOR, _) = LISTENERS
+(NATIVE_LISTENER, _), (HTTP_LISTENER, _) = LISTENERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ CONTESTS = {
     "majordomo": Contest(Kind("majordomo", "majordomo", MAJORDOMO_COMMAND), CROWD, find_generator),
     "memodb": Contest(Kind("memodb", "memodb", MEMODB_COMMAND), MEMODB_SHAPES[0], find_sp_generator),
     "http": Contest(Kind("http", "http", HTTP_COMMAND), HTTP_SHAPES[0], lambda: HTTP_GENERATOR),
-    "background": Contest(NATIVE_DOOR, DURABLE_SHAPES[-1], find_submit_generator, "rate"),
-    "background-1": Contest(NATIVE_DOOR, DURABLE_SHAPES[0], find_submit_generator, "rate"),
-    "background-http": Contest(HTTP_DOOR, DURABLE_SHAPES[-1], find_submit_generator, "rate"),
+    "background": Contest(NATIVE_LISTENER, DURABLE_SHAPES[-1], find_submit_generator, "rate"),
+    "background-1": Contest(NATIVE_LISTENER, DURABLE_SHAPES[0], find_submit_generator, "rate"),
+    "background-http": Contest(HTTP_LISTENER, DURABLE_SHAPES[-1], find_submit_generator, "rate"),
 }
 NAMES = {"broker_us": "CPU µs a job", "rate": "jobs a second"}
 

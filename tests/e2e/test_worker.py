@@ -405,6 +405,7 @@ def test_reload_starts_anew_when_the_code_changes(start: Start, setup: Setup, pr
     module = programs.folder / "changing.py"
     text = "from dragoman import Worker\nworker = Worker()\n@worker.service('changing')\ndef f(payload): return 'one'\n"
     module.write_text(text)
+    first_change = module.stat().st_mtime_ns // 10**9 * 10**9
     worker = start("--reload", "--processes", 1, target="changing:worker")
     assert setup.ask("changing") == b"one"
     module.write_text("oh no")
@@ -412,6 +413,7 @@ def test_reload_starts_anew_when_the_code_changes(start: Start, setup: Setup, pr
     worker.prints("waiting for a change")
     assert "SyntaxError" in worker.err
     module.write_text(text.replace("one", "two"))
+    os.utime(module, ns=(first_change, first_change + 1))  # in the same second, and of the same size
     worker.prints("changed: changing.py; restarting", times=2)
     assert setup.ask("changing") == b"two"
     worker.terminate()

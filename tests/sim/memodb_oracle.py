@@ -460,4 +460,4 @@ def books(session: WatchedMemoDb, io: Runner) -> None:
             require(is_parked, "R64", f"{remote.worker.name} is offered jobs and has not asked, or is out of reach")
         require(remote.peer is None or not remote.peer.is_lost, "books", "a remote worker on a connection that is over")
     living = sum(remote.worker.state is not WorkerState.GONE for remote in session.remotes.values())
-    require(living == len(session._broker.worker_registry.workers), "books", "workers and workers differ")
+    require(living == len(session._broker.worker_registry.workers), "books", "remote workers and workers differ")

@@ -134,12 +134,14 @@ def _run_object(
     target: str, services: tuple[str, ...], url: str | None, chosen: dict[str, Any], log_level: str, reloads: bool
 ) -> int:
     from dragoman.sdk.loading import HandlerLoadError, load, parse_reference
-    from dragoman.sdk.reload import FileWatcher, restart
+    from dragoman.sdk.reload import FileWatcher, restart, write_no_bytecode
     from dragoman.sdk.worker_runner import run
 
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    if reloads:
+        write_no_bytecode()
     try:
         home = parse_reference(target)
         made = _worker_of(load(home), target, services, url, chosen)

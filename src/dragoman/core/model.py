@@ -24,9 +24,9 @@ from dragoman.core.owners import Owner
 from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
 from dragoman.core.queues import FairQueue
-from dragoman.core.rights import Principal
 from dragoman.core.rare_facts import RareFacts, WithRareFacts
 from dragoman.core.recipients import Recipient, RemoteWorker
+from dragoman.core.rights import Principal
 from dragoman.core.states import DELAYED, RUNNING, STARTING, WAITING, AttemptRecord, JobState, Outcome, WorkerState
 
 # Placeholder for a payload that is only in the store. It is fetched before the job is sent. Compare with `is`.

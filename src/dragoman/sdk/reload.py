@@ -62,6 +62,13 @@ def files_in(behind: TracebackType | None, error: BaseException) -> set[str]:
     return {file for file in found if is_of_project(file)}
 
 
+def write_no_bytecode() -> None:
+    """Let this process and its children write no byte code. Python takes byte code for current if the file was changed
+    again within the same second and kept its size."""
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
 def restart() -> None:
     """Replace this process by the same program with its current code. Does not return."""
     sys.stdout.flush()
