@@ -41,7 +41,11 @@ def enqueue(service: str, data: str, url: str | None, wait: float | None, **opti
     payload = read_payload(data)
     with connected(url) as client:
         job = client.enqueue(service, payload, **given(options))
-        result = client.result(job, timeout=wait) if wait is not None else None
+        try:
+            result = client.result(job, timeout=wait) if wait is not None else None
+        except KeyboardInterrupt:
+            click.echo(f"job {job} continues; `dragoman result {job} --wait 60` prints its result", err=True)
+            raise
     if result is None:
         click.echo(job)
     else:
