@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from page_reader import FENCE, ROOT, Reader, assert_fits
-from programs import Program, Programs
+from programs import DRAGOMAN, Program, Programs
 
 Reads = Callable[[str], Reader]
 ID = re.compile(r"\b0[0-9a-f]{31}\b")
@@ -97,9 +97,39 @@ DIALECT_PAGES = sorted(path.name for path in (ROOT / "docs" / "dialects").glob("
 PORT = re.compile(r"(?<=:)\d{4}\b|(?<=frontend=)\d{4}\b")
 
 
+# Commands of the operator's page that need a machine of their own: an installation for all users, a damaged disk.
+NOT_RUN = ("python3 -m venv", "cp deploy/", "systemctl", "dragoman store rescue", "dragoman serve\n")
+
+
+def test_operation(programs: Programs) -> None:
+    text = (ROOT / "docs" / "operate.md").read_text()
+    blocks = FENCE.findall(text)
+    commands = [line for language, body in blocks if language == "sh" for line in body.splitlines()]
+    [settings] = [body for language, body in blocks if language == "toml"]
+    (programs.folder / "dragoman.toml").write_text(PORT.sub("0", settings))
+    assert programs.dragoman("config", "--config", "dragoman.toml").ends() == 0
+    serves = [each for each in commands if each.startswith('dragoman serve "')]
+    configs = [each for each in commands if "dragoman config" in each]
+    for command in serves:
+        programs.dragoman(*_moved(command, programs.folder)[1:]).prints("is listening")
+    for command in configs:
+        program = programs.start("sh", "-c", command.replace("dragoman config", f"{DRAGOMAN} config"))
+        assert program.ends() == 0, (command, program.err)
+    left = [each for each in commands if each not in serves + configs and not f"{each}\n".startswith(NOT_RUN)]
+    assert left == []
+
+
+def _moved(command: str, folder: Path) -> list[str]:
+    """Return the words of a command, on free ports, and with sockets in this folder instead of /tmp and /run."""
+    words = [PORT.sub("0", word) for word in shlex.split(command, comments=True)]
+    for root in ("/tmp/", "/run/"):
+        words = [each.replace(f"://{root}", f"://{folder}/") for each in words]
+        words = [each.replace(quote(f"//{root}", safe=""), quote(f"//{folder}/", safe="")) for each in words]
+    return words
+
+
 @pytest.mark.parametrize("page", DIALECT_PAGES)
 def test_listeners_of_a_dialect(programs: Programs, page: str) -> None:
-    """On free ports, and in a folder of the test instead of /tmp and /run."""
     text = (ROOT / "docs" / "dialects" / page).read_text()
     blocks = [body for language, body in FENCE.findall(text) if language == "sh"]
     commands = [line for body in blocks for line in body.splitlines() if line.startswith("dragoman serve")]
@@ -107,9 +137,4 @@ def test_listeners_of_a_dialect(programs: Programs, page: str) -> None:
     for number, command in enumerate(commands):
         folder = programs.folder / str(number)
         folder.mkdir(mode=0o700)
-        urls = [PORT.sub("0", word) for word in shlex.split(command, comments=True)[2:]]
-        for root in ("/tmp/", "/run/"):
-            urls = [each.replace(f"://{root}", f"://{folder}/") for each in urls]
-            urls = [each.replace(quote(f"//{root}", safe=""), quote(f"//{folder}/", safe="")) for each in urls]
-        assert not any("/tmp/m" in each or "/run/" in each for each in urls)
-        programs.dragoman("serve", *urls, "--data", "memory").prints("is listening")
+        programs.dragoman(*_moved(command, folder)[1:], "--data", "memory").prints("is listening")
