@@ -24,7 +24,7 @@ def store() -> None:
 def check(folder: str) -> None:
     """Check the store in this folder, with all checksums. Exit code 0, or 74 if it is damaged.
 
-    Changes nothing, except that `diary.db`, the file's name in earlier releases, becomes `store.db`.
+    Changes nothing, except that a file with the name of an earlier release gets its present name, `store.db`.
     """
     from dragoman.store import recovery
 

@@ -32,5 +32,5 @@ def connected(url: str | None) -> Iterator[InterruptedClient]:
 def test_ctrl_c_tells_how_to_get_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enqueue, "connected", connected)
     done = CliRunner().invoke(enqueue.enqueue, ["resize", "x", "--wait", "5"])
-    assert done.exit_code != 0
-    assert done.stderr.startswith(f"job {JOB} continues; `dragoman result {JOB} --wait 60` prints its result\n")
+    assert done.exit_code == 130
+    assert done.stderr == f"job {JOB} continues; `dragoman result {JOB} --wait 60` prints its result\n"
