@@ -42,7 +42,7 @@ def work(job):
     if words[:1] == [b"sleep"]:
         time.sleep(float(words[1]))
     while words[:1] == [b"wait"] and not os.path.exists(words[1]):
-        time.sleep(0.005)
+        time.sleep(0.005)  # the job itself: it lasts until the test makes the file
     if words[:1] == [b"size"]:
         return b"x" * int(words[1])
     return options.name.encode() + b" did " + job
