@@ -27,7 +27,7 @@ def write_down(job: str, attempt: int, file: str) -> None:
     os.close(descriptor)
 
 
-@worker.service("work")
+@worker.service("tasks")
 def work(payload, ctx: Context):
     """Run a job. `poison` kills the whole worker; a payload that starts with `until` waits for a file of that name;
     `slay` kills the process whose id is in the file of that name, and then its own worker."""

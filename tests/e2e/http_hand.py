@@ -34,7 +34,7 @@ class HttpWorker(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping.is_set():
-            status, _, body = self._ask("/v1/workers", json.dumps({"services": ["work"]}).encode())
+            status, _, body = self._ask("/v1/workers", json.dumps({"services": ["tasks"]}).encode())
             if status == 201:
                 about = json.loads(body)
                 self._serve(f"/v1/workers/{about['id']}", about["token"])

@@ -53,14 +53,14 @@ class Submitters:
         """Enqueue through the client, which repeats unanswered requests by itself."""
         for number in numbers:
             try:
-                self.ids[number] = self._client.enqueue("work", b"%d" % number, **ORDER)  # type: ignore[arg-type]
+                self.ids[number] = self._client.enqueue("tasks", b"%d" % number, **ORDER)  # type: ignore[arg-type]
             except BrokerUnavailable as error:
                 raise AssertionError(f"job {number} was not enqueued: {error}") from error
 
     def _by_http(self, numbers: range) -> None:
         listener = self._setup.listener()
         for number in numbers:
-            order = {"service": "work", "payload": str(number), "key": f"job {number}", **ORDER}
+            order = {"service": "tasks", "payload": str(number), "key": f"job {number}", **ORDER}
             body = json.dumps(order).encode()
             deadline = time.monotonic() + PATIENCE
             while number not in self.ids:

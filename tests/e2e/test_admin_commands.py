@@ -339,6 +339,14 @@ def run(*words: str) -> Result:
 
 
 @pytest.mark.parametrize("scheme", ["http", "tcp"])
+def test_a_host_without_an_address_is_named(scheme: str) -> None:
+    asked = run("jobs", "--connect", f"{scheme}://no.such.host.invalid:1")
+    assert (asked.exit_code, asked.stdout) == (3, "")
+    assert "cannot resolve 'no.such.host.invalid'" in asked.stderr
+    assert asked.stderr.endswith(". Correct the name of the host, or name another address with --connect\n")
+
+
+@pytest.mark.parametrize("scheme", ["http", "tcp"])
 @pytest.mark.parametrize("words", [*COMMANDS, ["call", "s", "x"]], ids=lambda words: words[0])
 def test_without_a_broker_a_command_ends_with_3_and_says_what_to_do(words: list[str], scheme: str) -> None:
     asked = run(*words, "--connect", f"{scheme}://127.0.0.1:1")

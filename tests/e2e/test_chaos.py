@@ -63,7 +63,7 @@ def test_poison_takes_three_workers_and_nobody_else_with_it(programs: Programs) 
     setup = Survivor(programs)
     submitters = Submitters(setup, count)
     until(lambda: len(submitters.ids) > count / 4, "there are good jobs before it", LONG)
-    poison = setup.enqueue("work", "poison", retry_first=0.1)
+    poison = setup.enqueue("tasks", "poison", retry_first=0.1)
     workforce = Workforce(programs, setup, workers=4)
     until(submitters.are_done, "all jobs are acknowledged", LONG)
     until(setup.has_ended_all, "all jobs have ended", LONG)
@@ -114,15 +114,15 @@ def test_a_submit_that_was_not_answered_can_be_said_again(
 ) -> None:
     """The broker dies between submit and acknowledgement: the same key afterwards gives one job (R24, R103)."""
     setup = Survivor(programs)
-    before = setup.enqueue("work", "the one before")
-    body = json.dumps({"service": "work", "payload": "x", "key": "once"}).encode()
+    before = setup.enqueue("tasks", "the one before")
+    body = json.dumps({"service": "tasks", "payload": "x", "key": "once"}).encode()
     listener = setup.listener()
     listener.connect()
     moment(setup, lambda: listener.request("POST", "/v1/jobs", body, {"Content-Type": "application/json"}))
     setup.kill()
     listener.close()
     setup.start()
-    ids = {setup.enqueue("work", "x", key="once") for _ in range(2)}
+    ids = {setup.enqueue("tasks", "x", key="once") for _ in range(2)}
     assert {view["id"] for view in setup.jobs()} == {before, *ids}
     assert len(ids) == 1
     told = setup.numbers()
@@ -133,9 +133,9 @@ def test_a_client_says_again_what_was_not_answered(programs: Programs) -> None:
     """The SDK repeats requests: its caller notices only the delay."""
     setup = Survivor(programs)
     with Client(setup.native) as client, ThreadPoolExecutor(8) as threads:
-        first = client.enqueue("work", b"the one before")
+        first = client.enqueue("tasks", b"the one before")
         setup.broker.stop()
-        waiting = [threads.submit(client.enqueue, "work", b"x") for _ in range(8)]
+        waiting = [threads.submit(client.enqueue, "tasks", b"x") for _ in range(8)]
         setup.kill_and_start()
         ids = {each.result(PATIENCE) for each in waiting}
         assert len(ids) == 8

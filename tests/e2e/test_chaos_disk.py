@@ -46,7 +46,7 @@ def test_a_full_disk_refuses_new_jobs_and_nothing_else(programs: Programs, disk:
     workforce = Workforce(programs, setup, processes=2, concurrency=2)
     gate = programs.folder / "gate"
     payload = f"until {gate}"
-    waiting, running = setup.enqueue("later", "w"), setup.enqueue("work", payload)
+    waiting, running = setup.enqueue("later", "w"), setup.enqueue("tasks", payload)
     until(lambda: running in workforce.executions.read_text(), "it has begun")
     with Client(setup.native) as client:
         disk.fill()
@@ -60,7 +60,7 @@ def test_a_full_disk_refuses_new_jobs_and_nothing_else(programs: Programs, disk:
         assert b"the store cannot write: the disk is full" in body
         assert setup.numbers()["dragoman_store_unavailable"] == 1
 
-        assert len(client.call("work", b"a call goes on")) == 32
+        assert len(client.call("tasks", b"a call goes on")) == 32
         gate.touch()
         assert setup.becomes(running, "done")["result"] == result_of(running, payload.encode()).decode()
         assert client.cancel(waiting)
@@ -79,7 +79,7 @@ def test_what_ends_on_a_full_disk_has_ended_after_a_kill(programs: Programs, dis
     setup = OnSmallDisk(programs, disk)
     workforce = Workforce(programs, setup, processes=2, concurrency=2)
     gate = programs.folder / "gate"
-    running = setup.enqueue("work", f"until {gate}")
+    running = setup.enqueue("tasks", f"until {gate}")
     until(lambda: running in workforce.executions.read_text(), "it has begun")
     disk.fill()
     accepted, _ = submit_until_full(setup)
@@ -121,7 +121,7 @@ def test_a_broker_starts_on_a_full_disk_in_the_room_of_the_ballast(programs: Pro
     status, problem = setup.say("POST", "/v1/jobs", service="later", payload="small")
     assert (status, problem["detail"]) == (507, "store unavailable: the disk is full")
     with Client(setup.native) as client:
-        assert len(client.call("work", b"a call", timeout=60, wait_for_worker=True)) == 32
+        assert len(client.call("tasks", b"a call", timeout=60, wait_for_worker=True)) == 32
     assert setup.job(job)["state"] == "waiting"
     setup.kill_and_start()
     assert setup.job(job)["state"] == "waiting", "once more, without a ballast"

@@ -113,7 +113,7 @@ def one_of_each(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Create a job of each kind. Returns their ids by name, and the tokens of the attempts that the HTTP worker holds.
     The last job is acknowledged after everything else was decided, so all of it is on disk."""
-    native = setup.enqueue("work", f"until {gate}")
+    native = setup.enqueue("tasks", f"until {gate}")
     begun(workforce, native)
     jobs, attempts = {"at a native worker": native}, {}
     for name, order in {"resting": RESTS, "in quarantine": {"attempts": 1}}.items():
@@ -125,7 +125,7 @@ def one_of_each(
         jobs[name] = setup.enqueue("helper's", name, **RESTS)
         attempts[name] = remote.take()
     jobs["waiting"] = setup.enqueue("nobody's", "w", priority=7)
-    jobs["delayed"] = setup.enqueue("work", "d", delay=3600)
+    jobs["delayed"] = setup.enqueue("tasks", "d", delay=3600)
     jobs["cancelled"] = setup.enqueue("nobody's", "c")
     assert setup.say("DELETE", f"/v1/jobs/{jobs['cancelled']}")[0] == 200
     assert setup.say("POST", "/v1/services/paused/pause", by="the night shift")[0] == 200
@@ -160,13 +160,13 @@ def test_job_with_one_attempt_runs_once_however_the_broker_is_killed(programs: P
     victim = programs.folder / "victim"
     allowed = {}
     for attempts in (1, 1, 1, 3):
-        setup.say("POST", "/v1/services/work/pause")
-        job = setup.enqueue("work", f"slay {victim}", attempts=attempts, retry_first=0.01)
+        setup.say("POST", "/v1/services/tasks/pause")
+        job = setup.enqueue("tasks", f"slay {victim}", attempts=attempts, retry_first=0.01)
         allowed[job] = attempts
         for _ in range(attempts):
             victim.write_text(str(setup.broker.pid))
             with suppress(OSError, HTTPException):  # it may be killed before it answers
-                setup.say("POST", "/v1/services/work/resume")
+                setup.say("POST", "/v1/services/tasks/resume")
             setup.broker.process.wait(PATIENCE)
             workforce.replace_the_dead()
             setup.start()
@@ -196,12 +196,13 @@ def test_what_runs_elsewhere_is_told_as_such_until_it_is_given_up(programs: Prog
 
 def test_recurring_jobs_survive_a_kill(programs: Programs) -> None:
     setup = Survivor(programs)
-    assert setup.say("PUT", "/v1/schedules/hourly", service="work", every=3600, payload="tick")[0] == 200
+    assert setup.say("PUT", "/v1/schedules/hourly", service="tasks", every=3600, payload="tick")[0] == 200
     assert (
-        setup.say("PUT", "/v1/schedules/nightly", service="work", cron="30 3 * * *", timezone="Europe/Vienna")[0] == 200
+        setup.say("PUT", "/v1/schedules/nightly", service="tasks", cron="30 3 * * *", timezone="Europe/Vienna")[0]
+        == 200
     )
     assert setup.say("POST", "/v1/schedules/nightly/pause")[0] == 200
-    assert setup.say("PUT", "/v1/schedules/often", service="work", every=1, payload="now")[0] == 200
+    assert setup.say("PUT", "/v1/schedules/often", service="tasks", every=1, payload="now")[0] == 200
     until(lambda: setup.get("/v1/schedules/often")["runs"] >= 1, "it has made a job")
     assert setup.say("DELETE", "/v1/schedules/often")[0] == 200
     before = setup.get("/v1/schedules")
@@ -220,17 +221,17 @@ def test_sigterm_keeps_what_waits_and_lets_end_what_runs(programs: Programs) -> 
     setup = Survivor(programs)
     workforce = Workforce(programs, setup)
     gate = programs.folder / "gate"
-    running = setup.enqueue("work", f"until {gate}")
+    running = setup.enqueue("tasks", f"until {gate}")
     begun(workforce, running)
-    waiting = [setup.enqueue("work", str(number)) for number in range(20)]
-    delayed = setup.enqueue("work", "later", delay=3600)
+    waiting = [setup.enqueue("tasks", str(number)) for number in range(20)]
+    delayed = setup.enqueue("tasks", "later", delay=3600)
     second = programs.run("serve", "tcp://127.0.0.1:0", "--data", setup.data)
     assert second.ends() == 73
     assert f"process id {setup.broker.pid}" in second.err
 
     setup.broker.terminate()
     setup.broker.prints("draining")
-    status, problem = setup.say("POST", "/v1/jobs", service="work", payload="too late")
+    status, problem = setup.say("POST", "/v1/jobs", service="tasks", payload="too late")
     assert (status, problem["type"]) == (503, "urn:dragoman:draining"), problem
     gate.touch()
     assert setup.broker.ends() == 0
@@ -246,9 +247,9 @@ def test_sigterm_twice_gives_up_what_runs_but_loses_nothing(programs: Programs) 
     setup = Survivor(programs)
     workforce = Workforce(programs, setup)
     gate = programs.folder / "gate"
-    running = setup.enqueue("work", f"until {gate}")
+    running = setup.enqueue("tasks", f"until {gate}")
     begun(workforce, running)
-    waiting = setup.enqueue("work", "w")
+    waiting = setup.enqueue("tasks", "w")
     setup.broker.terminate()
     setup.broker.prints("draining")
     setup.broker.terminate()

@@ -475,7 +475,7 @@ def test_our_own_pause_expires_no_worker(broker_setup: Start, visitors: Visitors
     with Workers(visitors, setup.workers, 50) as workers:
         until(lambda: len(setup.broker.worker_registry.workers) == 50, "all have joined")
         joined = sorted(setup.broker.worker_registry.workers)
-        setup.run(time.sleep, 2.5)
+        setup.run(time.sleep, 2.5)  # the broker is stopped for this long: what is tested
         before = list(workers.pongs)
         until(lambda: all(now > then + 2 for now, then in zip(workers.pongs, before, strict=True)), "all have PONGs")
         assert setup.counters.expired_workers == 0
@@ -488,7 +488,7 @@ def test_a_pause_takes_no_peer_for_frozen(broker_setup: Start, visitors: Visitor
     caller = visitors.visit(zmq.REQ, setup.callers)
     until(lambda: any(each.is_open for each in list(setup.runner.connections.peers)), "it has greeted")
     (peer,) = setup.runner.connections.peers
-    setup.run(time.sleep, 2.5)
+    setup.run(time.sleep, 2.5)  # the broker is stopped for this long: what is tested
     with Workers(visitors, setup.workers):
         assert ask(caller, b"hello") == [b"hello"]
     assert not peer.is_lost

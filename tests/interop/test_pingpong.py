@@ -209,11 +209,13 @@ def test_r9_with_attempts_left_the_killed_workers_job_goes_to_another(programs: 
     broker = programs.broker("attempts=2")
     first = worker(programs, broker, "--name", "A")
     caller = callers.dealer(broker.callers)
-    ask(caller, b"sleep 0.5")
-    first.prints("job sleep")
+    gate = programs.folder / "gate"
+    ask(caller, f"wait {gate}".encode())
+    first.prints("job wait")
     worker(programs, broker, "--name", "B")
     first.kill()
-    assert answer(caller) == b"B did sleep 0.5"
+    gate.touch()
+    assert answer(caller) == f"B did wait {gate}".encode()
 
 
 def test_r35_a_worker_that_restarts_under_its_routing_id_serves_again(programs: Programs, callers: Callers) -> None:
@@ -350,15 +352,17 @@ def test_sigterm_lets_the_running_job_end_and_refuses_new_ones(programs: Program
     broker = programs.broker("", "--loop", loop)
     busy = worker(programs, broker, "--name", "W")
     running, waiting, late = (callers.dealer(broker.callers) for _ in range(3))
-    ask(running, b"sleep 0.6")
-    busy.prints("job sleep")
+    gate = programs.folder / "gate"
+    ask(running, f"wait {gate}".encode())
+    busy.prints("job wait")
     ask(waiting, b"waiting")
     until(lambda: waits_in_the_kernel_no_more(broker), "the broker has read the job")
     broker.terminate()
     assert answer(waiting) == b"ERROR refused: draining: the broker is about to stop"
     ask(late, b"late")
     assert answer(late) == b"ERROR refused: draining: the broker is about to stop"
-    assert answer(running) == b"W did sleep 0.6"
+    gate.touch()
+    assert answer(running) == f"W did wait {gate}".encode()
     assert broker.ends() == 0
 
 

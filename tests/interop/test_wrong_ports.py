@@ -192,7 +192,7 @@ def test_an_operation_is_advised_an_address_that_has_operations() -> None:
             thread.join(PATIENCE)
         needs = (
             "this request needs a native (tcp://, ipc://) or HTTP (http://) address of the broker, which it prints "
-            "when it starts and `dragoman config` shows"
+            "when it starts"
         )
         for dialect, listener in pairs:
             place = places[listener]

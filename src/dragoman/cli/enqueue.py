@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
 from dragoman.cli.client import connect_option, connected
+from dragoman.cli.exit_codes import INTERRUPTED
 from dragoman.cli.payloads import print_bytes, read_payload
 from dragoman.cli.request_options import given, request_options
 from dragoman.cli.result import EXITS
@@ -41,7 +43,13 @@ def enqueue(service: str, data: str, url: str | None, wait: float | None, **opti
     payload = read_payload(data)
     with connected(url) as client:
         job = client.enqueue(service, payload, **given(options))
-        result = client.result(job, timeout=wait) if wait is not None else None
+        try:
+            result = client.result(job, timeout=wait) if wait is not None else None
+        except KeyboardInterrupt:
+            after_echo = "\n" if sys.stderr.isatty() else ""  # a terminal shows ^C before it
+            sentence = f"job {job} continues; `dragoman result {job} --wait 60` prints its result"
+            click.echo(after_echo + sentence, err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from None
     if result is None:
         click.echo(job)
     else:

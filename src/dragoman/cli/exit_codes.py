@@ -63,9 +63,13 @@ def code_of(error: Exception) -> int:
 def sentence_of(error: Exception, url: str | None = None) -> str:
     """The message of the error. If the address refuses connections, advice follows. The error of an address that was
     given with --connect names that option. `url`: its value."""
+    from socket import gaierror
+
     from dragoman.sdk.address import AddressError
     from dragoman.sdk.errors import BrokerUnavailable
 
     if isinstance(error, BrokerUnavailable) and isinstance(error.__cause__, OSError):
+        if isinstance(error.__cause__.__cause__, gaierror):
+            return f"{error}. Correct the name of the host, or name another address with --connect"
         return f"{error}. Start a broker with `dragoman serve`, or name its address with --connect"
     return f"--connect: {error}" if url and isinstance(error, AddressError) else str(error)

@@ -22,7 +22,10 @@ def store() -> None:
 @store.command()
 @click.argument("folder", metavar="DIR")
 def check(folder: str) -> None:
-    """Check the store in this folder, with all checksums. Exit code 0, or 74 if it is damaged."""
+    """Check the store in this folder, with all checksums. Exit code 0, or 74 if it is damaged.
+
+    Changes nothing, except that a file with the name of an earlier release gets its present name, `store.db`.
+    """
     from dragoman.store import recovery
 
     with ProgressBar("checking the store", "rows") as bar:

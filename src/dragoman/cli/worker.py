@@ -44,7 +44,7 @@ Examples:
     "services",
     metavar="NAME",
     multiple=True,
-    help="Service to offer; may be repeated. Of a Worker, only these services. "
+    help="Service to offer; may be repeated [default: all services of a Worker; else `default`]. "
     "In a dialect without service names, the URL's service=.",
 )
 @click.option(

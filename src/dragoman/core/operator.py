@@ -103,4 +103,4 @@ class Operator:
         """End every running attempt: the time for draining is over."""
         for worker in list(self._worker_registry.workers.values()):
             self._effects.append(RemoveWorker(worker, RemovalReason.STOPPED, BROKER_STOPS))
-            self._attempts.leave(worker, now, STOPPED, ())
+            self._attempts.leave(worker, now, STOPPED if worker.running else BROKER_STOPS, ())

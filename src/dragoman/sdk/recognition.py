@@ -88,7 +88,7 @@ _PREDICATES = {
 }
 OPERATION_ADVICE = (
     "this request needs a native (tcp://, ipc://) or HTTP (http://) address of the broker, which it prints when it "
-    "starts and `dragoman config` shows"
+    "starts"
 )
 _ANY_DIALECT = (ListenerKind.UNKNOWN, ListenerKind.TLS)
 _SILENT = Finding(ListenerKind.UNKNOWN, "accepts connections but sends nothing")

@@ -64,7 +64,8 @@ def _refuse_mixture(path: Path, older: Path) -> None:
 def _mixture(folder: Path, one: Path, other: Path) -> StoreError:
     advice = (
         f"a file and its log belong together: {OLDER_NAME} and {OLDER_NAME}-wal by their older names, {NAME} and "
-        f"{NAME}-wal by their present ones. Move the store that the last broker did not use away, with its log; if "
+        f"{NAME}-wal by their present ones. If an earlier release made {OLDER_NAME} after {NAME} was there, it has "
+        "only the jobs that were submitted to that release: move the store that you need less away, with its log. If "
         "files were renamed by hand, give file and log the same name again"
     )
     return StoreError(f"{folder} has both {one.name} and {other.name}: {advice}")

@@ -2,10 +2,12 @@
 
     pingpong_worker.py ENDPOINT [--name NAME] [--identity ID] [--ping S] [--timeout S] [--count]
 
-The job `sleep S …` takes S seconds, `size N` gives N bytes; all others are answered at once with `NAME did JOB`.
+The job `sleep S …` takes S seconds, `wait FILE` waits for the file, `size N` gives N bytes; all others are answered at
+once with `NAME did JOB`.
 """
 
 import argparse
+import os
 import time
 
 import zmq
@@ -39,6 +41,8 @@ def work(job):
     print("job", job[:40].decode("utf-8", "replace"))
     if words[:1] == [b"sleep"]:
         time.sleep(float(words[1]))
+    while words[:1] == [b"wait"] and not os.path.exists(words[1]):
+        time.sleep(0.005)  # the job itself: it lasts until the test makes the file
     if words[:1] == [b"size"]:
         return b"x" * int(words[1])
     return options.name.encode() + b" did " + job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,16 +30,20 @@ class FakeOwner:
 
 
 @pytest.mark.parametrize("launcher", ["", "setsid "])
-def test_a_program_that_leaves_another_behind_does_not_keep_its_slot(launcher: str) -> None:
+def test_a_program_that_leaves_another_behind_does_not_keep_its_slot(launcher: str, tmp_path: Path) -> None:
     """The other had its standard output: the job went on beyond its time, for as long as that ran."""
+    needed = tmp_path / "needed"
+    needed.touch()
+    other = f'{launcher}sh -c "while [ -e {needed} ]; do sleep 0.05; done"'
 
     async def main() -> list[str]:
-        pool, job_owner = ProgramPool(f"sh -c '{launcher}sleep 5 & echo hi'"), FakeOwner()
+        pool, job_owner = ProgramPool(f"sh -c '{other} & echo hi'"), FakeOwner()
         job_runner = JobRunner({"x": pool}, 0.1)
         job_runner.begin(RunningJob(job_owner, "A", b"", JobInfo("x", "", 1, 0.2)))
-        await asyncio.sleep(1.0)
-        received = list(job_owner.received)
+        while not job_owner.received:  # the other program runs on
+            await asyncio.sleep(0.01)
+        needed.unlink()
         await job_runner.close()
-        return received
+        return job_owner.received
 
     assert len(asyncio.run(main())) == 1
