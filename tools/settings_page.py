@@ -19,7 +19,8 @@ from typing import Any, get_args, get_type_hints
 from dragoman.core.policy import GIB, MIB
 from dragoman.dialects.catalogue import DIALECTS, Dialect
 from dragoman.server.config import OWN_FLAGS, load, setting_range
-from dragoman.server.wiring import shared_options
+from dragoman.server.listener_security import security_options
+from dragoman.server.wiring import ListenerOptions
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "reference" / "settings.md"
@@ -94,7 +95,7 @@ def _dialect(row: Dialect) -> str:
     meanings = _meanings(DOCS / path, "Options of a listener")
     own = getattr(importlib.import_module(row.options), "ListenerOptions", None)
     kinds: list[type[Any]] = [own] if own is not None else []
-    kinds += [*shared_options(row), resolve_name(row.limits)]
+    kinds += [ListenerOptions, *security_options(row), resolve_name(row.limits)]
     fields = {each.name: (kind, each) for kind in reversed(kinds) for each in dataclasses.fields(kind)}
     lines = [f"\n### {row.title}\n\nExplained on its [page](../{path}#options-of-a-listener).\n\n"]
     lines += ["| option | values | default | meaning |\n|---|---|---|---|\n"]

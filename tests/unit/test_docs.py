@@ -27,8 +27,9 @@ from dragoman.sdk.default_url import DEFAULT_URL
 from dragoman.sdk.targets import caller_target, worker_target
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.config import load
+from dragoman.server.listener_security import security_options
 from dragoman.server.runner import Runner
-from dragoman.server.wiring import default_listeners, prepare, shared_options
+from dragoman.server.wiring import ListenerOptions, default_listeners, prepare
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 
@@ -274,7 +275,7 @@ def test_every_option_stands_in_the_dialects_page_with_its_default() -> None:
         own = getattr(importlib.import_module(row.options), f"{side.title()}Options", None)
         kinds: list[type[Any]] = [own] if own is not None else []
         if side == "listener":
-            kinds += [*shared_options(row), resolve_name(row.limits)]
+            kinds += [ListenerOptions, *security_options(row), resolve_name(row.limits)]
         documented = {
             name: cells[0].strip("`")
             for (above, name), cells in rows("http.md" if dialect == "http" else f"dialects/{dialect}.md").items()

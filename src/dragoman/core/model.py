@@ -51,6 +51,11 @@ class Caller:
         self.more_jobs: dict[JobId, Job] | None = None  # open jobs that were added while `job` was set
 
     @final
+    def belong_to(self, owner: Owner) -> None:
+        """Set the owner of the jobs that follow: who it is was proven, or it continues on another connection."""
+        self.owner = owner
+
+    @final
     def add_job(self, job: Job) -> None:
         more = self.more_jobs
         if self.job is None and not more:

@@ -22,6 +22,7 @@ class Dialect:
     port: int | None = None  # default port on loopback
     frontend_port: int | None = None  # default port for callers, if they have a socket of their own
     editions: tuple[str, ...] = ()
+    auth: tuple[str, ...] = ()  # values of the option `auth`: credentials that its clients can show
 
     # The broker: its options, the limits of its connections, and the function that listens.
     options: str  # the module of ListenerOptions, WorkerOptions and ClientOptions
@@ -51,6 +52,7 @@ _ROWS: Final = (
         carrier="ZeroMQ",
         schemes=("tcp", "ipc"),
         port=7400,
+        auth=("curve", "token"),
         options="dragoman.dialects.native.options",
         listen="dragoman.server.wiring:listen_native",
         sides="dragoman.sdk.dialect_sides:native",
@@ -79,6 +81,7 @@ _ROWS: Final = (
         carrier="ZeroMQ",
         port=7401,
         frontend_port=7402,
+        auth=("curve",),
         editions=("plain", "package"),
         options="dragoman.dialects.pingpong.options",
         listen="dragoman.server.wiring:listen_pingpong",
@@ -91,6 +94,7 @@ _ROWS: Final = (
         carrier="ZeroMQ",
         port=7403,
         frontend_port=7404,
+        auth=("curve",),
         options="dragoman.dialects.powerhose.options",
         listen="dragoman.server.wiring:listen_powerhose",
         sides="dragoman.sdk.dialect_sides:powerhose",
@@ -127,6 +131,7 @@ _ROWS: Final = (
         title="Majordomo",
         carrier="ZeroMQ",
         port=7406,
+        auth=("curve",),
         editions=("0.1", "0.2", "0.2-delimited", "0.2-field"),
         options="dragoman.dialects.majordomo.options",
         listen="dragoman.server.wiring:listen_majordomo",
@@ -140,6 +145,7 @@ _ROWS: Final = (
         transports=("http",),
         schemes=("http",),
         port=7480,
+        auth=("token",),
         options="dragoman.http.options",
         limits="dragoman.http.limits:HttpLimits",
         listen="dragoman.server.http_listener:listen_http",

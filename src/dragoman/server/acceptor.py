@@ -13,6 +13,7 @@ from dragoman.carriers.carrier import Carrier
 from dragoman.dialects.interface import BrokerSide
 from dragoman.sdk.address import SocketAddress
 from dragoman.server import clock
+from dragoman.server.authentication import ListenerAuth
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.connections import Connections
@@ -40,6 +41,7 @@ class ListenerSocket:
     is_for_peers: bool = True  # else a connection is one short exchange (R23)
     loopback: LoopbackRule = LoopbackRule.OWNER
     tls: ListenerTls | None = None
+    auth: ListenerAuth | None = None  # None: local users only
 
 
 class Acceptor:
@@ -85,7 +87,8 @@ class Acceptor:
             if self._connections.registry.admit(address, is_local_address) is not None:
                 accepted.close()
                 continue
-            if not self._local_peers.admits(accepted, listener_socket.loopback, label):
+            admitted = self._local_peers.admit(accepted, listener_socket.loopback, label)
+            if admitted is None:
                 accepted.close()
                 continue
             carrier, tls = listener_socket.carrier(), listener_socket.tls
@@ -104,6 +107,8 @@ class Acceptor:
                 listener_socket.limits,
                 is_local_address,
                 process,
+                admitted,
+                listener_socket.auth,
             )
             start(stream, self._connections, peer)
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server import clock
 from dragoman.server.acceptor import Acceptor, ListenerSocket, start
+from dragoman.server.authentication import Authentication
 from dragoman.server.connection import StreamConnection
-from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess, LocalPeers, LoopbackRule, PrincipalOfUid
+from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess, LocalPeers, LoopbackRule
 from dragoman.server.processes import Processes, max_watched
 from dragoman.server.runner import Runner
 from dragoman.streams.dial import connect
@@ -39,9 +40,8 @@ class AsyncioHost:
         loop: asyncio.AbstractEventLoop,
         runner: Runner,
         now: Callable[[], float] = clock.now,
-        principal_of_uid: PrincipalOfUid | None = None,
+        authentication: Authentication | None = None,
     ) -> None:
-        """`principal_of_uid` looks a local user up in the access table; None: there is no table."""
         self._loop = loop
         self._now = now
         self._runner = runner
@@ -52,7 +52,9 @@ class AsyncioHost:
         self._dials: set[asyncio.Task[None]] = set()
         self._suspended = clock.suspended()
         self._connections = connections = runner.connections
-        self._local_peers = LocalPeers(runner.reports, runner.broker.counters, now, principal_of_uid)
+        self._local_peers = LocalPeers(
+            runner.reports, runner.broker.counters, now, authentication or Authentication(runner.broker.principals)
+        )
         self.acceptor = Acceptor(loop, connections, runner.reports, self._local_peers)
         connections.wake = self._wake
         connections.host_access.dialler = self._dial

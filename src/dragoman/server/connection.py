@@ -11,6 +11,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.owners import Owner
 from dragoman.dialects import interface
 from dragoman.dialects.interface import BrokerSide
+from dragoman.server.authentication import Admitted, ListenerAuth
 from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from dragoman.streams.byte_stream import ByteStream
 
@@ -23,9 +24,9 @@ class StreamConnection(interface.Connection):
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "bad_count", "bad_since", "carrier", "closing", "dialled", "fresh_tags",
-        "holding", "is_lost", "is_open", "largest", "last_received", "latest", "latest_end", "limits", "out",
-        "seen_sent", "stream", "tags", "unsendable",
+        "admitted", "alarm", "alarm_number", "auth", "bad_count", "bad_since", "carrier", "closing", "dialled",
+        "fresh_tags", "holding", "is_local", "is_lost", "is_open", "largest", "last_received", "latest", "latest_end",
+        "limits", "out", "seen_sent", "stream", "tags", "unsendable",
     )
     # fmt: on
 
@@ -47,10 +48,12 @@ class StreamConnection(interface.Connection):
         self.label = label
         self.limits = limits
         self.address = address  # key of `max_connections_per_local_address`
-        owner.connections += 1
         self.process = 0  # its process id, if the kernel reports it
         self.identity = b""
         self.remote = None
+        self.auth: ListenerAuth | None = None  # None: who it is was known when it connected
+        self.admitted: Admitted | None = None  # None: dialled, or the broker has no authentication
+        self.is_local = True  # it is on this machine
         self.stream: ByteStream | None = None  # None while it is being dialled
         self.dialled = False
         self.is_open = False  # the broker side has been notified
@@ -72,6 +75,21 @@ class StreamConnection(interface.Connection):
         self.bad_since = -inf
         self.alarm = inf
         self.alarm_number = 0
+        self.enter_owner()
+
+    def change_owner(self, owner: Owner) -> None:
+        """Count it for another owner."""
+        self.leave_owner()
+        self.belong_to(owner)
+        self.enter_owner()
+
+    def enter_owner(self) -> None:
+        self.owner.connections += 1
+        self.owner.principal.peers += 1
+
+    def leave_owner(self) -> None:
+        self.owner.connections -= 1
+        self.owner.principal.peers -= 1
 
     def is_closing(self) -> bool:
         """True if it has ended or is being closed."""

@@ -69,7 +69,7 @@ class ConnectionRegistry:
         if peer.is_lost:
             return
         peer.is_lost = True
-        peer.owner.connections -= 1
+        peer.leave_owner()
         peer.carrier.release()
         self.budget.forget(peer)
         self.heartbeats.forget(peer)
@@ -94,6 +94,12 @@ class ConnectionRegistry:
         self._count_bad(peer, reason)
         self._reports.log_limited("connection rejected", peer=peer, reason=reason, detail=detail)
         self._close(peer, f"{reason}: {detail}")
+
+    def turned_away(self, peer: StreamConnection, reason: str, detail: str) -> None:
+        """Close a connection of which it is known who it is, and that is not admitted."""
+        self._counters.connections_rejected += 1
+        self._reports.log_limited("connection rejected", peer=peer, reason=reason, detail=detail)
+        self._close(peer, reason)
 
     def bad_message(self, peer: StreamConnection, reason: str, detail: str) -> None:
         """Count a bad message, and close the connection after too many (D6)."""

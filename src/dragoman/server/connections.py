@@ -19,6 +19,7 @@ from dragoman.core.owners import Owner
 from dragoman.core.rights import Principal
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.server.admission import AdmissionLimits
+from dragoman.server.authentication import Admitted, ListenerAuth, Rejected
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from dragoman.server.connection_registry import ConnectionRegistry
@@ -73,13 +74,17 @@ class Connections(BrokerIO):
         limits: ConnectionLimits = DEFAULT_LIMITS,
         is_local: bool = True,
         process: int = 0,
-        principal: Principal | None = None,
+        admitted: Admitted | None = None,
+        auth: ListenerAuth | None = None,
     ) -> StreamConnection:
-        """Add a new stream. Its carrier may start a handshake; the broker side is notified when that is done."""
-        principal = principal or self._broker.principals.local
-        owner = Owner(principal) if is_local else self._broker.owners.at(address, principal)
+        """Add a new stream. Its carrier may start a handshake; the broker side is notified when that is done.
+
+        `admitted`: the local user that connects; None: the broker's own. `auth` asks for other credentials.
+        """
+        principal = admitted.principal if admitted is not None else self._broker.principals.local
+        owner = self._owner(principal, is_local, address)
         peer = StreamConnection(session, socket_name, carrier, label, address, self._clock(), owner, limits)
-        peer.process = process
+        peer.is_local, peer.process, peer.admitted, peer.auth = is_local, process, admitted, auth
         self._enter(peer, stream)
         return peer
 
@@ -97,7 +102,7 @@ class Connections(BrokerIO):
         if carrier.outgoing:
             self._post(peer, carrier.outgoing)
             carrier.outgoing = []
-        if not peer.is_open and carrier.ready and _is_ready(peer.stream):
+        if not peer.is_open and carrier.ready and peer.closing is None and _is_ready(peer.stream):
             self._open(peer, now)
         if messages and peer.closing is None:
             peer.latest = None
@@ -224,12 +229,27 @@ class Connections(BrokerIO):
             self._open(peer, peer.last_received)
 
     def _open(self, peer: StreamConnection, now: float) -> None:
-        """Notify the broker side. Both handshakes are done, so everything that the other side has proved is known: its
-        certificate is `peer.stream.peer_certificate`. Rights are to be checked here, before the first message."""
+        """Find the principal, and notify the broker side. The handshakes are done, so all credentials are known."""
+        if peer.auth is not None and peer.stream is not None and peer.admitted is not None:
+            found = peer.auth.judge(peer.admitted, peer.stream.peer_certificate, peer.carrier)
+            if isinstance(found, Rejected):
+                self.registry.turned_away(peer, found.reason, found.detail)
+                return
+            peer.admitted = found
+            if found.principal is not peer.owner.principal:
+                peer.change_owner(self._owner(found.principal, peer.is_local, peer.address))
+        limit = peer.owner.principal.limits.max_peers
+        if limit is not None and peer.owner.principal.peers > limit:
+            name = peer.owner.principal.name
+            self.registry.turned_away(peer, "too many connections", f"{name} has {limit}, the maximum (max_peers)")
+            return
         peer.is_open = True
         peer.identity = peer.carrier.peer_identity
         self.registry.heartbeats.opened(peer, now)
         self.registry.guarded(peer, lambda: peer.session.opened(peer, now))
+
+    def _owner(self, principal: Principal, is_local: bool, address: str) -> Owner:
+        return Owner(principal) if is_local else self._broker.owners.at(address, principal)
 
     def _post(self, peer: StreamConnection, buffers: Sequence[Frame]) -> None:
         """Queue bytes of the carrier itself: greeting, handshake, PING."""

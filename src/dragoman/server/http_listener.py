@@ -31,7 +31,7 @@ def listen_http(request: ListenRequest) -> Listener:
         raise address_error(request.address.url, "http has no frontend: callers and workers use the same address")
     listener_socket = ExternalSocket(request.address.place, partial(_serve_http, request))
     notes = ("callers, workers and operators; any service",)
-    return Listener(request.address, (("both", listener_socket),), notes, tls=request.tls)
+    return Listener(request.address, (("both", listener_socket),), notes)
 
 
 def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: LocalPeers, rule: LoopbackRule) -> None:
@@ -64,8 +64,8 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
         runner.reports.internal_error(error)
 
     def fault(connected: socket.socket) -> RequestError | None:
-        reason = local_peers.verdict(connected, rule).reason
-        return RequestError(403, ANOTHER_USER, "Another user", reason) if reason is not None else None
+        found = local_peers.judge(connected, rule)
+        return RequestError(403, ANOTHER_USER, "Another user", found) if isinstance(found, str) else None
 
     users = UserCheck()
     if rule is not LoopbackRule.ANYONE:
@@ -84,7 +84,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
         users,
     )
     context.http.append((server, session))
-    tls = request.tls
+    tls = request.security.tls
     if tls is None:
         server.listen(listening)
     else:

@@ -10,17 +10,17 @@ import grp
 import os
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from dragoman.core.counters import Counters
 from dragoman.sdk.address import SocketAddress, UnixAddress, is_loopback
+from dragoman.server.authentication import Admitted, Authentication
 from dragoman.server.rate_limit import RateLimit
 from dragoman.server.reports import Reports
 from dragoman.streams.socket_owner import PeerGone, SocketOwners, overflow_uid
-from dragoman.streams.sockets import unix_uid
+from dragoman.streams.sockets import unix_gids, unix_uid
 
 ROOT = 0
 PRIVATE = 0o600
@@ -83,51 +83,33 @@ class LocalAccess:
 DEFAULT_ACCESS = LocalAccess()
 
 
-class NamedPrincipal(Protocol):
-    """A principal of the access table."""
-
-    @property
-    def name(self) -> str: ...
-
-
-PrincipalOfUid = Callable[[int], NamedPrincipal | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Decision about a connection: allowed if there is no reason against it."""
-
-    reason: str | None = None
-    principal: NamedPrincipal | None = None  # None: the broker's own user or root, or not known
-
-
 def judge(
     rule: LoopbackRule,
     uid: int | None,
     own_uid: int,
     overflow: int,
-    principal_of_uid: PrincipalOfUid | None = None,
-) -> Verdict:
-    """Decide about a user id; None: it is not known. `overflow` is the overflow user id.
-
-    `principal_of_uid` looks a user up in the access table; None: there is no table.
-    """
+    authentication: Authentication,
+    gids: Sequence[int] = (),
+) -> Admitted | str:
+    """Decide about a user id; None: it is not known. `overflow` is the overflow user id. Returns the principal, or the
+    reason to reject the connection."""
+    if uid is not None and uid != overflow:
+        if rule is not LoopbackRule.TABLE and uid in (own_uid, ROOT):
+            return authentication.local
+        found = authentication.by_user(uid, gids)
+        if found is not None:
+            return found
     if rule is LoopbackRule.ANYONE:
-        return Verdict()
+        return authentication.anyone
     if uid is None:
-        return Verdict(f"the kernel does not report the user of this connection; {OPEN_TO_ALL}")
+        return f"the kernel does not report the user of this connection; {OPEN_TO_ALL}"
     if uid == overflow:
-        return Verdict(
+        return (
             f"uid {uid} stands for all users that the kernel cannot name, and proves nothing; "
             f"run the program as a user of its own, or {OPEN_TO_ALL}"
         )
-    if rule is LoopbackRule.OWNER and uid in (own_uid, ROOT):
-        return Verdict()
-    principal = principal_of_uid(uid) if principal_of_uid is not None else None
-    if principal is not None:
-        return Verdict(principal=principal)
     allowed = f"the broker's user (uid {own_uid}), nor root, nor " if rule is LoopbackRule.OWNER else ""
-    return Verdict(
+    return (
         f"uid {uid} is not {allowed}in the access table; "
         f"run `dragoman access allow NAME --uid {uid} --call '*'`, or {OPEN_TO_ALL}"
     )
@@ -141,12 +123,12 @@ class LocalPeers:
         reports: Reports,
         counters: Counters,
         now: Callable[[], float],
-        principal_of_uid: PrincipalOfUid | None = None,
+        authentication: Authentication,
     ) -> None:
         self._reports = reports
         self._counters = counters
         self._now = now
-        self._principal_of_uid = principal_of_uid
+        self._authentication = authentication
         self._own_uid = os.geteuid()
         self._overflow = overflow_uid()
         self._owners: SocketOwners | None = None
@@ -155,7 +137,7 @@ class LocalPeers:
     def rule_of(self, listening: socket.socket, place: SocketAddress, access: LocalAccess) -> LoopbackRule:
         """Return the rule of a new listening socket. OSError: the rule that was written cannot be applied."""
         rule = access.rule if is_loopback(place) else LoopbackRule.ANYONE
-        if rule is LoopbackRule.TABLE and self._principal_of_uid is None:
+        if rule is LoopbackRule.TABLE and self._authentication.table is None:
             problem = "there is no access table; write loopback=owner or loopback=anyone"
             raise OSError(0, f"loopback=table at {place}: {problem}")
         if rule is LoopbackRule.OWNER and self._own_uid == self._overflow:
@@ -186,9 +168,13 @@ class LocalPeers:
             self._owners = SocketOwners()
         self._owners.test(host)
 
-    def verdict(self, connected: socket.socket, rule: LoopbackRule) -> Verdict:
-        """Decide about a connection of which nothing has been read. Raises PeerGone if it has ended."""
-        return judge(rule, self._uid(connected), self._own_uid, self._overflow, self._principal_of_uid)
+    def judge(self, connected: socket.socket, rule: LoopbackRule) -> Admitted | str:
+        """Decide about a connection of which nothing has been read: its principal, or the reason to reject it. Raises
+        PeerGone if it has ended."""
+        if rule is LoopbackRule.ANYONE and self._authentication.table is None:
+            return self._authentication.anyone
+        gids = unix_gids(connected) if connected.family == socket.AF_UNIX else ()
+        return judge(rule, self._uid(connected), self._own_uid, self._overflow, self._authentication, gids)
 
     def _uid(self, connected: socket.socket) -> int | None:
         if connected.family == socket.AF_UNIX:
@@ -202,18 +188,17 @@ class LocalPeers:
         except OSError:  # the kernel is short of memory, or a sandbox has closed in
             return None
 
-    def admits(self, connected: socket.socket, rule: LoopbackRule, label: str) -> bool:
+    def admit(self, connected: socket.socket, rule: LoopbackRule, label: str) -> Admitted | None:
         """Decide about a connection of which nothing has been read. One that is rejected is counted and logged."""
-        if rule is LoopbackRule.ANYONE:
-            return True
         try:
-            reason = self.verdict(connected, rule).reason
+            found = self.judge(connected, rule)
         except PeerGone:
-            return False
-        if reason is not None:
-            self._counters.connections_rejected += 1
-            self.log(reason, label)
-        return reason is None
+            return None
+        if isinstance(found, Admitted):
+            return found
+        self._counters.connections_rejected += 1
+        self.log(found, label)
+        return None
 
     def log(self, reason: str, label: str) -> None:
         """Log a rejected connection, once in a while for each reason."""

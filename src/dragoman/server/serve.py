@@ -14,15 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragoman.access.location import AccessPlaces
 from dragoman.core.admission import BROKER_STOPS
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
-from dragoman.sdk.address import AddressError, TcpAddress, is_loopback, verifies_clients
+from dragoman.sdk.address import AddressError, TcpAddress
 from dragoman.server import clock
+from dragoman.server.access_control import AccessControl
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.asyncio_host import AsyncioHost
+from dragoman.server.authentication import Authentication
 from dragoman.server.config import Config, default_data_dir
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
@@ -37,6 +40,7 @@ from dragoman.store.null import NullStore
 from dragoman.store.schema import make_store
 from dragoman.store.sealing import Progress
 from dragoman.store.sqlite import SqliteStore
+from dragoman.streams.tls_context import ListenerTls
 
 if TYPE_CHECKING:
     from dragoman.http.broker_side import HttpBrokerSide
@@ -65,9 +69,12 @@ class Server:
         folder: Path | None = None,
         release: str = "",
         progress: Progress | None = None,
+        access: AccessPlaces | None = None,
+        no_access: bool = False,
     ) -> None:
         """`folder`: the data folder; None: nothing is stored. `release`: the version that the store is signed with.
-        `progress` is called while the store is upgraded; without it, the log has a line each second."""
+        `progress` is called while the store is upgraded; without it, the log has a line each second. `access`: places
+        of the access folder; `no_access` confirms that there is none any more. Raises AccessError."""
         self._loop = loop
         self._release = release
         self._now = now
@@ -89,7 +96,17 @@ class Server:
         offset = clock.wall_offset if now is clock.now else lambda: ahead
         self.operations = OperationHandlers(self.broker, self.runner.store_access, self.store, offset, self.health)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
-        self.host = AsyncioHost(loop, self.runner, now)
+        self.authentication = Authentication(self.broker.principals)
+        self.access_control = AccessControl(
+            self.broker,
+            self.runner.connections,
+            self.authentication,
+            access or AccessPlaces(data=folder),
+            log,
+            self._certificates,
+            no_access=no_access,
+        )
+        self.host = AsyncioHost(loop, self.runner, now, self.authentication)
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
             self._restoring = Restore(self.store, self.runner, now, self._loaded)
@@ -105,7 +122,7 @@ class Server:
 
     def listen(self) -> Opened:
         """Open every listener. Returns them with (role, address) of their sockets."""
-        context = ServerContext(self._loop, self.operations, self._now, self.health, self._http)
+        context = ServerContext(self._loop, self.operations, self._now, self.health, self._http, self.authentication)
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
         needed = [prepare(url, self.broker, self.runner, context) for url in urls if url not in optional]
@@ -123,6 +140,7 @@ class Server:
         self._listeners = [listener for listener, _ in opened]
         self._is_open = True
         self.host.start()
+        self.access_control.start(self._loop)
         self._loop.set_exception_handler(self._unhandled_exception)
         if self._restoring is not None:
             self._restoring.start()
@@ -138,7 +156,7 @@ class Server:
                 transport = listener.address.transport
                 scheme = transport if transport in ("http", "https", "tls") else "tcp"
                 places.append((who, f"{scheme if isinstance(place, TcpAddress) else 'ipc'}://{place}"))
-                if not is_loopback(place) and not verifies_clients(place):
+                if listener.is_open_at(place):
                     self._log.warning("listening without authentication", place=str(place), url=listener.address.url)
             listener.when_open()
         except OSError:
@@ -146,6 +164,9 @@ class Server:
                 self.host.close_listener(listener_socket.place)
             raise
         return places
+
+    def _certificates(self) -> list[ListenerTls]:
+        return [listener.tls for listener in self._listeners if listener.tls is not None]
 
     @property
     def is_loading(self) -> bool:
@@ -184,6 +205,7 @@ class Server:
 
     def close(self) -> bool:
         """End every connection, then let the store write what is pending. False: not everything was written."""
+        self.access_control.close()
         for server, _ in self._http:
             server.abort()
         self.host.close()
@@ -212,10 +234,6 @@ class Server:
             session.close()
         self.runner.run_once()
         self._stop_when_drained(self._now() + self._config.drain_timeout)
-
-    def ignore_hangup(self) -> None:
-        """Handle SIGHUP, which means in other programs: read the settings again (R111)."""
-        self._log.info("SIGHUP ignored", note="settings are read at the start")
 
     def _stop_when_drained(self, until: float) -> None:
         if not self._running() and not self._is_writing() and not self._is_saving():
@@ -344,8 +362,13 @@ def run(
     announce: Callable[[Opened, Path | None], None],
     release: str = "",
     progress: Progress | None = None,
+    settings_file: Path | None = None,
+    no_access: bool = False,
 ) -> int:
-    """Run a broker until it is stopped. Returns the exit code; raises an error if it cannot start."""
+    """Run a broker until it is stopped. Returns the exit code; raises an error if it cannot start.
+
+    `settings_file`: the access folder may be beside it. `no_access`: there is no access folder any more.
+    """
     log = make_log(config.log, config.log_level)
     folder: DataFolder | None = None
     if config.data == "memory":
@@ -357,7 +380,14 @@ def run(
     try:
         with asyncio.Runner(loop_factory=loop_factory(config.loop)) as runner:
             server = partial(
-                Server, config=config, first_worker=first_worker, log=log, release=release, progress=progress
+                Server,
+                config=config,
+                first_worker=first_worker,
+                log=log,
+                release=release,
+                progress=progress,
+                access=AccessPlaces(config.access, settings_file, folder.path if folder is not None else None),
+                no_access=no_access,
             )
             return runner.run(_serve(server, folder.path if folder is not None else None, announce))
     finally:
@@ -381,7 +411,7 @@ async def _serve(
         tune_process()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, stop_requested)
-        loop.add_signal_handler(signal.SIGHUP, server.ignore_hangup)
+        loop.add_signal_handler(signal.SIGHUP, server.access_control.hangup)
         announce(opened, folder)  # a process that reads it may send a signal
         notifier.ready(loop, server.status)
         code = await server.stopped

@@ -23,7 +23,7 @@ from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.names import is_name
 from dragoman.dialects import interface
-from dragoman.dialects.catalogue import DIALECTS, Dialect
+from dragoman.dialects.catalogue import DIALECTS
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.http.limits import HttpLimits
 from dragoman.operations.handlers import OperationHandlers
@@ -36,20 +36,20 @@ from dragoman.sdk.address import (
     TlsAddress,
     UnixAddress,
     address_error,
-    is_loopback,
     parse,
     parse_frontend,
     read_options,
-    verifies_clients,
 )
 from dragoman.server import clock
 from dragoman.server.acceptor import ListenerSocket
 from dragoman.server.asyncio_host import ExternalSocket
+from dragoman.server.authentication import Authentication, AuthMechanism
 from dragoman.server.config import runtime_dir
 from dragoman.server.dial_policy import DialPolicy
-from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess, LoopbackOptions, LoopbackRule, UnixOptions
+from dragoman.server.listener_security import ListenerSecurity, security_options
+from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess
 from dragoman.server.runner import Runner
-from dragoman.streams.tls_context import ListenerTls, TlsFileError
+from dragoman.streams.tls_context import ListenerTls
 
 if TYPE_CHECKING:
     from dragoman.dialects.majordomo.options import ListenerOptions as MajordomoOptions
@@ -81,6 +81,7 @@ class Listener:
     say_goodbye: Callable[[str], None] = lambda _: None  # notifies clients that the broker stops, with a reason
     access: LocalAccess = DEFAULT_ACCESS
     tls: ListenerTls | None = None
+    is_open_at: Callable[[SocketAddress], bool] = lambda _: False  # peers at this address prove nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class ServerContext:
     now: Callable[[], float]
     health: Callable[[], HealthView]
     http: list[tuple[HttpServer, HttpBrokerSide]]  # the open servers
+    authentication: Authentication
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]
@@ -108,14 +110,23 @@ class ListenRequest:
     limits: Any  # limits of its connections
     broker: Broker
     runner: Runner
+    security: ListenerSecurity
     context: ServerContext | None = None  # None: no operations and no HTTP
-    tls: ListenerTls | None = None
 
     def socket(
         self, session: interface.BrokerSide, name: str, place: SocketAddress, carrier: Callable[[], Carrier]
     ) -> ListenerSocket:
-        tls = self.tls if isinstance(place, TlsAddress) else None
-        return ListenerSocket(session, name, place, carrier, self.limits, tls=tls)
+        tls = self.security.tls if isinstance(place, TlsAddress) else None
+        return ListenerSocket(session, name, place, carrier, self.limits, tls=tls, auth=self.security.auth(place))
+
+    def zmtp(self, limits: ZmtpLimits) -> Callable[[], Zmtp]:
+        """Return the function that makes the carrier of a new connection. It has the mechanism of the moment."""
+        auth = self.security.auth(self.address.place)
+        if auth is None or auth.mechanism is AuthMechanism.NONE:
+            return partial(Zmtp, "ROUTER", limits=limits)
+        from dragoman.carriers.zmtp_curve import zmtp_carrier
+
+        return lambda: zmtp_carrier("ROUTER", limits=limits, security=auth.security())
 
 
 def listen_pingpong(request: ListenRequest) -> Listener:
@@ -128,7 +139,7 @@ def listen_pingpong(request: ListenRequest) -> Listener:
         request.broker, runner.connections, own, request.options.max_payload, clock.now()
     )
     request.runner.sessions.append(session)
-    carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=request.options.max_payload))
+    carrier = request.zmtp(ZmtpLimits(max_payload=request.options.max_payload))
     return _with_frontend(request, session, pingpong.BACKEND, carrier, f", edition {own.edition.value}")
 
 
@@ -154,7 +165,7 @@ def listen_powerhose(request: ListenRequest) -> Listener:
         request.limits,
     )
     request.runner.sessions.append(session)
-    carrier = partial(Zmtp, "ROUTER", limits=limits)
+    carrier = request.zmtp(limits)
     return _with_frontend(request, session, powerhose.BACKEND, carrier)
 
 
@@ -183,9 +194,8 @@ def _with_frontend(
         notes.append(f"accepts workers only: add frontend={example} for callers")
     else:
         frontend = parse_frontend(request.options.frontend, address.place, address.url)
-        _check_loopback(address, frontend, request.options)
         sockets.append(("callers", request.socket(session, FRONTEND, frontend, carrier)))
-    return Listener(address, tuple(sockets), tuple(notes), tls=request.tls)
+    return Listener(address, tuple(sockets), tuple(notes))
 
 
 def listen_memodb(request: ListenRequest) -> Listener:
@@ -205,7 +215,7 @@ def listen_majordomo(request: ListenRequest) -> Listener:
     own: MajordomoOptions = request.own
     max_payload = request.options.max_payload
     session = MajordomoBrokerSide(request.broker, request.runner.connections, own, max_payload)
-    carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=max_payload))
+    carrier = request.zmtp(ZmtpLimits(max_payload=max_payload))
     return _single_socket(request, session, carrier)
 
 
@@ -218,7 +228,7 @@ def _single_socket(request: ListenRequest, session: interface.BrokerSide, carrie
     request.runner.sessions.append(session)
     listener_socket = request.socket(session, "door", address.place, carrier)
     notes = ("workers and callers; any service",)
-    return Listener(address, (("both", listener_socket),), notes, tls=request.tls)
+    return Listener(address, (("both", listener_socket),), notes)
 
 
 def listen_native(request: ListenRequest) -> Listener:
@@ -233,7 +243,7 @@ def listen_native(request: ListenRequest) -> Listener:
     session = NativeBrokerSide(request.broker, request.runner.connections, own, max_payload, "dragoman", operations)
     most = max_payload + native.MOST_HEADS
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
-    listener = _single_socket(request, session, partial(Zmtp, "ROUTER", limits=limits))
+    listener = _single_socket(request, session, request.zmtp(limits))
     return replace(listener, say_goodbye=session.say_goodbye)
 
 
@@ -264,67 +274,17 @@ def prepare(url: str, broker: Broker, runner: Runner, context: ServerContext | N
     address = parse(url, DIALECTS)
     dialect = DIALECTS[address.dialect]
     kind, limits_kind = resolve_name(f"{dialect.options}:ListenerOptions"), resolve_name(dialect.limits)
-    shared = shared_options(dialect)
+    shared = (ListenerOptions, *security_options(dialect))
     known = {each.name for each_kind in (kind, limits_kind, *shared) for each in fields(each_kind)}
     own = read_options(kind, address.options, url, also=known)
     options = read_options(ListenerOptions, address.options, url, also=known)
     limits = read_options(limits_kind, address.options, url, also=known)
     if isinstance(limits, HttpLimits) and "max_memory" not in address.options:
         limits = replace(limits, max_memory=broker.policy.max_memory)
-    _check_loopback(address, address.place, options)
-    request = ListenRequest(address, options, own, limits, broker, runner, context, _tls_of(address))
+    authentication = context.authentication if context is not None else Authentication(broker.principals)
+    security = ListenerSecurity(address, dialect, authentication, insecure=options.insecure)
+    security.auth(address.place)
+    request = ListenRequest(address, options, own, limits, broker, runner, security, context)
     listener: Listener = resolve_name(dialect.listen)(request)
-    return replace(listener, access=_local_access(listener, shared))
-
-
-def shared_options(dialect: Dialect) -> tuple[type[Any], ...]:
-    """Return the kinds of options that the listeners of a dialect share with those of others."""
-    kinds: list[type[Any]] = [ListenerOptions]
-    if dialect.transports != ("unix",):  # else the dialect has its own options for users and files (R84)
-        kinds.append(LoopbackOptions)
-    if "ipc" in dialect.transports:
-        kinds.append(UnixOptions)
-    return tuple(kinds)
-
-
-def _local_access(listener: Listener, shared: tuple[type[Any], ...]) -> LocalAccess:
-    """Return the access of local users. Raises AddressError if an option has no effect, or cannot be applied."""
-    address, given = listener.address, listener.address.options
-    if LoopbackOptions not in shared:
-        return LocalAccess(LoopbackRule.ANYONE)
-    places = [each.place for _, each in listener.sockets]
-    loopback = read_options(LoopbackOptions, given, address.url, also=given).loopback
-    if "loopback" in given and not any(is_loopback(place) for place in places):
-        raise address_error(
-            address.url, f"loopback={loopback.value} has no effect off loopback; leave it out, or listen on 127.0.0.1"
-        )
-    access = LocalAccess(loopback, is_default="loopback" not in given)
-    if UnixOptions not in shared or not ("mode" in given or "group" in given):
-        return access
-    if not any(isinstance(place, UnixAddress) for place in places):
-        raise address_error(address.url, "mode= and group= are for Unix sockets; leave them out, or listen on ipc://")
-    unix = read_options(UnixOptions, given, address.url, also=given)
-    try:
-        return replace(access, mode=unix.file_mode(), group=unix.group_id())
-    except ValueError as error:
-        raise address_error(address.url, str(error)) from None
-
-
-def _tls_of(address: Address) -> ListenerTls | None:
-    """Return TLS with the files of the address, or None if it has no TLS. Raises AddressError."""
-    if not isinstance(address.place, TlsAddress):
-        return None
-    try:
-        return ListenerTls(address.place.tls)
-    except TlsFileError as error:
-        raise address_error(address.url, str(error)) from None
-
-
-def _check_loopback(address: Address, place: SocketAddress, options: ListenerOptions) -> None:
-    """Reject a socket off loopback whose clients prove nothing, without `insecure=true` (T1)."""
-    if not is_loopback(place) and not verifies_clients(place) and not options.insecure:
-        raise address_error(
-            address.url,
-            "it listens off loopback, where anyone can submit jobs and return results; "
-            "use +tls with client_ca=FILE, or write insecure=true in the URL to allow it",
-        )
+    access = security.local_access([each.place for _, each in listener.sockets])
+    return replace(listener, access=access, tls=security.tls, is_open_at=security.is_open_at)

@@ -13,6 +13,8 @@ import termios
 # Seconds, and milliseconds for the last. Set where the system has them: macOS has neither the first nor the last.
 TCP_OPTIONS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 BACKLOG = 1024
+SO_PEERGROUPS = 59  # Linux 4.13 and newer; Python has no name for it
+MAX_GROUPS = 1024
 CREDENTIALS = struct.Struct("=iII")  # ucred: process, user and group
 
 
@@ -173,6 +175,17 @@ def has_received_all(connected: socket.socket) -> bool:
 def unix_uid(connected: socket.socket) -> int:
     """Return the user id of the process that connected to a Unix socket."""
     return _credentials(connected)[1]
+
+
+def unix_gids(connected: socket.socket) -> tuple[int, ...]:
+    """Return the group ids of the process that connected to a Unix socket, its own one first."""
+    first = _credentials(connected)[2]
+    try:
+        packed = connected.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, MAX_GROUPS * 4)
+    except OSError:  # more groups than the kernel returns here, or an old kernel
+        return (first,)
+    others = struct.unpack(f"{len(packed) // 4}I", packed)
+    return (first, *(each for each in others if each != first))
 
 
 def _credentials(connected: socket.socket) -> tuple[int, int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -66,9 +66,17 @@ class ListenerTls:
 
     def reload(self, pinned: Sequence[bytes] = ()) -> None:
         """Read all files again. Raises TlsFileError; then the context of before stays in use."""
+        self.prepare_reload(pinned)()
+
+    def prepare_reload(self, pinned: Sequence[bytes] = ()) -> Callable[[], None]:
+        """Read all files again. Returns the function that uses them from then on. Raises TlsFileError."""
         context, certificate = _listener_context(self._files, pinned)
-        self._role = TlsRole(context, True, None, _required(self._files))
-        self._certificate = certificate
+
+        def use() -> None:
+            self._role = TlsRole(context, True, None, _required(self._files))
+            self._certificate = certificate
+
+        return use
 
 
 def client_role(files: TlsFiles, host: str) -> TlsRole:

@@ -6,20 +6,24 @@ import errno
 import grp
 import os
 import socket
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from case_tables import check_every_row
+from dragoman.access.identities import Identity, IdentityKind
+from dragoman.access.principal_file import PrincipalEntry
+from dragoman.access.table import AccessTable
 from dragoman.core.broker import Broker
 from dragoman.core.counters import Counters
 from dragoman.core.policy import Policy
+from dragoman.core.rights import NO_LIMITS, NO_RIGHTS, Principals
 from dragoman.sdk.address import AddressError, SocketAddress, TcpAddress, UnixAddress
 from dragoman.sdk.targets import caller_target, worker_target
 from dragoman.server import local_peers
 from dragoman.server.admission import AdmissionLimits
-from dragoman.server.local_peers import LocalAccess, LocalPeers, LoopbackRule, PrincipalOfUid, judge
+from dragoman.server.authentication import Admitted, Authentication
+from dragoman.server.local_peers import LocalAccess, LocalPeers, LoopbackRule, judge
 from dragoman.server.reports import Reports
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import default_listeners, prepare
@@ -32,52 +36,56 @@ US, OTHER, LISTED, NOBODY, ROOT = 1000, 1001, 33, 65_534, 0
 TCP = TcpAddress("127.0.0.1", 7400)
 
 
-@dataclass(frozen=True)
-class Entry:
-    name: str
+# It lists the overflow user, which no file may do.
+WEB = PrincipalEntry(
+    "web", "web.toml", NO_RIGHTS, NO_LIMITS, tuple(Identity(IdentityKind.UID, uid) for uid in (LISTED, NOBODY))
+)
 
 
-WEB = Entry("web")
+def authentication(*, has_table: bool) -> Authentication:
+    made = Authentication(Principals())
+    made.apply(AccessTable([WEB]) if has_table else None)
+    return made
 
 
-def table(uid: int) -> Entry | None:
-    return WEB if uid in (LISTED, NOBODY) else None
+def decide(rule: LoopbackRule, uid: int | None, own: int = US, *, has_table: bool = False) -> Admitted | str:
+    return judge(rule, uid, own, NOBODY, authentication(has_table=has_table))
 
 
 # -------------------------------------------------------------------- the decision
 
 
 def test_every_rule_with_every_user() -> None:
-    def check(rule: LoopbackRule, uid: int | None, with_table: bool, is_allowed: bool) -> None:
-        verdict = judge(rule, uid, US, NOBODY, table if with_table else None)
-        assert (verdict.reason is None) is is_allowed
-        is_listed = uid == LISTED and with_table and rule is not ANYONE
-        assert verdict.principal == (WEB if is_listed else None)
+    def check(rule: LoopbackRule, uid: int | None, has_table: bool, name: str | None) -> None:
+        found = decide(rule, uid, has_table=has_table)
+        assert (found.principal.name if isinstance(found, Admitted) else None) == name
+        assert not isinstance(found, Admitted) or (found.identity is not None) is (name == "web")
 
     users = (US, ROOT, OTHER, LISTED, NOBODY, None)
-    allowed = {
-        (OWNER, False): (US, ROOT),
-        (OWNER, True): (US, ROOT, LISTED),
-        (TABLE, False): (),
-        (TABLE, True): (LISTED,),
-        (ANYONE, False): users,
-        (ANYONE, True): users,
+    local = {US: "local", ROOT: "local"}
+    admitted: dict[tuple[LoopbackRule, bool], dict[int | None, str]] = {
+        (OWNER, False): {**local},
+        (OWNER, True): {**local, LISTED: "web"},
+        (TABLE, False): {},
+        (TABLE, True): {LISTED: "web"},
+        (ANYONE, False): {**dict.fromkeys(users, "anyone"), **local},
+        (ANYONE, True): {**dict.fromkeys(users, "anyone"), **local, LISTED: "web"},
     }
-    rows = [(rule, uid, has, uid in them) for (rule, has), them in allowed.items() for uid in users]
+    rows = [(rule, uid, has, names.get(uid)) for (rule, has), names in admitted.items() for uid in users]
     check_every_row(check, rows)
 
 
 def test_the_overflow_user_is_no_proof_even_for_a_broker_of_that_user() -> None:
-    assert "proves nothing" in str(judge(OWNER, NOBODY, NOBODY, NOBODY).reason)
+    assert "proves nothing" in str(decide(OWNER, NOBODY, NOBODY))
 
 
 def test_a_reason_says_how_to_admit_the_user() -> None:
-    assert judge(OWNER, OTHER, US, NOBODY).reason == (
+    assert decide(OWNER, OTHER) == (
         "uid 1001 is not the broker's user (uid 1000), nor root, nor in the access table; "
         "run `dragoman access allow NAME --uid 1001 --call '*'`, "
         "or write loopback=anyone in the listener's URL to admit every user of this machine"
     )
-    assert str(judge(TABLE, OTHER, US, NOBODY).reason).startswith("uid 1001 is not in the access table; run")
+    assert str(decide(TABLE, OTHER)).startswith("uid 1001 is not in the access table; run")
 
 
 # -------------------------------------------------------------------- the rule of a listener
@@ -112,12 +120,12 @@ class Listening:
 
 
 class World:
-    def __init__(self, principal_of_uid: PrincipalOfUid | None = None) -> None:
+    def __init__(self, *, has_table: bool = False) -> None:
         self.now = 0.0
         self.lines: list[tuple[str, str, dict[str, object]]] = []
         self.counters = Counters()
         reports = Reports(self.counters, lambda: self.now, self._log)
-        self.peers = LocalPeers(reports, self.counters, lambda: self.now, principal_of_uid)
+        self.peers = LocalPeers(reports, self.counters, lambda: self.now, authentication(has_table=has_table))
 
     def _log(self, level: str, event: str, **fields: object) -> None:
         self.lines.append((level, event, fields))
@@ -128,7 +136,7 @@ class World:
 
     def admits(self, rule: LoopbackRule = OWNER) -> bool:
         connected: Any = Listening()
-        return self.peers.admits(connected, rule, "127.0.0.1:4")
+        return self.peers.admit(connected, rule, "127.0.0.1:4") is not None
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +173,7 @@ def test_where_the_kernel_reports_no_users_a_written_rule_is_an_error(kernel: ty
 
     def check(access: LocalAccess) -> None:
         with pytest.raises(OSError, match="the kernel does not report the users of connections: no such family; write"):
-            World(table).rule_of(access)
+            World(has_table=True).rule_of(access)
 
     check_every_row(check, [(LocalAccess(OWNER, is_default=False),), (LocalAccess(TABLE, is_default=False),)])
     assert World().rule_of(LocalAccess(ANYONE, is_default=False)) is ANYONE
@@ -188,14 +196,14 @@ def test_the_table_needs_a_table() -> None:
     access = LocalAccess(TABLE, is_default=False)
     with pytest.raises(OSError, match="there is no access table"):
         World().rule_of(access)
-    assert World(table).rule_of(access) is TABLE
+    assert World(has_table=True).rule_of(access) is TABLE
 
 
 def test_the_overflow_user_cannot_be_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: local_peers.overflow_uid())
     with pytest.raises(OSError, match="run it as a user of its own, or write loopback=anyone"):
         World().rule_of()
-    assert World(table).rule_of(LocalAccess(TABLE, is_default=False)) is TABLE
+    assert World(has_table=True).rule_of(LocalAccess(TABLE, is_default=False)) is TABLE
     assert World().rule_of(LocalAccess(ANYONE, is_default=False)) is ANYONE
 
 
@@ -215,7 +223,7 @@ def test_a_rejected_user_is_logged_once_a_minute_and_counted_each_time(kernel: t
 
 
 def test_a_user_in_the_table_is_admitted(kernel: type[FakeOwners]) -> None:
-    world = World(table)
+    world = World(has_table=True)
     world.rule_of()
     kernel.answer = LISTED
     assert world.admits()

@@ -129,7 +129,7 @@ class Clients:
             former.remote = None
             self._io.close(former, "its client came back on a new connection")
         client.peer = peer
-        client.owner = peer.owner
+        client.belong_to(peer.owner)
         client.edition = hello.edition
         client.connection += 1
         peer.remote = client
