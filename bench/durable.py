@@ -23,7 +23,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, SendJob
+from dragoman.core.effects import DeliverOutcome, Effect, SendJob
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Attempt, Caller, Job, JobId, Service
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner

@@ -11,7 +11,8 @@ import sys
 from math import inf
 from pathlib import Path
 
-from dragoman.core.effects import Acknowledge, Effect, SendJob
+from dragoman.core.effects import Effect, SendJob
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Attempt, Caller
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.server import clock

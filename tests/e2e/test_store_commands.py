@@ -12,7 +12,8 @@ from random import Random
 import apsw
 import pytest
 
-from dragoman.core.effects import Acknowledge, Effect
+from dragoman.core.effects import Effect
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Caller
 from dragoman.core.options import JobOptions
 from dragoman.server import clock

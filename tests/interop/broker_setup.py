@@ -25,12 +25,12 @@ from dragoman.core.effects import Effect
 from dragoman.core.policy import Policy
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server import clock
-from dragoman.server.acceptor import ListenerSocket
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.asyncio_host import AsyncioHost
 from dragoman.server.config import Config
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import ConnectionLimits
+from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.runner import Runner
 from dragoman.server.serve import Server, loop_factory
 from dragoman.store.null import NullStore

@@ -17,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from dragoman.core import model
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, RemoveWorker, SendJob
+from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.policy import Policy

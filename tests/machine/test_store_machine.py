@@ -16,7 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from dragoman.core.effects import Acknowledge, DeliverOutcome, SendJob
+from dragoman.core.effects import DeliverOutcome, SendJob
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Attempt, Job, JobId
 from dragoman.core.restore import StoredJob
 from dragoman.core.states import DELAYED, RUNNING, Outcome

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from dragoman.carriers.carrier import Message
+
 LARGE_FRAME: Final = 64 * 1024  # bytes; an unfinished frame of this size or more gets its own buffer
 MIB: Final = 1024 * 1024
 
@@ -69,3 +71,11 @@ class LargeFrame:
 
 
 NOTHING: Final = LargeFrame(0, 0)  # for a carrier without a large frame; its gap is not used
+
+
+def leading_small(frames: Message) -> Message:
+    """Return the frames before the first large one."""
+    for index, frame in enumerate(frames):
+        if len(frame) >= LARGE_FRAME:
+            return frames[:index]
+    return frames

@@ -29,11 +29,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
-from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, LargeFrame
+from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, LargeFrame, leading_small
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, check_command_flags, framed, ping
 from dragoman.carriers.zmtp_handshake import NULL, Handshake, Security
-from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, KIB, MIB, ZmtpLimits
+from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, KIB, MIB, ZmtpLimits, too_many_frames
 
 HANDSHAKE: Final = 0
 BETWEEN: Final = 1
@@ -314,7 +314,7 @@ class Zmtp(Carrier):
             raise Malformed("over hard cap", f"a message of at least {size} bytes, over hard_cap {limits.hard_cap}")
         if size <= limits.max_payload:
             return False
-        self._frames = _leading_small(self._frames)
+        self._frames = leading_small(self._frames)
         self._over_size, self._over_count = size, count
         return True
 
@@ -359,14 +359,3 @@ class Zmtp(Carrier):
             self._frames = []
             self._over_size = self._over_count = 0
         return end
-
-
-def too_many_frames(max_frames: int) -> Malformed:
-    return Malformed("too many frames", f"a message has more than {max_frames} frames (max_frames)")
-
-
-def _leading_small(frames: Message) -> Message:
-    for index, frame in enumerate(frames):
-        if len(frame) >= LARGE_FRAME:
-            return frames[:index]
-    return frames

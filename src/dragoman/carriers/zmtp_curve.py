@@ -25,11 +25,11 @@ from dragoman.carriers.carrier import Frame, Messages
 from dragoman.carriers.large_frame import LARGE_FRAME, LargeFrame
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.nacl_box import TAG, SharedKey
-from dragoman.carriers.zmtp import BETWEEN, LARGE, SHORT_LAST, Zmtp, too_many_frames
+from dragoman.carriers.zmtp import BETWEEN, LARGE, SHORT_LAST, Zmtp
 from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, ping
 from dragoman.carriers.zmtp_curve_handshake import COUNTER, CurveHandshake
 from dragoman.carriers.zmtp_handshake import NULL, Security
-from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, MIB, ZmtpLimits
+from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, MIB, ZmtpLimits, too_many_frames
 
 NAME: Final = b"\x07MESSAGE"
 BOX: Final = 16  # place of the box in a MESSAGE, after name and counter

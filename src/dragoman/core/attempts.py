@@ -14,10 +14,11 @@ from typing import Final
 from dragoman.core.admission import CALLER_GONE, GIVEN_BACK, REFUSED_DRAINING
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.effects import CancelAttempt, DeliverProgress, Effect, SendJob
+from dragoman.core.effects import CancelAttempt, Effect, SendJob
 from dragoman.core.events import JOB_PROGRESS
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.leases import lease_expired_at
 from dragoman.core.model import ABSENT, Attempt, Job, Payload, Token, Worker
 from dragoman.core.retries import attempts_used_up, back_off, record_attempt, remember_tried

@@ -13,9 +13,10 @@ from dragoman.core.archive import Archive
 from dragoman.core.commits import AfterCommit, PendingCommits
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect
+from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, Events
 from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.names import is_name

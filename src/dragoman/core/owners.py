@@ -26,6 +26,15 @@ class Owner:
         self.jobs = 0  # jobs accepted and not ended
         self.names = 0  # services that exist only because of these jobs, and that no worker has offered
 
+    def enter(self) -> None:
+        """Count a connection."""
+        self.connections += 1
+        self.principal.peers += 1
+
+    def leave(self) -> None:
+        self.connections -= 1
+        self.principal.peers -= 1
+
     @property
     def is_used(self) -> bool:
         return self.connections > 0 or self.jobs > 0

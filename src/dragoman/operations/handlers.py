@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect
+from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Job, JobId, Payload, Service, WorkerId
 from dragoman.core.names import is_name
 from dragoman.core.recipients import TimedRecipient

@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 
-from dragoman.carriers.carrier import Carrier
-from dragoman.dialects.interface import BrokerSide
-from dragoman.sdk.address import SocketAddress
 from dragoman.server import clock
-from dragoman.server.authentication import ListenerAuth
-from dragoman.server.connection import StreamConnection
-from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.connections import Connections
-from dragoman.server.local_peers import LocalPeers, LoopbackRule
+from dragoman.server.listener_socket import ListenerSocket
+from dragoman.server.local_peers import SHORTAGES, LocalPeers
 from dragoman.server.reports import Reports
-from dragoman.streams.byte_stream import ByteStream
 from dragoman.streams.sockets import describe, is_local, tune
-from dragoman.streams.stream import Stream
-from dragoman.streams.tls import TlsStream
-from dragoman.streams.tls_context import ListenerTls
 
 ACCEPTS_PER_ITERATION = 64
-OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-
-@dataclass(frozen=True, slots=True)
-class ListenerSocket:
-    """One socket of a listener: its address, and the broker side and carrier of its connections."""
-
-    session: BrokerSide
-    socket_name: str
-    place: SocketAddress
-    carrier: Callable[[], Carrier]
-    limits: ConnectionLimits
-    is_for_peers: bool = True  # else a connection is one short exchange (R23)
-    loopback: LoopbackRule = LoopbackRule.OWNER
-    tls: ListenerTls | None = None
-    auth: ListenerAuth | None = None  # None: local users only
 
 
 class Acceptor:
@@ -71,7 +42,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in OUT_OF_RESOURCES:
+                if error.errno not in SHORTAGES:
                     raise
                 self._reports.remark("accept failed", level="error", problem=str(error))
                 self._pause_accepting(listening, listener_socket, 1.0)
@@ -91,12 +62,8 @@ class Acceptor:
             if admitted is None:
                 accepted.close()
                 continue
-            carrier, tls = listener_socket.carrier(), listener_socket.tls
-            stream: ByteStream
-            if tls is None:
-                stream = Stream(self._loop, accepted, carrier)
-            else:  # a context that is replaced takes effect with the next connection
-                stream = TlsStream(self._loop, accepted, carrier, tls.role)
+            carrier = listener_socket.carrier()
+            stream = listener_socket.stream(self._loop, accepted, carrier)
             peer = self._connections.connected(
                 listener_socket.session,
                 listener_socket.socket_name,
@@ -110,7 +77,7 @@ class Acceptor:
                 admitted,
                 listener_socket.auth,
             )
-            start(stream, self._connections, peer)
+            self._connections.start(peer)
 
     def _has_accepted_enough(self) -> bool:
         """True if `max_accepts_per_second` is reached. More connections wait in the kernel's queue (R23)."""
@@ -128,8 +95,3 @@ class Acceptor:
                 self.watch(listening, listener_socket)
 
         self._loop.call_later(seconds, again)
-
-
-def start(stream: ByteStream, connections: Connections, peer: StreamConnection) -> None:
-    """Start reading from a connection."""
-    stream.start(partial(connections.arrived, peer), partial(connections.ended, peer))

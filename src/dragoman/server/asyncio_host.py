@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server import clock
-from dragoman.server.acceptor import Acceptor, ListenerSocket, start
+from dragoman.server.acceptor import Acceptor
 from dragoman.server.authentication import Authentication
 from dragoman.server.connection import StreamConnection
+from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess, LocalPeers, LoopbackRule
 from dragoman.server.processes import Processes, max_watched
 from dragoman.server.runner import Runner
@@ -149,7 +150,7 @@ class AsyncioHost:
     def _check_suspend(self) -> None:
         suspended = clock.suspended()
         if suspended - self._suspended > 1.0:
-            self._runner.handle_pause(suspended - self._suspended)
+            self._connections.registry.handle_pause(self._runner.broker, suspended - self._suspended)
         self._suspended = suspended
         self._loop.call_later(SUSPEND_CHECK, self._check_suspend)
 
@@ -203,4 +204,4 @@ class AsyncioHost:
         _, address, process = describe(connected)
         self._connections.host_access.dialled(peer, stream, address=address, process=process)
         if not peer.is_lost:
-            start(stream, self._connections, peer)
+            self._connections.start(peer)

@@ -75,21 +75,11 @@ class StreamConnection(interface.Connection):
         self.bad_since = -inf
         self.alarm = inf
         self.alarm_number = 0
-        self.enter_owner()
+        owner.enter()
 
-    def change_owner(self, owner: Owner) -> None:
-        """Count it for another owner."""
-        self.leave_owner()
-        self.belong_to(owner)
-        self.enter_owner()
-
-    def enter_owner(self) -> None:
-        self.owner.connections += 1
-        self.owner.principal.peers += 1
-
-    def leave_owner(self) -> None:
-        self.owner.connections -= 1
-        self.owner.principal.peers -= 1
+    def is_ready(self) -> bool:
+        """True if the handshakes of its carrier and of its stream are done."""
+        return self.carrier.ready and self.stream is not None and self.stream.is_ready
 
     def is_closing(self) -> bool:
         """True if it has ended or is being closed."""

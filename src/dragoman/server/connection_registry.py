@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dragoman.carriers.carrier import Frame, Messages
+from dragoman.core.broker import Broker
 from dragoman.core.counters import Counters
 from dragoman.core.errors import InvariantBroken
 from dragoman.server.admission import Admission, AdmissionLimits
@@ -69,7 +70,7 @@ class ConnectionRegistry:
         if peer.is_lost:
             return
         peer.is_lost = True
-        peer.leave_owner()
+        peer.owner.leave()
         peer.carrier.release()
         self.budget.forget(peer)
         self.heartbeats.forget(peer)
@@ -151,18 +152,25 @@ class ConnectionRegistry:
 
     # ---------------------------------------------------------------- pauses of the broker
 
-    def read_all(self, until: float) -> None:
+    def handle_pause(self, broker: Broker, gap: float) -> float:
+        """Handle a pause of the broker or the machine (D13, R26): read what has arrived, then move every lease."""
+        self._reports.remark("event loop stalled", level="warning", seconds=round(gap, 3))
+        until = broker.resumed_at = self._clock()
+        self._read_all(until + 1.0)
+        now = self._clock()
+        gap += now - until  # connections that are not read yet were not late
+        broker.extend_leases(gap, now)
+        for peer in self.peers:
+            self.heartbeats.extend(peer, gap, now)
+        return now
+
+    def _read_all(self, until: float) -> None:
         """Read what arrived during a pause of the broker, at most until this time."""
         for peer in list(self.peers):
             if peer.stream is not None and not peer.is_lost:
                 peer.stream.read_dry()
             if self._clock() > until:
                 break
-
-    def extend_deadlines(self, gap: float, now: float) -> None:
-        """Move the due times of all connections by `gap` seconds, in which the broker was paused (D13)."""
-        for peer in self.peers:
-            self.heartbeats.extend(peer, gap, now)
 
     # ---------------------------------------------------------------- internal errors
 

@@ -8,6 +8,7 @@ asyncio here and no socket: the owner of the loop passes in a clock, a way to re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
@@ -16,14 +17,14 @@ from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
 from dragoman.core.owners import Owner
-from dragoman.core.rights import Principal
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.server.admission import AdmissionLimits
-from dragoman.server.authentication import Admitted, ListenerAuth, Rejected
+from dragoman.server.authentication import Admitted, ListenerAuth
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from dragoman.server.connection_registry import ConnectionRegistry
 from dragoman.server.host_access import HostAccess
+from dragoman.server.identification import Identification
 from dragoman.server.reports import Reports
 from dragoman.streams.byte_stream import ByteStream
 
@@ -57,6 +58,7 @@ class Connections(BrokerIO):
         self._dirty: list[StreamConnection] = []  # connections with something to write or to close
         self.registry = ConnectionRegistry(broker.counters, clock, reports, limits, close=self.close, post=self._post)
         self.peers = self.registry.peers
+        self._identification = Identification(broker, self.registry)
         self.host_access = HostAccess(
             self.registry, clock, dialler, later, enter=self._enter, request_iteration=self.request_iteration
         )
@@ -81,12 +83,16 @@ class Connections(BrokerIO):
 
         `admitted`: the local user that connects; None: the broker's own. `auth` asks for other credentials.
         """
-        principal = admitted.principal if admitted is not None else self._broker.principals.local
-        owner = self._owner(principal, is_local, address)
+        owner = self._identification.first_owner(admitted, is_local, address)
         peer = StreamConnection(session, socket_name, carrier, label, address, self._clock(), owner, limits)
         peer.is_local, peer.process, peer.admitted, peer.auth = is_local, process, admitted, auth
         self._enter(peer, stream)
         return peer
+
+    def start(self, peer: StreamConnection) -> None:
+        """Start reading from a connection."""
+        if peer.stream is not None:
+            peer.stream.start(partial(self.arrived, peer), partial(self.ended, peer))
 
     def arrived(self, peer: StreamConnection, messages: Messages) -> None:
         """Process messages that the carrier decoded from received bytes."""
@@ -102,7 +108,7 @@ class Connections(BrokerIO):
         if carrier.outgoing:
             self._post(peer, carrier.outgoing)
             carrier.outgoing = []
-        if not peer.is_open and carrier.ready and peer.closing is None and _is_ready(peer.stream):
+        if not peer.is_open and peer.is_ready():
             self._open(peer, now)
         if messages and peer.closing is None:
             peer.latest = None
@@ -225,31 +231,17 @@ class Connections(BrokerIO):
         self._post(peer, peer.carrier.outgoing)
         peer.carrier.outgoing = []
         self.request_iteration()
-        if peer.carrier.ready and stream.is_ready:  # neither its carrier nor its stream has a handshake
+        if peer.is_ready():  # neither its carrier nor its stream has a handshake
             self._open(peer, peer.last_received)
 
     def _open(self, peer: StreamConnection, now: float) -> None:
         """Find the principal, and notify the broker side. The handshakes are done, so all credentials are known."""
-        if peer.auth is not None and peer.stream is not None and peer.admitted is not None:
-            found = peer.auth.judge(peer.admitted, peer.stream.peer_certificate, peer.carrier)
-            if isinstance(found, Rejected):
-                self.registry.turned_away(peer, found.reason, found.detail)
-                return
-            peer.admitted = found
-            if found.principal is not peer.owner.principal:
-                peer.change_owner(self._owner(found.principal, peer.is_local, peer.address))
-        limit = peer.owner.principal.limits.max_peers
-        if limit is not None and peer.owner.principal.peers > limit:
-            name = peer.owner.principal.name
-            self.registry.turned_away(peer, "too many connections", f"{name} has {limit}, the maximum (max_peers)")
+        if not self._identification.identify(peer):
             return
         peer.is_open = True
         peer.identity = peer.carrier.peer_identity
         self.registry.heartbeats.opened(peer, now)
         self.registry.guarded(peer, lambda: peer.session.opened(peer, now))
-
-    def _owner(self, principal: Principal, is_local: bool, address: str) -> Owner:
-        return Owner(principal) if is_local else self._broker.owners.at(address, principal)
 
     def _post(self, peer: StreamConnection, buffers: Sequence[Frame]) -> None:
         """Queue bytes of the carrier itself: greeting, handshake, PING."""
@@ -257,8 +249,3 @@ class Connections(BrokerIO):
             self._dirty.append(peer)
             self.request_iteration()
         peer.out += buffers
-
-
-def _is_ready(stream: ByteStream | None) -> bool:
-    """True if the handshake of TLS is done, if there is one."""
-    return stream is not None and stream.is_ready

@@ -41,12 +41,12 @@ from dragoman.sdk.address import (
     read_options,
 )
 from dragoman.server import clock
-from dragoman.server.acceptor import ListenerSocket
 from dragoman.server.asyncio_host import ExternalSocket
 from dragoman.server.authentication import Authentication, AuthMechanism
 from dragoman.server.config import runtime_dir
 from dragoman.server.dial_policy import DialPolicy
 from dragoman.server.listener_security import ListenerSecurity, security_options
+from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess
 from dragoman.server.runner import Runner
 from dragoman.streams.tls_context import ListenerTls

@@ -6,8 +6,9 @@ from math import inf
 
 import pytest
 
-from dragoman.core.effects import DeliverOutcome, DeliverProgress, RemoveWorker, SendJob
+from dragoman.core.effects import DeliverOutcome, RemoveWorker, SendJob
 from dragoman.core.failure import Failure
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import Attempt
 from dragoman.core.states import JobState, Outcome, RemovalReason, WorkerState
 

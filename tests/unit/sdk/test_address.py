@@ -115,14 +115,14 @@ def test_options_are_split_and_percent_decoded(query: str, options: dict[str, st
         ("://h:1", "unknown scheme ''"),
         (
             "tpc://h:1",
-            "unknown scheme 'tpc' (did you mean 'tcp'?); allowed are tcp://, ipc://, http://, DIALECT+tcp://,",
+            "unknown scheme 'tpc' (did you mean 'tcp'?); allowed are tcp://, ipc://, http://, tls://, https://, ",
         ),
         (
             "udp://h:1",
-            "unknown scheme 'udp'; allowed are tcp://, ipc://, http://, DIALECT+tcp://, DIALECT+ipc://, where DIALECT "
-            "is one of controller, http, majordomo, memodb, native, pingpong, powerhose",
+            "unknown scheme 'udp'; allowed are tcp://, ipc://, http://, tls://, https://, DIALECT+tcp://, DIALECT+ipc://, where "
+            "DIALECT is one of controller, http, majordomo, memodb, native, pingpong, powerhose",
         ),
-        ("https://h:1", "unknown scheme 'https' (did you mean 'http'?)"),
+        ("htps://h:1", "unknown scheme 'htps' (did you mean 'https'?)"),
         ("+tcp://h:1", "unknown dialect ''"),
         ("pingpong://h:1", "the transport is missing; write pingpong+tcp://"),
         ("unix:///run/x", "unix:// needs a dialect in front of it"),

@@ -161,7 +161,7 @@ def test_after_a_long_sleep_a_handshake_has_its_time_out_and_no_more(world: Worl
     limits = ConnectionLimits(handshake_timeout=10.0)
     peer, stream = world.connect(limits)
     world.now += 1.0
-    world.runner.handle_pause(8 * 3_600.0)
+    world.runner.connections.registry.handle_pause(world.broker, 8 * 3_600.0)
     assert world.now < peer.alarm <= world.now + limits.handshake_timeout
     end = world.now + limits.handshake_timeout
     while world.now < end:

@@ -9,7 +9,8 @@ from time import monotonic, sleep
 from typing import Any
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, SendJob
+from dragoman.core.effects import DeliverOutcome, Effect, SendJob
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Caller, Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy

@@ -16,8 +16,9 @@ from typing import Final, cast
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import DeliverOutcome, DeliverProgress, Effect, RemoveWorker, SendJob
+from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import Attempt, Token, Worker
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import RemoteWorker

@@ -12,7 +12,8 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import CancelAttempt, DeliverOutcome, DeliverProgress, Effect, RemoveWorker, SendJob
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.native.client_sessions import ClientSession

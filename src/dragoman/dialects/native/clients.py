@@ -11,8 +11,9 @@ from typing import Any, Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import DeliverOutcome, DeliverProgress
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import JobId
 from dragoman.core.options import DEFAULT_PRIORITY, JobOptions
 from dragoman.core.recipients import Recipient
