@@ -119,8 +119,8 @@ def test_options_are_split_and_percent_decoded(query: str, options: dict[str, st
         ),
         (
             "udp://h:1",
-            "unknown scheme 'udp'; allowed are tcp://, ipc://, http://, tls://, https://, DIALECT+tcp://, DIALECT+ipc://, where "
-            "DIALECT is one of controller, http, majordomo, memodb, native, pingpong, powerhose",
+            "unknown scheme 'udp'; allowed are tcp://, ipc://, http://, tls://, https://, DIALECT+tcp://, "
+            "DIALECT+ipc://, where DIALECT is one of controller, http, majordomo, memodb, native, pingpong, powerhose",
         ),
         ("htps://h:1", "unknown scheme 'htps' (did you mean 'https'?)"),
         ("+tcp://h:1", "unknown dialect ''"),
