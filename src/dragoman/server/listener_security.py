@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from dragoman.access.identities import IdentityKind
 from dragoman.dialects.catalogue import Dialect
@@ -22,6 +22,8 @@ from dragoman.server.authentication import Authentication, AuthMechanism, Listen
 from dragoman.server.local_peers import LocalAccess, LoopbackOptions, LoopbackRule, UnixOptions
 from dragoman.streams.tls_context import ListenerTls, TlsFileError
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class AuthOptions:
@@ -30,11 +32,20 @@ class AuthOptions:
     auth: AuthMechanism = AuthMechanism.NONE
 
 
+@dataclass(frozen=True, slots=True)
+class TokenOptions:
+    """Options of listeners whose clients can show tokens."""
+
+    cleartext: bool = False  # tokens may come without TLS from other machines
+
+
 def security_options(dialect: Dialect) -> tuple[type[Any], ...]:
     """Return the kinds of options for the security of a dialect's listeners."""
     kinds: list[type[Any]] = []
     if dialect.auth:
         kinds.append(AuthOptions)
+    if AuthMechanism.TOKEN.value in dialect.auth:
+        kinds.append(TokenOptions)
     if dialect.transports != ("unix",):  # else the dialect has its own options for users and files (R84)
         kinds.append(LoopbackOptions)
     if "ipc" in dialect.transports:
@@ -50,14 +61,22 @@ class ListenerSecurity:
         self._authentication = authentication
         self._insecure = insecure
         self._kinds = security_options(dialect)
-        self._mechanism = AuthMechanism.NONE
-        if AuthOptions in self._kinds:
-            self._mechanism = read_options(AuthOptions, address.options, address.url, also=address.options).auth
+        self._mechanism = self._read(AuthOptions).auth
+        self._cleartext = self._read(TokenOptions).cleartext
+        if self._mechanism is not AuthMechanism.NONE and insecure:
+            raise self._error(f"insecure=true and auth={self._mechanism.value} exclude each other; remove one of them")
+        if self._cleartext and self._mechanism is not AuthMechanism.TOKEN:
+            raise self._error("cleartext=true has no effect without auth=token; remove it, or add that")
         if self._mechanism is not AuthMechanism.NONE and self._mechanism.value not in dialect.auth:
             allowed = " or ".join(f"auth={each}" for each in dialect.auth)
             raise self._error(f"{dialect.title} has no auth={self._mechanism.value}; write {allowed}, or leave it out")
         self.tls = self._make_tls()
         self._check_table()
+
+    def _read(self, kind: type[T]) -> T:
+        """Read one kind of options; the defaults if the dialect does not have them."""
+        given = self._address.options if kind in self._kinds else {}
+        return read_options(kind, given, self._address.url, also=given)
 
     def _error(self, problem: str) -> Exception:
         return address_error(self._address.url, problem)
@@ -95,17 +114,17 @@ class ListenerSecurity:
         """Return the credentials that a socket at this address asks for; None: those of local users suffice. Rejects a
         socket off loopback whose clients prove nothing, without `insecure=true` (T1)."""
         asks_certificate = verifies_clients(place)
-        is_private = is_loopback(place) or isinstance(place, TlsAddress)
-        if not self._insecure and not is_loopback(place):
-            if self._mechanism is AuthMechanism.NONE and not asks_certificate:
+        if not is_loopback(place):
+            if self._mechanism is AuthMechanism.NONE and not asks_certificate and not self._insecure:
                 raise self._error(
                     "it listens off loopback, where anyone can submit jobs and return results; use auth=curve, "
                     "auth=token with TLS, or +tls with client_ca=FILE; insecure=true in the URL opens it to everybody"
                 )
-            if self._mechanism is AuthMechanism.TOKEN and not is_private:
+            is_readable = not isinstance(place, TlsAddress) and not self._cleartext
+            if self._mechanism is AuthMechanism.TOKEN and is_readable:
                 raise self._error(
                     "tokens would be readable on the way; use TLS (+tls or https with cert=FILE), or write "
-                    "insecure=true in the URL if something in front of the broker encrypts"
+                    "cleartext=true in the URL if a proxy encrypts, or nobody else is in this network"
                 )
         is_open = self.is_open_at(place)
         if self._mechanism is AuthMechanism.NONE and not asks_certificate and not is_open:
@@ -121,10 +140,10 @@ class ListenerSecurity:
 
     def local_access(self, places: Sequence[SocketAddress]) -> LocalAccess:
         """Return the access of local users. Raises AddressError if an option has no effect, or cannot be applied."""
-        address, given = self._address, self._address.options
+        given = self._address.options
         if LoopbackOptions not in self._kinds:
             return LocalAccess(LoopbackRule.ANYONE)
-        loopback = read_options(LoopbackOptions, given, address.url, also=given).loopback
+        loopback = self._read(LoopbackOptions).loopback
         if "loopback" in given and not any(is_loopback(place) for place in places):
             raise self._error(
                 f"loopback={loopback.value} has no effect off loopback; leave it out, or listen on 127.0.0.1"
@@ -136,7 +155,7 @@ class ListenerSecurity:
             return access
         if not any(isinstance(place, UnixAddress) for place in places):
             raise self._error("mode= and group= are for Unix sockets; leave them out, or listen on ipc://")
-        unix = read_options(UnixOptions, given, address.url, also=given)
+        unix = self._read(UnixOptions)
         try:
             return replace(access, mode=unix.file_mode(), group=unix.group_id())
         except ValueError as error:

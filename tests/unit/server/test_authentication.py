@@ -273,6 +273,8 @@ def test_a_listener_that_cannot_protect_itself_does_not_start(world: World, tmp_
         (f"memodb+tcp://{off}?auth=curve", "unknown option 'auth'"),
         (f"pingpong+tcp://{off}?auth=token", "PingPong has no auth=token; write auth=curve"),
         (f"http://{off}?auth=curve", "HTTP has no auth=curve; write auth=token"),
+        (f"http://{off}?auth=token&insecure=true", "insecure=true and auth=token exclude each other"),
+        (f"http://{off}?cleartext=true", "cleartext=true has no effect without auth=token"),
     ]
     check_every_row(check, rows)
     world.put("web", f'token = ["sha256:{token_hash(TOKEN).hex()}"]')
@@ -284,6 +286,8 @@ def test_a_listener_that_cannot_protect_itself_does_not_start(world: World, tmp_
         (f"http://{off}?auth=token", "tokens would be readable on the way; use TLS"),
     ]
     check_every_row(check, rows)
+    world.prepare(f"native+tcp://{off}?auth=token&cleartext=true")
+    world.prepare(f"native+tls://{off}?auth=token&{issued.options}")
 
 
 def test_a_listener_makes_carriers_with_the_keys_of_the_moment(world: World) -> None:
