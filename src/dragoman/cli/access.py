@@ -63,10 +63,12 @@ def show(name: str | None, as_json: bool, **where: Any) -> None:
     if as_json:
         print_json(*map(_view, chosen))
         return
-    rows = [_row(each) for each in chosen]
+    listeners = _listeners(where["config"])
+    rows = [_row(each, listeners) for each in chosen]
     if name is None:
-        rows.append((LOCAL, *["*"] * len(Right), "the user of the broker, and root", "", "built in"))
-    titles = ("PRINCIPAL", *(right.upper() for right in Right), "IDENTITIES", "EXPIRES", "FILE")
+        here = [url for url, kinds in listeners if IdentityKind.UID in kinds]
+        rows.append((LOCAL, *["*"] * len(Right), "the user of the broker, and root", _shown(here), "", "built in"))
+    titles = ("PRINCIPAL", *(right.upper() for right in Right), "IDENTITIES", "LISTENERS", "EXPIRES", "FILE")
     print_table(titles, rows, "There are no principals.")
     if folder.path is None:
         note(
@@ -79,14 +81,42 @@ def _new(folder: AccessFolder) -> str:
         return str(folder.places.place_for_new())
 
 
-def _row(entry: PrincipalEntry) -> tuple[object, ...]:
+def _listeners(config: str | None) -> list[tuple[str, tuple[IdentityKind, ...]]]:
+    """The listeners of the settings, each with the kinds of identities that it takes. URLs on the command line of
+    `serve` are not known here."""
+    import os
+
+    from dragoman.dialects.catalogue import DIALECTS
+    from dragoman.sdk.address import AddressError, parse
+    from dragoman.server.config import ConfigError, load
+    from dragoman.server.listener_security import identity_kinds
+    from dragoman.server.wiring import default_listeners
+
+    found = []
+    try:
+        urls = load({}, os.environ, config)[0].listen or default_listeners(os.environ)
+        for url in urls:
+            address = parse(url, DIALECTS)
+            found.append((url.partition("?")[0], identity_kinds(address, DIALECTS[address.dialect])))
+    except (ConfigError, AddressError) as error:
+        fail(str(error), USAGE)
+    return found
+
+
+def _shown(urls: list[str]) -> str:
+    return ", ".join(urls[:2]) + (f" and {len(urls) - 2} more" if len(urls) > 2 else "") or "none of the settings"
+
+
+def _row(entry: PrincipalEntry, listeners: list[tuple[str, tuple[IdentityKind, ...]]]) -> tuple[object, ...]:
     patterns = [" ".join(entry.rights.patterns(right)) or "-" for right in Right]
     identities = ", ".join(f"{each.kind} {each.label}" for each in entry.identities) or "-"
     if entry.name == ANYONE:
         identities = "every peer without an identity"
     expired = "" if entry.is_valid(time.time()) else " (expired)"
     expires = "" if entry.expires is None else f"{time_text(_moment(entry))}{expired}"
-    return entry.name, *patterns, identities, expires, entry.file
+    own = {each.kind for each in entry.identities}
+    reached = [url for url, kinds in listeners if own.intersection(kinds)]
+    return entry.name, *patterns, identities, "-" if entry.name == ANYONE else _shown(reached), expires, entry.file
 
 
 def _view(entry: PrincipalEntry) -> PrincipalView:

@@ -53,6 +53,20 @@ def security_options(dialect: Dialect) -> tuple[type[Any], ...]:
     return tuple(kinds)
 
 
+def identity_kinds(address: Address, dialect: Dialect) -> tuple[IdentityKind, ...]:
+    """Return the kinds of identities by which a principal can connect to this listener."""
+    kinds: tuple[IdentityKind, ...] = ()
+    if verifies_clients(address.place):
+        kinds += (IdentityKind.TLS_NAME, IdentityKind.TLS_KEY)
+    mechanism = address.options.get("auth") if dialect.auth else None
+    if mechanism in dialect.auth:
+        return (*kinds, IdentityKind(mechanism))
+    if not kinds and is_loopback(address.place) and LoopbackOptions in security_options(dialect):
+        is_file = isinstance(address.place, UnixAddress)
+        return (IdentityKind.UID, IdentityKind.GID) if is_file else (IdentityKind.UID,)
+    return kinds
+
+
 class ListenerSecurity:
     """Protection of the sockets of one listener. Raises AddressError for options that cannot protect it."""
 

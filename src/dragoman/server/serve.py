@@ -26,6 +26,7 @@ from dragoman.server.access_control import AccessControl
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.asyncio_host import AsyncioHost
 from dragoman.server.authentication import Authentication
+from dragoman.server.certificate_watch import CertificateWatch
 from dragoman.server.config import Config, default_data_dir
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
@@ -33,7 +34,8 @@ from dragoman.server.log import make_log
 from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
 from dragoman.server.sd_notify import SdNotifier
-from dragoman.server.tuning import raise_descriptor_limit, tune_process
+from dragoman.server.state_dump import dump
+from dragoman.server.tuning import protect_secrets, raise_descriptor_limit, tune_process
 from dragoman.server.wiring import Listener, ServerContext, default_listeners, optional_listeners, prepare
 from dragoman.store.limits import StoreLimits
 from dragoman.store.null import NullStore
@@ -114,6 +116,7 @@ class Server:
             for name, problem in unread.items():
                 log.warning("schedule invalid", name=name, problem=problem)
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
+        self._certificate_watch = CertificateWatch(log, self._expiries)
         self._faults: deque[tuple[float, int]] = deque()  # (time of the check, number of internal errors)
         self._listeners: list[Listener] = []
         self._is_open = False
@@ -141,6 +144,7 @@ class Server:
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)
+        self._certificate_watch.start(self._loop)
         self._loop.set_exception_handler(self._unhandled_exception)
         if self._restoring is not None:
             self._restoring.start()
@@ -165,8 +169,21 @@ class Server:
             raise
         return places
 
+    @property
+    def has_secrets(self) -> bool:
+        """True if secret keys are in the memory of this process."""
+        return self.authentication.has_curve_key or bool(self._certificates())
+
     def _certificates(self) -> list[ListenerTls]:
         return [listener.tls for listener in self._listeners if listener.tls is not None]
+
+    def _expiries(self) -> list[tuple[str, float]]:
+        """Return (address, Unix time) of the listeners' certificates."""
+        return [
+            (str(each.address.place), each.tls.certificate.not_after.timestamp())
+            for each in self._listeners
+            if each.tls is not None
+        ]
 
     @property
     def is_loading(self) -> bool:
@@ -182,6 +199,7 @@ class Server:
             problems.append("the broker is about to stop")
         if self.store.problem is not None:
             problems.append(f"the store cannot write: {self.store.problem}")
+        problems += self._certificate_watch.problems()
         if (faults := self._recent_faults()) >= MANY_FAULTS:
             problems.append(f"{faults} internal errors within a minute")
         return HealthView(
@@ -206,6 +224,7 @@ class Server:
     def close(self) -> bool:
         """End every connection, then let the store write what is pending. False: not everything was written."""
         self.access_control.close()
+        self._certificate_watch.close()
         for server, _ in self._http:
             server.abort()
         self.host.close()
@@ -328,34 +347,6 @@ class Server:
         self._log.error("internal error", problem=str(context.get("message")), exception=error)
 
 
-def dump(broker: Broker) -> dict[str, object]:
-    """Return the broker's state for debugging: no payloads, no tokens."""
-    return {
-        "jobs": [
-            {
-                "id": job.id.hex(),
-                "service": job.service.name,
-                "state": job.state,
-                "outcome": job.outcome,
-                "spent": job.spent,
-                "worker": job.attempt.worker.id if job.attempt else None,
-            }
-            for job in broker.jobs.values()
-        ],
-        "workers": [
-            {
-                "id": worker.id,
-                "name": worker.name,
-                "state": worker.state,
-                "services": [service.name for service in worker.services],
-                "running": [attempt.job.id.hex() for attempt in worker.running.values()],
-                "stuck": [attempt.job.id.hex() for attempt in worker.stuck.values()],
-            }
-            for worker in broker.worker_registry.workers.values()
-        ],
-    }
-
-
 def run(
     config: Config,
     environment: Mapping[str, str],
@@ -409,6 +400,8 @@ async def _serve(
     try:
         opened = server.listen()
         tune_process()
+        if server.has_secrets:
+            protect_secrets()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, stop_requested)
         loop.add_signal_handler(signal.SIGHUP, server.access_control.hangup)

@@ -152,6 +152,7 @@ def test_principals_are_allowed_shown_and_removed(commands: Commands) -> None:
         "a*",
         "b",
         "tls_name a.example.org, uid 33, uid 34, gid 7",
+        "tcp://127.0.0.1:7400, pingpong+tcp://127.0.0.1:7401 and 4 more",
         str(commands.access / "www.toml"),
     ]
     assert re.split(r"  +", shown[2]) == www

@@ -12,6 +12,7 @@ import pytest
 
 from authority import Authority
 from case_tables import check_every_row
+from dragoman.access.identities import IdentityKind
 from dragoman.access.keys import broker_key_folder, new_key_file
 from dragoman.access.location import AccessPlaces
 from dragoman.access.problems import AccessError
@@ -23,10 +24,13 @@ from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.rights import CALL, WORK
 from dragoman.core.states import GONE
-from dragoman.sdk.address import AddressError
+from dragoman.dialects.catalogue import DIALECTS
+from dragoman.sdk.address import AddressError, parse
 from dragoman.server.access_control import AccessControl
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.authentication import Admitted, Authentication, Rejected
+from dragoman.server.certificate_watch import DAY, CertificateWatch
+from dragoman.server.listener_security import identity_kinds
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import Listener, ServerContext, prepare
 from dragoman.store.null import NullStore
@@ -45,6 +49,7 @@ class LogLines:
         self.lines.append((event, fields))
 
     error = info
+    warning = info
 
 
 class World:
@@ -306,3 +311,56 @@ def test_a_listener_makes_carriers_with_the_keys_of_the_moment(world: World) -> 
     control.reload()
     assert [public for public, _ in world.authentication.curve_server.keys] == [second.public, first.public]
     assert world.broker.principals.named("gpu").may(WORK, "a")
+
+
+def test_each_listener_takes_its_kinds_of_identities() -> None:
+    kind = IdentityKind
+
+    def check(url: str, *kinds: IdentityKind) -> None:
+        address = parse(url, DIALECTS)
+        assert identity_kinds(address, DIALECTS[address.dialect]) == kinds
+
+    rows = [
+        ("tcp://127.0.0.1:1", kind.UID),
+        ("ipc:///tmp/x", kind.UID, kind.GID),
+        ("tcp://0.0.0.0:1?insecure=true",),
+        ("pingpong+tcp://0.0.0.0:1?auth=curve", kind.CURVE),
+        ("native+tls://0.0.0.0:1?cert=a&client_ca=b", kind.TLS_NAME, kind.TLS_KEY),
+        ("https://0.0.0.0:1?cert=a&client_ca=b&auth=token", kind.TLS_NAME, kind.TLS_KEY, kind.TOKEN),
+        ("http://127.0.0.1:1?auth=token", kind.TOKEN),
+        ("controller+unix:///tmp/x",),
+    ]
+    check_every_row(check, rows)
+
+
+def test_certificates_are_watched() -> None:
+    """Each warning once, for each certificate."""
+    now, log = 0.0, LogLines()
+    expiries = [("a", 40 * DAY)]
+    watch = CertificateWatch(log, lambda: expiries, lambda: now)
+    seen = []
+    for day in (0, 9, 10, 11, 33, 34, 39, 40, 41):
+        now = day * DAY
+        watch.look()
+        seen.append((day, len(log.lines), bool(watch.problems())))
+    assert seen == [
+        (0, 0, False),
+        (9, 0, False),
+        (10, 1, False),
+        (11, 1, False),
+        (33, 2, False),
+        (34, 2, False),
+        (39, 3, False),
+        (40, 3, True),
+        (41, 3, True),
+    ]
+    expiries[0] = ("a", 80 * DAY)
+    watch.look()
+    assert watch.problems() == []
+    now = 79 * DAY
+    watch.look()
+    assert len(log.lines) == 4
+    assert log.lines[-1] == (
+        "certificate expires",
+        {"listener": "a", "days": 1.0, "note": "replace its files, then send SIGHUP"},
+    )
