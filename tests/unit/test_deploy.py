@@ -16,6 +16,7 @@ import click
 import pytest
 import yaml
 
+from access_tables import any_authentication
 from dragoman.cli import dragoman
 from dragoman.cli.exit_codes import DISK, TAKEN, USAGE
 from dragoman.core.broker import Broker
@@ -108,7 +109,8 @@ def commands() -> dict[str, list[str]]:
     dockerfile = (DEPLOY / "Dockerfile").read_text()
     found["Dockerfile"] = ["dragoman", *json_words(dockerfile, "CMD")]
     (compose,) = documents("compose.yaml")
-    found["compose.yaml"] = ["dragoman", *compose["services"]["worker"]["command"]]
+    (script,) = compose["services"]["worker"]["command"]
+    found["compose.yaml"] = shlex.split(script.partition("exec ")[2])
     found["kubernetes"] = ["dragoman", *container()["args"]]
     for words in found.values():
         assert Path(words[0]).name == "dragoman"
@@ -148,7 +150,7 @@ def test_every_command_and_flag_exists(name: str) -> None:
     broker = Broker(Policy(), SeededEntropy())
     line = Runner(broker, NullStore(), lambda: 0.0, lambda level, event, **fields: None, AdmissionLimits())
     for url in given["urls"]:
-        prepare(url, broker, line)
+        prepare(url, broker, line, authentication=any_authentication(broker.principals))
 
 
 def ports_of(words: list[str]) -> dict[int, str]:

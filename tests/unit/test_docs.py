@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 
 import click
 
+from access_tables import any_authentication
 from case_tables import check_every_row
 from dragoman.cli import dragoman
 from dragoman.core.broker import Broker
@@ -221,7 +222,7 @@ def check_urls(context: click.Context) -> None:
         broker = Broker(Policy(), SeededEntropy())
         line = Runner(broker, NullStore(), lambda: 0.0, lambda level, event, **fields: None, AdmissionLimits())
         for url in given["urls"]:
-            prepare(url, broker, line)
+            prepare(url, broker, line, authentication=any_authentication(broker.principals))
 
 
 def test_every_make_target_shown_exists() -> None:

@@ -93,7 +93,6 @@ class ServerContext:
     now: Callable[[], float]
     health: Callable[[], HealthView]
     http: list[tuple[HttpServer, HttpBrokerSide]]  # the open servers
-    authentication: Authentication
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]
@@ -269,8 +268,14 @@ def optional_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"controller+unix://{quote(folder)}" for folder in folders)
 
 
-def prepare(url: str, broker: Broker, runner: Runner, context: ServerContext | None = None) -> Listener:
-    """Create the listener for this URL. Raises AddressError."""
+def prepare(
+    url: str,
+    broker: Broker,
+    runner: Runner,
+    context: ServerContext | None = None,
+    authentication: Authentication | None = None,
+) -> Listener:
+    """Create the listener for this URL. Raises AddressError. Without `authentication` there is no access table."""
     address = parse(url, DIALECTS)
     dialect = DIALECTS[address.dialect]
     kind, limits_kind = resolve_name(f"{dialect.options}:ListenerOptions"), resolve_name(dialect.limits)
@@ -281,7 +286,7 @@ def prepare(url: str, broker: Broker, runner: Runner, context: ServerContext | N
     limits = read_options(limits_kind, address.options, url, also=known)
     if isinstance(limits, HttpLimits) and "max_memory" not in address.options:
         limits = replace(limits, max_memory=broker.policy.max_memory)
-    authentication = context.authentication if context is not None else Authentication(broker.principals)
+    authentication = authentication or Authentication(broker.principals)
     security = ListenerSecurity(address, dialect, authentication, insecure=options.insecure)
     security.auth(address.place)
     request = ListenRequest(address, options, own, limits, broker, runner, security, context)

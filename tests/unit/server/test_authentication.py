@@ -32,7 +32,7 @@ from dragoman.server.authentication import Admitted, Authentication, Rejected
 from dragoman.server.certificate_watch import DAY, CertificateWatch
 from dragoman.server.listener_security import identity_kinds
 from dragoman.server.runner import Runner
-from dragoman.server.wiring import Listener, ServerContext, prepare
+from dragoman.server.wiring import Listener, prepare
 from dragoman.store.null import NullStore
 from dragoman.streams.tls_context import ListenerTls
 from dragoman.testing.entropy import SeededEntropy
@@ -79,8 +79,7 @@ class World:
         )
 
     def prepare(self, url: str) -> Listener:
-        context: Any = ServerContext(None, None, lambda: 0.0, None, [], self.authentication)  # type: ignore[arg-type]
-        return prepare(url, self.broker, self.runner, context)
+        return prepare(url, self.broker, self.runner, authentication=self.authentication)
 
 
 @pytest.fixture
