@@ -45,6 +45,7 @@ class Counters:
         "released",
         "replayed_answers",
         "restored",
+        "rights_refused",
         "takeovers",
         "throttled_pings",
         "unclaimed_results",
@@ -78,6 +79,7 @@ class Counters:
         self.dropped: dict[str, Dropped] = {}  # by service; the server reports entries and removes them
         self.unreported_outcomes: dict[str, int] = {}  # R73: by outcome, where the dialect has no message for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
+        self.rights_refused: dict[tuple[str, str], int] = {}  # R152, by right and dialect
 
     @property
     def ended(self) -> dict[Outcome, int]:
@@ -106,3 +108,7 @@ class Counters:
     def bad_message(self, dialect: str, reason: str) -> None:
         key = (dialect, reason)
         self.bad_messages[key] = self.bad_messages.get(key, 0) + 1
+
+    def refuse_right(self, right: str, dialect: str) -> None:
+        key = (right, dialect)
+        self.rights_refused[key] = self.rights_refused.get(key, 0) + 1

@@ -9,6 +9,7 @@ from typing import Final
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Job, Payload, Service, Worker
+from dragoman.core.recipients import dialect_of
 from dragoman.core.states import ENDED
 from dragoman.operations.schemas import AttemptView, FailureView, JobView, ServiceView, WorkerView
 
@@ -134,7 +135,7 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
     return WorkerView(
         id=worker.id,
         name=worker.name,
-        dialect=dialect_of(worker),
+        dialect=dialect_of(worker.recipient),
         state=worker.state.value,
         services=[service.name for service in worker.services],
         capacity=worker.profile.capacity,
@@ -144,7 +145,3 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
         silent=round(max(0.0, now - worker.seen), 3),
         lease=worker.profile.lease if worker.profile.lease != inf else None,
     )
-
-
-def dialect_of(worker: Worker) -> str:
-    return getattr(worker.recipient, "dialect", "?")
