@@ -80,7 +80,7 @@ class MetricsSnapshot:
         traffic, present = dict(registry.traffic), list(registry.peers)
         traffic["http"] = self._context.traffic()
         # HTTP connections do not belong to the runner; the health view counts all.
-        self._peers["http"] = max(0, self._context.health().peers - len(present))
+        self._peers["http"] = max(0, (self._context.health().peers or 0) - len(present))
         for peer in present:
             dialect = _dialect_of(peer.session)
             self._peers[dialect] = self._peers.get(dialect, 0) + 1

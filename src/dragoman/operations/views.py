@@ -6,6 +6,8 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Job, Payload, Service, Worker
@@ -85,6 +87,11 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
     if result is not None and result is not ABSENT:
         show_result(view, result, failure)
     return view
+
+
+def outline(job: Job, offset: float) -> JobView:
+    """Return the view of a job for a principal that may see its state and outcome, and no text of its caller (R147)."""
+    return replace(job_view(job, offset), key=None)
 
 
 def show_result(view: JobView, result: Payload, failure: Failure | None) -> None:
