@@ -7,7 +7,7 @@ import click
 from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.exit_codes import FAILED
 from dragoman.cli.tables import print_facts, print_json
-from dragoman.operations.schemas import EmptyRequest, HealthView
+from dragoman.operations.schemas import EmptyRequest
 from dragoman.operations.table import HEALTH
 
 
@@ -34,13 +34,10 @@ def health(url: str | None, as_json: bool) -> None:
                 ("broker", "ready" if view.ready else state),
                 *(("problem", each) for each in view.problems),
                 ("version", view.version),
-                *((name, each) for name, each in _numbers(view) if each is not None),
+                ("jobs", view.jobs),
+                ("workers", view.workers),
+                ("connections", view.peers),
             ]
         )
     if not view.ready:
         raise click.exceptions.Exit(FAILED)
-
-
-def _numbers(view: HealthView) -> list[tuple[str, int | None]]:
-    """Numbers that the broker shows to those who may see all services."""
-    return [("jobs", view.jobs), ("workers", view.workers), ("connections", view.peers)]

@@ -89,7 +89,8 @@ class Counters:
     def refuse(self, service: str, cause: RefusalReason, reason: str) -> None:
         """Count a refused submit. `service`: UNNAMED if there is no such service."""
         self.refused += 1
-        if cause is not RefusalReason.DRAINING:  # expected, and logged as `draining`
+        # These two have log lines of their own: `draining` and `right refused`.
+        if cause is not RefusalReason.DRAINING and cause is not RefusalReason.FORBIDDEN:
             self.drop(service, cause, reason)
 
     def drop(self, service: str, cause: str, reason: str) -> None:

@@ -224,6 +224,7 @@ def test_a_refused_right_is_logged_and_counted_for_submit_join_and_offer() -> No
         ("warning", {**about, "right": "work", "service": "c", "advice": f"{advice}--work c"}),
     ]
     assert world.broker.counters.rights_refused == {("call", "?"): 1, ("work", "?"): 2}
+    assert world.broker.counters.dropped == {}, "no second line about the job"
 
 
 def test_refused_rights_are_limited_and_acts_of_administrators_are_not() -> None:
