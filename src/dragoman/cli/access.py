@@ -14,11 +14,13 @@ import msgspec
 from dragoman.access.identities import Identity, IdentityKind, read_identity
 from dragoman.access.principal_file import PrincipalEntry
 from dragoman.cli.access_folder import AccessFolder, ending_access_errors, folder_options, note, rights_options
-from dragoman.cli.client import json_option
+from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.exit_codes import FAILED, USAGE, fail
-from dragoman.cli.tables import plain, print_json, print_table
+from dragoman.cli.tables import plain, print_facts, print_json, print_table
 from dragoman.cli.terminal import time_text
 from dragoman.core.rights import ANYONE, LOCAL, Right
+from dragoman.operations.schemas import AccessView, EmptyRequest
+from dragoman.operations.table import RELOAD_ACCESS
 
 
 class PrincipalView(msgspec.Struct):
@@ -44,7 +46,8 @@ Examples:
 def access() -> None:
     """Manage principals: who may connect to a broker, and with which rights.
 
-    The access folder has one TOML file for each principal. These commands read and write it; a broker need not run.
+    The access folder has one TOML file for each principal. These commands read and write it; all but `reload` need no
+    running broker.
     """
 
 
@@ -213,6 +216,26 @@ def _certificate(path: Path) -> Identity:
         fail(f"--tls-cert {path}: cannot be read: {error.strerror or error}", USAGE)
     except ValueError as error:
         fail(f"--tls-cert {path}: is not one certificate in PEM: {error}", USAGE)
+
+
+@access.command()
+@connect_option
+@json_option
+def reload(url: str | None, as_json: bool) -> None:
+    """Have a running broker read the access folder again.
+
+    If a file is invalid, nothing changes. Connections of principals that lost their access are closed.
+    """
+    view = perform(url, RELOAD_ACCESS, EmptyRequest())
+    if as_json:
+        print_json(view)
+        return
+    rows = [(fact, ", ".join(names) or "-") for fact, names in _changes(view).items()]
+    print_facts([*rows, ("disconnected", view.disconnected)])
+
+
+def _changes(view: AccessView) -> dict[str, list[str]]:
+    return {"added": view.added, "removed": view.removed, "changed": view.changed}
 
 
 @access.command()

@@ -39,8 +39,8 @@ from dragoman.core.operator import Operator
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner, Owners
 from dragoman.core.policy import Policy
-from dragoman.core.recipients import Recipient, RemoteWorker
-from dragoman.core.rights import CALL, Principals
+from dragoman.core.recipients import Recipient, RemoteWorker, dialect_of
+from dragoman.core.rights import CALL, WORK, Principals
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, RefusalReason
 from dragoman.core.store_reports import StoreReports
@@ -59,6 +59,7 @@ class Broker:
         state = SharedState(policy, entropy, self.counters, first_worker)
         self.effects = state.effects
         self.events = state.events
+        self.refused_rights = state.refused_rights
         self.worker_registry = state.worker_registry
         self.job_registry = state.job_registry
         self.jobs = state.job_registry.jobs
@@ -91,6 +92,7 @@ class Broker:
         """Accept a job. None: it was refused, and a DeliverOutcome has the reason. `id`: chosen by the caller."""
         owner = caller.owner
         if not (owner.principal.rights.calls_all or owner.principal.may(CALL, service)):
+            self.refused_rights.note(owner.principal, CALL, (service,), dialect_of(caller.recipient))
             return self._refuse(service, caller, *forbidden_call(owner.principal, service))
         known = self.worker_registry.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
@@ -157,7 +159,10 @@ class Broker:
     ) -> Worker | None:
         """Add a worker. It is *starting* until `idle` is called. None: too many or invalid service names, or its
         principal may not work for them (`forbidden_work`). `origin`: the label of its connection, for events."""
-        if not can_offer(services, self.policy) or forbidden_work(owner.principal, services) is not None:
+        if not can_offer(services, self.policy):
+            return None
+        if forbidden_work(owner.principal, services) is not None:
+            self.refused_rights.note(owner.principal, WORK, services, dialect_of(recipient))
             return None
         offered = self.worker_registry.names.services_for(dict.fromkeys(services))
         if offered is None:

@@ -45,6 +45,7 @@ class Counters:
         "released",
         "replayed_answers",
         "restored",
+        "rights_refused",
         "takeovers",
         "throttled_pings",
         "unclaimed_results",
@@ -78,6 +79,7 @@ class Counters:
         self.dropped: dict[str, Dropped] = {}  # by service; the server reports entries and removes them
         self.unreported_outcomes: dict[str, int] = {}  # R73: by outcome, where the dialect has no message for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
+        self.rights_refused: dict[tuple[str, str], int] = {}  # R152, by right and dialect
 
     @property
     def ended(self) -> dict[Outcome, int]:
@@ -87,7 +89,8 @@ class Counters:
     def refuse(self, service: str, cause: RefusalReason, reason: str) -> None:
         """Count a refused submit. `service`: UNNAMED if there is no such service."""
         self.refused += 1
-        if cause is not RefusalReason.DRAINING:  # expected, and logged as `draining`
+        # These two have log lines of their own: `draining` and `right refused`.
+        if cause is not RefusalReason.DRAINING and cause is not RefusalReason.FORBIDDEN:
             self.drop(service, cause, reason)
 
     def drop(self, service: str, cause: str, reason: str) -> None:
@@ -106,3 +109,7 @@ class Counters:
     def bad_message(self, dialect: str, reason: str) -> None:
         key = (dialect, reason)
         self.bad_messages[key] = self.bad_messages.get(key, 0) + 1
+
+    def refuse_right(self, right: str, dialect: str) -> None:
+        key = (right, dialect)
+        self.rights_refused[key] = self.rights_refused.get(key, 0) + 1

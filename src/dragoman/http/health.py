@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from dragoman.http.context import AppContext
 from dragoman.http.problems import problem
 from dragoman.http.route import TEXT, Route
+from dragoman.operations.visible_views import visible_health
 
 RETRY_AFTER = "1"  # seconds; most causes are temporary
 
@@ -29,7 +30,8 @@ async def readyz(context: AppContext, request: Request) -> Response:
 
 async def health(context: AppContext, request: Request) -> Response:
     """Run the operation `health`, in any state of the broker, without caching."""
-    body = msgspec.json.encode(context.health())
+    view = visible_health(context.health(), context.owner(request.scope).principal)
+    body = msgspec.json.encode(view)
     return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 

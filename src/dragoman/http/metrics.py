@@ -11,7 +11,9 @@ from starlette.responses import Response
 from dragoman.http.context import AppContext
 from dragoman.http.exposition import OPENMETRICS, MetricType, media_type
 from dragoman.http.metrics_snapshot import MetricsSnapshot
+from dragoman.http.problems import HttpError, problem_response
 from dragoman.http.route import TEXT, Route
+from dragoman.operations.schemas import OperationError
 
 COUNTER, GAUGE, HISTOGRAM, INFO = MetricType
 
@@ -57,6 +59,7 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_received_bytes_total": (COUNTER, "Bytes received, by dialect."),
     "dragoman_sent_bytes_total": (COUNTER, "Bytes sent, by dialect."),
     "dragoman_bad_messages_total": (COUNTER, "Messages that violate their dialect."),
+    "dragoman_rights_refused_total": (COUNTER, "Requests refused because their principal lacks a right."),
     "dragoman_unreported_outcomes_total": (COUNTER, "Jobs whose outcome the caller's dialect cannot express."),
     **{name: (COUNTER, meaning) for name, meaning in COUNTERS.values()},
     "dragoman_jobs_present": (GAUGE, "Jobs that have not ended; limited by max_jobs."),
@@ -76,6 +79,10 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
 
 async def metrics(context: AppContext, request: Request) -> Response:
     """Collect the metrics on request: nothing is prepared for a scraper that may never come."""
+    try:
+        context.operations.permissions.require_see_all(context.owner(request.scope).principal, context.session.dialect)
+    except OperationError as error:
+        raise HttpError(problem_response(error.problem)) from None
     media = media_type(request.headers.get("accept", ""))
     body = await MetricsSnapshot(context, METRICS, media == OPENMETRICS).text(COUNTERS)
     return Response(body, headers={"Content-Type": media, "Cache-Control": "no-store"})
@@ -90,5 +97,6 @@ ROUTES = [
         handler=metrics,
         answers={200: (OPENMETRICS.partition(";")[0], TEXT)},
         tag="health",
+        problems=(403,),
     ),
 ]

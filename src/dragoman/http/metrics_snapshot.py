@@ -80,7 +80,7 @@ class MetricsSnapshot:
         traffic, present = dict(registry.traffic), list(registry.peers)
         traffic["http"] = self._context.traffic()
         # HTTP connections do not belong to the runner; the health view counts all.
-        self._peers["http"] = max(0, self._context.health().peers - len(present))
+        self._peers["http"] = max(0, (self._context.health().peers or 0) - len(present))
         for peer in present:
             dialect = _dialect_of(peer.session)
             self._peers[dialect] = self._peers.get(dialect, 0) + 1
@@ -163,6 +163,10 @@ class MetricsSnapshot:
         for (dialect, reason), count in counted.bad_messages.items():
             labelled = labels(dialect=dialect, reason=reason)
             self._lines.append(sample("dragoman_bad_messages_total", labelled, count))
+        self._begin("dragoman_rights_refused_total")
+        for (right, dialect), count in counted.rights_refused.items():
+            labelled = labels(right=right, dialect=dialect)
+            self._lines.append(sample("dragoman_rights_refused_total", labelled, count))
         self._begin("dragoman_unreported_outcomes_total")
         for outcome, count in counted.unreported_outcomes.items():
             self._lines.append(sample("dragoman_unreported_outcomes_total", labels(outcome=outcome), count))

@@ -21,6 +21,7 @@ from dragoman.core.admission import can_offer, forbidden_work
 from dragoman.core.failure import Failure, reported_failure
 from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.names import is_text
+from dragoman.core.rights import WORK
 from dragoman.http.broker_side import token_of
 from dragoman.http.context import AppContext
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
@@ -107,6 +108,7 @@ async def join(context: AppContext, request: Request) -> Response:
     owner = context.owner(request.scope)
     forbidden = forbidden_work(owner.principal, parsed.services)
     if forbidden is not None:
+        context.broker.refused_rights.note(owner.principal, WORK, parsed.services, session.dialect)
         _refuse("forbidden", forbidden)
     remote = session.join(name, parsed.services, parsed.capacity, lease, owner, _address(request), context.now())
     if remote is None:

@@ -71,6 +71,10 @@ class _JsonEncodingResponder:
     def owner(self) -> Owner:
         return self._responder.owner
 
+    @property
+    def dialect(self) -> str:
+        return self._responder.dialect
+
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         self._responder.tell(_encoder.encode(view), payload, failure)
 

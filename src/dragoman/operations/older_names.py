@@ -43,6 +43,10 @@ class OlderResponder:
         return self._responder.owner
 
     @property
+    def dialect(self) -> str:
+        return self._responder.dialect
+
+    @property
     def edition(self) -> int:
         return EDITION
 

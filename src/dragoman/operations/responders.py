@@ -20,6 +20,10 @@ class Responder(Protocol):
     def owner(self) -> Owner:
         """Owner of the jobs of this client: its principal has the rights."""
 
+    @property
+    def dialect(self) -> str:
+        """Dialect of the request, for the count of refused rights."""
+
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None: ...
 
     def refuse(self, problem: ErrorView) -> None: ...
@@ -30,6 +34,9 @@ class JsonResponder(Protocol):
 
     @property
     def owner(self) -> Owner: ...
+
+    @property
+    def dialect(self) -> str: ...
 
     @property
     def edition(self) -> int:
@@ -57,6 +64,7 @@ class NullResponder:
     """Ignores the response."""
 
     owner = Owner(Principal("nobody"))
+    dialect = "operations"
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         pass

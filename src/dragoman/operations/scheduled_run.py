@@ -12,6 +12,8 @@ from dragoman.operations.schemas import ErrorView, View
 class ScheduledRun:
     """Notifies the scheduler if the store could not write the run."""
 
+    dialect = "schedule"
+
     __slots__ = ("_name", "_scheduler", "job", "owner")
 
     def __init__(self, scheduler: Scheduler, name: str, owner: Owner) -> None:

@@ -29,6 +29,7 @@ import msgspec
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.model import JobId
 from dragoman.core.names import is_name
+from dragoman.core.rights import LOCAL
 from dragoman.operations.cron import Cron, parse, zone_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.schemas import OperationError, ScheduleRequest, ScheduleView
@@ -54,6 +55,7 @@ class ScheduleState(msgspec.Struct, kw_only=True):
     last_job: str | None = None
     runs: int = 0
     skipped: int = 0
+    owner: str = LOCAL  # name of the principal that created it; runs are its jobs
     set_back: int = 0  # number of moves back; part of the keys, because times repeat after one
 
 
@@ -125,11 +127,13 @@ class Scheduler:
 
     def __init__(
         self,
-        submit: Callable[[ScheduleRequest, bytes, str, float], JobId | None],
+        submit: Callable[[ScheduleState, bytes, str, float], JobId | None],
         note: Callable[[str, str | None], None],
         has_ended: Callable[[JobId], bool],
+        may_run: Callable[[ScheduleState], bool] = lambda _: True,
     ) -> None:
         self._submit = submit  # returns None if the job is refused
+        self._may_run = may_run  # False if the owner may no longer call the service: runs are skipped
         self._note = note
         self._has_ended = has_ended
         self._schedules: dict[str, Schedule] = {}
@@ -158,16 +162,31 @@ class Scheduler:
             self._arm(schedule, wall)
         return problems
 
-    def list(self) -> list[ScheduleView]:
-        return [self._schedules[name].view() for name in sorted(self._schedules)]
+    def list(self, sees: Callable[[ScheduleState], bool] = lambda _: True) -> list[ScheduleView]:
+        """Return the schedules for which `sees` returns True, by name."""
+        return [self._schedules[name].view() for name in sorted(self._schedules) if sees(self._schedules[name].stored)]
+
+    def has(self, name: str) -> bool:
+        return name in self._schedules
+
+    def find(self, name: str) -> Schedule:
+        """Raises OperationError if there is none."""
+        schedule = self._schedules.get(name)
+        if schedule is None:
+            raise self.missing(name)
+        return schedule
+
+    def missing(self, name: str) -> OperationError:
+        return OperationError("not found", f'no schedule is named "{name}"')
 
     def get(self, name: str) -> ScheduleView:
-        return self._find(name).view()
+        return self.find(name).view()
 
-    def put(self, request: ScheduleRequest, now: float, wall: float) -> ScheduleView:
-        """Create or replace a schedule. With the same cron expression or interval, its times and counters continue."""
+    def put(self, request: ScheduleRequest, now: float, wall: float, owner: str = LOCAL) -> ScheduleView:
+        """Create or replace a schedule. With the same cron expression or interval, its times and counters continue. A
+        schedule that is replaced keeps its owner."""
         self._check_clocks(now, wall)
-        state = ScheduleState(request=request, start=wall, since=wall, decided=0.0)
+        state = ScheduleState(request=request, start=wall, since=wall, decided=0.0, owner=owner)
         schedule = Schedule(state)
         check_names(request)
         if schedule.next(wall) == inf:
@@ -185,7 +204,7 @@ class Scheduler:
 
     def remove(self, name: str) -> None:
         """Delete a schedule. Its jobs are left unchanged."""
-        self._disarm(self._find(name))
+        self._disarm(self.find(name))
         del self._schedules[name]
         self._note(PREFIX + name, None)
 
@@ -258,7 +277,7 @@ class Scheduler:
             schedule.due = schedule.next(_decided_until(state, wall))
         if schedule.due > wall:
             self._rearm(schedule)
-        elif self._is_running(state):
+        elif self._is_running(state) or not self._may_run(state):
             state.skipped += 1
             self._decide(schedule, wall)
         else:
@@ -271,7 +290,7 @@ class Scheduler:
 
     def _run(self, schedule: Schedule, now: float, wall: float) -> None:
         state = schedule.stored
-        job = self._submit(state.request, schedule.payload, schedule.key(), now)
+        job = self._submit(state, schedule.payload, schedule.key(), now)
         if job is None:
             self._refuse(schedule)
             self._retry_at = now + RETRY_DELAY
@@ -319,7 +338,7 @@ class Scheduler:
 
     def _set_paused(self, name: str, paused: bool, now: float, wall: float) -> ScheduleView:
         self._check_clocks(now, wall)
-        schedule = self._find(name)
+        schedule = self.find(name)
         state = schedule.stored
         if state.request.paused is not paused:
             state.request = msgspec.structs.replace(state.request, paused=paused)
@@ -332,12 +351,6 @@ class Scheduler:
     def _write(self, schedule: Schedule) -> None:
         self._note(PREFIX + schedule.stored.request.name, msgspec.json.encode(schedule.stored).decode())
 
-    def _find(self, name: str) -> Schedule:
-        try:
-            return self._schedules[name]
-        except KeyError:
-            raise OperationError("not found", f'no schedule is named "{name}"') from None
-
 
 def _decided_until(state: ScheduleState, wall: float) -> float:
     """Time up to which everything is decided, if the wall clock is right."""
@@ -348,7 +361,7 @@ def _inherit(state: ScheduleState, before: Schedule) -> None:
     """Take over the state of the schedule that is being replaced."""
     old, request = before.stored, state.request
     state.decided, state.last, state.last_job = old.decided, old.last, old.last_job
-    state.set_back = old.set_back
+    state.set_back, state.owner = old.set_back, old.owner
     if (before.cron, old.request.every, old.request.timezone) == (cron_of(request), request.every, request.timezone):
         state.start, state.runs, state.skipped = old.start, old.runs, old.skipped
         if not old.request.paused:

@@ -366,13 +366,24 @@ class SchedulesView(View):
 # ---------------------------------------------------------------- the broker
 
 
+class AccessView(View):
+    """Changes of a reload: names of principals, and the number of connections that were closed."""
+
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+    disconnected: int
+
+
 class HealthView(View):
+    """State of the broker. The numbers are null for a client without `see` over all services."""
+
     ready: bool
     problems: list[str]
     version: str
-    jobs: int
-    workers: int
-    peers: int
+    jobs: int | None
+    workers: int | None
+    peers: int | None
     draining: bool
     loading: bool
 

@@ -84,6 +84,10 @@ class PayloadTooLarge(JobRefused):
     """The payload is larger than the broker's limit."""
 
 
+class Forbidden(JobError):
+    """The principal of this client lacks a right. The message names the right, and the command that gives it."""
+
+
 class NoSuchJob(JobError, NotFound):
     """No job has this id: it never existed, or its outcome was deleted."""
 
@@ -109,6 +113,7 @@ _BY_REFUSAL: dict[str, type[JobError]] = {
     "no such service": NoSuchService,
     "busy": Busy,
     "too large": PayloadTooLarge,
+    "forbidden": Forbidden,
 }
 
 

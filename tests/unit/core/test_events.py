@@ -215,7 +215,9 @@ def test_only_the_kinds_that_are_wanted_are_made(broker: CheckedBroker) -> None:
 
 def test_every_kind_is_a_bit_of_its_own() -> None:
     kinds = {
-        value for name, value in vars(events).items() if name.startswith(("JOB_", "WORKER_", "SERVICE_", "BROKER_"))
+        value
+        for name, value in vars(events).items()
+        if name.startswith(("JOB_", "WORKER_", "SERVICE_", "BROKER_", "RIGHT_", "ADMINISTERED"))
     }
     kinds -= {JOB_MOVES, JOB_KINDS}
     assert kinds == set(KIND_NAMES)

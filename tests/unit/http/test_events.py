@@ -12,6 +12,7 @@ from http_worker import Worker, call, kind, only_job, token
 from http_world import World
 
 from dragoman.core.events import JOB_KINDS, WORKER_JOINED, WORKER_LEFT, WorkerEvent
+from dragoman.core.rights import LOCAL, Principal
 from dragoman.http.app import make_app
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.sse import Streams
@@ -164,7 +165,8 @@ def test_events_are_made_only_while_somebody_listens(world: World) -> None:
 
 def test_streams_of_two_http_listeners_hear_the_same(world: World) -> None:
     first = Listener(world, "/v1/events")
-    second = Listener(world, "/v1/events", app=Subscribers(world.broker.events).open_stream(Streams(1)))
+    other = Subscribers(world.broker.events).open_stream(Streams(1), Principal(LOCAL))
+    second = Listener(world, "/v1/events", app=other)
     Worker(world, name="w")
     assert [event for event, _ in first.hears()] == ["joined"]
     assert [event for event, _ in second.hears()] == ["joined"]

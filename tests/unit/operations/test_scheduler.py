@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.core.model import JobId
 from dragoman.operations import scheduler
-from dragoman.operations.scheduler import MAX_PAYLOAD, MAX_RUNS_PER_TICK, MAX_SCHEDULES, Scheduler
+from dragoman.operations.scheduler import MAX_PAYLOAD, MAX_RUNS_PER_TICK, MAX_SCHEDULES, Scheduler, ScheduleState
 from dragoman.operations.schemas import OperationError, ScheduleRequest
 
 from .two_clocks import DAY, HOUR, NOON, STARTED, World, clock
@@ -31,8 +31,8 @@ def test_a_run_has_the_request_the_payload_and_a_key_with_its_time() -> None:
     world = World()
     submitted: list[tuple[ScheduleRequest, bytes, str, float]] = []
 
-    def submit(request: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId:
-        submitted.append((request, payload, key, now))
+    def submit(state: ScheduleState, payload: bytes, key: str, now: float) -> JobId:
+        submitted.append((state.request, payload, key, now))
         return JobId(b"j" * 16)
 
     world.scheduler = Scheduler(submit, lambda key, value: None, lambda job: True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from dragoman.core.model import JobId
-from dragoman.operations.scheduler import Scheduler
+from dragoman.operations.scheduler import Scheduler, ScheduleState
 from dragoman.operations.schemas import ScheduleRequest, ScheduleView
 
 NOON = datetime.fromisoformat("2024-05-15T12:00:00+00:00").timestamp()
@@ -27,9 +27,9 @@ class World:
         self._pending_notes: list[tuple[str, str | None]] = []
         self.scheduler = Scheduler(self._submit, self._note, self._is_over)
 
-    def _submit(self, request: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
+    def _submit(self, state: ScheduleState, payload: bytes, key: str, now: float) -> JobId | None:
         assert now == self.now
-        assert key.startswith(f"cron/{request.name}/")
+        assert key.startswith(f"cron/{state.request.name}/")
         assert key not in self.jobs, f"{key} is made twice"
         assert key not in self._pending_jobs, f"{key} is made twice"
         if not self.is_open:

@@ -48,6 +48,10 @@ class PendingOperation:
         return self._client.owner
 
     @property
+    def dialect(self) -> str:
+        return "native"
+
+    @property
     def edition(self) -> int:
         return self._client.edition
 
