@@ -141,7 +141,7 @@ class AccessFolder:
         note(f"written to {entry.file}")
         if is_new:
             note(f"{path} is new: a broker that reads it admits its own user, root, and the principals there")
-        _tell_broker()
+        tell_broker(self.places.data)
 
     def revoke(self, name: str, identity: Identity) -> None:
         """Remove an identity of a principal, and have the broker reload."""
@@ -151,7 +151,7 @@ class AccessFolder:
         note(f"{identity.kind} {identity.label} is removed from {entry.file}")
         if not entry.identities:
             note(f"{name} has no identity left; to remove it: dragoman access remove {name}")
-        _tell_broker()
+        tell_broker(self.places.data)
 
     def remove(self, name: str) -> None:
         """Delete a principal, and have the broker reload."""
@@ -160,7 +160,7 @@ class AccessFolder:
         self._check_exists(name)
         path = changes.remove(self.existing(), self.uid, name)
         note(f"{path} is removed: {name} has no access any more. Its jobs that wait or run are kept")
-        _tell_broker()
+        tell_broker(self.places.data)
 
     def _check_exists(self, name: str) -> None:
         if not os.path.lexists(principal_path(self.existing(), name)):
@@ -186,9 +186,33 @@ def file_owner(path: Path | None) -> int:
     return os.geteuid() or (os.stat(path).st_uid if path is not None else 0)
 
 
-def _tell_broker() -> None:
-    """Make a change known to a running broker. Every command that changes the folder ends here."""
-    note("Send SIGHUP to a running broker: kill -HUP PID")
+def tell_broker(data: Path | None) -> None:
+    """Make a change known to the broker that runs with this data folder, and print its answer. Every command that
+    changes the folder ends here."""
+    from dragoman.cli.running_broker import broker_process, reload_broker
+
+    by_hand = "run `dragoman access reload`, or send SIGHUP to it: kill -HUP PID"
+    if data is None:
+        note(f"A running broker does not know this change yet: {by_hand}")
+        return
+    try:
+        process = broker_process(data)
+        answer = reload_broker(data, process) if process is not None else None
+    except OSError as error:
+        note(f"A running broker does not know this change yet ({error.strerror or error}): {by_hand}")
+        return
+    if process is None:
+        note(f"No broker runs with the data folder {data}; the next one reads the change at its start")
+    elif answer is None:
+        note(f"The broker (process {process}) was told and has not answered; its log has the result")
+    elif answer.problems:
+        for problem in answer.problems:
+            warn(problem)
+        fail(f"the broker (process {process}) has not accepted the change; it goes on with what it had", FAILED)
+    else:
+        were = "1 connection was" if answer.disconnected == 1 else f"{answer.disconnected} connections were"
+        ended = f"; {were} closed" if answer.disconnected else ""
+        note(f"The broker (process {process}) has accepted the change{ended}")
 
 
 def note(line: str) -> None:

@@ -18,6 +18,7 @@ from dragoman.cli.access_folder import (
     folder_options,
     note,
     rights_options,
+    tell_broker,
 )
 from dragoman.cli.client import json_option
 from dragoman.cli.exit_codes import FAILED, TAKEN, USAGE, fail
@@ -83,6 +84,8 @@ def new(name: str | None, broker: bool, rotate: bool, **where: Any) -> None:
     click.echo(public)
     note(f"the secret key is in {path}; no other machine needs it")
     if broker:
+        if rotate:
+            tell_broker(access_places(**where).data)
         note(f"Next, in the URL of each client and worker: server_key={public}")
     else:
         note(f"Next, on the broker's machine: dragoman keys allow {chosen} {public} --work SERVICE (or --call SERVICE)")

@@ -16,6 +16,7 @@ from typing import Any, Final
 from dragoman.access.keys import BROKER, OLD_BROKER, KeyPair, broker_key_folder, key_file, read_key_file
 from dragoman.access.location import AccessPlaces, open_table
 from dragoman.access.problems import AccessError, access_error
+from dragoman.access.reload_report import ReloadReport, write_report
 from dragoman.core.broker import Broker
 from dragoman.core.rights import WORK, AccessChanges
 from dragoman.server import clock
@@ -66,6 +67,8 @@ class AccessControl:
         self._watchers: list[Callable[[], int]] = []
         table = open_table(places, os.geteuid(), no_access=no_access)
         authentication.apply(table, self._read_keys())
+        self._reloads = 0
+        self._answer([])
 
     def watch(self, call: Callable[[], int]) -> None:
         """Call this after each change. It ends what belongs to principals without access, and returns the number."""
@@ -93,8 +96,10 @@ class AccessControl:
         except AccessError as error:
             problems = [str(each) for each in error.problems]
             self._log.error("access not reloaded", problems=problems, note="nothing has changed")
+            self._answer(problems)
             raise
         self._log_report("access reloaded", report)
+        self._answer([], report)
         self._watch_expiry()
         return report
 
@@ -104,6 +109,10 @@ class AccessControl:
         if table is None and self.authentication.table is not None:
             raise access_error("access", "there is no access folder any more; restore it, or restart with --no-access")
         keys = self._read_keys()
+        if not keys and self.authentication.has_curve_key:
+            raise access_error(
+                "keys", "the broker's key is missing; restore it, or make one: dragoman keys new --broker"
+            )
         try:
             replacements = [each.prepare_reload() for each in self._certificates()]
         except TlsFileError as error:
@@ -112,6 +121,24 @@ class AccessControl:
             use()
         changes = self.authentication.apply(table, keys)
         return AccessReport(str(folder or ""), changes, self._disconnect())
+
+    def _answer(self, problems: list[str], report: AccessReport | None = None) -> None:
+        """Write the result for a command that has sent the signal."""
+        if self._places.data is None:
+            return
+        changes = report.changes if report is not None else AccessChanges()
+        answer = ReloadReport(
+            os.getpid(),
+            self._reloads,
+            problems,
+            list(changes.added),
+            list(changes.removed),
+            list(changes.changed),
+            report.disconnected if report is not None else 0,
+        )
+        self._reloads += 1
+        with suppress(OSError):
+            write_report(self._places.data, answer)
 
     def _watch_expiry(self) -> None:
         """Set the timer for the next principal that expires. The wall clock may be set, so it is at most a minute."""

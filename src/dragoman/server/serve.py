@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.access.location import AccessPlaces
+from dragoman.access.problems import AccessError
 from dragoman.core.admission import BROKER_STOPS
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.operations.handlers import OperationHandlers
-from dragoman.operations.schemas import HealthView
+from dragoman.operations.schemas import AccessView, HealthView, OperationError
 from dragoman.sdk.address import AddressError, TcpAddress
 from dragoman.server import clock
 from dragoman.server.access_control import AccessControl
@@ -108,6 +109,7 @@ class Server:
             self._certificates,
             no_access=no_access,
         )
+        self.operations.reload_table = self._reload_table
         self.host = AsyncioHost(loop, self.runner, now, self.authentication)
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
@@ -171,6 +173,15 @@ class Server:
                 self.host.close_listener(listener_socket.place)
             raise
         return places
+
+    def _reload_table(self) -> AccessView:
+        """Reload on request. Raises OperationError."""
+        try:
+            report = self.access_control.reload()
+        except AccessError as error:
+            raise OperationError("invalid", "; ".join(str(each) for each in error.problems)) from None
+        changes = report.changes
+        return AccessView(list(changes.added), list(changes.removed), list(changes.changed), report.disconnected)
 
     @property
     def has_secrets(self) -> bool:

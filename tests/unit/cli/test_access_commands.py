@@ -16,7 +16,7 @@ from dragoman.access.location import AccessPlaces, open_table
 from dragoman.cli import dragoman
 
 UID = os.getuid()
-RELOAD = "Send SIGHUP to a running broker: kill -HUP PID"
+RELOAD = "No broker runs with the data folder "
 HEX = "3f" * 32
 CERTIFICATE = """-----BEGIN CERTIFICATE-----
 MIIBRDCB96ADAgECAhR7YgTj9jGYQKxgkXT67DTH4FoHczAFBgMrZXAwGDEWMBQG
@@ -67,7 +67,7 @@ def test_keys_are_made_admitted_and_revoked(commands: Commands) -> None:
         "gpu-1 may work resize",
         f"written to {commands.access / 'gpu-1.toml'}",
         f"{commands.access} is new: a broker that reads it admits its own user, root, and the principals there",
-        RELOAD,
+        f"{RELOAD}{commands.data}; the next one reads the change at its start",
         "A peer that was refused before must be started again: libzmq does not reconnect after a refusal",
     ]
     head = "# Principal gpu-1, created by `dragoman keys allow`. Edits by hand are kept.\n"
