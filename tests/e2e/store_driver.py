@@ -14,6 +14,7 @@ from pathlib import Path
 from dragoman.core.effects import Acknowledge, Effect, SendJob
 from dragoman.core.model import Attempt, Caller
 from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.owners import Owner
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.datadir import DataFolder
@@ -28,7 +29,7 @@ class Driver(Caller):
     """A broker side of one caller and one worker."""
 
     def __init__(self, server: Server, number: int) -> None:
-        super().__init__(self)
+        super().__init__(self, Owner(server.broker.principals.local, is_limited=False))
         self.server = server
         self.left = number
         self.under_way = 0
@@ -74,7 +75,7 @@ async def main(folder: Path, number: int) -> None:
         print("here", job.id.hex(), job.spent, flush=True)
     print("ready", flush=True)
     driver = Driver(server, number)
-    worker = server.broker.join(driver, None, "driver", ("s",), WorkerProfile(capacity=50), clock.now())
+    worker = server.broker.join(driver, None, "driver", ("s",), WorkerProfile(capacity=50), clock.now(), driver.owner)
     assert worker is not None
     server.broker.idle(worker, clock.now())
     driver.hand_in()

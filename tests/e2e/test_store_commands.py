@@ -20,6 +20,7 @@ from dragoman.server.config import Config
 from dragoman.server.log import make_log
 from dragoman.server.serve import Server
 from dragoman.store.sqlite import SqliteStore
+from owners import LOCAL_OWNER
 from programs import Programs, until
 
 DRIVER = str(Path(__file__).with_name("store_driver.py"))
@@ -214,7 +215,7 @@ def test_draining_waits_for_the_store(tmp_path: Path) -> None:
 
 class Listening(Caller):
     def __init__(self) -> None:
-        super().__init__(self)
+        super().__init__(self, LOCAL_OWNER)
         self.heard: list[Effect] = []
 
     def execute(self, effect: Effect, now: float) -> None:

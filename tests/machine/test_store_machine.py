@@ -61,11 +61,8 @@ class StoreMachine(RuleBasedStateMachine):
         payload = (key or "x").encode() * size  # the same key with another payload is refused
         setup = self.setup
         job_options: dict[str, Any] = {"delay": delay, "attempts": attempts}
-        if (
-            key is None
-            or setup.broker.job_registry.kept.first_with(setup.broker.worker_registry.names.restore_service("s"), key)
-            is None
-        ):
+        service = setup.broker.worker_registry.names.restore_service("s")
+        if key is None or setup.broker.job_registry.kept.first_with(setup.caller.owner, service, key) is None:
             setup.enqueue(payload, key=key, **job_options)
 
     @rule(can_resume=st.booleans(), capacity=st.integers(1, 3))
