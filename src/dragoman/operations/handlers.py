@@ -30,7 +30,7 @@ from dragoman.operations.job_options import delayed_options, options_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.purge import Purge
 from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
-from dragoman.operations.scheduled_run import ScheduledRun
+from dragoman.operations.scheduled_run import ScheduledRun, forbidden_run
 from dragoman.operations.scheduler import Scheduler
 from dragoman.operations.schemas import (
     DrainRequest,
@@ -111,7 +111,8 @@ class OperationHandlers(TimedRecipient):
         self._waiting: Deadlines[PendingRequest] = Deadlines()
         self._purges: list[tuple[Purge, Responder]] = []
         self._next_tick = -inf  # earliest time at which something may be due
-        self.scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended)
+        forbidden = partial(forbidden_run, broker.principals)
+        self.scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended, forbidden)
 
     @property
     def is_loading(self) -> bool:
@@ -252,7 +253,7 @@ class OperationHandlers(TimedRecipient):
     def set_schedule(self, request: ScheduleRequest, payload: Payload, responder: Responder, now: float) -> None:
         if payload:
             request = replace(request, payload=None, payload_base64=b64encode(payload_of(request, payload)).decode())
-        view = self.scheduler.put(request, now, now + self._offset())
+        view = self.scheduler.put(request, now, now + self._offset(), responder.owner.principal.name)
         self._answer_when_saved(responder, lambda: view)
 
     def schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
@@ -381,10 +382,11 @@ class OperationHandlers(TimedRecipient):
             raise OperationError("not found", f"no worker has id {id}: it has left, or never joined")
         return worker_view(worker, now)
 
-    def _submit_run(self, request: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
+    def _submit_run(self, request: ScheduleRequest, payload: bytes, key: str, now: float, owner: str) -> JobId | None:
         if self.store.problem is not None:
             return None
-        run = ScheduledRun(self.scheduler, request.name, self.broker.owners.of_stored(self.broker.principals.local))
+        principal = self.broker.principals.named(owner)
+        run = ScheduledRun(self.scheduler, request.name, self.broker.owners.of_stored(principal))
         pending = PendingRequest(self, run, inf)
         job = self.broker.submit(request.service, payload, pending, delayed_options(request), now, key=key)
         run.job = job.id if job is not None else None
