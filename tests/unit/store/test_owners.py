@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from dragoman.core.rights import CALL, PrincipalLimits, Rights
 from dragoman.core.states import Outcome, RefusalReason
 from dragoman.store import recovery
 from dragoman.store.errors import StoreError
+from dragoman.store.limits import StoreLimits
+from dragoman.store.rescue import rescue
 
 from .damage import damage, raw
 from .test_losses import start_and_read
@@ -180,13 +183,16 @@ def test_recovery_keeps_owners(tmp_path: Path) -> None:
     setup.close()
 
 
-def test_open_files_of_a_running_broker_have_the_owners(tmp_path: Path) -> None:
-    """A rescue copies the file and its log as they are."""
-    setup = Setup(tmp_path)
+def test_rescue_keeps_owners(tmp_path: Path) -> None:
+    """The open files of a broker whose folder was removed."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    setup = Setup(folder, StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0))  # it writes nothing meanwhile
     for principal in PRINCIPALS:
         setup.enqueue(principal=principal)
     setup.settle()
-    shutil.copytree(tmp_path, tmp_path / "saved", ignore=shutil.ignore_patterns("ballast", "saved"))
+    shutil.rmtree(folder)
+    rescue(os.getpid(), tmp_path / "saved")
     setup.close()
     assert recovery.check(tmp_path / "saved") == ""
     saved = Setup(tmp_path / "saved")

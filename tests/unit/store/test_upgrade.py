@@ -246,6 +246,24 @@ def test_folder_of_the_release_before_is_recovered(tmp_path: Path, kind: str) ->
     check_all(folder, ids)
 
 
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_folder_of_each_format_is_recovered(tmp_path: Path, version: int) -> None:
+    """R141: its jobs belong to `local` then."""
+    setup = Setup(tmp_path)
+    ids = [setup.enqueue(b"%d" % each, key=f"key {each}").id for each in range(6)]
+    setup.settle()
+    setup.close()
+    make_older(tmp_path, version)
+    made = recovery.recover(tmp_path, force=True)
+    assert made is not None
+    assert (made.jobs, made.left_out, made.missing) == (6, 0, [])
+    again = Setup(tmp_path, seed="again")
+    again.load()
+    assert {job.id: job.principal.name for job in again.broker.jobs.values()} == dict.fromkeys(ids, "local")
+    assert again.enqueue(b"3", key="key 3").id == ids[3]
+    again.close()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_check_and_recovery_report_how_far_they_are(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, ids = taken(kind, tmp_path / "data")
