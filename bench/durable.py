@@ -35,9 +35,10 @@ from dragoman.server.config import Config
 from dragoman.server.serve import Server, loop_factory
 from dragoman.server.tuning import tune_process
 from dragoman.store import schema
-from dragoman.store.checksums import ALL_JOB_COLUMNS, sealed_job
+from dragoman.store.checksums import sealed_job
 from dragoman.store.file_names import NAME
 from dragoman.store.rows import RowEncoder
+from dragoman.store.statements import ADD_JOBS
 
 BODY = b"x" * 512
 WISHES = JobOptions(durable=True, waits=True, attempts=3)
@@ -45,7 +46,7 @@ CALL = JobOptions(waits=True)
 WARMUP = 0.3
 OWNER = Owner(Principal(LOCAL, ALL_RIGHTS), is_limited=False)
 EVERY = 0.02  # seconds between two calls while jobs are restored
-INSERT = f"INSERT INTO job VALUES ({', '.join('?' * len(ALL_JOB_COLUMNS))})"
+INSERT = ADD_JOBS[1]
 
 
 class Quiet:
@@ -173,7 +174,7 @@ async def bare(callers: int, seconds: float, folder: Path) -> dict[str, float]:
     def hand_in() -> None:
         nonlocal last
         last += 1
-        queue.put((last, entropy.job_id(), "s", "{}", time.time(), None, None, None, BODY))
+        queue.put((last, entropy.job_id(), "s", "{}", time.time(), None, None, None, None, BODY))
 
     thread = threading.Thread(target=work)
     thread.start()

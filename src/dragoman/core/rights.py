@@ -212,6 +212,11 @@ class Principal:
         """True if the principal has the right over the service now."""
         return self.rights.may(right, service)
 
+    @property
+    def is_gone(self) -> bool:
+        """True if the present table does not list it, and it has no rights of its own as `local` has (R142)."""
+        return not self.is_listed and self.rights == NO_RIGHTS
+
     def take_rate(self, now: float) -> bool:
         """Count one submit. Returns False, and counts nothing, if it exceeds `max_rate`.
 

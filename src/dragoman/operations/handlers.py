@@ -24,7 +24,6 @@ from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.recipients import TimedRecipient
-from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED, RefusalReason
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_list import list_jobs
@@ -33,7 +32,7 @@ from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.purge import Purge
 from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
-from dragoman.operations.scheduled_run import ScheduledRun
+from dragoman.operations.scheduled_run import ScheduledRun, forbidden_run
 from dragoman.operations.scheduler import Scheduler, ScheduleState
 from dragoman.operations.schemas import (
     AccessView,
@@ -122,7 +121,8 @@ class OperationHandlers(TimedRecipient):
         self._waiting: Deadlines[PendingRequest] = Deadlines()
         self._purges: list[tuple[Purge, Responder]] = []
         self._next_tick = -inf  # earliest time at which something may be due
-        self.scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended, self._may_run)
+        forbidden = partial(forbidden_run, broker.principals)
+        self.scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended, forbidden)
         self.targets = Targets(broker, self.scheduler)
         self.permissions = Permissions(broker, self.targets)
         self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
@@ -357,14 +357,6 @@ class OperationHandlers(TimedRecipient):
 
     def _service_view(self, service: Service, now: float) -> ServiceView:
         return service_views([service], list(self.broker.worker_registry.workers.values()), now)[0]
-
-    def _may_run(self, state: ScheduleState) -> bool:
-        """False if the owner of a schedule may no longer call its service (R149)."""
-        principal, service = self.broker.principals.named(state.owner), state.request.service
-        if principal.may(CALL, service):
-            return True
-        self.broker.refused_rights.note(principal, CALL, (service,), "schedule")
-        return False
 
     def _submit_run(self, state: ScheduleState, payload: bytes, key: str, now: float) -> JobId | None:
         if self.store.problem is not None:

@@ -14,6 +14,9 @@ until these have passed; to avoid that, delete the schedule and create it again.
 A schedule with an interval (`every`) does not wait: if the wall clock is set back, all times of the schedule are moved
 back by the same amount (`Schedule.move_back`). While the broker runs, the monotonic clock gives the amount; after a
 restart, the latest time in the state does. In both cases the next run is due within one interval.
+
+A schedule belongs to the principal that set it, and so do the jobs of its runs (R143). If that principal may not call
+the service when a run is due, the run is not made, and the schedule is paused until it is resumed or set again (R144).
 """
 
 from __future__ import annotations
@@ -55,8 +58,9 @@ class ScheduleState(msgspec.Struct, kw_only=True):
     last_job: str | None = None
     runs: int = 0
     skipped: int = 0
-    owner: str = LOCAL  # name of the principal that created it; runs are its jobs
     set_back: int = 0  # number of moves back; part of the keys, because times repeat after one
+    owner: str = LOCAL  # name of the principal that created it; runs are its jobs; stores before format 5 have none
+    paused_reason: str = ""  # if the broker itself has paused it
 
 
 class Schedule:
@@ -114,6 +118,8 @@ class Schedule:
             timezone=request.timezone,
             overlap=request.overlap,
             paused=request.paused,
+            paused_reason=state.paused_reason,
+            owner=state.owner,
             next=datetime.fromtimestamp(self.due, self.zone) if self.due != inf else None,
             last=datetime.fromtimestamp(state.last, self.zone) if state.last is not None else None,
             last_job=state.last_job,
@@ -130,12 +136,14 @@ class Scheduler:
         submit: Callable[[ScheduleState, bytes, str, float], JobId | None],
         note: Callable[[str, str | None], None],
         has_ended: Callable[[JobId], bool],
-        may_run: Callable[[ScheduleState], bool] = lambda _: True,
+        forbidden: Callable[[str, str], str | None],
     ) -> None:
+        """`forbidden` returns the reason why a principal may not call a service, or None if it may."""
+        self.when_paused: Callable[[str, str], None] = lambda name, reason: None  # called if the broker pauses one
         self._submit = submit  # returns None if the job is refused
-        self._may_run = may_run  # False if the owner may no longer call the service: runs are skipped
         self._note = note
         self._has_ended = has_ended
+        self._forbidden = forbidden
         self._schedules: dict[str, Schedule] = {}
         self._upcoming: Deadlines[Schedule] = Deadlines()  # by the wall clock
         self._refused: deque[Schedule] = deque()
@@ -186,12 +194,14 @@ class Scheduler:
         """Create or replace a schedule. With the same cron expression or interval, its times and counters continue. A
         schedule that is replaced keeps its owner."""
         self._check_clocks(now, wall)
+        before = self._schedules.get(request.name)
+        owner = owner if before is None else before.stored.owner
         state = ScheduleState(request=request, start=wall, since=wall, decided=0.0, owner=owner)
         schedule = Schedule(state)
         check_names(request)
+        self._require_right(state)
         if schedule.next(wall) == inf:
             raise OperationError("invalid", f'cron expression "{request.cron}" never matches: no year has such a day')
-        before = self._schedules.get(request.name)
         if before is not None:
             _inherit(state, before)
             self._disarm(before)
@@ -213,6 +223,7 @@ class Scheduler:
 
     def resume(self, name: str, now: float, wall: float) -> ScheduleView:
         """Resume a schedule. Runs that were due while it was paused are not made."""
+        self._require_right(self.find(name).stored)
         return self._set_paused(name, False, now, wall)
 
     def run_not_stored(self, name: str, job: JobId) -> None:
@@ -277,7 +288,10 @@ class Scheduler:
             schedule.due = schedule.next(_decided_until(state, wall))
         if schedule.due > wall:
             self._rearm(schedule)
-        elif self._is_running(state) or not self._may_run(state):
+        elif (reason := self._forbidden(state.owner, state.request.service)) is not None:
+            self._change_pause(schedule, True, wall, reason)
+            self.when_paused(state.request.name, reason)
+        elif self._is_running(state):
             state.skipped += 1
             self._decide(schedule, wall)
         else:
@@ -339,14 +353,27 @@ class Scheduler:
     def _set_paused(self, name: str, paused: bool, now: float, wall: float) -> ScheduleView:
         self._check_clocks(now, wall)
         schedule = self.find(name)
-        state = schedule.stored
-        if state.request.paused is not paused:
-            state.request = msgspec.structs.replace(state.request, paused=paused)
-            state.since = wall
-            self._disarm(schedule)
-            self._arm(schedule, wall)
-            self._write(schedule)
+        if schedule.stored.request.paused is not paused:
+            self._change_pause(schedule, paused, wall)
         return schedule.view()
+
+    def _change_pause(self, schedule: Schedule, paused: bool, wall: float, reason: str = "") -> None:
+        state = schedule.stored
+        state.request = msgspec.structs.replace(state.request, paused=paused)
+        state.paused_reason = reason
+        state.since = wall
+        self._disarm(schedule)
+        self._arm(schedule, wall)
+        self._write(schedule)
+
+    def _require_right(self, state: ScheduleState) -> None:
+        """Raise OperationError if the owner may not call the service: no run would be made."""
+        reason = self._forbidden(state.owner, state.request.service)
+        if reason is not None:
+            advice = f"give it the right `call` over '{state.request.service}', or delete the schedule and set it anew"
+            raise OperationError(
+                "forbidden", f'schedule "{state.request.name}" belongs to {state.owner}, and {reason}; {advice}'
+            )
 
     def _write(self, schedule: Schedule) -> None:
         self._note(PREFIX + schedule.stored.request.name, msgspec.json.encode(schedule.stored).decode())
@@ -360,8 +387,7 @@ def _decided_until(state: ScheduleState, wall: float) -> float:
 def _inherit(state: ScheduleState, before: Schedule) -> None:
     """Take over the state of the schedule that is being replaced."""
     old, request = before.stored, state.request
-    state.decided, state.last, state.last_job = old.decided, old.last, old.last_job
-    state.set_back, state.owner = old.set_back, old.owner
+    state.decided, state.last, state.last_job, state.set_back = old.decided, old.last, old.last_job, old.set_back
     if (before.cron, old.request.every, old.request.timezone) == (cron_of(request), request.every, request.timezone):
         state.start, state.runs, state.skipped = old.start, old.runs, old.skipped
         if not old.request.paused:

@@ -357,6 +357,8 @@ class ScheduleView(View):
     last_job: JobIdText | None
     runs: int
     skipped: int
+    owner: Annotated[str, Meta(description="Principal that set the schedule. It owns the jobs of all runs.")] = "local"
+    paused_reason: Annotated[str, Meta(description="Reason, if the broker itself has paused the schedule.")] = ""
 
 
 class SchedulesView(View):

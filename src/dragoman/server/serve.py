@@ -117,6 +117,9 @@ class Server:
             unread = self.operations.scheduler.load(self._restoring.prepare(), now(), now() + offset())
             for name, problem in unread.items():
                 log.warning("schedule invalid", name=name, problem=problem)
+        self.operations.scheduler.when_paused = lambda name, reason: log.warning(
+            "schedule paused", name=name, reason=reason
+        )
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._certificate_watch = CertificateWatch(log, self._expiries)
         self._faults: deque[tuple[float, int]] = deque()  # (time of the check, number of internal errors)

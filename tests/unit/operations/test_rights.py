@@ -426,15 +426,16 @@ def test_runs_of_a_schedule_are_jobs_of_its_owner_also_after_an_administrator_ha
     assert '"owner":"web"' in world.store.notes["cron/nightly"]
 
 
-def test_runs_are_skipped_while_the_owner_may_not_call() -> None:
-    """R149"""
+def test_no_run_is_made_while_the_owner_may_not_call() -> None:
+    """R144"""
     world = RightsWorld()
     world.broker.principals.apply({"ops": (TABLE["ops"], NO_LIMITS)})
     world.wait(3_601.0)
     view = world.as_("ops", "schedule", name="nightly")
-    assert (runs(world), view.runs, view.skipped) == ([], 0, 1)
-    assert world.broker.counters.rights_refused == {("call", "schedule"): 1}
-    world.broker.principals.apply({"web": (TABLE["web"], NO_LIMITS)})
+    assert (runs(world), view.runs, view.paused) == ([], 0, True)
+    assert "web may not call" in view.paused_reason
+    world.broker.principals.apply({name: (TABLE[name], NO_LIMITS) for name in ("web", "ops")})
+    world.as_("web", "resume schedule", name="nightly")
     world.wait(3_601.0)
     assert len(runs(world)) == 1
 

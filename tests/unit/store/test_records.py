@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, WorkerId
 from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.owners import Owner
+from dragoman.core.rights import LOCAL, Principal
 from dragoman.core.states import AttemptRecord, Outcome
 from dragoman.store import statements
 from dragoman.store.commit import Commit
+from dragoman.store.errors import InvalidRow
 from dragoman.store.large_payloads import LARGE, LargePayloads
 from dragoman.store.rows import STATUS_COLUMNS, RowDecoder, RowEncoder, options_text
 from dragoman.store.schema import TABLES
@@ -25,6 +28,7 @@ said = st.text(max_size=20)  # by a peer: need not have a form in UTF-8
 times = st.floats(0, 1e9)
 offsets = st.floats(0, 4e9)
 sixteen = st.binary(min_size=16, max_size=16)
+owners = st.sampled_from(["a", "web", "w.e-b_0", "x" * 64]).map(lambda name: Owner(Principal(name)))
 job_options = st.builds(
     JobOptions,
     queue_timeout=times | st.just(inf),
@@ -44,9 +48,8 @@ endings = untimed | st.builds(AttemptRecord, st.integers(1, 100), said, st.sampl
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
     service = Service(draw(text), 60.0)
-    job = Job(
-        JobId(draw(sixteen)), service, draw(st.binary(max_size=6_000)), (), draw(job_options), draw(times), LOCAL_OWNER
-    )
+    payload, owner = draw(st.binary(max_size=6_000)), draw(st.just(LOCAL_OWNER) | owners)
+    job = Job(JobId(draw(sixteen)), service, payload, (), draw(job_options), draw(times), owner)
     job.number = draw(st.integers(1, 2**60))
     job.key, job.digest = draw(st.none() | text), draw(st.just(b"") | sixteen)
     job.retry_of = draw(st.none() | sixteen.map(JobId))
@@ -90,6 +93,8 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
 
     assert (kept.number, kept.id, kept.service, kept.options) == (job.number, job.id, job.service.name, job.options)
     assert (kept.key, kept.digest, kept.retry_of) == (job.key, job.digest, job.retry_of)
+    assert kept.owner == job.principal.name
+    assert connection.execute("SELECT owner FROM job").get == (None if kept.owner == LOCAL else kept.owner)
     assert kept.created == moved(job.created)
     payload, result = statements.read_bodies(connection, job.number)
     if not has_fate:
@@ -128,8 +133,23 @@ def test_options_are_written_as_what_differs_from_the_defaults() -> None:
 
 def test_equal_options_are_one_object() -> None:
     reader = RowDecoder()
-    row = (1, b"x" * 16, "s", '{"durable":true}', 1.0, None, None, None, *(None,) * 13)
+    row = (1, b"x" * 16, "s", '{"durable":true}', 1.0, None, None, None, None, *(None,) * 13)
     assert reader.kept(row, 0.0).options is reader.kept(row, 0.0).options
+
+
+def test_equal_owners_are_one_text() -> None:
+    """A million jobs of one principal have one name in memory."""
+    reader = RowDecoder()
+    rows = [(1, b"x" * 16, "s", "{}", 1.0, None, None, None, "".join(("we", "b")), *(None,) * 13) for _ in range(2)]
+    first, second = (reader.kept(row, 0.0).owner for row in rows)
+    assert first is second == "web"
+
+
+@pytest.mark.parametrize("owner", ["", 7, b"web"])
+def test_owner_that_is_no_name_is_invalid(owner: object) -> None:
+    row = (1, b"x" * 16, "s", "{}", 1.0, None, None, None, owner, *(None,) * 13)
+    with pytest.raises(InvalidRow, match="row of job 1: its owner is not the name of a principal"):
+        RowDecoder().kept(row, 0.0)
 
 
 def test_many_options_do_not_pile_up() -> None:
