@@ -11,6 +11,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -20,7 +21,7 @@ from dragoman.server.authentication import Admitted, Authentication
 from dragoman.server.rate_limit import RateLimit
 from dragoman.server.reports import Reports
 from dragoman.streams.socket_owner import PeerGone, SocketOwners, overflow_uid
-from dragoman.streams.sockets import unix_gids, unix_uid
+from dragoman.streams.sockets import is_local, unix_gids, unix_uid
 
 ROOT = 0
 PRIVATE = 0o600
@@ -161,6 +162,9 @@ class LocalPeers:
                     problem=error.strerror or str(error),
                     note="every user of this machine may connect; write loopback=anyone to confirm",
                 )
+        elif self._authentication.table is not None and not isinstance(place, UnixAddress):
+            with suppress(OSError):  # then all its users are `anyone`
+                self._test("127.0.0.1")
         return rule
 
     def _test(self, host: str) -> None:
@@ -171,10 +175,16 @@ class LocalPeers:
     def judge(self, connected: socket.socket, rule: LoopbackRule) -> Admitted | str:
         """Decide about a connection of which nothing has been read: its principal, or the reason to reject it. Raises
         PeerGone if it has ended."""
-        if rule is LoopbackRule.ANYONE and self._authentication.table is None:
+        if rule is LoopbackRule.ANYONE and (self._authentication.table is None or not is_local(connected)):
             return self._authentication.anyone
+        try:
+            uid = self._uid(connected)
+        except PeerGone:
+            if rule is not LoopbackRule.ANYONE:
+                raise
+            uid = None
         gids = unix_gids(connected) if connected.family == socket.AF_UNIX else ()
-        return judge(rule, self._uid(connected), self._own_uid, self._overflow, self._authentication, gids)
+        return judge(rule, uid, self._own_uid, self._overflow, self._authentication, gids)
 
     def _uid(self, connected: socket.socket) -> int | None:
         if connected.family == socket.AF_UNIX:
