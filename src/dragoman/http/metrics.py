@@ -11,7 +11,9 @@ from starlette.responses import Response
 from dragoman.http.context import AppContext
 from dragoman.http.exposition import OPENMETRICS, MetricType, media_type
 from dragoman.http.metrics_snapshot import MetricsSnapshot
+from dragoman.http.problems import HttpError, problem_response
 from dragoman.http.route import TEXT, Route
+from dragoman.operations.schemas import ErrorView
 
 COUNTER, GAUGE, HISTOGRAM, INFO = MetricType
 
@@ -75,7 +77,11 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
 
 
 async def metrics(context: AppContext, request: Request) -> Response:
-    """Collect the metrics on request: nothing is prepared for a scraper that may never come."""
+    """Collect the metrics on request: nothing is prepared for a scraper that may never come. They tell of all services,
+    so they are for principals that may see all."""
+    principal = context.principal(request.scope)
+    if not principal.rights.sees_all:
+        raise HttpError(problem_response(ErrorView(kind="forbidden", detail=f"{principal.name} may not see '*'")))
     media = media_type(request.headers.get("accept", ""))
     body = await MetricsSnapshot(context, METRICS, media == OPENMETRICS).text(COUNTERS)
     return Response(body, headers={"Content-Type": media, "Cache-Control": "no-store"})
@@ -90,5 +96,6 @@ ROUTES = [
         handler=metrics,
         answers={200: (OPENMETRICS.partition(";")[0], TEXT)},
         tag="health",
+        problems=(403,),
     ),
 ]

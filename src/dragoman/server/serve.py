@@ -122,7 +122,15 @@ class Server:
 
     def listen(self) -> Opened:
         """Open every listener. Returns them with (role, address) of their sockets."""
-        context = ServerContext(self._loop, self.operations, self._now, self.health, self._http, self.authentication)
+        context = ServerContext(
+            self._loop,
+            self.operations,
+            self._now,
+            self.health,
+            self._http,
+            self.authentication,
+            self.access_control.watch,
+        )
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
         needed = [prepare(url, self.broker, self.runner, context) for url in urls if url not in optional]

@@ -94,6 +94,7 @@ class ServerContext:
     health: Callable[[], HealthView]
     http: list[tuple[HttpServer, HttpBrokerSide]]  # the open servers
     authentication: Authentication
+    watch_access: Callable[[Callable[[], int]], None]  # see `AccessControl.watch`
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]
