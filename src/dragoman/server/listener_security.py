@@ -56,8 +56,8 @@ class ListenerSecurity:
         if self._mechanism is not AuthMechanism.NONE and self._mechanism.value not in dialect.auth:
             allowed = " or ".join(f"auth={each}" for each in dialect.auth)
             raise self._error(f"{dialect.title} has no auth={self._mechanism.value}; write {allowed}, or leave it out")
-        # A request of HTTP may show a token instead of a certificate.
-        self.asks_tokens_of_requests = dialect.name == "http" and self._mechanism is AuthMechanism.TOKEN
+        # Then a certificate is optional: the connection may have none, and its requests show tokens.
+        self.asks_tokens_of_requests = dialect.auth_by_request and self._mechanism is AuthMechanism.TOKEN
         self.tls = self._make_tls()
         self._check_table()
 
