@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.http import pages
-from dragoman.http.admission import admission_of
+from dragoman.http.admission import ADMITTED, admission_of
 from dragoman.http.context import AppContext
 from dragoman.http.problems import HttpError, problem
 from dragoman.http.request_access import (
@@ -76,10 +76,8 @@ async def _token(context: AppContext, request: Request) -> str:
 
 
 async def logout(context: AppContext, request: Request) -> Response:
-    """Close the session of the cookie, and end what was requested with it."""
     access, admission = context.access, admission_of(request.scope)
     if _close_session(access, request):
-        access.end_revoked()
         access.log("logout", address_of(request.scope), admission)
     return _done("/login", [_cookie(True, "", 0), *([] if access.is_tls else [_cookie(False, "", 0)])])
 
@@ -100,8 +98,13 @@ def _session_id(access: RequestAccess, request: Request) -> str | None:
 
 
 def _close_session(access: RequestAccess, request: Request) -> bool:
+    """Close the session of the cookie, and end what was requested with it, except this request."""
     id = _session_id(access, request)
-    return id is not None and access.sessions is not None and access.sessions.close(id)
+    if id is None or access.sessions is None or not access.sessions.close(id):
+        return False
+    request.scope["extensions"][ADMITTED] = None
+    access.end_revoked()
+    return True
 
 
 def _cookie(is_secure: bool, value: str, age: int) -> str:
