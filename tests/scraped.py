@@ -15,6 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
+from dragoman.http.admission import ADMITTED, Admission
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.context import AppContext
 from dragoman.http.metrics import metrics
@@ -97,7 +98,9 @@ class Scraped:
 
     async def ask(self, accept: str = "application/openmetrics-text") -> Response:
         headers = [(b"accept", accept.encode())] if accept else []
-        return await metrics(self.listener, Request({"type": "http", "headers": headers}))
+        extensions = {ADMITTED: Admission(self.broker.principals.local)}
+        scope = {"type": "http", "headers": headers, "extensions": extensions}
+        return await metrics(self.listener, Request(scope))
 
     def numbers(self) -> dict[str, float]:
         """Return the value of every sample, by name and labels, as in `dragoman_connections{dialect=native}`."""

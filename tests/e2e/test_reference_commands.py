@@ -59,7 +59,7 @@ def ends_as_shown(reader: Reader, program: Program, command: str) -> str:
 
 def test_http(reads: Reads) -> None:
     reader = reads("docs/http.md")
-    call, delayed, enqueue, schedule, events = reader.page.shown
+    call, delayed, enqueue, schedule, events, token, header, services = reader.page.shown
     run(reader, call)
     assert (reader.folder / "small.jpg").read_bytes() == b"a cat"
     run(reader, delayed)
@@ -71,6 +71,13 @@ def test_http(reads: Reads) -> None:
     watches.prints("^:")
     assert reader.dragoman("resume", "resize").ends() == 0
     ends_as_shown(reader, watches, events)
+    run(reader, token)
+    run(reader, header)
+    [principal] = reader.folder.rglob("web.toml")
+    url = "http://127.0.0.1:0?auth=token"
+    protected = reader.dragoman("serve", url, "--set", f"access={principal.parent}", "--data", "memory")
+    reader.ports["7480"] = protected.prints(r"http +http://127\.0\.0\.1:(\d+) ")
+    run(reader, services)
     reader.has_typed_all()
 
 

@@ -23,6 +23,7 @@ class Dialect:
     frontend_port: int | None = None  # default port for callers, if they have a socket of their own
     editions: tuple[str, ...] = ()
     auth: tuple[str, ...] = ()  # values of the option `auth`: credentials that its clients can show
+    auth_by_request: bool = False  # each request shows credentials, not the connection
 
     # The broker: its options, the limits of its connections, and the function that listens.
     options: str  # the module of ListenerOptions, WorkerOptions and ClientOptions
@@ -146,6 +147,7 @@ _ROWS: Final = (
         schemes=("http",),
         port=7480,
         auth=("token",),
+        auth_by_request=True,
         options="dragoman.http.options",
         limits="dragoman.http.limits:HttpLimits",
         listen="dragoman.server.http_listener:listen_http",

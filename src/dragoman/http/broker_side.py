@@ -107,12 +107,22 @@ class HttpBrokerSide(TimedRecipient):
     def remote(self, id: int) -> RemoteHttpWorker | None:
         return self._remotes.get(WorkerId(id))
 
-    def leave(self, remote: RemoteHttpWorker, now: float) -> None:
+    def leave(self, remote: RemoteHttpWorker, now: float, reason: str = "it has left") -> None:
         """Remove a worker; its jobs follow D8."""
         unseen = [unsent.attempt for unsent in remote.unsent.values()]
-        self._forget(remote, "it has left")
+        self._forget(remote, reason)
         self._broker.leave(remote.worker, now, "its worker left", unseen)
         self._runner.request_iteration()
+
+    def end_revoked(self, now: float) -> int:
+        """Remove the workers of principals that have lost their access. Returns their number."""
+        principals = self._broker.principals
+        built_in = (principals.local, principals.anyone)
+        owned = [(remote, remote.worker.owner.principal) for remote in self._remotes.values()]
+        revoked = [remote for remote, principal in owned if not principal.is_listed and principal not in built_in]
+        for remote in revoked:
+            self.leave(remote, now, "its access was revoked")
+        return len(revoked)
 
     def poll(
         self,

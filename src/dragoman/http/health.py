@@ -6,6 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from dragoman.http.admission import admission_of
 from dragoman.http.context import AppContext
 from dragoman.http.problems import problem
 from dragoman.http.route import TEXT, Route
@@ -23,8 +24,10 @@ async def readyz(context: AppContext, request: Request) -> Response:
     view = context.health()
     if view.ready:
         return PlainTextResponse("ready\n", headers={"Cache-Control": "no-store"})
-    detail = "; ".join(view.problems) or "no reason is known"
     headers = [("Retry-After", RETRY_AFTER), ("Cache-Control", "no-store")]
+    if admission_of(request.scope) is None:  # the reasons are for principals only
+        return PlainTextResponse("unready\n", 503, dict(headers))
+    detail = "; ".join(view.problems) or "no reason is known"
     return problem(503, "not-ready", "The broker accepts no new jobs now", detail, headers)
 
 
@@ -47,6 +50,7 @@ ROUTES = [
         handler=livez,
         answers={200: TEXT},
         tag="health",
+        is_public=True,
     ),
     Route(
         method="GET",
@@ -57,5 +61,6 @@ ROUTES = [
         answers={200: TEXT},
         tag="health",
         problems=(503,),
+        is_public=True,
     ),
 ]

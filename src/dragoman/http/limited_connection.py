@@ -15,10 +15,12 @@ from typing import Any, cast
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from dragoman.http.admission import Admission, is_revoked
 from dragoman.http.disconnect import DisconnectSignal
 from dragoman.http.framing import Chunks, RequestError
 from dragoman.http.hosts import is_local
 from dragoman.http.problems import MEDIA_TYPE, problem_body
+from dragoman.http.security_headers import NO_STORE
 from dragoman.http.server_state import HttpServerState
 from dragoman.http.transports import end_writing, tune
 
@@ -27,6 +29,7 @@ LAST_LINGER = 0.1  # seconds, when the server is closing
 MOST_AHEAD = 1 << 16  # bytes of pipelined requests
 RESERVE = 128  # connections above the limits; beyond this number the oldest is closed
 RESERVE_TIMEOUT = 1.0  # seconds in which one of them must send a health check
+REVOKED = "revoked"
 
 STOPPING = RequestError(503, "draining", "Draining", "The broker is shutting down; retry later.")
 
@@ -73,6 +76,7 @@ class LimitedConnection(HttpToolsProtocol):
         # In the reserve only health checks are served, all other requests get this error (R127).
         self._no_room: RequestError | None = None
         self._open_paths = watch.health_paths
+        self._admission: Admission | None = None  # None: its requests must prove their principal
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -102,20 +106,32 @@ class LimitedConnection(HttpToolsProtocol):
         watch.wake()
         if watch.is_closing or self._has_resumed():
             transport.abort()
-        elif fault := self._wrong_user() or self._over_limit():
+        elif fault := self._rejection() or self._over_limit():
             self._enter_reserve(fault, now)
 
-    def _wrong_user(self) -> RequestError | None:
-        """Check the user, before a byte is read (T22)."""
-        users = self._watch.users
+    def _rejection(self) -> RequestError | None:
+        """Check the user and the certificate, before a byte is read (T22)."""
+        check = self._watch.check
         try:
-            fault = users.fault(self.transport.get_extra_info("socket"))
+            found = check.admit(self.transport.get_extra_info("socket"), self.peer_certificate)
         except OSError:  # it has been closed already
             self.transport.abort()
             return None
-        if fault is not None:
-            self._open_paths = users.public_paths
-        return fault
+        if isinstance(found, RequestError):
+            self._open_paths = check.public_paths
+            return found
+        self._admission = found
+        return None
+
+    def end_if_revoked(self) -> bool:
+        """Abort, if the principal of the connection or of its running request has lost its access."""
+        cycle = self._running
+        is_ended = self._admission is not None and not self._admission.is_current()
+        if not is_ended and (cycle is None or cycle.response_complete or not is_revoked(cycle.scope)):
+            return False
+        self._watch.report(REVOKED, self.address, "")
+        self.transport.abort()
+        return True
 
     def _over_limit(self) -> RequestError | None:
         limits, watch = self._limits, self._watch
@@ -300,6 +316,8 @@ class LimitedConnection(HttpToolsProtocol):
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
+            NO_STORE,
             *([(b"retry-after", b"1")] if fault.status == 503 else []),
+            *([(b"www-authenticate", b"Bearer")] if fault.status == 401 else []),
         ]
         return b"".join((STATUS_LINE[fault.status], *(b"%b: %b\r\n" % each for each in headers), b"\r\n", body))

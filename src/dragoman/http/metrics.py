@@ -78,7 +78,8 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
 
 
 async def metrics(context: AppContext, request: Request) -> Response:
-    """Collect the metrics on request: nothing is prepared for a scraper that may never come."""
+    """Collect the metrics on request: nothing is prepared for a scraper that may never come. They tell of all services,
+    so they are for principals that may see all."""
     try:
         context.operations.permissions.require_see_all(context.owner(request.scope).principal, context.session.dialect)
     except OperationError as error:

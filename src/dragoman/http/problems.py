@@ -25,6 +25,7 @@ STATUSES = {
     "store unavailable": (507, "The store cannot write"),
     "internal": (500, "Internal error"),
 }
+FORBIDDEN = "forbidden: "  # begins the core's reason
 RETRY_AFTER = {"busy": "1", "loading": "1", "draining": "5"}
 
 
@@ -49,4 +50,5 @@ def problem_body(status: int, kind: str, title: str, detail: str) -> bytes:
 def problem_response(error: ErrorView, headers: Iterable[tuple[str, str]] = ()) -> Response:
     status, title = STATUSES[error.kind]
     more = [("retry-after", RETRY_AFTER[error.kind])] if error.kind in RETRY_AFTER else []
-    return problem(status, error.kind.replace(" ", "-"), title, error.detail, [*headers, *more])
+    detail = error.detail.removeprefix(FORBIDDEN)  # a sentence about the principal, wherever it was refused
+    return problem(status, error.kind.replace(" ", "-"), title, detail, [*headers, *more])

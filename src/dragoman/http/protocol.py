@@ -14,6 +14,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from dragoman.http import framing
+from dragoman.http.admission import CONNECTED
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.framing import BadRequest, Chunks
 from dragoman.http.limited_connection import ANSWER, CHUNKS, HEAD, IDLE, LENGTH, MOST_AHEAD, LimitedConnection
@@ -137,9 +138,9 @@ class LimitedProtocol(LimitedConnection):
         assert self._head is not None
         try:
             length = framing.body_length(self.headers, self._head, self._limits, self._watch.hosts)
-            users = self._watch.users
-            if users.rejects_forwarded and framing.is_forwarded(self.headers):
-                if not _is_health_check(self._head, users.public_paths):
+            check = self._watch.check
+            if check.rejects_forwarded and framing.is_forwarded(self.headers):
+                if not _is_health_check(self._head, check.public_paths):
                     raise BadRequest(framing.FORWARDED)
         except BadRequest as error:
             self._fault = error.fault  # an exception would become an error of the parser
@@ -167,6 +168,7 @@ class LimitedProtocol(LimitedConnection):
         self.scope["method"] = head[1].decode()
         self.scope["raw_path"] = target.path
         self.scope["query_string"] = target.query or b""
+        self.scope["extensions"] = {CONNECTED: self._admission}  # type: ignore[dict-item]
 
     def on_message_complete(self) -> None:
         if self._fault is None and not self._is_upgrade:
@@ -190,7 +192,7 @@ class LimitedProtocol(LimitedConnection):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._disconnect = DisconnectSignal()
         self._running = cycle
-        cycle.scope["extensions"] = {HANGUP: self._disconnect}  # type: ignore[dict-item]
+        cycle.scope["extensions"] = {HANGUP: self._disconnect, CONNECTED: self._admission}  # type: ignore[dict-item]
         is_incomplete = self._phase is not ANSWER and not 0 < self._left <= self._following
         close = self._close_gracefully if is_incomplete else None
         cycle.transport = ResponseTransport(self.transport, self._watch.traffic, close)  # type: ignore[assignment]
@@ -221,4 +223,10 @@ def _is_health_check(head: re.Match[bytes], paths: frozenset[bytes]) -> bool:
 def _nothing() -> None: ...
 
 
-INTERNAL_ERROR = problem(500, "internal-error", "Internal error", "See the server's log.", [("connection", "close")])
+INTERNAL_ERROR = problem(
+    500,
+    "internal-error",
+    "Internal error",
+    "See the server's log.",
+    [("connection", "close"), ("cache-control", "no-store")],
+)

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
-from dragoman.http.server_state import EVERY_USER, HttpServerState, Report, TooLarge, UserCheck
+from dragoman.http.server_state import NO_CHECK, ConnectionCheck, HttpServerState, Report, TooLarge
 from dragoman.http.tls_acceptor import Context, TlsAcceptor, TlsReport
 from dragoman.http.transports import Traffic
 
@@ -48,11 +48,12 @@ class HttpServer:
         end_streams: Callable[[], None] | None = None,
         too_large: TooLarge = _ignore,
         health_paths: Iterable[str] = (),
-        users: UserCheck = EVERY_USER,
+        check: ConnectionCheck = NO_CHECK,
+        hsts: int = 0,
     ) -> None:
         self._loop = loop
         self._hosts = Hosts(allowed_hosts)
-        self._watch = HttpServerState(loop, limits, self._hosts, report, failed, too_large, health_paths, users)
+        self._watch = HttpServerState(loop, limits, self._hosts, report, failed, too_large, health_paths, check, hsts)
         self._end_streams = end_streams
         # Loggers are not configured, because they belong to the process. Proxy headers are not trusted.
         self._config = Config(
@@ -76,6 +77,10 @@ class HttpServer:
     @property
     def traffic(self) -> Traffic:
         return self._watch.traffic
+
+    def end_revoked(self) -> int:
+        """Abort connections and running requests of principals that have lost their access. Returns their number."""
+        return self._watch.end_revoked()
 
     def listen(self, sock: socket.socket) -> None:
         """Serve connections of this listening socket, and take ownership of it."""

@@ -84,7 +84,7 @@ class WorkerFailure(OperationRequest):
 SECRET = Header(
     "Dragoman-Worker-Token",
     TokenText,
-    "The token from the response to joining; or `Authorization: Bearer`.",
+    "The token from the response to joining. Without `auth=token`, `Authorization: Bearer` may have it instead.",
 )
 ATTEMPT = Header(
     "Dragoman-Attempt", TokenText, "The attempt's token, from the response with the job.", is_required=True
@@ -165,7 +165,7 @@ async def result(context: AppContext, request: Request) -> Response:
     token = _token(request)
     body = await _result_body(context, request)
     now = context.now()
-    if context.broker.attempts.is_resumable(token):  # dispatched before a restart of the broker (R107)
+    if _is_resumable(context, request, token):  # dispatched before a restart of the broker (R107)
         return await _deliver_resumable(context, token, parsed, body, request, now)
     if context.operations.is_loading and context.session.remote(in_path(request, "id", WorkerNumber)) is None:
         _refuse("loading", BEING_READ)
@@ -194,6 +194,10 @@ async def _stored(context: AppContext, job: Job) -> None:
         stored: Future[None] = get_running_loop().create_future()
         context.runner.store_access.when_saved(lambda problem: None if stored.done() else stored.set_result(None))
         await stored
+
+
+def _is_resumable(context: AppContext, request: Request, token: Token) -> bool:
+    return context.broker.attempts.is_resumable(token, context.principal(request.scope))
 
 
 async def _deliver_resumable(
@@ -243,12 +247,14 @@ async def leave(context: AppContext, request: Request) -> Response:
 
 
 def _worker(context: AppContext, request: Request) -> RemoteHttpWorker:
-    """Return the worker in the path, after checking its token."""
+    """Return the worker in the path, after checking its token. Workers of other principals do not exist."""
     remote = context.session.remote(in_path(request, "id", WorkerNumber))
-    if remote is None:
+    if remote is None or remote.worker.owner.principal is not context.principal(request.scope):
         raise HttpError(_gone("it left, was silent for too long, or the broker was restarted; join again"))
     secret = request.headers.get(SECRET.name)
-    if secret is None:
+    if secret is None and context.access.has_tokens:
+        secret = ""
+    elif secret is None:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else ""
     if not compare_digest(secret.encode(), remote.secret.encode()):
@@ -283,7 +289,7 @@ def _end_too_large(context: AppContext, request: Request) -> None:
     length = request.headers.get("content-length")
     size = f" of {length} bytes" if length is not None else ""
     reason = f"its answer{size} is over max_payload {context.max_payload}"
-    resumable = broker.attempts.claim_resumable(token)
+    resumable = broker.attempts.claim_resumable(token) if _is_resumable(context, request, token) else None
     if resumable is not None:
         broker.fail(resumable, reason, now)
         context.runner.connections.request_iteration()

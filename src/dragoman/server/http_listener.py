@@ -5,25 +5,21 @@ from __future__ import annotations
 import socket
 import ssl
 from functools import partial
-from typing import Final
 
 from dragoman.http import health
 from dragoman.http.app import make_app, make_too_large
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.context import AppContext as HttpWorld
-from dragoman.http.framing import RequestError
 from dragoman.http.limits import HttpLimits
 from dragoman.http.options import ListenerOptions as HttpOptions
 from dragoman.http.server import HttpServer
-from dragoman.http.server_state import UserCheck
 from dragoman.http.sse import Streams
 from dragoman.sdk.address import address_error
 from dragoman.server.asyncio_host import ExternalSocket
+from dragoman.server.http_access import ANOTHER_USER, http_access
 from dragoman.server.local_peers import LocalPeers, LoopbackRule
 from dragoman.server.wiring import Listener, ListenRequest
 from dragoman.streams.tls_problems import tls_problem
-
-ANOTHER_USER: Final = "another-user"
 
 
 def listen_http(request: ListenRequest) -> Listener:
@@ -39,14 +35,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
     assert context is not None, "HTTP needs an event loop"
     own: HttpOptions = request.own
     limits: HttpLimits = request.limits
-    streams = Streams(limits.max_streams)
-    session = HttpBrokerSide(request.broker, runner.connections, own, streams)
-    runner.sessions.append(session)
-    listener_socket = HttpWorld(
-        request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload
-    )
-    listener_socket.traffic = context.http_traffic
-    hosts = [each for each in own.hosts.split(",") if each]
+    access = http_access(request, local_peers, rule)
 
     def refused(reason: str, address: str, detail: str) -> None:
         request.broker.counters.bad_message("http", reason)
@@ -63,28 +52,37 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
     def failed(error: BaseException) -> None:
         runner.reports.internal_error(error)
 
-    def fault(connected: socket.socket) -> RequestError | None:
-        found = local_peers.judge(connected, rule)
-        return RequestError(403, ANOTHER_USER, "Another user", found) if isinstance(found, str) else None
-
-    users = UserCheck()
-    if rule is not LoopbackRule.ANYONE:
-        users = UserCheck(fault, frozenset(path.encode() for path in health.PUBLIC_PATHS), rejects_forwarded=True)
-    too_large = make_too_large(listener_socket)
+    tls = request.security.tls
+    streams = Streams(limits.max_streams)
+    session = HttpBrokerSide(request.broker, runner.connections, own, streams)
+    runner.sessions.append(session)
+    requests = access.request_access(context.now, tls is not None, refused)
+    world = HttpWorld(
+        request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload, requests
+    )
+    world.traffic = context.http_traffic
     server = HttpServer(
         context.loop,
-        make_app(listener_socket),
+        make_app(world),
         limits,
-        hosts,
+        [each for each in own.hosts.split(",") if each],
         refused,
         failed,
         session.close,
-        too_large,
+        make_too_large(world),
         health.PATHS,
-        users,
+        access.connection_check(),
+        own.hsts,
     )
+    requests.end_revoked = server.end_revoked
+
+    def end_revoked() -> int:
+        """End what belongs to principals without access: sessions, requests, connections and workers."""
+        ended = requests.sessions.sweep() if requests.sessions is not None else 0
+        return ended + server.end_revoked() + session.end_revoked(context.now())
+
+    context.access_control.watch(end_revoked)
     context.http.append((server, session))
-    tls = request.security.tls
     if tls is None:
         server.listen(listening)
     else:

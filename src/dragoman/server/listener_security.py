@@ -84,6 +84,8 @@ class ListenerSecurity:
         if self._mechanism is not AuthMechanism.NONE and self._mechanism.value not in dialect.auth:
             allowed = " or ".join(f"auth={each}" for each in dialect.auth)
             raise self._error(f"{dialect.title} has no auth={self._mechanism.value}; write {allowed}, or leave it out")
+        # Then a certificate is optional: the connection may have none, and its requests show tokens.
+        self.asks_tokens_of_requests = dialect.auth_by_request and self._mechanism is AuthMechanism.TOKEN
         self.tls = self._make_tls()
         self._check_table()
 
@@ -101,7 +103,7 @@ class ListenerSecurity:
         if not isinstance(place, TlsAddress):
             return None
         try:
-            return ListenerTls(place.tls)
+            return ListenerTls(place.tls, is_optional=self.asks_tokens_of_requests)
         except TlsFileError as error:
             raise self._error(str(error)) from None
 

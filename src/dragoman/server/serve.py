@@ -130,19 +130,16 @@ class Server:
 
     def listen(self) -> Opened:
         """Open every listener. Returns them with (role, address) of their sockets."""
-        context = ServerContext(self._loop, self.operations, self._now, self.health, self._http)
+        context = ServerContext(self._loop, self.operations, self._now, self.health, self._http, self.access_control)
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
-        make = partial(
-            prepare, broker=self.broker, runner=self.runner, context=context, authentication=self.authentication
-        )
-        needed = [make(url) for url in urls if url not in optional]
+        needed = [prepare(url, self.broker, self.runner, context) for url in urls if url not in optional]
         self.runner.sessions.append(self.operations)
         opened = [(listener, self._open(listener)) for listener in needed]
         for url in optional:
             sessions = len(self.runner.sessions)
             try:
-                listener = make(url)
+                listener = prepare(url, self.broker, self.runner, context)
                 opened.append((listener, self._open(listener)))
             except (OSError, AddressError) as error:
                 del self.runner.sessions[sessions:]

@@ -41,6 +41,7 @@ from dragoman.sdk.address import (
     read_options,
 )
 from dragoman.server import clock
+from dragoman.server.access_control import AccessControl
 from dragoman.server.asyncio_host import ExternalSocket
 from dragoman.server.authentication import Authentication, AuthMechanism
 from dragoman.server.config import runtime_dir
@@ -93,6 +94,7 @@ class ServerContext:
     now: Callable[[], float]
     health: Callable[[], HealthView]
     http: list[tuple[HttpServer, HttpBrokerSide]]  # the open servers
+    access_control: AccessControl
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]
@@ -286,6 +288,8 @@ def prepare(
     limits = read_options(limits_kind, address.options, url, also=known)
     if isinstance(limits, HttpLimits) and "max_memory" not in address.options:
         limits = replace(limits, max_memory=broker.policy.max_memory)
+    if context is not None:
+        authentication = context.access_control.authentication
     authentication = authentication or Authentication(broker.principals)
     security = ListenerSecurity(address, dialect, authentication, insecure=options.insecure)
     security.auth(address.place)

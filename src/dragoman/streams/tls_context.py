@@ -29,7 +29,7 @@ class TlsFiles:
     cert: str = ""  # certificate of this side, with its chain
     key: str = ""  # its private key; empty: in the same file
     ca: str = ""  # client: certificates that issue the broker's, or that certificate itself; empty: the system's
-    client_ca: str = ""  # listener: the same for clients, which then must show a certificate
+    client_ca: str = ""  # listener: the same for clients, which then must show a certificate, unless it is optional
     server_name: str = ""  # client: name in the broker's certificate; empty: the host of the address
     protocol: str = ""  # application protocol (ALPN)
 
@@ -51,8 +51,10 @@ class TlsFileError(ValueError):
 class ListenerTls:
     """TLS of one listener. New connections use the context of the moment."""
 
-    def __init__(self, files: TlsFiles, pinned: Sequence[bytes] = ()) -> None:
+    def __init__(self, files: TlsFiles, pinned: Sequence[bytes] = (), *, is_optional: bool = False) -> None:
+        """`is_optional`: clients may show no certificate, because they can prove who they are in another way."""
         self._files = files
+        self._is_optional = is_optional
         self.reload(pinned)
 
     @property
@@ -70,7 +72,7 @@ class ListenerTls:
 
     def prepare_reload(self, pinned: Sequence[bytes] = ()) -> Callable[[], None]:
         """Read all files again. Returns the function that uses them from then on. Raises TlsFileError."""
-        context, certificate = _listener_context(self._files, pinned)
+        context, certificate = _listener_context(self._files, pinned, self._is_optional)
 
         def use() -> None:
             self._role = TlsRole(context, True, None, _required(self._files))
@@ -112,7 +114,9 @@ def _client_role(files: TlsFiles, host: str, _: object) -> TlsRole:
     return TlsRole(context, False, name, _required(files))
 
 
-def _listener_context(files: TlsFiles, pinned: Sequence[bytes]) -> tuple[ssl.SSLContext, Certificate]:
+def _listener_context(
+    files: TlsFiles, pinned: Sequence[bytes], is_optional: bool
+) -> tuple[ssl.SSLContext, Certificate]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _restrict(context, files)
     context.num_tickets = 0  # a resumed session skips the check of the certificate
@@ -125,7 +129,7 @@ def _listener_context(files: TlsFiles, pinned: Sequence[bytes]) -> tuple[ssl.SSL
         context.load_verify_locations(cadata=b"".join(pinned))
     _test(context, der, files)
     if files.client_ca or pinned:
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_OPTIONAL if is_optional else ssl.CERT_REQUIRED
     return context, certificate
 
 

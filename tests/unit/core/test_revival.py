@@ -13,6 +13,7 @@ from dragoman.core.model import ABSENT, Job, JobId, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
 from dragoman.core.restore import StoredJob, restore
+from dragoman.core.rights import Principal, Rights
 from dragoman.core.states import AttemptRecord, JobState, Outcome, WorkerState
 from dragoman.core.store_entries import DeleteJob, StoreJob
 
@@ -189,11 +190,18 @@ def test_worker_that_names_its_attempt_may_still_deliver(broker: CheckedBroker, 
 
 
 def test_attempt_of_an_earlier_run_is_claimed_once(broker: CheckedBroker) -> None:
+    local = broker.principals.local
     job = revive(broker, given())
-    assert broker.attempts.is_resumable(TOKEN)
+    assert broker.attempts.is_resumable(TOKEN, local)
     assert broker.attempts.claim_resumable(TOKEN) is job.attempt
-    assert not broker.attempts.is_resumable(TOKEN)
+    assert not broker.attempts.is_resumable(TOKEN, local)
     assert broker.attempts.claim_resumable(TOKEN) is None
+
+
+def test_attempt_of_an_earlier_run_needs_the_right_to_work(broker: CheckedBroker) -> None:
+    job = revive(broker, given())
+    for work, expected in ((job.service.name, True), ("another", False)):
+        assert broker.attempts.is_resumable(TOKEN, Principal("web", Rights(work=[work]))) is expected
 
 
 def test_result_that_comes_before_its_job_is_read_waits_for_it(broker: CheckedBroker) -> None:

@@ -13,6 +13,7 @@ from http_world import World
 
 from dragoman.core.events import JOB_KINDS, WORKER_JOINED, WORKER_LEFT, WorkerEvent
 from dragoman.core.rights import LOCAL, Principal
+from dragoman.http.admission import CONNECTED
 from dragoman.http.app import make_app
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.sse import Streams
@@ -43,7 +44,7 @@ class Listener:
             "raw_path": path.encode(),
             "query_string": b"",
             "headers": [],
-            "extensions": {HANGUP: self.hangup},
+            "extensions": {HANGUP: self.hangup, CONNECTED: world.admission},
         }
         app = app or make_app(world.listener)
         self.task: asyncio.Task[None] = world.loop.create_task(app(scope, self._receive, self._send))

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from dragoman.core.owners import Owner
 from dragoman.core.rights import Principal, Rights
+from dragoman.http.admission import ADMITTED, Admission
 from dragoman.http.health import ROUTES
 from dragoman.http.operation_routes import SPECIAL_ROUTES
 from dragoman.operations.schemas import HealthView
@@ -42,7 +43,8 @@ class FakeContext:
 
 def get(path: str, listener: Any) -> Response:
     (route,) = (each for each in (*ROUTES, *SPECIAL_ROUTES.values()) if each.path == path)
-    return asyncio.run(route.handler(listener, Request({"type": "http", "headers": []})))  # type: ignore[arg-type]
+    scope = {"type": "http", "headers": [], "extensions": {ADMITTED: Admission(LOCAL_OWNER.principal)}}
+    return asyncio.run(route.handler(listener, Request(scope)))  # type: ignore[arg-type]
 
 
 def test_an_answer_means_that_the_loop_turns_whatever_else_is_wrong() -> None:

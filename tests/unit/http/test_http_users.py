@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.http.framing import RequestError
 from dragoman.http.server import HttpServer
-from dragoman.http.server_state import UserCheck
+from dragoman.http.server_state import ConnectionCheck
 from hostile_http import LIMITS, echo
 from http_visits import Visit, World
 
@@ -27,12 +27,12 @@ def world() -> Iterator[World]:
     world.close()
 
 
-def serve(world: World, users: UserCheck, **limits: Any) -> None:
+def serve(world: World, check: ConnectionCheck, **limits: Any) -> None:
     def report(*each: str) -> None:
         world.reports.append(each)  # type: ignore[arg-type]
 
     paths = ("/livez", "/readyz", "/v1/health")
-    world.server = HttpServer(world.loop, echo, replace(LIMITS, **limits), [], report, health_paths=paths, users=users)
+    world.server = HttpServer(world.loop, echo, replace(LIMITS, **limits), [], report, health_paths=paths, check=check)
 
 
 def get(path: str, *fields: str, method: str = "GET") -> bytes:
@@ -46,7 +46,7 @@ def visit(world: World, data: bytes) -> Visit:
 
 
 def test_another_user_gets_health_checks_only(world: World) -> None:
-    serve(world, UserCheck(lambda _: FAULT, PUBLIC))
+    serve(world, ConnectionCheck(lambda *_: FAULT, PUBLIC))
     statuses = {}
     for data in (get("/livez"), get("/readyz?x=1"), get("/livez", method="HEAD"), get("/v1/health"), get("/")):
         [statuses[data.split(b" HTTP")[0]]] = visit(world, data).statuses
@@ -61,7 +61,7 @@ def test_another_user_gets_health_checks_only(world: World) -> None:
 
 
 def test_the_response_has_the_reason_and_ends_the_connection(world: World) -> None:
-    serve(world, UserCheck(lambda _: FAULT, PUBLIC))
+    serve(world, ConnectionCheck(lambda *_: FAULT, PUBLIC))
     rejected = visit(world, get("/"))
     assert json.loads(rejected.body)["detail"] == "uid 7 may not connect"
     assert rejected.transport.is_finished
@@ -72,7 +72,7 @@ def test_the_response_has_the_reason_and_ends_the_connection(world: World) -> No
 
 def test_connections_of_another_user_take_no_place_of_others(world: World) -> None:
     strangers = [FAULT] * 3
-    serve(world, UserCheck(lambda _: strangers.pop() if strangers else None, PUBLIC), max_connections=1)
+    serve(world, ConnectionCheck(lambda *_: strangers.pop() if strangers else None, PUBLIC), max_connections=1)
     for _ in range(3):
         Visit(world, ADDRESS)
     assert visit(world, get("/v1/health")).statuses == [200]
@@ -80,10 +80,10 @@ def test_connections_of_another_user_take_no_place_of_others(world: World) -> No
 
 
 def test_a_connection_that_has_ended_is_closed(world: World) -> None:
-    def gone(_: object) -> None:
+    def gone(*_: object) -> None:
         raise ConnectionAbortedError
 
-    serve(world, UserCheck(gone, PUBLIC))
+    serve(world, ConnectionCheck(gone, PUBLIC))
     assert Visit(world, ADDRESS).transport.is_aborted
     world.run_once()
     assert (world.server.connections, world.reports) == (0, [])
@@ -94,7 +94,7 @@ FIELDS = ("Forwarded: for=192.0.2.1", "X-Forwarded-For: 192.0.2.1", "x-FORWARDED
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_forwarded_request_is_rejected_where_users_are_checked(world: World, field: str) -> None:
-    serve(world, UserCheck(public_paths=PUBLIC, rejects_forwarded=True))
+    serve(world, ConnectionCheck(public_paths=PUBLIC, rejects_forwarded=True))
     rejected = visit(world, get("/v1/health", field))
     assert rejected.statuses == [403]
     assert "A proxy is in front: write auth=token" in json.loads(rejected.body)["detail"]
@@ -103,5 +103,5 @@ def test_a_forwarded_request_is_rejected_where_users_are_checked(world: World, f
 
 
 def test_a_forwarded_request_is_served_where_users_are_not_checked(world: World) -> None:
-    serve(world, UserCheck())
+    serve(world, ConnectionCheck())
     assert visit(world, get("/v1/health", *FIELDS[:2])).statuses == [200]

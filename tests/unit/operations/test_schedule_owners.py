@@ -138,8 +138,8 @@ def test_paused_schedule_is_resumed_when_its_owner_has_the_right_again() -> None
         clocks.scheduler.resume("report", clocks.now, clocks.wall)
     assert caught.value.problem.kind == "forbidden"
     assert caught.value.problem.detail == (
-        "schedule \"report\" belongs to web, and web may not call 's'; give it the right `call` over 's', or set the "
-        "schedule as another principal"
+        "schedule \"report\" belongs to web, and web may not call 's'; give it the right `call` over 's', or delete "
+        "the schedule and set it anew"
     )
     assert clocks.scheduler.get("report").paused
     clocks.powerless.clear()
