@@ -92,8 +92,7 @@ class Broker:
         """Accept a job. None: it was refused, and a DeliverOutcome has the reason. `id`: chosen by the caller."""
         owner = caller.owner
         if not (owner.principal.rights.calls_all or owner.principal.may(CALL, service)):
-            self.refused_rights.note(owner.principal, CALL, (service,), dialect_of(caller.recipient))
-            return self._refuse(service, caller, *forbidden_call(owner.principal, service))
+            return self._forbid(service, caller)
         known = self.worker_registry.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
@@ -237,6 +236,11 @@ class Broker:
         """Extend every lease by `gap` seconds, because the broker itself was paused (D13, R22)."""
         self._expiry.extend_leases(gap, now)
         self.resumed_at = now
+
+    def _forbid(self, service: str, caller: Caller) -> Job | None:
+        principal = caller.owner.principal
+        self.refused_rights.note(principal, CALL, (service,), dialect_of(caller.recipient))
+        return self._refuse(service, caller, *forbidden_call(principal, service))
 
     def _refuse(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
         self.counters.refuse(self.worker_registry.names.counted_as(service), refusal, reason)

@@ -12,7 +12,6 @@ from dragoman.http.problems import HttpError, problem_response
 from dragoman.http.request_parsing import in_path
 from dragoman.http.route import EVENTS, Route
 from dragoman.operations.schemas import JobIdText, OperationError
-from dragoman.operations.visibility import sees_job
 
 
 async def all_events(context: AppContext, request: Request) -> Any:
@@ -23,11 +22,9 @@ async def all_events(context: AppContext, request: Request) -> Any:
 
 async def job_events(context: AppContext, request: Request) -> Any:
     name = in_path(request, "id", JobIdText)
-    principal, targets = context.owner(request.scope).principal, context.operations.targets
+    principal = context.owner(request.scope).principal
     try:
-        job = targets.job(name)
-        if not sees_job(principal, job):
-            raise targets.missing_job(name)
+        job = context.operations.permissions.visible_job(name, principal, context.session.dialect)
     except OperationError as error:
         raise HttpError(problem_response(error.problem)) from None
     if request.method == "HEAD":

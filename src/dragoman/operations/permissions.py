@@ -12,6 +12,7 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.events import ADMINISTERED
+from dragoman.core.model import Job
 from dragoman.core.owners import Owner
 from dragoman.core.rights import ADMINISTER, CALL, SEE, WORK, Principal, Right
 from dragoman.operations.operation import Operation
@@ -70,6 +71,14 @@ class Permissions:
         if not may_see_all(principal):
             raise self._refuse(principal, SEE, (ALL_SERVICES,), dialect)
 
+    def visible_job(self, id: str, principal: Principal, dialect: str) -> Job:
+        """Return a job that the principal may see, for requests that are no operation. Raises OperationError."""
+        job = self._targets.job(id)
+        if not sees_job(principal, job):
+            self._refuse(principal, SEE, (job.service.name,), dialect)
+            raise self._targets.missing_job(id)
+        return job
+
     # ---------------------------------------------------------------- kinds of targets
 
     def _check_job(self, row: Operation[Any, Any], right: Right, id: str, responder: Responder) -> bool:
@@ -93,8 +102,12 @@ class Permissions:
             services = [each.name for each in worker.services] or [ALL_SERVICES]
             missing = [each for each in services if not principal.may(right, each)]
             if missing:
-                error = self._missing(responder, right, missing)
-                raise error if sees_worker(principal, worker) else self._targets.missing_worker(id)
+                self._missing(responder, right, missing)
+                if not sees_worker(principal, worker):
+                    raise self._targets.missing_worker(id)
+                # The worker may offer services that the principal may not see: only the log names them.
+                sentence = f"{principal.name} may not {right} all services of worker {id}; the broker's log names them"
+                raise OperationError("forbidden", sentence)
         return right is ADMINISTER
 
     def _check_schedule(self, right: Right, name: str, new_service: str | None, responder: Responder) -> bool:
@@ -132,7 +145,7 @@ class Permissions:
 
 
 def forbidden_sentence(principal: Principal, right: Right, services: Iterable[str]) -> str:
-    """The error for a missing right, with the command that gives it."""
+    """Return the error for a missing right, with the command that gives it."""
     names = list(services)
     objects = "all services" if names == [ALL_SERVICES] else ", ".join(f"'{each}'" for each in names)
     options = " ".join(f"--{right} {quote(each)}" for each in names)

@@ -97,6 +97,7 @@ def test_a_foreign_job_is_a_404_as_an_unknown_one_to_the_byte(world: RightsWorld
         assert foreign.content.replace(job.encode(), UNKNOWN.encode()) == unknown.content, path
         assert foreign.headers == unknown.headers, path
     assert world.as_("web", "GET", f"/v1/jobs/{job}").json()["state"] == "waiting"
+    assert world.broker.counters.rights_refused == {("see", "http"): 3, ("administer", "http"): 4}
 
 
 def test_a_key_of_another_principal_is_not_there(world: RightsWorld) -> None:
