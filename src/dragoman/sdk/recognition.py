@@ -113,7 +113,7 @@ class Recognition:
     def __init__(self, target: Target, role: str) -> None:
         self._target = target
         self._role = role
-        self._is_doubtful = False  # the last connection was closed in place of a proof of the broker's key
+        self._is_doubtful = False  # the last connection probably ended in a refusal
         self.is_known = False
 
     @property
@@ -157,10 +157,10 @@ class Recognition:
 
     async def _reason(self, error: Ungreeted) -> BrokerUnavailable:
         """Return the error about a failed handshake: this side is not accepted, or the port has another protocol."""
-        from dragoman.sdk.refusals import ClosedAfterHello, refusal_of
+        from dragoman.sdk.refusals import ProbableRefusal, refusal_of
 
         refusal = refusal_of(self._target.place, self._target.proof, error.carrier)
-        was_doubtful, self._is_doubtful = self._is_doubtful, isinstance(refusal, ClosedAfterHello)
+        was_doubtful, self._is_doubtful = self._is_doubtful, isinstance(refusal, ProbableRefusal)
         if was_doubtful and self._is_doubtful:
             return NotAllowed(str(refusal))
         return refusal or await self.problem(thorough=True) or error

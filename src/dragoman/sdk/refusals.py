@@ -13,6 +13,7 @@ SET_KEY = (
     "set key and server_key, as arguments, in the URL (?server_key=HEX&key=NAME), or as DRAGOMAN_KEY and "
     "DRAGOMAN_SERVER_KEY; `dragoman keys new NAME` makes a key"
 )
+SIGNATURE_BYTES = 10  # of a greeting of ZMTP
 SET_TOKEN = "set token_file, as an argument, in the URL, or as DRAGOMAN_TOKEN_FILE"  # noqa: S105 - not a token
 
 
@@ -29,16 +30,21 @@ def refusal_of(place: SocketAddress, proof: Proof, carrier: Carrier | None) -> B
         return _unknown_key(place, proof) if isinstance(carrier, CurveZmtp) else NotAllowed(_bad_token(place, proof))
     if reason == "wrong server key":
         return NotAllowed(_wrong_server_key(place, proof))
-    if reason or not isinstance(carrier, CurveZmtp) or carrier.peer_mechanism != b"CURVE":
+    if reason:
+        return None
+    if not carrier.peer_mechanism:
+        is_zmtp = carrier.holding >= SIGNATURE_BYTES  # libzmq closes before it has named a mechanism other than ours
+        return ProbableRefusal(f"the broker at {place} probably {_mechanism_unlike(proof)}") if is_zmtp else None
+    if not isinstance(carrier, CurveZmtp):
         return None
     if carrier.is_server_proven:
         return BrokerUnavailable(f"no broker answers at {place}: {carrier.probable_cause()}")
-    return ClosedAfterHello(_wrong_server_key(place, proof))
+    return ProbableRefusal(_wrong_server_key(place, proof))
 
 
-class ClosedAfterHello(BrokerUnavailable):
-    """The broker closed the connection in place of a proof of its key. It may be stopping; if it happens again, the key
-    is wrong."""
+class ProbableRefusal(BrokerUnavailable):
+    """The broker closed the connection at a point where it does so for a wrong key or mechanism. It may be stopping; if
+    that happens again, it is a refusal (R156)."""
 
 
 def unauthenticated(place: SocketAddress, proof: Proof) -> NotAllowed:
@@ -74,18 +80,25 @@ def _bad_token(place: SocketAddress, proof: Proof) -> str:
 def _other_mechanism(proof: Proof, theirs: bytes) -> str:
     """Return the predicate of an error about a broker that uses another mechanism; empty for unknown ones."""
     if theirs == b"NULL":
-        if proof.token is not None:
-            return f"takes no token at this address: remove it ({_label(proof.own)}), or check the port"
-        return (
-            f"uses no keys at this address: remove key and server_key ({_label(proof.own)}, "
-            f"{_label(proof.server_key)}) to connect without encryption, or check the port"
-        )
+        return _mechanism_unlike(proof)
     instead = f" in place of that in {_label(proof.own)}" if proof.own is not None else ""
     if theirs == b"CURVE":
         return f"requires a key (CURVE){instead}: {SET_KEY}"
     if theirs == b"PLAIN":
         return f"requires a token{instead}: {_set_token(proof, 'use tls://')}"
     return ""
+
+
+def _mechanism_unlike(proof: Proof) -> str:
+    """Return the predicate about a broker that does not use the mechanism of this side."""
+    if proof.own is None:
+        return f"requires a key (CURVE): {SET_KEY}"
+    if proof.token is not None:
+        return f"takes no token at this address: remove it ({_label(proof.own)}), or check the port"
+    return (
+        f"uses no keys at this address: remove key and server_key ({_label(proof.own)}, {_label(proof.server_key)}) "
+        "to connect without encryption, or check the port"
+    )
 
 
 def _set_token(proof: Proof, over_tls: str) -> str:

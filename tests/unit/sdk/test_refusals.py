@@ -25,7 +25,7 @@ from dragoman.sdk.errors import BrokerUnavailable, NotAllowed
 from dragoman.sdk.outgoing import OutgoingConnection, Ungreeted, open_connection
 from dragoman.sdk.proof import VARIABLES
 from dragoman.sdk.recognition import Recognition
-from dragoman.sdk.refusals import ClosedAfterHello, refusal_of, unauthenticated
+from dragoman.sdk.refusals import ProbableRefusal, refusal_of, unauthenticated
 from dragoman.sdk.targets import Target, caller_target
 
 SERVER, OTHER = (new_key_pair(bytes([number]) * 32) for number in (7, 8))
@@ -148,9 +148,21 @@ def test_broker_that_closes_after_hello_probably_has_another_key() -> None:
     client = shake(of, curve(OTHER))
     assert client.failure is None  # the broker only closes the connection
     found = refusal_of(of.place, of.proof, client)
-    assert type(found) is ClosedAfterHello
+    assert type(found) is ProbableRefusal
     assert "server_key= in the URL is not the public key of the broker at 127.0.0.1:7400" in str(found)
     assert "`dragoman keys list` prints it" in str(found)
+
+
+def test_broker_that_closes_before_it_names_a_mechanism_probably_has_another() -> None:
+    """libzmq closes so. A program that sends nothing, or no ZMTP, does not count."""
+    for url, predicate in ((URL, "requires a key (CURVE): set key"), (KEYED, "uses no keys at this address: remove")):
+        of = target(url)
+        client = of.client_carrier()
+        assert refusal_of(of.place, of.proof, client) is None
+        client.feed(b"\xff" + bytes(8) + b"\x7f\x03")
+        found = refusal_of(of.place, of.proof, client)
+        assert type(found) is ProbableRefusal
+        assert f"the broker at 127.0.0.1:7400 probably {predicate}" in str(found)
 
 
 def test_broker_that_closes_after_it_has_proven_its_key_may_be_full() -> None:
@@ -192,17 +204,17 @@ def test_second_close_after_hello_in_a_row_is_certain() -> None:
     async def main() -> None:
         recognition = Recognition(of, "client")
         recognition.is_known = True
-        assert await kind(recognition, curve(OTHER)) is ClosedAfterHello
+        assert await kind(recognition, curve(OTHER)) is ProbableRefusal
         assert await kind(recognition, curve(OTHER)) is NotAllowed
         for other in (connected, None):
             recognition = Recognition(of, "client")
             recognition.is_known = True
-            assert await kind(recognition, curve(OTHER)) is ClosedAfterHello
+            assert await kind(recognition, curve(OTHER)) is ProbableRefusal
             if other is None:
                 assert await kind(recognition, None) is Ungreeted
             else:
                 await recognition.open(other())
-            assert await kind(recognition, curve(OTHER)) is ClosedAfterHello
+            assert await kind(recognition, curve(OTHER)) is ProbableRefusal
         assert await kind(Recognition(of, "client"), curve(knows_client=False)) is NotAllowed
 
     asyncio.run(main())
