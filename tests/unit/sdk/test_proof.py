@@ -323,3 +323,10 @@ def test_authorization_is_a_bearer_token() -> None:
 
 def _same(found: object, expected: object) -> None:
     assert found == expected
+
+
+def test_every_variable_is_documented() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    for page in ("python.md", "reference/settings.md"):
+        text = (docs / page).read_text()
+        assert [each for each in VARIABLES.values() if f"`{each}` |" not in text] == []
