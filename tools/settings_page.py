@@ -48,6 +48,20 @@ an error, with a suggestion. Options of workers and clients are on the page of e
 With `+tls` or `https`, a URL also has the options of [TLS](../operate.md#tls).
 """
 
+CLIENTS = """
+## Variables of clients, workers and commands
+
+| variable | meaning |
+|---|---|
+| `DRAGOMAN_URL` | default address of clients, workers and commands; it may have options |
+| `DRAGOMAN_KEY` | name of a key of CURVE, or the path of its file |
+| `DRAGOMAN_SERVER_KEY` | the broker's public key |
+| `DRAGOMAN_TOKEN` | token |
+| `DRAGOMAN_TOKEN_FILE` | path of a file that has the token |
+
+An argument or an option of the URL wins over a variable ([more](../python.md#keys-tokens-and-tls)).
+"""
+
 # Ranges that end here have an end only so that no sum overflows.
 LONGEST_TIME = 10 * 365 * 86_400
 LONGEST_SIZE = 2**62
@@ -55,7 +69,7 @@ KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false
 
 
 def page() -> str:
-    return HEAD + "".join(_settings()) + OPTIONS_HEAD + "".join(_dialect(row) for row in DIALECTS.values())
+    return HEAD + "".join(_settings()) + OPTIONS_HEAD + "".join(_dialect(row) for row in DIALECTS.values()) + CLIENTS
 
 
 def _settings() -> Iterator[str]:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from dragoman.sdk.async_client import AsyncClient
     from dragoman.sdk.client import Client
     from dragoman.sdk.context import Context
+    from dragoman.sdk.credentials import Tls
     from dragoman.sdk.errors import (
         BrokerUnavailable,
         Busy,
@@ -59,6 +60,7 @@ __all__ = [
     "PayloadTooLarge",
     "ScheduleView",
     "ServiceView",
+    "Tls",
     "Unsupported",
     "Worker",
     "WorkerView",
@@ -76,6 +78,7 @@ _HOMES = {
     "JobView": "operations.schemas",
     "ServiceView": "operations.schemas",
     "LocalBroker": "testing.local",
+    "Tls": "sdk.credentials",
     "Worker": "sdk.worker",
     "WorkerView": "operations.schemas",
 }

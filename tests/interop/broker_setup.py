@@ -273,6 +273,12 @@ class Visitors:
         receiver.bind(endpoint(where))
         return receiver
 
+    def receive_inproc(self, kind: int, name: str) -> zmq.Socket:
+        """A socket for others of this context."""
+        receiver = self._make(kind, {})
+        receiver.bind(name)
+        return receiver
+
     def _make(self, kind: int, options: dict[str, Any]) -> zmq.Socket:
         made = self._context.socket(kind)
         self._made.append(made)

@@ -78,10 +78,16 @@ class HttpClient(Carrier):
     # fmt: on
 
     def __init__(
-        self, host: str, *, probe: bytes = b"", alive: bytes = b"", limits: HttpClientLimits = DEFAULT_LIMITS
+        self,
+        host: str,
+        *,
+        probe: bytes = b"",
+        alive: bytes = b"",
+        fields: bytes = b"",
+        limits: HttpClientLimits = DEFAULT_LIMITS,
     ) -> None:
         """`host`: the value of the field Host, such as `127.0.0.1:7480`. `probe`: a path for which the expected server
-        returns the body `alive`."""
+        returns the body `alive`. `fields`: header fields of every request but the probe, each ended by CR LF."""
         self.failure: Malformed | None = None
         self.peer_identity = b""  # HTTP has none
         self.gap: memoryview | None = None
@@ -100,6 +106,7 @@ class HttpClient(Carrier):
         self.outgoing: list[bytes] = []
         if probe:
             self.outgoing += [bytes(each) for each in self.encode([b"GET " + probe, b"", b""])]
+        self._host += fields  # not in the probe: before its response, the server may be another one
 
     def encode(self, frames: Sequence[Frame]) -> list[Frame]:
         """Return the buffers to write for a request. A GET or a DELETE without a body has no Content-Length."""

@@ -95,7 +95,8 @@ class Zmtp(Carrier):
     # fmt: off
     __slots__ = (
         "_frames", "_handshake", "_held", "_large", "_limits", "_max_frames", "_max_payload", "_more", "_need",
-        "_over_count", "_over_size", "_skip", "_step", "peer_key", "peer_socket_type", "peer_token", "peer_version",
+        "_over_count", "_over_size", "_skip", "_step", "peer_key", "peer_mechanism", "peer_socket_type", "peer_token",
+        "peer_version",
     )
     # fmt: on
 
@@ -117,6 +118,7 @@ class Zmtp(Carrier):
         self.peer_identity = b""
         self.peer_socket_type = ""
         self.peer_version = (0, 0)
+        self.peer_mechanism = b""  # as its greeting names it; empty until then
         self.peer_key = b""  # the public key that the peer has proven to hold; empty without CURVE
         self.peer_token = b""  # the password that the peer has sent; empty without PLAIN
         self.failure: Malformed | None = None
@@ -251,6 +253,7 @@ class Zmtp(Carrier):
         finally:
             self.outgoing += handshake.take_outgoing()
             self.peer_version = handshake.peer_version
+            self.peer_mechanism = handshake.peer_mechanism
         if rest is None:
             return b""
         self.peer_identity = handshake.peer_identity

@@ -84,6 +84,12 @@ class CurveZmtp(Zmtp):
     def is_encrypted(self) -> bool:
         return True
 
+    @property
+    def is_server_proven(self) -> bool:
+        """True on a client if the server has proven to hold its key. It has not if it closes the connection before."""
+        curve = self._curve
+        return curve is None or curve.session is not None
+
     def feed(self, data: bytes) -> Messages:
         """Parse bytes that were read. Returns the messages that ended in them, in order."""
         messages: Messages = []

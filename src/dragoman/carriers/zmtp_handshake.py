@@ -56,8 +56,8 @@ class Handshake:
     # fmt: off
     __slots__ = (
         "_dials", "_identity", "_is_done", "_is_greeted", "_limits", "_mechanism", "_pos", "_sends_errors",
-        "_socket_type", "_whose", "outgoing", "peer_identity", "peer_key", "peer_socket_type", "peer_token",
-        "peer_version",
+        "_socket_type", "_whose", "outgoing", "peer_identity", "peer_key", "peer_mechanism", "peer_socket_type",
+        "peer_token", "peer_version",
     )
     # fmt: on
 
@@ -80,6 +80,7 @@ class Handshake:
         self.peer_identity = b""
         self.peer_socket_type = ""
         self.peer_version = (0, 0)
+        self.peer_mechanism = b""  # as its greeting names it; empty until then
         self.peer_key = b""  # the public key that the peer has proven to hold (CURVE)
         self.peer_token = b""  # the password that the peer has sent (PLAIN)
         self._mechanism = mechanism
@@ -134,8 +135,10 @@ class Handshake:
         version, mechanism = read_greeting(held, self._whose)
         if version is not None:
             self.peer_version = version
-        if mechanism is not None and mechanism != self._mechanism:
-            raise self._other_mechanism(mechanism)
+        if mechanism is not None:
+            self.peer_mechanism = mechanism
+            if mechanism != self._mechanism:
+                raise self._other_mechanism(mechanism)
 
     def _other_mechanism(self, theirs: bytes) -> Malformed:
         ours = self._mechanism.decode()

@@ -28,6 +28,7 @@ class JobInfo:
 
 
 NOTHING_SAID: Final = JobInfo()
+UNAUTHENTICATED: Final = "unauthenticated"  # refusal of a request whose sender is unknown
 
 
 class WorkerIO(Protocol):

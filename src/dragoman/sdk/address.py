@@ -37,6 +37,7 @@ _DIALECT_OF_PLAIN_TRANSPORT = {scheme: row.name for row in DIALECTS.values() for
 _UNIX_TRANSPORTS = ("ipc", "unix")
 _TLS_TRANSPORTS = {"tls": "tcp", "https": "http"}  # the same without TLS
 _DIALECT_OF_PLAIN_TRANSPORT |= {tls: _DIALECT_OF_PLAIN_TRANSPORT[plain] for tls, plain in _TLS_TRANSPORTS.items()}
+_SECRET_OPTION = re.compile(r"(?:^|&)(?:access_)?token=|dgm_", re.IGNORECASE)
 TLS_OPTIONS = ("cert", "key", "ca", "client_ca", "server_name")
 _TLS_PROTOCOLS = {"native": NATIVE_PROTOCOL, "http": HTTP_PROTOCOL}  # application protocols (ALPN), by dialect
 
@@ -93,6 +94,7 @@ def parse(url: str, dialects: Collection[str], *, dials: bool = False) -> Addres
     """Parse `url`; `dialects` are the names allowed in front of the `+`. `dials`: the address of a client or a worker,
     for which an error does not suggest port 0."""
     _refuse_strange_characters(url)
+    _refuse_secrets(url, dials)
     scheme, separator, rest = url.partition("://")
     if not separator:
         raise address_error(
@@ -114,6 +116,14 @@ def parse(url: str, dialects: Collection[str], *, dials: bool = False) -> Addres
 def _refuse_strange_characters(url: str) -> None:
     if " " in url or not url.isprintable():
         raise address_error(url, "spaces and control characters are not allowed in an address; write a space as %20")
+
+
+def _refuse_secrets(url: str, dials: bool) -> None:
+    """Refuse a token in the options. Other users see addresses in the list of processes, and logs keep them."""
+    query = url.partition("?")[2]
+    if _SECRET_OPTION.search(query) or _SECRET_OPTION.search(unquote(query)):
+        instead = "name a file that has it with token_file=, or set DRAGOMAN_TOKEN" if dials else "a listener has none"
+        raise address_error(url, f"an address must not have a token, because others can read it; {instead}")
 
 
 def _read_scheme(scheme: str, dialects: Collection[str], url: str) -> tuple[str, str]:
@@ -182,7 +192,8 @@ def _read_unix_place(path: str, url: str) -> UnixAddress:
 def _read_tcp_place(text: str, url: str, dials: bool) -> TcpAddress:
     authority, _, path = text.partition("/")
     if "@" in authority:
-        raise address_error(url, "an address has no user or password; remove everything before the '@'")
+        instead = "; a token belongs into a file (token_file=) or into DRAGOMAN_TOKEN" if dials else ""
+        raise address_error(url, f"an address has no user or password; remove everything before the '@'{instead}")
     if path:
         raise address_error(url, f"only ?options may follow host:port; remove {'/' + path!r}")
     if not authority:
@@ -408,8 +419,11 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 
 def address_error(url: str, problem: str) -> AddressError:
-    """Return an error that shows the problem and `url`, with any password replaced by ***, and the name of
+    """Return an error that shows the problem and `url`, with any password or token replaced by ***, and the name of
     DRAGOMAN_URL if that is its value: the user may have forgotten the variable."""
     shown = re.sub(r"://[^/?#]+@", "://***@", url)
+    place, mark, query = shown.partition("?")
+    if _SECRET_OPTION.search(query) or _SECRET_OPTION.search(unquote(query)):
+        shown = f"{place}{mark}***"
     source = f" (the value of {URL_VARIABLE})" if os.environ.get(URL_VARIABLE) == url else ""
     return AddressError(f"bad address {shown!r}{source}: {problem}")

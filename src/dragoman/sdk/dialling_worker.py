@@ -126,7 +126,7 @@ class DiallingWorker:
         """Connect, unless `stop` is called meanwhile; then READY is not sent. Raises BrokerUnavailable."""
         self._lost.clear()
         place = self._target.place
-        carrier = self._target.sides.worker_carrier(place)
+        carrier = self._target.worker_carrier()
         link = open_connection(place, carrier, self._received, self._ended, CONNECT_TIMEOUT)
         opening = asyncio.ensure_future(self._recognition.open(link))
         await first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())

@@ -26,7 +26,7 @@ class WrongDialect(BrokerUnavailable):
 
 
 class NotAllowed(BrokerUnavailable):
-    """The broker does not accept the certificate of this client or worker, or requires one."""
+    """The broker does not accept the key, token or certificate of this client or worker, or requires one."""
 
 
 class Unsupported(DragomanError):

@@ -84,12 +84,14 @@ class HttpWorker:
                 except Gone as gone:
                     log.warning("joining again: %s", gone)
                     self._member = None
-                except NotAllowed as problem:
-                    log.error("stopping: %s", problem)
-                    return NOT_ALLOWED
+                except NotAllowed:
+                    raise
                 except BrokerUnavailable as problem:
                     await self._wait_before_retry(problem)
             await self._leave()
+        except NotAllowed as problem:
+            log.error("stopping: %s", problem)
+            return NOT_ALLOWED
         finally:
             for task in (*self._tasks, *([self._polling] if self._polling is not None else ())):
                 task.cancel()
@@ -220,6 +222,8 @@ class HttpWorker:
             if self._held and member is not None and member is self._member:
                 try:
                     response = await self._exchanges.send(write_heartbeat(member), member.lease)
+                except NotAllowed:
+                    raise  # ends the worker
                 except BrokerUnavailable as problem:
                     log.warning("heartbeat failed: %s", problem)
                 else:
@@ -253,13 +257,15 @@ class HttpWorker:
         self._changed.set()
 
     async def _try_to_report(self, request: Request) -> str | None:
-        """Send a result once. Returns None, or the reason for a retry."""
+        """Send a result once. Returns None, or the reason for a retry. Raises NotAllowed."""
         try:
             async with self._reporters:
                 response = await self._exchanges.send(request, RESPONSE_TIMEOUT)
             if response.is_done:
                 return None
             detail = _parsed(lambda: read_problem(response)).detail
+        except NotAllowed:
+            raise  # ends the worker
         except BrokerUnavailable as problem:
             return str(problem)
         if response.status == 503:

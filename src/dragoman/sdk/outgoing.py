@@ -23,6 +23,10 @@ def _nothing() -> None:
 class Ungreeted(BrokerUnavailable):
     """The port accepts connections, but the carrier's handshake failed."""
 
+    def __init__(self, sentence: str, carrier: Carrier | None = None) -> None:
+        super().__init__(sentence)
+        self.carrier = carrier  # of a connection that failed or was closed; None after a time-out
+
 
 def handshake_problem(place: SocketAddress, problem: str) -> str:
     """Return the message for a connection that ended during a handshake. The port may be another program's, or that of
@@ -92,9 +96,11 @@ async def open_connection(
     ready: asyncio.Future[None] = loop.create_future()
     stream: ByteStream
     stream = Stream(loop, connected, carrier) if role is None else TlsStream(loop, connected, carrier, role)
+    link = OutgoingConnection(loop, stream, carrier)
 
     def arrived(messages: Messages) -> None:
         if carrier.outgoing:
+            link.flush()  # encoded before; with CURVE, bytes must be written in the order in which they were encoded
             outgoing, carrier.outgoing = carrier.outgoing, []
             stream.write(list(outgoing))
         if carrier.failure is not None:
@@ -113,7 +119,7 @@ async def open_connection(
     def end(problem: str) -> None:
         stream.close()
         if not ready.done():
-            ready.set_exception(_failed_handshake(stream, place, problem))
+            ready.set_exception(_failed_handshake(stream, carrier, place, problem))
         else:
             ended(problem)
 
@@ -130,16 +136,16 @@ async def open_connection(
     except asyncio.CancelledError:
         stream.close()
         raise
-    return OutgoingConnection(loop, stream, carrier)
+    return link
 
 
-def _failed_handshake(stream: ByteStream, place: SocketAddress, problem: str) -> BrokerUnavailable:
+def _failed_handshake(stream: ByteStream, carrier: Carrier, place: SocketAddress, problem: str) -> BrokerUnavailable:
     """Return the error about a connection that ended before it was ready."""
     if not isinstance(stream, TlsStream):
-        return Ungreeted(problem)
+        return Ungreeted(problem, carrier)
     if not stream.tls_problem and stream.is_ready:
         hint = "it may require another certificate (cert= and key=), or speak another dialect"
-        return Ungreeted(f"{place}: {problem} after the TLS handshake: {hint}")
+        return Ungreeted(f"{place}: {problem} after the TLS handshake: {hint}", carrier)
     if not stream.tls_problem:
         return Ungreeted(f"{place}: {problem}")
     kind = NotAllowed if problem.startswith(REFUSED_BY_BROKER) else WrongDialect

@@ -24,7 +24,17 @@ PREFIX = "DRAGOMAN_"
 PATH_VARIABLE = "DRAGOMAN_CONFIG"
 
 # Documented variables with this prefix that are not settings; DRAGOMAN_PURE is read during installation.
-OTHER_VARIABLES = frozenset({PATH_VARIABLE, "DRAGOMAN_PURE", "DRAGOMAN_URL"})
+OTHER_VARIABLES = frozenset(
+    {
+        PATH_VARIABLE,
+        "DRAGOMAN_PURE",
+        "DRAGOMAN_URL",
+        "DRAGOMAN_KEY",
+        "DRAGOMAN_SERVER_KEY",
+        "DRAGOMAN_TOKEN",
+        "DRAGOMAN_TOKEN_FILE",
+    }
+)
 
 # Kubernetes sets such variables in every pod for a service named "dragoman".
 _KUBERNETES_VARIABLE = re.compile(r"DRAGOMAN_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?)")

@@ -18,7 +18,7 @@ from dragoman.core.failure import Failure, pack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.names import is_name
 from dragoman.core.states import Outcome
-from dragoman.dialects.sides import JobInfo, SubmitOptions
+from dragoman.dialects.sides import UNAUTHENTICATED, JobInfo, SubmitOptions
 
 PROBE: Final = b"/livez"  # every broker replies to it at once, even an overloaded one
 ALIVE: Final = b"alive\n"
@@ -110,7 +110,10 @@ def read_response(message: Message) -> Response:
 
 
 def read_problem(response: Response) -> Problem:
-    """Parse a problem document. Raises Malformed if there is none: then the server is not a broker."""
+    """Parse a problem document. Raises Malformed if there is none: then the server is not a broker. A response 401 may
+    come from a proxy in front of one."""
+    if response.status == 401:
+        return Problem(UNAUTHENTICATED, "HTTP 401")
     content_type = response.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if content_type != PROBLEM:
         raise Malformed(
