@@ -1,16 +1,18 @@
-"""Admission checks for a submitted job: draining, service name, unknown service; reasons of some outcomes."""
+"""Admission checks for jobs and workers: draining, names, unknown services, rights; reasons of some outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from dragoman.core.model import Service
+from dragoman.core.counters import Counters
+from dragoman.core.model import Caller, Service
 from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
-from dragoman.core.rights import WORK, Principal
+from dragoman.core.recipients import Recipient, dialect_of
+from dragoman.core.rights import CALL, WORK, Principal
 from dragoman.core.states import RefusalReason
 
 DEADLINE_PASSED: Final = "its deadline passed"
@@ -47,7 +49,10 @@ def can_offer(services: Collection[str], policy: Policy) -> bool:
     return all(is_name(each, policy.max_service_bytes) for each in services)
 
 
-def forbidden_call(principal: Principal, service: str) -> tuple[RefusalReason, str]:
+def forbid_call(counters: Counters, caller: Caller, service: str) -> tuple[RefusalReason, str]:
+    """Count a call without the right to it, and return the refusal."""
+    principal = caller.owner.principal
+    counters.forbid(principal.name, CALL, service, dialect_of(caller.recipient))
     return RefusalReason.FORBIDDEN, f"{principal.name} may not call '{service}'"
 
 
@@ -55,6 +60,24 @@ def forbidden_work(principal: Principal, services: Iterable[str]) -> str | None:
     """Return the reason why the principal may not offer all of these services, or None if it may."""
     missing = [each for each in services if not principal.may(WORK, each)]
     return f"{principal.name} may not work for {', '.join(map(repr, missing))}" if missing else None
+
+
+def may_offer(counters: Counters, recipient: Recipient, principal: Principal, services: Iterable[str]) -> bool:
+    """True if the principal may work for all of these services. Each missing right is counted."""
+    missing = [each for each in services if not principal.may(WORK, each)]
+    for each in missing:
+        counters.forbid(principal.name, WORK, each, dialect_of(recipient))
+    return not missing
+
+
+def join_refusal(principal: Principal, services: Collection[str], policy: Policy) -> tuple[RefusalReason, str]:
+    """Return the reason for which the broker did not let a worker join. Every dialect answers it in its own way."""
+    if not can_offer(services, policy):
+        return RefusalReason.INVALID, "services cannot be offered: too many, or not valid names"
+    forbidden = forbidden_work(principal, services)
+    if forbidden is not None:
+        return RefusalReason.FORBIDDEN, forbidden
+    return RefusalReason.BUSY, "as many services exist as are allowed (max_services); raise the limit"
 
 
 def too_many_services(known: int) -> tuple[RefusalReason, str]:

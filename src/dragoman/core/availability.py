@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dragoman.core.admission import can_offer, forbidden_work
+from dragoman.core.admission import can_offer, may_offer
 from dragoman.core.attempts import Attempts
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import RemoveWorker
@@ -19,10 +19,20 @@ from dragoman.core.states import DETACHED, DRAINING, ENDED, GONE, IDLE, STARTING
 class Availability:
     """Records what only some dialects report: a lost and restored connection, requests for jobs, other services."""
 
-    __slots__ = ("_attempts", "_deadlines", "_dispatch", "_effects", "_events", "_policy", "_worker_registry")
+    __slots__ = (
+        "_attempts",
+        "_counters",
+        "_deadlines",
+        "_dispatch",
+        "_effects",
+        "_events",
+        "_policy",
+        "_worker_registry",
+    )
 
     def __init__(self, state: SharedState, dispatch: Dispatch, attempts: Attempts) -> None:
         self._policy = state.policy
+        self._counters = state.counters
         self._deadlines = state.deadlines
         self._effects = state.effects
         self._events = state.events
@@ -76,10 +86,10 @@ class Availability:
 
     def offer(self, worker: Worker, services: Collection[str], now: float) -> bool:
         """Set the services that the worker offers; none is allowed. Attempts it holds are not affected (R132). False:
-        it has left, or there are too many or invalid names."""
+        it has left, there are too many or invalid names, or its principal may not work for them."""
         if worker.state is GONE or not (can_offer(services, self._policy) or not services):
             return False
-        if forbidden_work(worker.owner.principal, services) is not None:
+        if not may_offer(self._counters, worker.recipient, worker.owner.principal, services):
             return False
         offered = self._worker_registry.names.services_for(dict.fromkeys(services))
         if offered is None:

@@ -13,14 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from dragoman.core.admission import (
-    CALLER_GONE,
-    can_offer,
-    forbidden_call,
-    forbidden_work,
-    refusal_for,
-    too_many_services,
-)
+from dragoman.core.admission import CALLER_GONE, can_offer, forbid_call, may_offer, refusal_for, too_many_services
 from dragoman.core.attempts import Attempts
 from dragoman.core.availability import Availability
 from dragoman.core.counters import Counters
@@ -91,7 +84,7 @@ class Broker:
         """Accept a job. None: it was refused, and a DeliverOutcome has the reason. `id`: chosen by the caller."""
         owner = caller.owner
         if not (owner.principal.rights.calls_all or owner.principal.may(CALL, service)):
-            return self._refuse(service, caller, *forbidden_call(owner.principal, service))
+            return self._refuse(service, caller, *forbid_call(self.counters, caller, service))
         known = self.worker_registry.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
@@ -156,8 +149,10 @@ class Broker:
         origin: str = "",
     ) -> Worker | None:
         """Add a worker. It is *starting* until `idle` is called. None: too many or invalid service names, or its
-        principal may not work for them (`forbidden_work`). `origin`: the label of its connection, for events."""
-        if not can_offer(services, self.policy) or forbidden_work(owner.principal, services) is not None:
+        principal may not work for them; `join_refusal` has the reason. `origin`: the label of its connection."""
+        if not can_offer(services, self.policy):
+            return None
+        if not may_offer(self.counters, recipient, owner.principal, services):
             return None
         offered = self.worker_registry.names.services_for(dict.fromkeys(services))
         if offered is None:

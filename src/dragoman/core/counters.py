@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from dragoman.core.rights import Right
 from dragoman.core.states import DONE, Outcome, RefusalReason
 
 MOST_NAMED: Final = 1_000  # services whose dropped jobs are counted by name
+MOST_UNLOGGED: Final = 1_000  # refused rights that wait for their log line
 UNNAMED: Final = ""  # stands for all other services, and for names of unknown services
 QUEUE_TIMEOUT: Final = "queue time-out"
 
@@ -40,15 +42,18 @@ class Counters:
         "false_expiries",
         "internal_errors",
         "late_results",
+        "peers_refused",
         "ready_while_busy",
         "refused",
         "released",
         "replayed_answers",
         "restored",
+        "rights_refused",
         "takeovers",
         "throttled_pings",
         "unclaimed_results",
         "undone",
+        "unlogged_rights",
         "unreported_outcomes",
     )
 
@@ -78,6 +83,10 @@ class Counters:
         self.dropped: dict[str, Dropped] = {}  # by service; the server reports entries and removes them
         self.unreported_outcomes: dict[str, int] = {}  # R73: by outcome, where the dialect has no message for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
+        self.peers_refused: dict[tuple[str, str], int] = {}  # R175, by mechanism and reason
+        self.rights_refused: dict[tuple[Right, str], int] = {}  # R173, by right and dialect
+        # By principal, right, service and dialect; the server logs entries and removes them.
+        self.unlogged_rights: dict[tuple[str, Right, str, str], int] = {}
 
     @property
     def ended(self) -> dict[Outcome, int]:
@@ -87,7 +96,8 @@ class Counters:
     def refuse(self, service: str, cause: RefusalReason, reason: str) -> None:
         """Count a refused submit. `service`: UNNAMED if there is no such service."""
         self.refused += 1
-        if cause is not RefusalReason.DRAINING:  # expected, and logged as `draining`
+        # A drain is expected, and logged as `draining`; a missing right is logged as `right refused`.
+        if cause is not RefusalReason.DRAINING and cause is not RefusalReason.FORBIDDEN:
             self.drop(service, cause, reason)
 
     def drop(self, service: str, cause: str, reason: str) -> None:
@@ -99,6 +109,24 @@ class Counters:
             dropped = self.dropped.setdefault(service, Dropped())
         dropped.causes[cause] = dropped.causes.get(cause, 0) + 1
         dropped.reason = reason
+
+    def refuse_peer(self, mechanism: str, reason: str) -> None:
+        """Count a connection that was rejected before it was open."""
+        key = (mechanism, reason)
+        self.peers_refused[key] = self.peers_refused.get(key, 0) + 1
+
+    def refuse_right(self, right: Right, dialect: str) -> None:
+        """Count a request without the right to it."""
+        key = (right, dialect)
+        self.rights_refused[key] = self.rights_refused.get(key, 0) + 1
+
+    def forbid(self, principal: str, right: Right, service: str, dialect: str) -> None:
+        """Count a request without the right to it, and note it for the log (R173)."""
+        self.refuse_right(right, dialect)
+        key = (principal, right, service, dialect)
+        if key not in self.unlogged_rights and len(self.unlogged_rights) >= MOST_UNLOGGED:
+            key = (principal, right, UNNAMED, dialect)
+        self.unlogged_rights[key] = self.unlogged_rights.get(key, 0) + 1
 
     def unreported_outcome(self, outcome: Outcome) -> None:
         self.unreported_outcomes[outcome] = self.unreported_outcomes.get(outcome, 0) + 1

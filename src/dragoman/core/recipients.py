@@ -42,6 +42,12 @@ class Recipient:
         raise NotImplementedError
 
 
+def dialect_of(recipient: Recipient) -> str:
+    """Return the name of a broker side's dialect. Not on the hot path."""
+    name: str = getattr(recipient, "dialect", "?")
+    return name
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RemoteWorker:
     """A broker side's record of a worker: identities, request ids, unsent messages. The core never reads it."""

@@ -114,7 +114,7 @@ class Connections(BrokerIO):
             peer.latest = None
             self._receive(peer, messages, now)
         if carrier.failure is not None and peer.closing is None:
-            self.registry.rejected(peer, carrier.failure.reason, carrier.failure.detail)
+            self.registry.rejected(peer, carrier.failure)
 
     def _receive(self, peer: StreamConnection, messages: Messages, now: float) -> None:
         session, is_strict = peer.session, self._strict
@@ -133,7 +133,7 @@ class Connections(BrokerIO):
     def ended(self, peer: StreamConnection, problem: str) -> None:
         """Handle the end of a stream, or an error on it."""
         if not peer.is_open and not peer.is_lost and peer.last_received > peer.since:  # a port scan is not logged
-            self._reports.log_limited("handshake aborted", peer=peer, reason=problem)
+            self.registry.handshake_aborted(peer, problem)
         self.registry.lose(peer, problem)
         self.request_iteration()
 

@@ -21,7 +21,6 @@ ADVICE = {
     RefusalReason.BUSY: "the reason names the limit: add workers, submit more slowly, or raise the limit",
     RefusalReason.NO_SUCH_SERVICE: "start a worker that offers the service, or correct the name in the caller",
     RefusalReason.KEY_REUSED: "correct the caller: one idempotency key belongs to one payload",
-    RefusalReason.FORBIDDEN: "if the caller is to have this right, add it: dragoman access allow NAME --call SERVICE",
     RefusalReason.INVALID: "correct the caller: the reason says what is wrong",
 }
 

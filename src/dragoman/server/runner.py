@@ -27,6 +27,7 @@ from dragoman.server.drops import DropWarnings, LogFunction
 from dragoman.server.event_publisher import EventPublisher
 from dragoman.server.failed_effects import FailedEffects
 from dragoman.server.reports import Reports
+from dragoman.server.right_warnings import RightWarnings
 from dragoman.server.store_access import Store, StoreAccess
 
 LOADING: Final = Effect()  # replaces a SendJob that continues when its payload is loaded
@@ -58,6 +59,7 @@ class Runner:
         self.store_access = StoreAccess(broker, store, reports, clock, connections.request_iteration)
         self.sessions: list[TimedRecipient] = []
         self.drops = DropWarnings(broker.counters, log)
+        self.right_warnings = RightWarnings(broker.counters, log)
         self.lag = Histogram()  # delay of timed iterations
         self._late_iteration = limits.late_iteration
         self._strict = strict
@@ -101,6 +103,8 @@ class Runner:
             self._drain_effects(now)
         if broker.counters.dropped:
             self.drops.look(now)
+        if broker.counters.unlogged_rights:
+            self.right_warnings.look(now)
         if self._strict:
             check(broker)
         self.connections.next_run = min(due, broker.next_deadline(), self._registry.heartbeats.next(), now + MAX_WAIT)

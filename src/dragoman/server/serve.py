@@ -210,6 +210,7 @@ class Server:
             server.abort()
         self.host.close()
         self.runner.drops.close()
+        self.runner.right_warnings.close()
         problem = self.store.close()
         if problem is not None:  # R101: some delivered outcomes are not on disk, so their jobs run again
             self._log.error("store write failed", problem=problem)

@@ -13,6 +13,7 @@ from dragoman.carriers.length_prefix import LengthPrefix
 from dragoman.core.counters import Counters
 from dragoman.core.histogram import BOUNDS
 from dragoman.core.options import JobOptions
+from dragoman.core.rights import WORK
 from dragoman.core.states import Outcome
 from dragoman.http import labels
 from dragoman.http.exposition import OPENMETRICS, PROMETHEUS, MetricType, media_type
@@ -90,17 +91,22 @@ def test_workers_are_counted_by_service_dialect_and_state(scraped: Scraped) -> N
 
 def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
     """A counter that is added there must be named here."""
-    shown_otherwise = {"done", "undone", "bad_messages", "unreported_outcomes", "dropped"}  # the last one in the log
-    assert set(COUNTERS) == set(Counters.__slots__) - shown_otherwise
+    by_labels = {"done", "undone", "bad_messages", "unreported_outcomes", "peers_refused", "rights_refused"}
+    in_the_log = {"dropped", "unlogged_rights"}
+    assert set(COUNTERS) == set(Counters.__slots__) - by_labels - in_the_log
     counters = scraped.broker.counters
     for number, attribute in enumerate(COUNTERS, start=1):
         setattr(counters, attribute, number)
     counters.bad_message("memodb", "not CBOR")
     counters.unreported_outcome(Outcome.LOST)
+    counters.refuse_peer("curve", "unknown key")
+    counters.refuse_right(WORK, "pingpong")
     told = scraped.numbers()
     assert [told[name] for name, _ in COUNTERS.values()] == list(range(1, len(COUNTERS) + 1))
     assert told["dragoman_bad_messages_total{dialect=memodb,reason=not CBOR}"] == 1
     assert told["dragoman_unreported_outcomes_total{outcome=lost}"] == 1
+    assert told["dragoman_peers_refused_total{mechanism=curve,reason=unknown key}"] == 1
+    assert told["dragoman_rights_refused_total{right=work,dialect=pingpong}"] == 1
 
 
 def test_the_store_and_the_loop_tell_how_they_do(scraped: Scraped) -> None:

@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.admission import join_refusal, may_offer
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
@@ -210,6 +211,9 @@ class PowerhoseBrokerSide(BrokerSide):
         if registered is not None and registered.owner.principal is not peer.owner.principal:
             raise Malformed("endpoint not allowed", f"{endpoint[:200]!r} was registered by another principal")
         if type(parsed) is Ping:
+            if not may_offer(self._broker.counters, self, peer.owner.principal, (self._options.service,)):
+                self._io.send(peer, ERROR_FRAMES)  # R174
+                return
             self._ping(peer, endpoint, now)
             registration.endpoint = endpoint
             self._io.send(peer, PONG_FRAMES)
@@ -282,8 +286,9 @@ class PowerhoseBrokerSide(BrokerSide):
             self, remote, remote.endpoint, offered, self._profile, now, remote.owner, origin=peer.label
         )
         if worker is None:
-            self._io.log_limited("worker rejected", peer=peer, worker=remote.endpoint)
-            self._disconnect(remote, "too many services")
+            _, reason = join_refusal(remote.owner.principal, offered, self._broker.policy)
+            self._io.log_limited("worker rejected", peer=peer, worker=remote.endpoint, reason=reason)
+            self._disconnect(remote, reason)
             return
         remote.worker = worker
         remote.stage = WorkerStage.IDLE
