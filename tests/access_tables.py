@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import pytest
+
 from dragoman.access.identities import Identity, IdentityKind
+from dragoman.access.keys import new_key_file, user_key_folder
 from dragoman.access.principal_file import PrincipalEntry
 from dragoman.access.table import AccessTable
 from dragoman.carriers.curve_keys import new_key_pair
@@ -22,3 +28,12 @@ def any_authentication(principals: Principals) -> Authentication:
     entry = PrincipalEntry("somebody", "somebody.toml", ALL_RIGHTS, NO_LIMITS, identities)
     made.apply(AccessTable([entry]), (new_key_pair(bytes(32)),))
     return made
+
+
+def use_keys(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
+    """Make keys of these names, for programs of this process."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+    keys = user_key_folder(os.environ)
+    keys.mkdir(mode=0o700, parents=True)
+    for name in names:
+        new_key_file(keys, name, os.urandom(32))

@@ -37,6 +37,7 @@ class World:
             dialler=self._note_dial,
             strict=strict,
         )
+        self.lines: list[tuple[str, dict[str, Any]]] = []  # of the log
         self.may_fail = False  # a fault of the broker is what the test is about
         self.connections: list[Connection] = []
         self.places: dict[str, Callable[[], Carrier]] = {}  # where workers listen, and what they speak there
@@ -76,7 +77,8 @@ class World:
     def _note_dial(self, peer: StreamConnection, place: object) -> None:
         self._dials.append((peer, str(place)))
 
-    def _log(self, level: str, event: str, **fields: object) -> None:
+    def _log(self, level: str, event: str, **fields: Any) -> None:
+        self.lines.append((event, fields))
         assert level != "error" or self.may_fail, (event, fields)
 
 

@@ -16,7 +16,7 @@ import click
 import pytest
 import yaml
 
-from access_tables import any_authentication
+from access_tables import any_authentication, use_keys
 from dragoman.cli import dragoman
 from dragoman.cli.exit_codes import DISK, TAKEN, USAGE
 from dragoman.core.broker import Broker
@@ -139,7 +139,10 @@ def _filled_in(word: str) -> str:
 
 
 @pytest.mark.parametrize("name", commands())
-def test_every_command_and_flag_exists(name: str) -> None:
+def test_every_command_and_flag_exists(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_keys(monkeypatch, tmp_path, "worker")
+    if name == "compose.yaml":
+        monkeypatch.setenv("DRAGOMAN_SERVER_KEY", "3f" * 32)  # its script exports it
     group = click.Context(dragoman, info_name="dragoman")
     found, command, rest = dragoman.resolve_command(group, commands()[name])
     assert command is not None

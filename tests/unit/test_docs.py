@@ -15,8 +15,9 @@ from pkgutil import resolve_name
 from typing import Any, get_type_hints
 
 import click
+import pytest
 
-from access_tables import any_authentication
+from access_tables import any_authentication, use_keys
 from case_tables import check_every_row
 from dragoman.cli import dragoman
 from dragoman.core.broker import Broker
@@ -185,6 +186,7 @@ def simple_commands(script: str) -> Iterator[list[str]]:
 
 
 def commands_of(script: str) -> Iterator[list[str]]:
+    script = re.sub(r"\b[0-9a-f]{4}…", "3f" * 32, script)  # a key
     return (words for words in simple_commands(script) if words and words[0] in PROGRAM)
 
 
@@ -197,7 +199,9 @@ def test_the_readme_shows_how_to_work_and_how_to_call() -> None:
     assert {"worker", "call"} <= shown
 
 
-def test_every_command_shown_is_one_that_exists() -> None:
+def test_every_command_shown_is_one_that_exists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_keys(monkeypatch, tmp_path, "gpu-1")
+
     def check(page: str, arguments: list[str]) -> None:
         group = click.Context(dragoman, info_name="dragoman")
         try:

@@ -227,7 +227,7 @@ class CurveServerHandshake(CurveHandshake):
         if not self._security.allow(client):
             self.outgoing.append(error_command(REFUSED))
             detail = f"the CURVE key {client.hex()} is unknown here; allow it, and start the peer again, because"
-            raise Malformed("unknown key", f"{detail} libzmq does not reconnect after a refusal")
+            raise Malformed("unknown key", f"{detail} libzmq does not reconnect after a refusal", client)
         self._check_metadata(text[KEY_BYTES + RANDOM + VOUCH :])
         counter = self._count()
         self.outgoing.append(command(b"READY", counter + session.sealed(self._metadata(), READY_PREFIX + counter)))

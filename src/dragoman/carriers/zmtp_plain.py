@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from dragoman.carriers.malformed import Malformed
@@ -80,7 +81,8 @@ class PlainServerHandshake(Handshake):
         if not self._check(name, password):
             self.outgoing.append(error_command(REFUSED))
             detail = "the name and password of PLAIN are unknown here; correct them, and start the peer again, because"
-            raise Malformed("unknown password", f"{detail} libzmq does not reconnect after a refusal")
+            identity = sha256(password).digest()
+            raise Malformed("unknown password", f"{detail} libzmq does not reconnect after a refusal", identity)
         self.peer_token = password
         self._is_known = True
         self.outgoing.append(command(b"WELCOME"))

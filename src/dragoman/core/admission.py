@@ -1,4 +1,4 @@
-"""Admission checks for a submitted job: draining, service name, unknown service; reasons of some outcomes."""
+"""Admission checks for jobs and workers: draining, names, unknown services, rights; reasons of some outcomes."""
 
 from __future__ import annotations
 
@@ -55,6 +55,16 @@ def forbidden_work(principal: Principal, services: Iterable[str]) -> str | None:
     """Return the reason why the principal may not offer all of these services, or None if it may."""
     missing = [each for each in services if not principal.may(WORK, each)]
     return f"{principal.name} may not work for {', '.join(map(repr, missing))}" if missing else None
+
+
+def join_refusal(principal: Principal, services: Collection[str], policy: Policy) -> tuple[RefusalReason, str]:
+    """Return the reason for which the broker did not let a worker join. Every dialect answers it in its own way."""
+    if not can_offer(services, policy):
+        return RefusalReason.INVALID, "services cannot be offered: too many, or not valid names"
+    forbidden = forbidden_work(principal, services)
+    if forbidden is not None:
+        return RefusalReason.FORBIDDEN, forbidden
+    return RefusalReason.BUSY, "as many services exist as are allowed (max_services); raise the limit"
 
 
 def too_many_services(known: int) -> tuple[RefusalReason, str]:

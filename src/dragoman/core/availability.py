@@ -88,7 +88,7 @@ class Availability:
 
     def offer(self, worker: Worker, services: Collection[str], now: float) -> bool:
         """Set the services that the worker offers; none is allowed. Attempts it holds are not affected (R132). False:
-        it has left, or there are too many or invalid names."""
+        it has left, there are too many or invalid names, or its principal may not work for them."""
         if worker.state is GONE or not (can_offer(services, self._policy) or not services):
             return False
         principal = worker.owner.principal

@@ -157,7 +157,7 @@ class Broker:
         origin: str = "",
     ) -> Worker | None:
         """Add a worker. It is *starting* until `idle` is called. None: too many or invalid service names, or its
-        principal may not work for them (`forbidden_work`). `origin`: the label of its connection, for events."""
+        principal may not work for them; `join_refusal` has the reason. `origin`: the label of its connection."""
         if not can_offer(services, self.policy):
             return None
         if forbidden_work(owner.principal, services) is not None:

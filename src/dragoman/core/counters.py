@@ -40,6 +40,7 @@ class Counters:
         "false_expiries",
         "internal_errors",
         "late_results",
+        "peers_refused",
         "ready_while_busy",
         "refused",
         "released",
@@ -80,6 +81,7 @@ class Counters:
         self.unreported_outcomes: dict[str, int] = {}  # R73: by outcome, where the dialect has no message for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
         self.rights_refused: dict[tuple[str, str], int] = {}  # R152, by right and dialect
+        self.peers_refused: dict[tuple[str, str], int] = {}  # R175, by mechanism and reason
 
     @property
     def ended(self) -> dict[Outcome, int]:
@@ -102,6 +104,11 @@ class Counters:
             dropped = self.dropped.setdefault(service, Dropped())
         dropped.causes[cause] = dropped.causes.get(cause, 0) + 1
         dropped.reason = reason
+
+    def refuse_peer(self, mechanism: str, reason: str) -> None:
+        """Count a connection that was rejected before it was open."""
+        key = (mechanism, reason)
+        self.peers_refused[key] = self.peers_refused.get(key, 0) + 1
 
     def unreported_outcome(self, outcome: Outcome) -> None:
         self.unreported_outcomes[outcome] = self.unreported_outcomes.get(outcome, 0) + 1

@@ -59,6 +59,7 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_received_bytes_total": (COUNTER, "Bytes received, by dialect."),
     "dragoman_sent_bytes_total": (COUNTER, "Bytes sent, by dialect."),
     "dragoman_bad_messages_total": (COUNTER, "Messages that violate their dialect."),
+    "dragoman_peers_refused_total": (COUNTER, "Connections rejected before they were open, by mechanism and reason."),
     "dragoman_rights_refused_total": (COUNTER, "Requests refused because their principal lacks a right."),
     "dragoman_unreported_outcomes_total": (COUNTER, "Jobs whose outcome the caller's dialect cannot express."),
     **{name: (COUNTER, meaning) for name, meaning in COUNTERS.values()},

@@ -163,6 +163,10 @@ class MetricsSnapshot:
         for (dialect, reason), count in counted.bad_messages.items():
             labelled = labels(dialect=dialect, reason=reason)
             self._lines.append(sample("dragoman_bad_messages_total", labelled, count))
+        self._begin("dragoman_peers_refused_total")
+        for (mechanism, reason), count in counted.peers_refused.items():
+            labelled = labels(mechanism=mechanism, reason=reason)
+            self._lines.append(sample("dragoman_peers_refused_total", labelled, count))
         self._begin("dragoman_rights_refused_total")
         for (right, dialect), count in counted.rights_refused.items():
             labelled = labels(right=right, dialect=dialect)

@@ -27,6 +27,8 @@ from dragoman.streams.certificates import read_certificate
 
 TOKEN_NAME: Final = b"token"  # name with which PLAIN carries a token
 
+LOCAL_USER: Final = "user"  # the kernel reports it
+
 UNKNOWN_CERTIFICATE: Final = "unknown certificate"
 UNKNOWN_KEY: Final = "unknown key"
 UNKNOWN_TOKEN: Final = "unknown token"  # noqa: S105
@@ -47,6 +49,11 @@ class Admitted:
     principal: Principal
     identity: Identity | None = None
 
+    @property
+    def label(self) -> str:
+        """Short form of the identity for logs, or an empty string."""
+        return self.identity.label if self.identity is not None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
@@ -54,6 +61,7 @@ class Rejected:
 
     reason: str
     detail: str
+    identity: str = ""  # as in Identity.label
 
 
 class Authentication:
@@ -138,6 +146,7 @@ class Authentication:
             UNKNOWN_CERTIFICATE,
             f"the access table has no principal for it ({names}, sha256:{facts.spki_sha256}); "
             "run `dragoman access allow NAME --tls-name …`, or --tls-cert FILE",
+            facts.spki_sha256[:8],
         )
 
     def knows_curve_key(self, key: bytes) -> bool:
@@ -170,6 +179,15 @@ class ListenerAuth:
         self.mechanism = mechanism
         self._verifies_certificates = verifies_certificates
         self._is_open = is_open
+
+    @property
+    def asked_for(self) -> str:
+        """Name of the credentials that it asks for, in logs and metrics."""
+        if self.mechanism is not AuthMechanism.NONE:
+            return str(self.mechanism.value)
+        if self._verifies_certificates:
+            return "tls"
+        return "none" if self._is_open else LOCAL_USER
 
     def security(self) -> Security:
         """The mechanism of ZMTP for the next connection."""

@@ -7,17 +7,22 @@ memory, sends bad messages or causes an internal error. In every case `lose` not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from dragoman.carriers.carrier import Frame, Messages
+from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.counters import Counters
 from dragoman.core.errors import InvariantBroken
 from dragoman.server.admission import Admission, AdmissionLimits
+from dragoman.server.authentication import LOCAL_USER, Admitted
 from dragoman.server.connection import StreamConnection
 from dragoman.server.heartbeats import NO_HANDSHAKE, SEND_PING, SILENT, Heartbeats
 from dragoman.server.memory_budget import MemoryBudget
 from dragoman.server.reports import Reports
 from dragoman.streams.byte_stream import ByteStream
+
+ABORTED: Final = "handshake aborted"
 
 
 class ConnectionRegistry:
@@ -90,17 +95,43 @@ class ConnectionRegistry:
 
     # ---------------------------------------------------------------- bad messages
 
-    def rejected(self, peer: StreamConnection, reason: str, detail: str) -> None:
-        """Close a connection whose bytes its carrier cannot decode."""
-        self._count_bad(peer, reason)
-        self._reports.log_limited("connection rejected", peer=peer, reason=reason, detail=detail)
-        self._close(peer, f"{reason}: {detail}")
+    def rejected(self, peer: StreamConnection, failure: Malformed) -> None:
+        """Close a connection whose bytes its carrier cannot decode, or whose credentials are unknown."""
+        self._count_bad(peer, failure.reason)
+        self._reject(peer, failure.reason, failure.detail, failure.identity.hex()[:8])
+        self._close(peer, f"{failure.reason}: {failure.detail}")
 
-    def turned_away(self, peer: StreamConnection, reason: str, detail: str) -> None:
+    def turned_away(self, peer: StreamConnection, reason: str, detail: str, identity: str) -> None:
         """Close a connection of which it is known who it is, and that is not admitted."""
         self._counters.connections_rejected += 1
-        self._reports.log_limited("connection rejected", peer=peer, reason=reason, detail=detail)
+        self._reject(peer, reason, detail, identity)
         self._close(peer, reason)
+
+    def admitted(self, peer: StreamConnection, admitted: Admitted) -> None:
+        """Log the principal of a connection. Local users connect often: a controller's workers for every pulse."""
+        level = "debug" if _mechanism_of(peer) == LOCAL_USER else "info"
+        self._reports.admitted(
+            peer,
+            level,
+            principal=admitted.principal.name,
+            mechanism=_mechanism_of(peer),
+            identity=admitted.label,
+            address=peer.address,
+        )
+
+    def handshake_aborted(self, peer: StreamConnection, problem: str) -> None:
+        """Count and log a connection that ended before it was open."""
+        self._counters.refuse_peer(_mechanism_of(peer), ABORTED)
+        self._reports.log_limited(ABORTED, peer=peer, mechanism=_mechanism_of(peer), reason=problem)
+
+    def _reject(self, peer: StreamConnection, reason: str, detail: str, identity: str) -> None:
+        fields = {"reason": reason, "detail": detail, "address": peer.address}
+        if not peer.is_open:
+            self._counters.refuse_peer(_mechanism_of(peer), reason)
+            fields["mechanism"] = _mechanism_of(peer)
+        if identity:
+            fields["identity"] = identity
+        self._reports.log_limited("connection rejected", peer=peer, **fields)
 
     def bad_message(self, peer: StreamConnection, reason: str, detail: str) -> None:
         """Count a bad message, and close the connection after too many (D6)."""
@@ -125,8 +156,11 @@ class ConnectionRegistry:
                 self._post(peer, [peer.carrier.ping() or b""])
             elif state is NO_HANDSHAKE:
                 self._count_bad(peer, "handshake timeout")
+                self._counters.refuse_peer(_mechanism_of(peer), "handshake timeout")
                 reason = f"no handshake within {peer.limits.handshake_timeout:g} s"
-                self._reports.log_limited("connection rejected", peer=peer, reason=reason)
+                self._reports.log_limited(
+                    "connection rejected", peer=peer, mechanism=_mechanism_of(peer), reason=reason
+                )
                 self._close(peer, reason)
             elif state is SILENT:
                 reason = f"nothing received for {now - peer.last_received:.0f} s (carrier_timeout)"
@@ -195,6 +229,10 @@ class ConnectionRegistry:
     def _count_traffic(self, peer: StreamConnection, stream: ByteStream) -> None:
         received, sent = self.traffic.get(_dialect_of(peer), (0, 0))
         self.traffic[_dialect_of(peer)] = received + stream.wire_received, sent + stream.wire_sent
+
+
+def _mechanism_of(peer: StreamConnection) -> str:
+    return peer.auth.asked_for if peer.auth is not None else LOCAL_USER
 
 
 def _dialect_of(peer: StreamConnection) -> str:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
-from dragoman.core.owners import Owner
-from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
+from dragoman.dialects.interface import BrokerSide, Connection
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.authentication import Admitted, ListenerAuth
 from dragoman.server.connection import StreamConnection
@@ -26,12 +25,13 @@ from dragoman.server.connection_registry import ConnectionRegistry
 from dragoman.server.host_access import HostAccess
 from dragoman.server.identification import Identification
 from dragoman.server.reports import Reports
+from dragoman.server.side_calls import SideCalls
 from dragoman.streams.byte_stream import ByteStream
 
 LATE: Final = 0.1  # if an iteration is this late, messages that arrived meanwhile were delayed by the broker
 
 
-class Connections(BrokerIO):
+class Connections(SideCalls):
     """Opens connections, passes their messages to broker sides, and writes the messages of broker sides."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Connections(BrokerIO):
             peer.latest = None
             self._receive(peer, messages, now)
         if carrier.failure is not None and peer.closing is None:
-            self.registry.rejected(peer, carrier.failure.reason, carrier.failure.detail)
+            self.registry.rejected(peer, carrier.failure)
 
     def _receive(self, peer: StreamConnection, messages: Messages, now: float) -> None:
         session, is_strict = peer.session, self._strict
@@ -133,7 +133,7 @@ class Connections(BrokerIO):
     def ended(self, peer: StreamConnection, problem: str) -> None:
         """Handle the end of a stream, or an error on it."""
         if not peer.is_open and not peer.is_lost and peer.last_received > peer.since:  # a port scan is not logged
-            self._reports.log_limited("handshake aborted", peer=peer, reason=problem)
+            self.registry.handshake_aborted(peer, problem)
         self.registry.lose(peer, problem)
         self.request_iteration()
 
@@ -164,38 +164,15 @@ class Connections(BrokerIO):
                 self._dirty.append(peer)
             self.request_iteration()
 
-    def dial(
-        self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, owner: Owner, limits: Any = None
-    ) -> StreamConnection:
-        return self.host_access.dial(session, place, socket_name, carrier, owner, limits or DEFAULT_LIMITS)
-
     def call_before_write(self, call: Callable[[float], None]) -> None:
         self._before_write.append(call)
         self.request_iteration()
-
-    def when_settled(self, whose: Connection, call: Callable[[float], object]) -> None:
-        self.host_access.when_settled(cast(StreamConnection, whose), call)
-
-    def when_process_ends(self, whose: Connection, call: Callable[[float], None]) -> Callable[[], None] | None:
-        return self.host_access.when_process_ends(cast(StreamConnection, whose), call)
 
     def request_iteration(self) -> None:
         """Request an iteration soon: a broker method was called, or there is something to write."""
         if not self.is_awake:
             self.is_awake = True
             self.wake()
-
-    def bad_message(self, sender: Connection, reason: str, detail: str = "") -> None:
-        self.registry.bad_message(cast(StreamConnection, sender), reason, detail)
-
-    def remark(self, event: str, /, *, level: str = "info", peer: Connection | None = None, **fields: object) -> None:
-        self._reports.remark(event, level=level, peer=peer, **fields)
-
-    def remark_limited(self, event: str, /, *, peer: Connection, level: str = "info", **fields: object) -> None:
-        self._reports.remark_limited(event, level=level, peer=peer, **fields)
-
-    def log_limited(self, event: str, /, *, peer: Connection | None = None, **fields: object) -> None:
-        self._reports.log_limited(event, peer=peer, **fields)
 
     # ---------------------------------------------------------------- from the runner
 

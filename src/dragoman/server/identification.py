@@ -33,7 +33,7 @@ class Identification:
         if peer.auth is not None and peer.stream is not None and peer.admitted is not None:
             found = peer.auth.judge(peer.admitted, peer.stream.peer_certificate, peer.carrier)
             if isinstance(found, Rejected):
-                self._registry.turned_away(peer, found.reason, found.detail)
+                self._registry.turned_away(peer, found.reason, found.detail, found.identity)
                 return False
             peer.admitted = found
             if found.principal is not peer.owner.principal:
@@ -44,8 +44,11 @@ class Identification:
         limit = principal.limits.max_peers
         if limit is not None and principal.peers > limit:
             detail = f"{principal.name} has {limit}, the maximum (max_peers of {principal.name})"
-            self._registry.turned_away(peer, "too many connections", detail)
+            identity = peer.admitted.label if peer.admitted is not None else ""
+            self._registry.turned_away(peer, "too many connections", detail, identity)
             return False
+        if peer.admitted is not None and peer.admitted.identity is not None:
+            self._registry.admitted(peer, peer.admitted)
         return True
 
     def _owner(self, principal: Principal, is_local: bool, address: str) -> Owner:

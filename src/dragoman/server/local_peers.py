@@ -17,7 +17,7 @@ from enum import Enum
 
 from dragoman.core.counters import Counters
 from dragoman.sdk.address import SocketAddress, UnixAddress, is_loopback
-from dragoman.server.authentication import Admitted, Authentication
+from dragoman.server.authentication import LOCAL_USER, Admitted, Authentication
 from dragoman.server.rate_limit import RateLimit
 from dragoman.server.reports import Reports
 from dragoman.streams.socket_owner import PeerGone, SocketOwners, overflow_uid
@@ -210,6 +210,7 @@ class LocalPeers:
         if isinstance(found, Admitted):
             return found
         self._counters.connections_rejected += 1
+        self._counters.refuse_peer(LOCAL_USER, "unknown user")
         self.log(found, label)
         return None
 

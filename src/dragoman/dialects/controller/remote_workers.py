@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
+from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import RemoveWorker
@@ -93,9 +94,12 @@ class RemoteWorkers:
     def _join(self, remote: RemoteWorker, name: str, owner: Owner, origin: str, now: float) -> bool:
         offered = (self._options.service,)
         worker = self._broker.join(self._recipient, remote, name, offered, self._profile, now, owner, origin=origin)
-        if worker is not None:
-            remote.worker = worker
-        return worker is not None
+        if worker is None:
+            _, reason = join_refusal(owner.principal, offered, self._broker.policy)
+            self._io.log_limited("worker rejected", worker=name, reason=reason)
+            return False
+        remote.worker = worker
+        return True
 
     def _new_id(self, edition: Edition) -> int:
         """Return a new id: odd for one edition and even for the other, so that an id always shows its edition (R85)."""
@@ -250,6 +254,7 @@ class RemoteWorkers:
         self.release(remote)
         former = remote.worker
         self._broker.leave(former, now, reason)
-        is_joined = self._join(remote, former.name, former.owner, former.origin or "", now)
-        assert is_joined, "its service is known"
-        self._broker.idle(remote.worker, now)
+        if self._join(remote, former.name, former.owner, former.origin or "", now):
+            self._broker.idle(remote.worker, now)
+        else:
+            self._forget(remote, now)  # its principal has lost the right since

@@ -16,6 +16,7 @@ from typing import Final, cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
@@ -23,6 +24,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.states import RefusalReason
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.callers import Callers, milliseconds
@@ -194,7 +196,7 @@ class MemoDbBrokerSide(BrokerSide):
             self, remote, name, ready.services, self._profile, now, peer.owner, origin=peer.label
         )
         if worker is None:
-            self._io.remark("worker rejected", level="warning", peer=peer, services=list(ready.services))
+            self._refuse(peer, ready.services)
             return
         remote.worker = worker
         self._remotes[remote.id] = remote
@@ -202,6 +204,15 @@ class MemoDbBrokerSide(BrokerSide):
         record.readies[route] = remote
         self._park(remote, now)
         self._broker.idle(worker, now)
+
+    def _refuse(self, peer: Connection, services: Sequence[str]) -> None:
+        """Leave a READY without a reply: MemoDB has no message for a refusal. Without the right to join, the connection
+        is closed too (R174)."""
+        refusal, reason = join_refusal(peer.owner.principal, services, self._broker.policy)
+        if refusal is RefusalReason.FORBIDDEN:
+            self._io.close(peer, reason)
+        else:
+            self._io.remark("worker rejected", level="warning", peer=peer, services=list(services), reason=reason)
 
     def _receive_worker(
         self,

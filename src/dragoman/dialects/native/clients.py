@@ -16,7 +16,8 @@ from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import JobId
 from dragoman.core.options import DEFAULT_PRIORITY, JobOptions
-from dragoman.core.recipients import Recipient
+from dragoman.core.recipients import Recipient, dialect_of
+from dragoman.core.rights import ADMINISTER, CALL, SEE
 from dragoman.core.states import DONE, Outcome, RefusalReason
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.native.client_sessions import ClientSession, ClientSessions, UnacknowledgedOutcomes
@@ -111,6 +112,14 @@ class Clients:
         }
 
     # ---------------------------------------------------------------- connections
+
+    def forbidden(self, peer: Connection) -> str | None:
+        """Return the reason if the principal of a connection has no right that a client can use, or None."""
+        principal = peer.owner.principal
+        if any(principal.rights.may_some(each) for each in (CALL, SEE, ADMINISTER)):
+            return None
+        self._broker.refused_rights.note(principal, CALL, ("*",), dialect_of(self._recipient))
+        return f"{principal.name} may not call, see or administer any service"
 
     def enter(self, peer: Connection, hello: Hello, now: float) -> tuple[ClientSession, bool]:
         """Return the session of a client that sent HELLO, and whether it resumes an earlier one."""

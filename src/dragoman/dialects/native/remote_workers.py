@@ -12,6 +12,7 @@ from typing import Any, cast
 from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
 from dragoman.carriers.malformed import Malformed
 from dragoman.core import recipients
+from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.failure import reported_failure
@@ -19,7 +20,7 @@ from dragoman.core.model import Attempt, Token, Worker
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import Recipient
-from dragoman.core.states import DRAINING, GONE, Outcome
+from dragoman.core.states import DRAINING, GONE, Outcome, RefusalReason
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.native.codec import (
     expect_frames,
@@ -92,18 +93,23 @@ class RemoteWorkers:
 
     # ---------------------------------------------------------------- connections
 
-    def enter(self, peer: Connection, hello: Hello, now: float) -> None:
-        """Add a worker that sent HELLO. It becomes idle when its connection has settled."""
+    def enter(self, peer: Connection, hello: Hello, now: float) -> str | None:
+        """Add a worker that sent HELLO. It becomes idle when its connection has settled. Returns the reason if its
+        principal may not work for its services."""
         remote = RemoteWorker(peer, hello.name or peer.label)
         profile = self._profile.get((hello.capacity, hello.returns)) or self._new_profile(hello)
         worker = self._broker.join(
             self._recipient, remote, remote.name, hello.services, profile, now, peer.owner, origin=peer.label
         )
         if worker is None:
-            raise Malformed("malformed", "services cannot be offered: too many, or not valid names")
+            refusal, reason = join_refusal(peer.owner.principal, hello.services, self._broker.policy)
+            if refusal is RefusalReason.FORBIDDEN:
+                return reason
+            raise Malformed("malformed", reason)
         remote.worker = worker
         peer.remote = remote
         self._io.when_settled(peer, partial(self._broker.idle, worker))
+        return None
 
     def _new_profile(self, hello: Hello) -> WorkerProfile:
         options = self._options

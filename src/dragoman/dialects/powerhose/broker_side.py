@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.admission import forbidden_work, join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
@@ -22,6 +23,7 @@ from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import RemoteWorker
+from dragoman.core.rights import Right
 from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.listener_profile import default_job_options, silent_worker
@@ -210,6 +212,11 @@ class PowerhoseBrokerSide(BrokerSide):
         if registered is not None and registered.owner.principal is not peer.owner.principal:
             raise Malformed("endpoint not allowed", f"{endpoint[:200]!r} was registered by another principal")
         if type(parsed) is Ping:
+            principal, services = peer.owner.principal, (self._options.service,)
+            if forbidden_work(principal, services) is not None:
+                self._broker.refused_rights.note(principal, Right.WORK, services, self.dialect)
+                self._io.send(peer, ERROR_FRAMES)  # R174
+                return
             self._ping(peer, endpoint, now)
             registration.endpoint = endpoint
             self._io.send(peer, PONG_FRAMES)
@@ -282,8 +289,9 @@ class PowerhoseBrokerSide(BrokerSide):
             self, remote, remote.endpoint, offered, self._profile, now, remote.owner, origin=peer.label
         )
         if worker is None:
-            self._io.log_limited("worker rejected", peer=peer, worker=remote.endpoint)
-            self._disconnect(remote, "too many services")
+            _, reason = join_refusal(remote.owner.principal, offered, self._broker.policy)
+            self._io.log_limited("worker rejected", peer=peer, worker=remote.endpoint, reason=reason)
+            self._disconnect(remote, reason)
             return
         remote.worker = worker
         remote.stage = WorkerStage.IDLE
