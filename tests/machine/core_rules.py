@@ -20,6 +20,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Worker
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import WorkerState
@@ -51,8 +52,8 @@ def verb_of(broker: Any, name: str) -> Callable[..., Any]:
 
 
 class Caller(model.Caller):
-    def __init__(self) -> None:
-        super().__init__(NOBODY, LOCAL_OWNER)
+    def __init__(self, owner: Owner = LOCAL_OWNER) -> None:
+        super().__init__(NOBODY, owner)
 
 
 class UnevenEntropy(SeededEntropy):

@@ -40,6 +40,7 @@ class Counters:
         "false_expiries",
         "internal_errors",
         "late_results",
+        "limits_reached",
         "ready_while_busy",
         "refused",
         "released",
@@ -78,6 +79,7 @@ class Counters:
         self.dropped: dict[str, Dropped] = {}  # by service; the server reports entries and removes them
         self.unreported_outcomes: dict[str, int] = {}  # R73: by outcome, where the dialect has no message for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
+        self.limits_reached: dict[str, int] = {}  # submits refused, by the limit's name
 
     @property
     def ended(self) -> dict[Outcome, int]:
@@ -99,6 +101,11 @@ class Counters:
             dropped = self.dropped.setdefault(service, Dropped())
         dropped.causes[cause] = dropped.causes.get(cause, 0) + 1
         dropped.reason = reason
+
+    def limit_reached(self, name: str) -> None:
+        """Count a submit that was refused because of a limit. An empty name is not one."""
+        if name:
+            self.limits_reached[name] = self.limits_reached.get(name, 0) + 1
 
     def unreported_outcome(self, outcome: Outcome) -> None:
         self.unreported_outcomes[outcome] = self.unreported_outcomes.get(outcome, 0) + 1

@@ -16,7 +16,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, Events
 from dragoman.core.infinity import inf
-from dragoman.core.lifecycle import move_job
+from dragoman.core.lifecycle import count_job, move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions
@@ -159,6 +159,7 @@ class KeptJobs:
     def restore_ended(self, job: Job, outcome: Outcome, keep_until: float) -> None:
         """Restore an ended job whose outcome is kept."""
         self._jobs[job.id] = job
+        count_job(job, WAITING, 1)  # as every new job; the move ends that
         move_job(job, ENDED)
         job.outcome = outcome
         job.is_told = True

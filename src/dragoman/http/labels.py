@@ -35,7 +35,7 @@ class Tally:
         self.waiting += waiting
         self.running += running
         self.delayed += max(0, service.jobs - waiting - running)
-        first = service.queue.head()
+        first = service.queue.oldest()
         if first is not None:
             self.oldest = max(self.oldest, now - first.arrival)
 

@@ -59,6 +59,7 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_bad_messages_total": (COUNTER, "Messages that violate their dialect."),
     "dragoman_unreported_outcomes_total": (COUNTER, "Jobs whose outcome the caller's dialect cannot express."),
     **{name: (COUNTER, meaning) for name, meaning in COUNTERS.values()},
+    "dragoman_limits_reached_total": (COUNTER, "Jobs refused at submit because of a limit, by its name."),
     "dragoman_jobs_present": (GAUGE, "Jobs that have not ended; limited by max_jobs."),
     "dragoman_payload_bytes": (GAUGE, "Payloads of these jobs in memory; limited by max_memory."),
     "dragoman_outcomes_kept": (GAUGE, "Ended jobs whose outcome is kept for later requests."),

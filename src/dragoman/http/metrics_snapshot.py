@@ -163,6 +163,9 @@ class MetricsSnapshot:
         for (dialect, reason), count in counted.bad_messages.items():
             labelled = labels(dialect=dialect, reason=reason)
             self._lines.append(sample("dragoman_bad_messages_total", labelled, count))
+        self._begin("dragoman_limits_reached_total")
+        for limit, count in counted.limits_reached.items():
+            self._lines.append(sample("dragoman_limits_reached_total", labels(limit=limit), count))
         self._begin("dragoman_unreported_outcomes_total")
         for outcome, count in counted.unreported_outcomes.items():
             self._lines.append(sample("dragoman_unreported_outcomes_total", labels(outcome=outcome), count))

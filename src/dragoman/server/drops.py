@@ -22,6 +22,7 @@ ADVICE = {
     RefusalReason.NO_SUCH_SERVICE: "start a worker that offers the service, or correct the name in the caller",
     RefusalReason.KEY_REUSED: "correct the caller: one idempotency key belongs to one payload",
     RefusalReason.FORBIDDEN: "if the caller is to have this right, add it: dragoman access allow NAME --call SERVICE",
+    RefusalReason.TOO_LARGE: "send less in one payload, or raise the limit in the file of the principal",
     RefusalReason.INVALID: "correct the caller: the reason says what is wrong",
 }
 
