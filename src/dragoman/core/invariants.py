@@ -8,6 +8,7 @@ from dragoman.core import deadlines
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.leases import worker_deadline
+from dragoman.core.memory import Transit
 from dragoman.core.model import Job, JobId, Service, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.queues import SWEEP_FLOOR, FairQueue, Queue
@@ -79,6 +80,9 @@ def _check_jobs(broker: Broker, queued: set[JobId]) -> dict[Service, tuple[int, 
         raise broken("I5", f"payloads take {size} bytes, {broker.job_registry.bytes} are counted")
     if part_size != broker.job_registry.parts.bytes:
         raise broken("I5", f"parts take {part_size} bytes, {broker.job_registry.parts.bytes} are counted")
+    memory = broker.job_registry.memory
+    if memory.in_transit != sum(memory.transit.values()) or memory.transit[Transit.RESULT_PARTS] != part_size:
+        raise broken("I5", f"data in transit takes {memory.transit}, {memory.in_transit} bytes are counted")
     return present_in
 
 

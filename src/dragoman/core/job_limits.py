@@ -59,9 +59,8 @@ def broker_limit_reached(job_registry: JobRegistry, policy: Policy, service: Ser
     if service.queue.length >= policy.max_jobs_per_service:
         text = f"{service.queue.length} jobs wait for this service, the maximum (max_jobs_per_service); retry later"
         return ReachedLimit("max_jobs_per_service", text)
-    if job_registry.bytes + size > policy.max_memory:
-        text = f"payloads of jobs take {job_registry.bytes} of {policy.max_memory} bytes (max_memory); retry later"
-        return ReachedLimit("max_memory", text)
+    if not job_registry.memory.fits(size):
+        return ReachedLimit("max_memory", f"{job_registry.memory.problem()}; retry later")
     most = policy.max_bytes_per_service
     if most and service.bytes + size > most:
         text = f"payloads of this service take {service.bytes} of {most} bytes (max_bytes_per_service); retry later"

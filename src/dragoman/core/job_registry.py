@@ -16,6 +16,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.kept_jobs import KeptJobs, digest
 from dragoman.core.kept_parts import KeptParts
 from dragoman.core.lifecycle import move_job
+from dragoman.core.memory import MemoryAccount
 from dragoman.core.model import ABSENT, Caller, Job, JobId, Payload, Service
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
@@ -33,10 +34,10 @@ class JobRegistry:
     ) -> None:
         self.jobs: dict[JobId, Job] = {}  # all present jobs, and ended jobs whose outcome is kept
         self.present = 0  # number of jobs accepted and not ended
-        self.bytes = 0  # size of their payloads
         self.is_loading = False  # jobs of an earlier run are being restored: ids and keys in use are not all known
-        self.early = EarlyResults(policy.max_memory)  # results that may belong to those
-        self.parts = KeptParts(policy.max_memory)
+        self.memory = memory = MemoryAccount(policy.max_memory)  # it counts the payloads of present jobs
+        self.early = EarlyResults(memory)  # results that may belong to jobs that are being restored
+        self.parts = KeptParts(memory)
         self.events = events
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
@@ -47,6 +48,11 @@ class JobRegistry:
         self._counters = counters
         self._deadlines = deadlines
         self._effects = effects
+
+    @property
+    def bytes(self) -> int:
+        """Size of the payloads of present jobs."""
+        return self.memory.payloads
 
     def admit(
         self,
@@ -70,7 +76,7 @@ class JobRegistry:
             or self.present >= policy.max_jobs
             or service.queue.length >= policy.max_jobs_per_service
             or (owner.jobs >= policy.max_jobs_per_caller and owner.is_limited)
-            or self.bytes + size > policy.max_memory
+            or (self.memory.payloads + size > self.memory.payload_limit and not self.memory.fits(size))
             or service.bytes + size > self._max_bytes_per_service
             or (owner.bytes + size > self._max_bytes_per_caller and owner.is_limited)
             or (
@@ -90,7 +96,7 @@ class JobRegistry:
         if not service.is_known and service.jobs == 1 and owner.is_limited:
             service.charge(owner)
         self.present += 1
-        self.bytes += size
+        self.memory.payloads += size
         self._counters.accepted += 1
         if key is not None:
             job.key = key
@@ -134,7 +140,7 @@ class JobRegistry:
             service.undone[outcome] += 1
             self._counters.undone[outcome] += 1
         self.present -= 1
-        self.bytes -= size
+        self.memory.payloads -= size
         if job.alarm != inf:
             self._deadlines.disarm(job)
         if owner.principal.blocked:
@@ -172,7 +178,7 @@ class JobRegistry:
         job.owner.jobs += 1
         job.owner.bytes += size
         self.present += 1
-        self.bytes += size
+        self.memory.payloads += size
         if job.key is not None:
             self.kept.archive.note_key(job)
 
@@ -181,7 +187,7 @@ class JobRegistry:
         if job.state is not ENDED and job.payload is ABSENT:
             size = len(payload)
             job.payload = payload
-            self.bytes += size
+            self.memory.payloads += size
             job.service.bytes += size
             job.owner.bytes += size
             if job.state is not RUNNING:

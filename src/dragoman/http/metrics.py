@@ -61,7 +61,14 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     **{name: (COUNTER, meaning) for name, meaning in COUNTERS.values()},
     "dragoman_limits_reached_total": (COUNTER, "Jobs refused at submit because of a limit, by its name."),
     "dragoman_jobs_present": (GAUGE, "Jobs that have not ended; limited by max_jobs."),
-    "dragoman_payload_bytes": (GAUGE, "Payloads of these jobs in memory; limited by max_memory."),
+    "dragoman_payload_bytes": (
+        GAUGE,
+        "Payloads of these jobs in memory; limited by max_memory together with data in transit.",
+    ),
+    "dragoman_transit_bytes": (
+        GAUGE,
+        "Data in transit, by kind; limited by max_memory together with payloads.",
+    ),
     "dragoman_outcomes_kept": (GAUGE, "Ended jobs whose outcome is kept for later requests."),
     "dragoman_store_commit_seconds": (HISTOGRAM, "Duration of the store's commits."),
     "dragoman_store_unavailable": (GAUGE, "1 if the store cannot write, and background jobs are refused."),

@@ -107,6 +107,9 @@ class MetricsSnapshot:
         self._write("dragoman_ready", int(health.ready))
         self._write("dragoman_jobs_present", job_registry.present)
         self._write("dragoman_payload_bytes", job_registry.bytes)
+        self._begin("dragoman_transit_bytes")
+        for kind, size in job_registry.memory.transit.items():
+            self._lines.append(sample("dragoman_transit_bytes", labels(kind=kind.value), size))
         self._write("dragoman_outcomes_kept", len(job_registry.jobs) - job_registry.present)
         self._write("dragoman_store_unavailable", int(store.problem is not None))
         self._begin("dragoman_store_commit_seconds")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from dragoman.http.all_bodies import AllBodies
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
@@ -49,10 +50,13 @@ class HttpServer:
         too_large: TooLarge = _ignore,
         health_paths: Iterable[str] = (),
         users: UserCheck = EVERY_USER,
+        all_bodies: AllBodies | None = None,
     ) -> None:
         self._loop = loop
         self._hosts = Hosts(allowed_hosts)
-        self._watch = HttpServerState(loop, limits, self._hosts, report, failed, too_large, health_paths, users)
+        self._watch = HttpServerState(
+            loop, limits, self._hosts, report, failed, too_large, health_paths, users, all_bodies
+        )
         self._end_streams = end_streams
         # Loggers are not configured, because they belong to the process. Proxy headers are not trusted.
         self._config = Config(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dragoman.carriers.carrier import Frame, Messages
 from dragoman.core.counters import Counters
 from dragoman.core.errors import InvariantBroken
+from dragoman.core.memory import MemoryAccount
 from dragoman.server.admission import Admission, AdmissionLimits
 from dragoman.server.connection import StreamConnection
 from dragoman.server.heartbeats import NO_HANDSHAKE, SEND_PING, SILENT, Heartbeats
@@ -31,6 +32,7 @@ class ConnectionRegistry:
         clock: Callable[[], float],
         reports: Reports,
         limits: AdmissionLimits,
+        memory: MemoryAccount,
         *,
         close: Callable[[StreamConnection, str], None],
         post: Callable[[StreamConnection, Sequence[Frame]], None],
@@ -38,7 +40,7 @@ class ConnectionRegistry:
         self.peers: dict[StreamConnection, None] = {}
         self.admission = Admission(limits)
         self.heartbeats = Heartbeats()
-        self.budget = MemoryBudget(limits.max_memory)
+        self.budget = MemoryBudget(memory)
         self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent on ended connections
         self._counters = counters
         self._clock = clock

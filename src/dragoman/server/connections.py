@@ -55,7 +55,10 @@ class Connections(BrokerIO):
         self._strict = strict
         self._before_write: list[Callable[[float], None]] = []  # calls to make before the next write
         self._dirty: list[StreamConnection] = []  # connections with something to write or to close
-        self.registry = ConnectionRegistry(broker.counters, clock, reports, limits, close=self.close, post=self._post)
+        memory = broker.job_registry.memory
+        self.registry = ConnectionRegistry(
+            broker.counters, clock, reports, limits, memory, close=self.close, post=self._post
+        )
         self.peers = self.registry.peers
         self.host_access = HostAccess(
             self.registry, clock, dialler, later, enter=self._enter, request_iteration=self.request_iteration

@@ -82,6 +82,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
         too_large,
         health.PATHS,
         users,
+        context.all_bodies,
     )
     context.http.append((server, session))
     tls = request.security.tls

@@ -171,7 +171,12 @@ def _(b: Busy) -> None:
 
 @damage("I5", "the bytes of payloads are miscounted")
 def _(b: Busy) -> None:
-    b.job_registry.bytes += 1
+    b.job_registry.memory.payloads += 1
+
+
+@damage("I5", "data in transit is miscounted")
+def _(b: Busy) -> None:
+    b.job_registry.memory.in_transit += 1
 
 
 @damage("I5", "the bytes of a service are miscounted")
