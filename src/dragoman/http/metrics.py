@@ -54,6 +54,8 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_run_seconds": (HISTOGRAM, "Duration of attempts."),
     "dragoman_workers": (GAUGE, "Workers by state; one that offers several services counts for each."),
     "dragoman_connections": (GAUGE, "Connections, by dialect."),
+    "dragoman_handshakes_total": (COUNTER, "Ended handshakes of CURVE, TLS and tokens, by mechanism and result."),
+    "dragoman_handshakes_waiting": (GAUGE, "Handshakes of CURVE, TLS and tokens that are in progress."),
     "dragoman_received_bytes_total": (COUNTER, "Bytes received, by dialect."),
     "dragoman_sent_bytes_total": (COUNTER, "Bytes sent, by dialect."),
     "dragoman_bad_messages_total": (COUNTER, "Messages that violate their dialect."),

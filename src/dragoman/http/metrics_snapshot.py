@@ -153,6 +153,11 @@ class MetricsSnapshot:
         self._begin("dragoman_connections")
         for dialect, count in self._peers.items():
             self._lines.append(sample("dragoman_connections", labels(dialect=dialect), count))
+        handshakes = self._context.runner.connections.registry.handshakes
+        self._write("dragoman_handshakes_waiting", handshakes.in_progress)
+        self._begin("dragoman_handshakes_total")
+        for (mechanism, result), count in handshakes.totals.items():
+            self._lines.append(sample("dragoman_handshakes_total", labels(mechanism=mechanism, result=result), count))
         for index, name in enumerate(("dragoman_received_bytes_total", "dragoman_sent_bytes_total")):
             self._begin(name)
             for dialect, counts in self._traffic.items():

@@ -15,7 +15,7 @@ from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
 from dragoman.http.server_state import EVERY_USER, HttpServerState, Report, TooLarge, UserCheck
-from dragoman.http.tls_acceptor import Context, TlsAcceptor, TlsReport
+from dragoman.http.tls_acceptor import Context, HandshakeLimits, TlsAcceptor, TlsReport
 from dragoman.http.transports import Traffic
 
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ class HttpServer:
             opening = self._loop.create_server(self.new_protocol, sock=sock, backlog=BACKLOG)
         self._openings.append(self._loop.create_task(opening))
 
-    def listen_tls(self, sock: socket.socket, context: Context, failed: TlsReport) -> None:
-        """Serve connections with TLS, each with the context that `context` returns."""
+    def listen_tls(self, sock: socket.socket, context: Context, failed: TlsReport, limits: HandshakeLimits) -> None:
+        """Serve connections with TLS, each with the context that `context` returns. `limits`: of all listeners."""
         self._hosts.allow(sock.getsockname()[0])
-        self._acceptors.append(TlsAcceptor(self._loop, sock, self.new_protocol, context, failed))
+        self._acceptors.append(TlsAcceptor(self._loop, sock, self.new_protocol, context, failed, limits))
 
     def new_protocol(self) -> LimitedProtocol:
         """Return the protocol of a new connection."""

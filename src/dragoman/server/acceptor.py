@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from dragoman.carriers.carrier import Carrier
+from dragoman.core.infinity import inf
 from dragoman.dialects.interface import BrokerSide
 from dragoman.sdk.address import SocketAddress
 from dragoman.server import clock
-from dragoman.server.authentication import ListenerAuth
+from dragoman.server.authentication import AuthMechanism, ListenerAuth
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.connections import Connections
+from dragoman.server.handshakes import TLS
 from dragoman.server.local_peers import LocalPeers, LoopbackRule
 from dragoman.server.reports import Reports
 from dragoman.streams.byte_stream import ByteStream
@@ -43,9 +45,20 @@ class ListenerSocket:
     tls: ListenerTls | None = None
     auth: ListenerAuth | None = None  # None: local users only
 
+    @property
+    def mechanism(self) -> str:
+        """The limited handshake of its connections (R168); empty: there is none."""
+        if self.tls is not None:
+            return TLS
+        if self.auth is None or self.auth.mechanism is AuthMechanism.NONE:
+            return ""
+        mechanism: str = self.auth.mechanism.value
+        return mechanism
+
 
 class Acceptor:
-    """Accepts connections on any number of sockets, at most `max_accepts_per_second` in a second."""
+    """Accepts connections on any number of sockets, at most `max_accepts_per_second` in a second, and at most
+    `max_handshakes` where they begin with a limited handshake."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, connections: Connections, reports: Reports, local_peers: LocalPeers
@@ -62,7 +75,11 @@ class Acceptor:
         self._loop.add_reader(listening, self._accept, listening, listener_socket)
 
     def _accept(self, listening: socket.socket, listener_socket: ListenerSocket) -> None:
+        mechanism, registry = listener_socket.mechanism, self._connections.registry
         for _ in range(ACCEPTS_PER_ITERATION):
+            if mechanism and (seconds := registry.handshakes.wait_time()):
+                self._pause_accepting(listening, listener_socket, seconds)
+                return
             if listener_socket.is_for_peers and self._has_accepted_enough():
                 self._pause_accepting(listening, listener_socket, 1.0 - clock.now() % 1.0)
                 return
@@ -84,7 +101,7 @@ class Acceptor:
             except OSError:  # it has been closed already
                 accepted.close()
                 continue
-            if self._connections.registry.admit(address, is_local_address) is not None:
+            if registry.admit(address, is_local_address) is not None:
                 accepted.close()
                 continue
             admitted = self._local_peers.admit(accepted, listener_socket.loopback, label)
@@ -110,6 +127,8 @@ class Acceptor:
                 admitted,
                 listener_socket.auth,
             )
+            if mechanism and not peer.is_open and not peer.is_lost:
+                registry.begin_handshake(peer, mechanism)
             start(stream, self._connections, peer)
 
     def _has_accepted_enough(self) -> bool:
@@ -120,14 +139,17 @@ class Acceptor:
         return self.accepted >= self._connections.limits.max_accepts_per_second
 
     def _pause_accepting(self, listening: socket.socket, listener_socket: ListenerSocket, seconds: float) -> None:
-        """Stop accepting for a while. Existing connections are not affected."""
+        """Stop accepting for a while; inf: until a handshake has ended. Existing connections are not affected."""
         self._loop.remove_reader(listening)
 
         def again() -> None:
             if listening.fileno() >= 0:
                 self.watch(listening, listener_socket)
 
-        self._loop.call_later(seconds, again)
+        if seconds == inf:
+            self._connections.registry.handshakes.when_one_ends(again)
+        else:
+            self._loop.call_later(seconds, again)
 
 
 def start(stream: ByteStream, connections: Connections, peer: StreamConnection) -> None:

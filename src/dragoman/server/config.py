@@ -58,6 +58,9 @@ class Config:
     max_connections_per_local_address: int = 10_000
     # R23: new connections a second.
     max_accepts_per_second: int = 2_000
+    # R168: handshakes with CURVE, TLS or a token, a second; and connections that have not finished theirs.
+    max_handshakes: int = 200
+    max_unauthenticated: int = 256
     # L21: largest size of the store's file.
     max_store_size: int = 10 << 30
     policy: Policy = dataclasses.field(default_factory=Policy)

@@ -247,6 +247,7 @@ class Connections(BrokerIO):
             self.registry.turned_away(peer, "too many connections", f"{name} has {limit}, the maximum (max_peers)")
             return
         peer.is_open = True
+        self.registry.end_handshake(peer, is_done=True)
         peer.identity = peer.carrier.peer_identity
         self.registry.heartbeats.opened(peer, now)
         self.registry.guarded(peer, lambda: peer.session.opened(peer, now))

@@ -89,4 +89,4 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
     if tls is None:
         server.listen(listening)
     else:
-        server.listen_tls(listening, lambda: tls.role.context, handshake_failed)
+        server.listen_tls(listening, lambda: tls.role.context, handshake_failed, runner.connections.registry.handshakes)

@@ -88,6 +88,8 @@ class Server:
             max_connections_per_local_address=config.max_connections_per_local_address,
             max_connections_per_remote_address=config.max_connections_per_remote_address,
             max_accepts_per_second=config.max_accepts_per_second,
+            max_handshakes=config.max_handshakes,
+            max_unauthenticated=config.max_unauthenticated,
         )
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.store = self._open_store(folder, release) if folder is not None else NullStore()
