@@ -50,6 +50,7 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_queue_oldest_seconds": (GAUGE, "Waiting time of the next job to be dispatched."),
     "dragoman_jobs_delayed": (GAUGE, "Jobs that may not start yet: delayed, in a retry delay, or not yet stored."),
     "dragoman_jobs_running": (GAUGE, "Jobs that are running at a worker."),
+    "dragoman_owner_waiting_jobs": (GAUGE, "Jobs that wait or are delayed, by the principal that submitted them."),
     "dragoman_queue_seconds": (HISTOGRAM, "Waiting time of jobs before their first attempt."),
     "dragoman_run_seconds": (HISTOGRAM, "Duration of attempts."),
     "dragoman_workers": (GAUGE, "Workers by state; one that offers several services counts for each."),

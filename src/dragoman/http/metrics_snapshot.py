@@ -11,7 +11,7 @@ from typing import Any
 from dragoman.core.model import Service
 from dragoman.http.context import AppContext
 from dragoman.http.exposition import MetricType, head, histogram, labels, sample
-from dragoman.http.labels import OTHER, Tally
+from dragoman.http.labels import OTHER, Tally, waiting_of_owners
 from dragoman.http.process_metrics import process_numbers
 
 SLICE = 0.005  # seconds of work between two iterations of the event loop
@@ -52,6 +52,7 @@ class MetricsSnapshot:
         await self._collect_services()
         self._write_broker()
         await self._write_services()
+        self._write_owners()
         await self._write_workers()
         self._write_peers()
         self._write_counters(counters)
@@ -141,6 +142,11 @@ class MetricsSnapshot:
                 if any(counted.counts):  # most of many services have no jobs, and a histogram has many lines
                     self._lines.append(histogram(name, labelled, counted))
                     await self._yield_to_loop()
+
+    def _write_owners(self) -> None:
+        self._begin("dragoman_owner_waiting_jobs")
+        for owner, count in waiting_of_owners(self._broker.principals).items():
+            self._lines.append(sample("dragoman_owner_waiting_jobs", labels(owner=owner), count))
 
     async def _write_workers(self) -> None:
         self._begin("dragoman_workers")
