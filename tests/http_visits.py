@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from dragoman.http.all_bodies import AllBodies
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
 from dragoman.http.server import HttpServer
@@ -107,7 +108,13 @@ class World:
             self.loop, echo, LIMITS, [], lambda reason, address, _: self.reports.append((reason, address))
         )
 
-    def serve(self, app: Any = echo, limits: HttpLimits = LIMITS, health_paths: Sequence[str] = ()) -> None:
+    def serve(
+        self,
+        app: Any = echo,
+        limits: HttpLimits = LIMITS,
+        health_paths: Sequence[str] = (),
+        all_bodies: AllBodies | None = None,
+    ) -> None:
         self.server = HttpServer(
             self.loop,
             app,
@@ -117,6 +124,7 @@ class World:
             self.errors.append,
             too_large=self.too_large.append,
             health_paths=health_paths,
+            all_bodies=all_bodies,
         )
 
     def visit(self, address: tuple[str, int] = ("127.0.0.1", 5)) -> Visit:

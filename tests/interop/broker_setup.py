@@ -113,10 +113,12 @@ class LoopThread:
 class Setup(LoopThread):
     """A runner and its host, with the broker sides of a test."""
 
-    def __init__(self, loop_name: str = "auto", limits: AdmissionLimits | None = None) -> None:
+    def __init__(
+        self, loop_name: str = "auto", limits: AdmissionLimits | None = None, policy: Policy | None = None
+    ) -> None:
         super().__init__(loop_name)
         self.journal = Journal()
-        self.broker = Broker(Policy(), SeededEntropy())
+        self.broker = Broker(policy or Policy(), SeededEntropy())
         self.counters = self.broker.counters
         self.runner = Runner(
             self.broker, NullStore(), clock.now, self.journal, limits or AdmissionLimits(), strict=True

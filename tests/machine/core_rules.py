@@ -21,6 +21,7 @@ from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Worker
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import WorkerState
@@ -52,8 +53,8 @@ def verb_of(broker: Any, name: str) -> Callable[..., Any]:
 
 
 class Caller(model.Caller):
-    def __init__(self) -> None:
-        super().__init__(NOBODY, LOCAL_OWNER)
+    def __init__(self, owner: Owner = LOCAL_OWNER) -> None:
+        super().__init__(NOBODY, owner)
 
 
 class UnevenEntropy(SeededEntropy):

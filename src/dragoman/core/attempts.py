@@ -178,7 +178,7 @@ class Attempts:
         elif self._outlives_caller(job, now):
             if job.refusals >= self._policy.max_undelivered:
                 job.refusals = 0
-                self._retry_at(job, now + self._policy.undelivered_delay)
+                self._retry_at(job, now + self._policy.undelivered_delay, now)
             else:
                 self._delays.requeue(job, now)
 
@@ -290,7 +290,7 @@ class Attempts:
             if delay is not None:
                 self._retry_after(job, delay, now)
             else:
-                self._retry_at(job, now + back_off(job, outcome, self._policy, self._entropy.jitter()))
+                self._retry_at(job, now + back_off(job, outcome, self._policy, self._entropy.jitter()), now)
 
     def _outlives_caller(self, job: Job, now: float) -> bool:
         """True if the job goes on. A call whose callers all left, or did not return in time, is cancelled (R18)."""
@@ -299,15 +299,15 @@ class Attempts:
         self._job_registry.end(job, CANCELLED, b"", CALLER_GONE, now)
         return False
 
-    def _retry_at(self, job: Job, time: float) -> None:
-        self._delays.delay(job, time)
+    def _retry_at(self, job: Job, time: float, now: float) -> None:
+        self._delays.delay(job, time, now)
         if job.options.durable:
             self._job_registry.pending_commits.save(job)
 
     def _retry_after(self, job: Job, delay: float, now: float) -> None:
         """Retry after the delay that the worker chose; 0 means at once."""
         if delay > 0.0:
-            self._retry_at(job, now + delay)
+            self._retry_at(job, now + delay, now)
             return
         if job.options.durable:
             self._job_registry.pending_commits.save(job)

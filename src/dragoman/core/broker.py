@@ -97,9 +97,12 @@ class Broker:
         if known is None or self.dispatch.is_draining or not known.is_known:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
             if refusal is not None:
+                if refusal[0] is RefusalReason.BUSY:
+                    self.counters.limit_reached("max_services_per_caller")
                 return self._refuse(service, caller, *refusal)
             known = self.worker_registry.names.service(service)
             if known is None:
+                self.counters.limit_reached("max_services")
                 return self._refuse(service, caller, *too_many_services(len(self.worker_registry.services)))
         if key is not None:
             first = self.job_registry.kept.first_with(owner, known, key)
@@ -115,8 +118,9 @@ class Broker:
             return self._refuse(service, caller, *conflict)
         job = self.job_registry.admit(id, known, payload, (caller,), job_options, now, key, owner)
         if job is None:
-            reason = limit_reached(self.job_registry, self.policy, known, key, owner)
-            return self._refuse(service, caller, RefusalReason.BUSY, reason)
+            reached = limit_reached(self.job_registry, self.policy, known, len(payload), key, owner)
+            self.counters.limit_reached(reached.name)
+            return self._refuse(service, caller, reached.refusal, reached.text)
         job.deadline = deadline
         caller.add_job(job)
         if job_options.durable or job_options.delay > 0.0:
@@ -222,6 +226,13 @@ class Broker:
         self.attempts.spend(attempt, outcome, reason, now, failure)
         self.dispatch.freed(worker, now)
         return True
+
+    # ---------------------------------------------------------------- principals
+
+    def limits_changed(self, now: float) -> None:
+        """Dispatch jobs that waited because of `max_running`, as far as the new limits of principals allow it."""
+        for principal in self.principals:
+            self.dispatch.unblock(principal, now)
 
     # ---------------------------------------------------------------- time
 

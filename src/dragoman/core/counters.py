@@ -40,6 +40,7 @@ class Counters:
         "false_expiries",
         "internal_errors",
         "late_results",
+        "limits_reached",
         "peers_refused",
         "ready_while_busy",
         "refused",
@@ -82,6 +83,7 @@ class Counters:
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
         self.rights_refused: dict[tuple[str, str], int] = {}  # R152, by right and dialect
         self.peers_refused: dict[tuple[str, str], int] = {}  # R175, by mechanism and reason
+        self.limits_reached: dict[str, int] = {}  # submits refused, by the limit's name
 
     @property
     def ended(self) -> dict[Outcome, int]:
@@ -109,6 +111,11 @@ class Counters:
         """Count a connection that was rejected before it was open."""
         key = (mechanism, reason)
         self.peers_refused[key] = self.peers_refused.get(key, 0) + 1
+
+    def limit_reached(self, name: str) -> None:
+        """Count a submit that was refused because of a limit. An empty name is not one."""
+        if name:
+            self.limits_reached[name] = self.limits_reached.get(name, 0) + 1
 
     def unreported_outcome(self, outcome: Outcome) -> None:
         self.unreported_outcomes[outcome] = self.unreported_outcomes.get(outcome, 0) + 1

@@ -14,6 +14,7 @@ from dragoman.core.events import JOB_WAITING, WORKER_LEFT
 from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
+from dragoman.core.rights import Principal
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT, RemovalReason
 
@@ -32,6 +33,7 @@ class Dispatch:
         self._effects = state.effects
         self._events = state.events
         self._pending_commits = state.job_registry.pending_commits
+        state.job_registry.unblock = self.unblock
 
     # ---------------------------------------------------------------- jobs
 
@@ -43,7 +45,13 @@ class Dispatch:
             self._job_registry.end(job, TIMED_OUT, b"", reason, now)
             return
         job.queue_due = now + job.options.queue_timeout
-        if not service.queue.length and not service.paused and not self.is_draining:
+        principal = job.owner.principal
+        if (
+            not service.queue.length
+            and principal.running < principal.max_running
+            and not service.paused
+            and not self.is_draining
+        ):
             worker = self._worker_registry.pick(job, now)
             if worker is not None:
                 self.give(job, worker, now)
@@ -52,6 +60,8 @@ class Dispatch:
         self._deadlines.arm(job, min(min(job.queue_due, job.deadline), job.orphan_due))  # two-argument min is compiled
         if self._events.wanted & JOB_WAITING:
             self._events.job_moved(job)
+        if service.idle.length or service.held_back.length:  # the jobs before it belong to principals that must wait
+            self.dispatch_waiting(service, now)
 
     # ---------------------------------------------------------------- attempts
 
@@ -85,6 +95,17 @@ class Dispatch:
                 return
             service.queue.take(job)
             self.give(job, worker, now)
+
+    def unblock(self, principal: Principal, now: float) -> None:
+        """Dispatch jobs that waited because of `max_running`, as many as now may run. The service that has waited
+        longest is first."""
+        while principal.running < principal.max_running:
+            name = next(iter(principal.blocked), None)
+            if name is None:
+                return
+            service = self._worker_registry.services[name]
+            service.queue.unblock(principal)
+            self.dispatch_waiting(service, now)
 
     # ---------------------------------------------------------------- workers
 

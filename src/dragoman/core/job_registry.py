@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dragoman.core.commits import PendingCommits
@@ -15,11 +16,13 @@ from dragoman.core.infinity import inf
 from dragoman.core.kept_jobs import KeptJobs, digest
 from dragoman.core.kept_parts import KeptParts
 from dragoman.core.lifecycle import move_job
+from dragoman.core.memory import MemoryAccount
 from dragoman.core.model import ABSENT, Caller, Job, JobId, Payload, Service
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.retries import record_last_attempt
+from dragoman.core.rights import NO_LIMITS, UNLIMITED, Principal
 from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
 
 
@@ -31,17 +34,25 @@ class JobRegistry:
     ) -> None:
         self.jobs: dict[JobId, Job] = {}  # all present jobs, and ended jobs whose outcome is kept
         self.present = 0  # number of jobs accepted and not ended
-        self.bytes = 0  # size of their payloads
         self.is_loading = False  # jobs of an earlier run are being restored: ids and keys in use are not all known
-        self.early = EarlyResults(policy.max_memory)  # results that may belong to those
-        self.parts = KeptParts(policy.max_memory)
+        self.memory = memory = MemoryAccount(policy.max_memory)  # it counts the payloads of present jobs
+        self.early = EarlyResults(memory)  # results that may belong to jobs that are being restored
+        self.parts = KeptParts(memory)
         self.events = events
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
+        self.unblock: Callable[[Principal, float], None] = _ignore  # set by Dispatch: it has fewer running jobs now
+        self._max_bytes_per_service = policy.max_bytes_per_service or UNLIMITED
+        self._max_bytes_per_caller = policy.max_bytes_per_caller or UNLIMITED
         self._policy = policy
         self._counters = counters
         self._deadlines = deadlines
         self._effects = effects
+
+    @property
+    def bytes(self) -> int:
+        """Size of the payloads of present jobs."""
+        return self.memory.payloads
 
     def admit(
         self,
@@ -53,25 +64,39 @@ class JobRegistry:
         now: float,
         key: str | None,
         owner: Owner,
+        *,
+        is_submit: bool = True,
     ) -> Job | None:
-        """Add a job. None: a limit is reached (R15). `key` must be unused (R24)."""
+        """Add a job. None: a limit is reached (R15). `key` must be unused (R24). `is_submit`: max_rate applies."""
         policy = self._policy
+        size = len(payload)
+        principal = owner.principal
         if (
             (self.is_loading and key is not None)
             or self.present >= policy.max_jobs
             or service.queue.length >= policy.max_jobs_per_service
             or (owner.jobs >= policy.max_jobs_per_caller and owner.is_limited)
-            or self.bytes + len(payload) > policy.max_memory
+            or (self.memory.payloads + size > self.memory.payload_limit and not self.memory.fits(size))
+            or service.bytes + size > self._max_bytes_per_service
+            or (owner.bytes + size > self._max_bytes_per_caller and owner.is_limited)
+            or (
+                principal.limits is not NO_LIMITS
+                and not (principal.has_room(size) and (not is_submit or principal.take_rate(now)))
+            )
         ):
             return None
         job = Job(id, service, payload, callers, job_options, now, owner)
         self.jobs[id] = job
+        principal.waiting += 1
+        principal.waiting_bytes += size
         service.jobs += 1
+        service.bytes += size
         owner.jobs += 1
+        owner.bytes += size
         if not service.is_known and service.jobs == 1 and owner.is_limited:
             service.charge(owner)
         self.present += 1
-        self.bytes += len(payload)
+        self.memory.payloads += size
         self._counters.accepted += 1
         if key is not None:
             job.key = key
@@ -100,8 +125,12 @@ class JobRegistry:
         move_job(job, ENDED)
         job.outcome = outcome
         service = job.service
+        owner = job.owner
+        size = len(job.payload)
         service.jobs -= 1
-        job.owner.jobs -= 1
+        service.bytes -= size
+        owner.jobs -= 1
+        owner.bytes -= size
         if not service.jobs and service.owner is not None:
             service.discharge()
         if outcome is DONE:
@@ -111,9 +140,11 @@ class JobRegistry:
             service.undone[outcome] += 1
             self._counters.undone[outcome] += 1
         self.present -= 1
-        self.bytes -= len(job.payload)
+        self.memory.payloads -= size
         if job.alarm != inf:
             self._deadlines.disarm(job)
+        if owner.principal.blocked:
+            self.unblock(owner.principal, now)
         if not job.quarantined:
             job.payload = b""
         if job.key is not None or job.options.durable:  # `is_kept`
@@ -141,15 +172,27 @@ class JobRegistry:
     def enter(self, job: Job) -> None:
         """Add a job of an earlier run, or from quarantine. Limits do not apply: it was acknowledged."""
         self.jobs[job.id] = job
+        size = len(job.payload)
         job.service.jobs += 1
+        job.service.bytes += size
         job.owner.jobs += 1
+        job.owner.bytes += size
         self.present += 1
-        self.bytes += len(job.payload)
+        self.memory.payloads += size
         if job.key is not None:
             self.kept.archive.note_key(job)
 
     def fetched(self, job: Job, payload: Payload) -> None:
         """Set a payload that was only in the store."""
         if job.state is not ENDED and job.payload is ABSENT:
+            size = len(payload)
             job.payload = payload
-            self.bytes += len(payload)
+            self.memory.payloads += size
+            job.service.bytes += size
+            job.owner.bytes += size
+            if job.state is not RUNNING:
+                job.owner.principal.waiting_bytes += size
+
+
+def _ignore(principal: Principal, now: float) -> None:
+    pass

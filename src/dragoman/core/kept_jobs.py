@@ -17,7 +17,7 @@ from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, Events
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
-from dragoman.core.lifecycle import move_job
+from dragoman.core.lifecycle import count_job, move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions
@@ -160,6 +160,7 @@ class KeptJobs:
     def restore_ended(self, job: Job, outcome: Outcome, keep_until: float) -> None:
         """Restore an ended job whose outcome is kept."""
         self._jobs[job.id] = job
+        count_job(job, WAITING, 1)  # as every new job; the move ends that
         move_job(job, ENDED)
         job.outcome = outcome
         job.is_told = True

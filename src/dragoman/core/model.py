@@ -295,19 +295,20 @@ class Service:
 
     # fmt: off
     __slots__ = (
-        "done", "held_back", "held_back_until", "idle", "is_known", "jobs", "name", "owner", "paused", "paused_by",
-        "queue", "ran", "undone", "waited", "workers",
+        "bytes", "done", "held_back", "held_back_until", "idle", "is_known", "jobs", "name", "owner", "paused",
+        "paused_by", "queue", "ran", "undone", "waited", "workers",
     )
     # fmt: on
 
     def __init__(self, name: str, priority_step: float) -> None:
         self.name = name
-        self.queue: FairQueue[Job] = FairQueue(priority_step)
+        self.queue: FairQueue[Job] = FairQueue(priority_step, name)
         self.idle: IdleList[Worker] = IdleList()
         self.held_back: IdleList[Worker] = IdleList()  # idle, but chosen last (R38)
         self.held_back_until = inf  # time at which the first of those is chosen normally again
         self.workers = 0  # workers that offer it, in any state
         self.jobs = 0  # jobs present, in any state
+        self.bytes = 0  # their payloads in memory
         self.paused = False
         self.paused_by = ""
         self.is_known = False  # a worker has offered it at least once

@@ -10,6 +10,7 @@ from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED
+from dragoman.core.job_limits import broker_limit_reached, principal_limit_reached
 from dragoman.core.model import Job, Service
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DELAYED, REFUSED, WAITING, RefusalReason, RemovalReason
@@ -59,7 +60,7 @@ class Operator:
         service = self._worker_registry.names.restore_service(job.service.name)
         job_options = replace(job.options, delay=0.0) if job.options.delay else job.options
         again = self._job_registry.admit(
-            self._entropy.job_id(), service, job.payload, (), job_options, now, None, job.owner
+            self._entropy.job_id(), service, job.payload, (), job_options, now, None, job.owner, is_submit=False
         )
         if again is not None:
             again.retry_of = job.id
@@ -74,11 +75,8 @@ class Operator:
             return False
         registry, policy = self._job_registry, self._policy
         service = self._worker_registry.names.restore_service(job.service.name)
-        if (
-            registry.present >= policy.max_jobs
-            or service.queue.length >= policy.max_jobs_per_service
-            or registry.bytes + len(job.payload) > policy.max_memory
-        ):
+        size = len(job.payload)
+        if broker_limit_reached(registry, policy, service, size) or principal_limit_reached(job.principal, size):
             return False
         registry.kept.reopen(job, service, now)
         registry.enter(job)

@@ -16,7 +16,7 @@ SWEEP_FLOOR: Final = 64
 class Owner:
     """A principal on one connection or address, and the counts of its jobs and service names there."""
 
-    __slots__ = ("connections", "is_limited", "jobs", "label", "names", "principal")
+    __slots__ = ("bytes", "connections", "is_limited", "jobs", "label", "names", "principal")
 
     def __init__(self, principal: Principal, label: str = "this connection", *, is_limited: bool = True) -> None:
         self.principal = principal
@@ -24,6 +24,7 @@ class Owner:
         self.is_limited = is_limited  # the limits of a caller apply; they do not inside this program
         self.connections = 0  # open connections with this owner
         self.jobs = 0  # jobs accepted and not ended
+        self.bytes = 0  # their payloads in memory
         self.names = 0  # services that exist only because of these jobs, and that no worker has offered
 
     def enter(self) -> None:

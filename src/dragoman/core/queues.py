@@ -7,6 +7,9 @@ stay in order of arrival: each priority has a lane, a plain deque. Choosing amon
 jobs and for a million. Jobs that return (a retry, a dispatch that no worker saw) keep their key and wait in a small
 heap.
 
+A principal that runs as many jobs as it may (`max_running`) is skipped: the first dispatch that comes to its queue
+takes that out of the ring, and `FairQueue.unblock` puts it back. So a principal that waits costs nothing.
+
 A job that is removed from the middle leaves a dead entry, until that reaches the head or is swept out.
 """
 
@@ -45,11 +48,16 @@ J = TypeVar("J", bound=Queued)
 class Queue(Generic[J]):
     """The waiting jobs of one service and principal."""
 
-    __slots__ = ("_dead", "_lanes", "_next", "_priority_step", "_returned", "has_turn", "length", "principal")
+    # fmt: off
+    __slots__ = (
+        "_dead", "_lanes", "_next", "_priority_step", "_returned", "has_turn", "is_blocked", "length", "principal",
+    )
+    # fmt: on
 
     def __init__(self, priority_step: float, principal: Principal) -> None:
         self.principal = principal
-        self.has_turn = False  # it is in the ring of its service
+        self.has_turn = False  # it is in the ring of its service, or blocked
+        self.is_blocked = False  # it has been taken out of the ring, because its principal runs `max_running` jobs
         self._priority_step = priority_step
         self._lanes: dict[int, deque[J]] = {}
         self._returned: list[tuple[float, int, J]] = []
@@ -146,9 +154,10 @@ class FairQueue(Generic[J]):
     Nearly always there is one principal, so the queue that was used last is kept at hand.
     """
 
-    __slots__ = ("_by_principal", "_last", "_priority_step", "_ring", "length")
+    __slots__ = ("_by_principal", "_last", "_priority_step", "_ring", "length", "service")
 
-    def __init__(self, priority_step: float) -> None:
+    def __init__(self, priority_step: float, service: str) -> None:
+        self.service = service
         self._priority_step = priority_step
         self._by_principal: dict[str, Queue[J]] = {}
         self._last: Queue[J] | None = None
@@ -157,7 +166,7 @@ class FairQueue(Generic[J]):
 
     def __iter__(self) -> Iterator[J]:
         """Iterate over the waiting jobs, in no useful order."""
-        for queue in self._ring:
+        for queue in self._by_principal.values():
             yield from queue
 
     @property
@@ -181,14 +190,39 @@ class FairQueue(Generic[J]):
         self.length += 1
 
     def head(self) -> J | None:
-        """Return the job to dispatch next: the first of the principal whose turn it is."""
+        """Return the job to dispatch next: the first of the principal whose turn it is. None: none may be dispatched.
+
+        A queue whose principal may run no more jobs is taken out of the ring.
+        """
         ring = self._ring
         while ring:
             queue = ring[0]
-            if queue.length:
+            if not queue.length:
+                self._end_turns(queue)
+            elif queue.principal.running >= queue.principal.max_running:
+                queue.is_blocked = True
+                queue.principal.blocked[self.service] = None
+                ring.popleft()
+            else:
                 return queue.head()
-            self._end_turns(queue)
         return None
+
+    def oldest(self) -> J | None:
+        """Return the job among the first of all principals that has the lowest key, whether it may run or not."""
+        best: J | None = None
+        for queue in self._by_principal.values():
+            head = queue.head()
+            if head is not None and (best is None or head.order < best.order):
+                best = head
+        return best
+
+    def unblock(self, principal: Principal) -> None:
+        """Let the principal take its turns again."""
+        queue = self._by_principal.get(principal.name)
+        if queue is not None and queue.is_blocked:
+            queue.is_blocked = False
+            del principal.blocked[self.service]
+            self._ring.append(queue)
 
     def take(self, job: J) -> None:
         """Remove the job that `head` returned, and let the next principal take its turn."""
@@ -205,8 +239,11 @@ class FairQueue(Generic[J]):
 
     def remove(self, job: J) -> None:
         """Remove a job from any position."""
-        self._queue_of(job.principal).remove(job)
+        queue = self._queue_of(job.principal)
+        queue.remove(job)
         self.length -= 1
+        if queue.is_blocked and not queue.length:
+            self.unblock(queue.principal)  # an empty queue loses its turn when that comes
         if not self.length:
             self.head()  # ends the turns of all queues
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
-from dragoman.core.lifecycle import move_job, move_worker
+from dragoman.core.lifecycle import count_job, move_job, move_worker
 from dragoman.core.model import ABSENT, Attempt, Job, JobId, Token, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.retries import longest_back_off
 from dragoman.core.rights import LOCAL
-from dragoman.core.states import IDLE, RUNNING, AttemptRecord, Outcome
+from dragoman.core.states import IDLE, RUNNING, WAITING, AttemptRecord, Outcome
 
 
 class StoredJob:
@@ -84,6 +84,7 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
         _restore_ended(broker, job, kept, now)
         return job
     broker.job_registry.enter(job)
+    count_job(job, WAITING, 1)
     broker.counters.restored += 1
     start_at = _start_at(broker, job, kept, now)
     if kept.token is not None:

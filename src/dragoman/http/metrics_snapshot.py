@@ -11,7 +11,7 @@ from typing import Any
 from dragoman.core.model import Service
 from dragoman.http.context import AppContext
 from dragoman.http.exposition import MetricType, head, histogram, labels, sample
-from dragoman.http.labels import OTHER, Tally
+from dragoman.http.labels import OTHER, Tally, waiting_of_owners
 from dragoman.http.process_metrics import process_numbers
 
 SLICE = 0.005  # seconds of work between two iterations of the event loop
@@ -52,6 +52,7 @@ class MetricsSnapshot:
         await self._collect_services()
         self._write_broker()
         await self._write_services()
+        self._write_owners()
         await self._write_workers()
         self._write_peers()
         self._write_counters(counters)
@@ -107,6 +108,9 @@ class MetricsSnapshot:
         self._write("dragoman_ready", int(health.ready))
         self._write("dragoman_jobs_present", job_registry.present)
         self._write("dragoman_payload_bytes", job_registry.bytes)
+        self._begin("dragoman_transit_bytes")
+        for kind, size in job_registry.memory.transit.items():
+            self._lines.append(sample("dragoman_transit_bytes", labels(kind=kind.value), size))
         self._write("dragoman_outcomes_kept", len(job_registry.jobs) - job_registry.present)
         self._write("dragoman_store_unavailable", int(store.problem is not None))
         self._begin("dragoman_store_commit_seconds")
@@ -139,6 +143,11 @@ class MetricsSnapshot:
                     self._lines.append(histogram(name, labelled, counted))
                     await self._yield_to_loop()
 
+    def _write_owners(self) -> None:
+        self._begin("dragoman_owner_waiting_jobs")
+        for owner, count in waiting_of_owners(self._broker.principals).items():
+            self._lines.append(sample("dragoman_owner_waiting_jobs", labels(owner=owner), count))
+
     async def _write_workers(self) -> None:
         self._begin("dragoman_workers")
         for (service, dialect, state), count in self._workers.items():
@@ -150,6 +159,11 @@ class MetricsSnapshot:
         self._begin("dragoman_connections")
         for dialect, count in self._peers.items():
             self._lines.append(sample("dragoman_connections", labels(dialect=dialect), count))
+        handshakes = self._context.runner.connections.registry.handshakes
+        self._write("dragoman_handshakes_waiting", handshakes.in_progress)
+        self._begin("dragoman_handshakes_total")
+        for (mechanism, result), count in handshakes.totals.items():
+            self._lines.append(sample("dragoman_handshakes_total", labels(mechanism=mechanism, result=result), count))
         for index, name in enumerate(("dragoman_received_bytes_total", "dragoman_sent_bytes_total")):
             self._begin(name)
             for dialect, counts in self._traffic.items():
@@ -171,6 +185,9 @@ class MetricsSnapshot:
         for (right, dialect), count in counted.rights_refused.items():
             labelled = labels(right=right, dialect=dialect)
             self._lines.append(sample("dragoman_rights_refused_total", labelled, count))
+        self._begin("dragoman_limits_reached_total")
+        for limit, count in counted.limits_reached.items():
+            self._lines.append(sample("dragoman_limits_reached_total", labels(limit=limit), count))
         self._begin("dragoman_unreported_outcomes_total")
         for outcome, count in counted.unreported_outcomes.items():
             self._lines.append(sample("dragoman_unreported_outcomes_total", labels(outcome=outcome), count))

@@ -17,6 +17,7 @@ STATUSES = {
     "no such service": (404, "No such service"),
     "forbidden": (403, "Forbidden"),
     "invalid": (422, "Not valid"),
+    "too large": (413, "Too large"),
     "conflict": (409, "Conflict"),
     "key reused": (409, "Key reused"),
     "busy": (429, "Busy"),

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from dragoman.http.all_bodies import AllBodies
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
 from dragoman.http.server_state import NO_CHECK, ConnectionCheck, HttpServerState, Report, TooLarge
-from dragoman.http.tls_acceptor import Context, TlsAcceptor, TlsReport
+from dragoman.http.tls_acceptor import Context, HandshakeLimits, TlsAcceptor, TlsReport
 from dragoman.http.transports import Traffic
 
 if TYPE_CHECKING:
@@ -50,10 +51,13 @@ class HttpServer:
         health_paths: Iterable[str] = (),
         check: ConnectionCheck = NO_CHECK,
         hsts: int = 0,
+        all_bodies: AllBodies | None = None,
     ) -> None:
         self._loop = loop
         self._hosts = Hosts(allowed_hosts)
-        self._watch = HttpServerState(loop, limits, self._hosts, report, failed, too_large, health_paths, check, hsts)
+        self._watch = HttpServerState(
+            loop, limits, self._hosts, report, failed, too_large, health_paths, check, hsts, all_bodies
+        )
         self._end_streams = end_streams
         # Loggers are not configured, because they belong to the process. Proxy headers are not trusted.
         self._config = Config(
@@ -92,10 +96,10 @@ class HttpServer:
             opening = self._loop.create_server(self.new_protocol, sock=sock, backlog=BACKLOG)
         self._openings.append(self._loop.create_task(opening))
 
-    def listen_tls(self, sock: socket.socket, context: Context, failed: TlsReport) -> None:
-        """Serve connections with TLS, each with the context that `context` returns."""
+    def listen_tls(self, sock: socket.socket, context: Context, failed: TlsReport, limits: HandshakeLimits) -> None:
+        """Serve connections with TLS, each with the context that `context` returns. `limits`: of all listeners."""
         self._hosts.allow(sock.getsockname()[0])
-        self._acceptors.append(TlsAcceptor(self._loop, sock, self.new_protocol, context, failed))
+        self._acceptors.append(TlsAcceptor(self._loop, sock, self.new_protocol, context, failed, limits))
 
     def new_protocol(self) -> LimitedProtocol:
         """Return the protocol of a new connection."""

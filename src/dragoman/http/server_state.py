@@ -12,7 +12,9 @@ from typing import Any, cast
 
 from uvicorn.server import ServerState
 
+from dragoman.core.memory import MemoryAccount
 from dragoman.http.admission import Admission
+from dragoman.http.all_bodies import AllBodies
 from dragoman.http.body_budget import BodyBudget
 from dragoman.http.connection import TimedConnection
 from dragoman.http.framing import RequestError
@@ -61,7 +63,9 @@ class HttpServerState:
         health_paths: Iterable[str] = (),
         check: ConnectionCheck = NO_CHECK,
         hsts: int = 0,
+        all_bodies: AllBodies | None = None,
     ) -> None:
+        """`all_bodies`: those of all listeners; None: there is no other listener."""
         self.loop = loop
         self.limits = limits
         self.hosts = hosts
@@ -72,7 +76,7 @@ class HttpServerState:
         self.check = check
         self.is_closing = False
         self.traffic = Traffic()
-        self.bodies = BodyBudget(limits.max_memory)
+        self.bodies = BodyBudget(limits.max_memory, all_bodies or AllBodies(MemoryAccount(limits.max_memory)))
         self.shared = ServerState()
         self.by_address: Counter[str] = Counter()  # without connections in the reserve
         self.reserve: dict[TimedConnection, None] = {}  # connections above the limits, oldest first

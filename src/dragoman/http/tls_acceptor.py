@@ -11,10 +11,12 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
+
+from dragoman.core.infinity import inf
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds
 SHUTDOWN_TIMEOUT = 1.0  # seconds to wait for the client's close_notify
-MAX_HANDSHAKES = 256  # at once; more connections wait in the kernel's queue
 ACCEPTS_PER_ITERATION = 64
 PAUSE = 1.0  # seconds without accepting, after it failed for lack of file descriptors
 
@@ -28,6 +30,19 @@ Context = Callable[[], ssl.SSLContext]
 TlsReport = Callable[[ssl.SSLError, str], None]
 
 
+class HandshakeLimits(Protocol):
+    """Limits on the handshakes of all listeners (R168)."""
+
+    def wait_time(self) -> float:
+        """Seconds until a handshake may begin; inf: until another one has ended."""
+
+    def when_one_ends(self, call: Callable[[], None]) -> None: ...
+
+    def begin(self) -> None: ...
+
+    def end(self, mechanism: str, *, is_done: bool) -> None: ...
+
+
 class TlsAcceptor:
     """`failed(error, address)` is called for each handshake that failed."""
 
@@ -38,13 +53,15 @@ class TlsAcceptor:
         new_protocol: Callable[[], asyncio.Protocol],
         context: Context,
         failed: TlsReport,
+        limits: HandshakeLimits,
     ) -> None:
         self._loop = loop
         self._listening = listening
         self._new_protocol = new_protocol
         self._context = context
         self._failed = failed
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._limits = limits
+        self._handshakes: set[asyncio.Task[bool]] = set()
         self._is_accepting = False
         self._is_closed = False
         listening.setblocking(False)
@@ -71,8 +88,12 @@ class TlsAcceptor:
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_ITERATION):
-            if len(self._handshakes) >= MAX_HANDSHAKES:
+            if seconds := self._limits.wait_time():
                 self._pause()
+                if seconds == inf:
+                    self._limits.when_one_ends(self._resume)
+                else:
+                    self._loop.call_later(seconds, self._resume)
                 return
             try:
                 accepted, _ = self._listening.accept()
@@ -83,17 +104,19 @@ class TlsAcceptor:
                 self._loop.call_later(PAUSE, self._resume)
                 return
             accepted.setblocking(False)
+            self._limits.begin()
             handshake = self._loop.create_task(self._shake_hands(accepted))
             self._handshakes.add(handshake)
             handshake.add_done_callback(self._done)
 
-    async def _shake_hands(self, accepted: socket.socket) -> None:
+    async def _shake_hands(self, accepted: socket.socket) -> bool:
+        """Returns whether the handshake succeeded."""
         try:
             host, port = accepted.getpeername()[:2]
             spare = accepted.dup()  # a failed handshake closes the other one
         except OSError:  # it has been closed already, or no file descriptors are left
             accepted.close()
-            return
+            return False
         with spare:
             try:
                 await self._loop.connect_accepted_socket(
@@ -108,11 +131,11 @@ class TlsAcceptor:
                     with suppress(OSError):
                         spare.send(PLAIN_REQUEST)
                 self._failed(error, f"{host}:{port}")
+                return False
             except OSError:  # the client has closed the connection, or was too slow
-                pass
+                return False
+        return True
 
-    def _done(self, handshake: asyncio.Task[None]) -> None:
+    def _done(self, handshake: asyncio.Task[bool]) -> None:
         self._handshakes.discard(handshake)
-        if not handshake.cancelled():
-            handshake.result()
-        self._resume()
+        self._limits.end("tls", is_done=not handshake.cancelled() and handshake.result())

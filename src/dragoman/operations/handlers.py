@@ -76,7 +76,7 @@ from dragoman.operations.why import why
 LOADING_TICK: Final = 0.2  # seconds between two ticks while jobs of an earlier run are being loaded
 KEYS_LOADING: Final = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
 LIMIT_REACHED: Final = (
-    "a limit is reached (max_jobs, max_jobs_per_service, max_jobs_per_caller or max_memory); retry when jobs have ended"
+    "a limit is reached (of the broker, of the service, of its caller or of its principal); retry when jobs have ended"
 )
 
 
@@ -422,6 +422,7 @@ ERROR_KINDS: Final = {
     RefusalReason.STORE_UNAVAILABLE: "store unavailable",
     RefusalReason.INVALID: "invalid",
     RefusalReason.FORBIDDEN: "forbidden",
+    RefusalReason.TOO_LARGE: "too large",
 }
 
 # The function of each operation: the method of its name.

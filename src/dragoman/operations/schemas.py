@@ -107,6 +107,7 @@ ErrorKind = Literal[
     "key reused",
     "no such service",
     "forbidden",
+    "too large",
     "internal",
 ]
 

@@ -119,7 +119,7 @@ def service_views(services: list[Service], workers: list[Worker], now: float) ->
             running[service] = running.get(service, 0) + 1
     views = []
     for service in services:
-        head = service.queue.head()
+        head = service.queue.oldest()
         runs = running.get(service, 0)
         views.append(
             ServiceView(

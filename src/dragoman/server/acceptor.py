@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
+from dragoman.core.infinity import inf
 from dragoman.server import clock
 from dragoman.server.connections import Connections
 from dragoman.server.listener_socket import ListenerSocket
@@ -16,7 +17,8 @@ ACCEPTS_PER_ITERATION = 64
 
 
 class Acceptor:
-    """Accepts connections on any number of sockets, at most `max_accepts_per_second` in a second."""
+    """Accepts connections on any number of sockets, at most `max_accepts_per_second` in a second, and at most
+    `max_handshakes` where they begin with a limited handshake."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, connections: Connections, reports: Reports, local_peers: LocalPeers
@@ -33,7 +35,11 @@ class Acceptor:
         self._loop.add_reader(listening, self._accept, listening, listener_socket)
 
     def _accept(self, listening: socket.socket, listener_socket: ListenerSocket) -> None:
+        mechanism, registry = listener_socket.mechanism, self._connections.registry
         for _ in range(ACCEPTS_PER_ITERATION):
+            if mechanism and (seconds := registry.handshakes.wait_time()):
+                self._pause_accepting(listening, listener_socket, seconds)
+                return
             if listener_socket.is_for_peers and self._has_accepted_enough():
                 self._pause_accepting(listening, listener_socket, 1.0 - clock.now() % 1.0)
                 return
@@ -55,7 +61,7 @@ class Acceptor:
             except OSError:  # it has been closed already
                 accepted.close()
                 continue
-            if self._connections.registry.admit(address, is_local_address) is not None:
+            if registry.admit(address, is_local_address) is not None:
                 accepted.close()
                 continue
             admitted = self._local_peers.admit(accepted, listener_socket.loopback, label)
@@ -77,6 +83,8 @@ class Acceptor:
                 admitted,
                 listener_socket.auth,
             )
+            if mechanism and not peer.is_open and not peer.is_lost:
+                registry.begin_handshake(peer, mechanism)
             self._connections.start(peer)
 
     def _has_accepted_enough(self) -> bool:
@@ -87,11 +95,14 @@ class Acceptor:
         return self.accepted >= self._connections.limits.max_accepts_per_second
 
     def _pause_accepting(self, listening: socket.socket, listener_socket: ListenerSocket, seconds: float) -> None:
-        """Stop accepting for a while. Existing connections are not affected."""
+        """Stop accepting for a while; inf: until a handshake has ended. Existing connections are not affected."""
         self._loop.remove_reader(listening)
 
         def again() -> None:
             if listening.fileno() >= 0:
                 self.watch(listening, listener_socket)
 
-        self._loop.call_later(seconds, again)
+        if seconds == inf:
+            self._connections.registry.handshakes.when_one_ends(again)
+        else:
+            self._loop.call_later(seconds, again)

@@ -25,8 +25,8 @@ class StreamConnection(interface.Connection):
     # fmt: off
     __slots__ = (
         "admitted", "alarm", "alarm_number", "auth", "bad_count", "bad_since", "carrier", "closing", "dialled",
-        "fresh_tags", "holding", "is_local", "is_lost", "is_open", "largest", "last_received", "latest", "latest_end",
-        "limits", "out", "seen_sent", "stream", "tags", "unsendable",
+        "fresh_tags", "handshake", "holding", "is_local", "is_lost", "is_open", "largest", "last_received", "latest",
+        "latest_end", "limits", "out", "seen_sent", "stream", "tags", "unsendable",
     )
     # fmt: on
 
@@ -53,6 +53,7 @@ class StreamConnection(interface.Connection):
         self.remote = None
         self.auth: ListenerAuth | None = None  # None: who it is was known when it connected
         self.admitted: Admitted | None = None  # None: dialled, or the broker has no authentication
+        self.handshake = ""  # mechanism of a handshake in progress that is limited (R168)
         self.is_local = True  # it is on this machine
         self.stream: ByteStream | None = None  # None while it is being dialled
         self.dialled = False

@@ -14,9 +14,11 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.counters import Counters
 from dragoman.core.errors import InvariantBroken
+from dragoman.core.memory import MemoryAccount
 from dragoman.server.admission import Admission, AdmissionLimits
 from dragoman.server.authentication import LOCAL_USER, Admitted
 from dragoman.server.connection import StreamConnection
+from dragoman.server.handshakes import Handshakes
 from dragoman.server.heartbeats import NO_HANDSHAKE, SEND_PING, SILENT, Heartbeats
 from dragoman.server.memory_budget import MemoryBudget
 from dragoman.server.reports import Reports
@@ -37,6 +39,7 @@ class ConnectionRegistry:
         clock: Callable[[], float],
         reports: Reports,
         limits: AdmissionLimits,
+        memory: MemoryAccount,
         *,
         close: Callable[[StreamConnection, str], None],
         post: Callable[[StreamConnection, Sequence[Frame]], None],
@@ -44,7 +47,8 @@ class ConnectionRegistry:
         self.peers: dict[StreamConnection, None] = {}
         self.admission = Admission(limits)
         self.heartbeats = Heartbeats()
-        self.budget = MemoryBudget(limits.max_memory)
+        self.budget = MemoryBudget(memory)
+        self.handshakes = Handshakes(limits.max_handshakes, limits.max_unauthenticated, clock)
         self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent on ended connections
         self._counters = counters
         self._clock = clock
@@ -70,6 +74,17 @@ class ConnectionRegistry:
             self.admission.enter(peer.address)
         self.heartbeats.began(peer)
 
+    def begin_handshake(self, peer: StreamConnection, mechanism: str) -> None:
+        """Count a handshake that has begun (R168)."""
+        peer.handshake = mechanism
+        self.handshakes.begin()
+
+    def end_handshake(self, peer: StreamConnection, *, is_done: bool) -> None:
+        """Count the end of a handshake, if one is in progress."""
+        if peer.handshake:
+            mechanism, peer.handshake = peer.handshake, ""
+            self.handshakes.end(mechanism, is_done=is_done)
+
     def lose(self, peer: StreamConnection, reason: str) -> None:
         """End a connection: notify the broker side, once, with the messages that were never sent."""
         if peer.is_lost:
@@ -89,6 +104,7 @@ class ConnectionRegistry:
         if peer.stream is not None and not peer.dialled:
             self.admission.leave(peer.address)
         peer.closing = peer.closing or reason
+        self.end_handshake(peer, is_done=False)
         if peer.is_open or peer.dialled:
             now = self._clock()
             self.guarded(peer, lambda: peer.session.lost(peer, unsent, now))

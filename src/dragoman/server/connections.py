@@ -56,7 +56,10 @@ class Connections(SideCalls):
         self._strict = strict
         self._before_write: list[Callable[[float], None]] = []  # calls to make before the next write
         self._dirty: list[StreamConnection] = []  # connections with something to write or to close
-        self.registry = ConnectionRegistry(broker.counters, clock, reports, limits, close=self.close, post=self._post)
+        memory = broker.job_registry.memory
+        self.registry = ConnectionRegistry(
+            broker.counters, clock, reports, limits, memory, close=self.close, post=self._post
+        )
         self.peers = self.registry.peers
         self._identification = Identification(broker, self.registry)
         self.host_access = HostAccess(
@@ -216,6 +219,7 @@ class Connections(SideCalls):
         if not self._identification.identify(peer):
             return
         peer.is_open = True
+        self.registry.end_handshake(peer, is_done=True)
         peer.identity = peer.carrier.peer_identity
         self.registry.heartbeats.opened(peer, now)
         self.registry.guarded(peer, lambda: peer.session.opened(peer, now))

@@ -73,6 +73,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
         health.PATHS,
         access.connection_check(),
         own.hsts,
+        context.all_bodies,
     )
     requests.end_revoked = server.end_revoked
 
@@ -86,4 +87,4 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
     if tls is None:
         server.listen(listening)
     else:
-        server.listen_tls(listening, lambda: tls.role.context, handshake_failed)
+        server.listen_tls(listening, lambda: tls.role.context, handshake_failed, runner.connections.registry.handshakes)

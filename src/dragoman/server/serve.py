@@ -19,6 +19,7 @@ from dragoman.access.problems import AccessError
 from dragoman.core.admission import BROKER_STOPS
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
+from dragoman.http.all_bodies import AllBodies
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import AccessView, HealthView, OperationError
 from dragoman.sdk.address import AddressError, TcpAddress
@@ -90,7 +91,8 @@ class Server:
             max_connections_per_local_address=config.max_connections_per_local_address,
             max_connections_per_remote_address=config.max_connections_per_remote_address,
             max_accepts_per_second=config.max_accepts_per_second,
-            max_memory=config.policy.max_memory,
+            max_handshakes=config.max_handshakes,
+            max_unauthenticated=config.max_unauthenticated,
         )
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.store = self._open_store(folder, release) if folder is not None else NullStore()
@@ -130,7 +132,15 @@ class Server:
 
     def listen(self) -> Opened:
         """Open every listener. Returns them with (role, address) of their sockets."""
-        context = ServerContext(self._loop, self.operations, self._now, self.health, self._http, self.access_control)
+        context = ServerContext(
+            self._loop,
+            self.operations,
+            self._now,
+            self.health,
+            self._http,
+            self.access_control,
+            AllBodies(self.broker.job_registry.memory),
+        )
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
         needed = [prepare(url, self.broker, self.runner, context) for url in urls if url not in optional]

@@ -25,6 +25,7 @@ from dragoman.core.names import is_name
 from dragoman.dialects import interface
 from dragoman.dialects.catalogue import DIALECTS
 from dragoman.dialects.frontend import FRONTEND
+from dragoman.http.all_bodies import AllBodies
 from dragoman.http.limits import HttpLimits
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.json_api import JsonOperations
@@ -95,6 +96,7 @@ class ServerContext:
     health: Callable[[], HealthView]
     http: list[tuple[HttpServer, HttpBrokerSide]]  # the open servers
     access_control: AccessControl
+    all_bodies: AllBodies | None = None
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]

@@ -11,10 +11,11 @@ from dragoman.core.deadlines import SWEEP_FLOOR
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.invariants import check
 from dragoman.core.model import Job, Worker
+from dragoman.core.rights import PrincipalLimits
 from dragoman.core.states import JobState, Outcome, WorkerState
 from owners import LOCAL_OWNER
 
-from .world import CheckedBroker, attempt_of
+from .world import CheckedBroker, attempt_of, caller_of, principal_of
 
 
 class Busy(CheckedBroker):
@@ -39,6 +40,10 @@ class Busy(CheckedBroker):
         self.late = self.call(b"delayed", delay=10.0, now=1.0)
         self.kept = self.call(b"kept", service="f", key="k", now=1.0)
         self.succeed(attempt_of(self.kept), b"result", 1.0)
+        self.worker("web", name="web", capacity=2)
+        web = principal_of(self, "web", max_running=1)
+        self.call(b"runs", service="web", caller=caller_of(web), now=1.0)
+        self.web = self.call(b"blocked", service="web", caller=caller_of(web), now=1.0)
         self.take()
 
 
@@ -166,7 +171,52 @@ def _(b: Busy) -> None:
 
 @damage("I5", "the bytes of payloads are miscounted")
 def _(b: Busy) -> None:
-    b.job_registry.bytes += 1
+    b.job_registry.memory.payloads += 1
+
+
+@damage("I5", "data in transit is miscounted")
+def _(b: Busy) -> None:
+    b.job_registry.memory.in_transit += 1
+
+
+@damage("I5", "the bytes of a service are miscounted")
+def _(b: Busy) -> None:
+    b.first.service.bytes += 1
+
+
+@damage("I5", "the bytes of a caller are miscounted")
+def _(b: Busy) -> None:
+    b.web.owner.bytes += 1
+
+
+@damage("I5", "the waiting jobs of a principal are miscounted")
+def _(b: Busy) -> None:
+    b.web.owner.principal.waiting += 1
+
+
+@damage("I5", "the waiting bytes of a principal are miscounted")
+def _(b: Busy) -> None:
+    b.web.owner.principal.waiting_bytes -= 1
+
+
+@damage("I5", "the running jobs of a principal are miscounted")
+def _(b: Busy) -> None:
+    b.principals.local.running += 1
+
+
+@damage("I6", "jobs of a principal are blocked, and it may run more")
+def _(b: Busy) -> None:
+    b.web.owner.principal.limit(PrincipalLimits(max_running=2))
+
+
+@damage("I6", "jobs of a principal are blocked, and it does not know")
+def _(b: Busy) -> None:
+    b.web.owner.principal.blocked.clear()
+
+
+@damage("I6", "a principal waits in a service where it has no jobs")
+def _(b: Busy) -> None:
+    b.web.owner.principal.blocked["s"] = None
 
 
 @damage("I5", "dead entries pile up in a queue")
@@ -183,6 +233,8 @@ def _(b: Busy) -> None:
     if hasattr(services["s"], "jobs"):
         services["s"].jobs -= 1
         services["f"].jobs += 1
+        services["s"].bytes -= len(b.late.payload)
+        services["f"].bytes += len(b.late.payload)
 
 
 @damage("I8", "more attempts were spent than the job has")

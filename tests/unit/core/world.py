@@ -16,8 +16,10 @@ from dragoman.core.effects import DeliverOutcome, Effect, SendJob
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
+from dragoman.core.rights import ALL_RIGHTS, Principal, PrincipalLimits
 from dragoman.core.store_entries import StoreJob
 from dragoman.testing.entropy import SeededEntropy
 from owners import LOCAL_OWNER
@@ -28,7 +30,7 @@ VERBS_OF = {
         *("submit", "withdraw", "caller_gone"),
         *("join", "idle", "seen", "leave"),
         *("succeed", "fail"),
-        *("extend_leases", "tick"),
+        *("extend_leases", "limits_changed", "tick"),
     ),
     "availability": ("caller_away", "caller_back", "detach", "attach", "ask", "offer", "drain"),
     "attempts": ("begin", "extend", "progress", "refuse", "reject", "undelivered", "give_back"),
@@ -166,3 +168,18 @@ class CheckedBroker:
 def attempt_of(job: Job) -> Attempt:
     assert job.attempt is not None
     return job.attempt
+
+
+def principal_of(broker: CheckedBroker, name: str, **limits: Any) -> Principal:
+    """A principal with all rights and these limits."""
+    principal: Principal = broker.principals.named(name)
+    principal.rights = ALL_RIGHTS
+    principal.limit(PrincipalLimits(**limits))
+    return principal
+
+
+def caller_of(principal: Principal, label: str = "this connection") -> Caller:
+    """A caller of this principal, on a connection of its own."""
+    caller = Caller(principal.name)
+    caller.owner = Owner(principal, label)
+    return caller
