@@ -60,7 +60,7 @@ class AtTheBounds(Machine):
     @rule(name=st.sampled_from(PRINCIPALS), limits=st.sampled_from(LIMITS))
     def limit(self, name: str, limits: PrincipalLimits) -> None:
         self.broker.principals.named(name).limit(limits)
-        self.broker.limits_changed(self.now)
+        self.broker.operator.limits_changed(self.now)
         self.carry_out()
 
     @rule(
@@ -92,7 +92,7 @@ class AtTheBounds(Machine):
         self.carry_out()
         assert len(self.broker.worker_registry.services) <= self.policy.max_services
         assert self.broker.job_registry.present <= self.policy.max_jobs
-        assert self.broker.job_registry.bytes <= self.policy.max_memory
+        assert self.broker.job_registry.memory.payloads <= self.policy.max_memory
         principal, limits = owner.principal, owner.principal.limits
         assert principal.running == was_running or principal.running <= principal.max_running
         if job is None:

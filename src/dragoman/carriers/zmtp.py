@@ -32,8 +32,9 @@ from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarg
 from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, LargeFrame, leading_small
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, check_command_flags, framed, ping
+from dragoman.carriers.zmtp_frames import PASSED_THROUGH, SHORT_LAST, SHORT_MORE, encode_large
 from dragoman.carriers.zmtp_handshake import NULL, Handshake, Security
-from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, KIB, MIB, ZmtpLimits, too_many_frames
+from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, MIB, ZmtpLimits, too_many_frames
 
 HANDSHAKE: Final = 0
 BETWEEN: Final = 1
@@ -41,8 +42,6 @@ HOLDING: Final = 2
 LARGE: Final = 3
 SKIPPING: Final = 4
 FAILED: Final = 5
-
-PASSED_THROUGH: Final = 16 * KIB  # bytes; `encode` does not copy frames of this size or more
 
 
 def encode(frames: Sequence[Frame]) -> list[Frame]:
@@ -56,37 +55,12 @@ def encode(frames: Sequence[Frame]) -> list[Frame]:
         elif size < PASSED_THROUGH:
             head = b"\x03" + size.to_bytes(8, "big")
         else:
-            return _encode_large(frames)
+            return encode_large(frames)
         pieces.append(head)
         pieces.append(frame)
     assert pieces, "a message has at least one frame"
     pieces[-2] = SHORT_LAST[size] if size < 256 else b"\x02" + size.to_bytes(8, "big")
     return [b"".join(pieces)]
-
-
-SHORT_LAST: Final = tuple(bytes((0, size)) for size in range(256))
-SHORT_MORE: Final = tuple(bytes((MORE, size)) for size in range(256))
-
-
-def _encode_large(frames: Sequence[Frame]) -> list[Frame]:
-    buffers: list[Frame] = []
-    joined = bytearray()
-    more_to_come = len(frames)
-    for frame in frames:
-        more_to_come -= 1
-        size = len(frame)
-        if size < 256:
-            joined += SHORT_MORE[size] if more_to_come else SHORT_LAST[size]
-        else:
-            joined += (b"\x03" if more_to_come else b"\x02") + size.to_bytes(8, "big")
-        if size < PASSED_THROUGH:
-            joined += frame
-        else:
-            buffers += (bytes(joined), frame)
-            joined.clear()
-    if joined:
-        buffers.append(bytes(joined))
-    return buffers
 
 
 class Zmtp(Carrier):

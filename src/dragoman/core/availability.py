@@ -116,7 +116,7 @@ class Availability:
         if worker.state is not DRAINING and self._events.wanted & WORKER_DRAINING:
             self._events.worker_changed(WORKER_DRAINING, worker)
         self._worker_registry.stop_dispatch(worker, stays)
-        self._dispatch.remove_if_drained(worker)
+        self._dispatch.removal.remove_if_drained(worker)
 
 
 def _change_services(worker: Worker, services: Collection[Service]) -> None:

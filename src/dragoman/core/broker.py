@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable
 from dragoman.core.admission import (
     CALLER_GONE,
     can_offer,
-    forbidden_call,
     forbidden_work,
     refusal_for,
     too_many_services,
@@ -70,7 +69,7 @@ class Broker:
         self.delays = Delays(state, self.dispatch)
         self.attempts = Attempts(state, self.dispatch, self.delays)
         self.availability = Availability(state, self.dispatch, self.attempts)
-        self.operator = Operator(state, self.dispatch, self.delays, self.attempts)
+        self.operator = Operator(state, self.dispatch, self.delays, self.attempts, self.principals)
         self.store_reports = StoreReports(state, self.attempts)
         self._expiry = Expiry(state, self.dispatch, self.delays, self.attempts)
         self._deadlines = state.deadlines
@@ -92,7 +91,7 @@ class Broker:
         """Accept a job. None: it was refused, and a DeliverOutcome has the reason. `id`: chosen by the caller."""
         owner = caller.owner
         if not (owner.principal.rights.calls_all or owner.principal.may(CALL, service)):
-            return self._forbid(service, caller)
+            return self._refuse(service, caller, *self.refused_rights.call(caller, service))
         known = self.worker_registry.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
@@ -227,13 +226,6 @@ class Broker:
         self.dispatch.freed(worker, now)
         return True
 
-    # ---------------------------------------------------------------- principals
-
-    def limits_changed(self, now: float) -> None:
-        """Dispatch jobs that waited because of `max_running`, as far as the new limits of principals allow it."""
-        for principal in self.principals:
-            self.dispatch.unblock(principal, now)
-
     # ---------------------------------------------------------------- time
 
     def tick(self, now: float) -> None:
@@ -247,11 +239,6 @@ class Broker:
         """Extend every lease by `gap` seconds, because the broker itself was paused (D13, R22)."""
         self._expiry.extend_leases(gap, now)
         self.resumed_at = now
-
-    def _forbid(self, service: str, caller: Caller) -> Job | None:
-        principal = caller.owner.principal
-        self.refused_rights.note(principal, CALL, (service,), dialect_of(caller.recipient))
-        return self._refuse(service, caller, *forbidden_call(principal, service))
 
     def _refuse(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
         self.counters.refuse(self.worker_registry.names.counted_as(service), refusal, reason)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from dragoman.core.admission import DEADLINE_PASSED
 from dragoman.core.commits import AfterCommit
-from dragoman.core.effects import RemoveWorker, SendJob
-from dragoman.core.events import JOB_WAITING, WORKER_LEFT
+from dragoman.core.effects import SendJob
+from dragoman.core.events import JOB_WAITING
 from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
-from dragoman.core.rights import Principal
+from dragoman.core.running_limits import RunningLimits
 from dragoman.core.shared_state import SharedState
-from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT, RemovalReason
+from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT
+from dragoman.core.worker_removal import WorkerRemoval
 
 
 class Dispatch:
@@ -33,7 +34,9 @@ class Dispatch:
         self._effects = state.effects
         self._events = state.events
         self._pending_commits = state.job_registry.pending_commits
-        state.job_registry.unblock = self.unblock
+        self.removal = WorkerRemoval(state)
+        self.running_limits = RunningLimits(state.worker_registry, self.dispatch_waiting)
+        state.job_registry.unblock = self.running_limits.unblock
 
     # ---------------------------------------------------------------- jobs
 
@@ -96,23 +99,12 @@ class Dispatch:
             service.queue.take(job)
             self.give(job, worker, now)
 
-    def unblock(self, principal: Principal, now: float) -> None:
-        """Dispatch jobs that waited because of `max_running`, as many as now may run. The service that has waited
-        longest is first."""
-        while principal.running < principal.max_running:
-            name = next(iter(principal.blocked), None)
-            if name is None:
-                return
-            service = self._worker_registry.services[name]
-            service.queue.unblock(principal)
-            self.dispatch_waiting(service, now)
-
     # ---------------------------------------------------------------- workers
 
     def freed(self, worker: Worker, now: float) -> None:
         """Fill a free slot of the worker with the next job, or list the worker as idle."""
         if worker.state is DRAINING:
-            self.remove_if_drained(worker)
+            self.removal.remove_if_drained(worker)
             return
         if worker.state is DETACHED or worker.asked <= 0:
             self._worker_registry.settle(worker, now)
@@ -135,20 +127,6 @@ class Dispatch:
         worker.stuck.clear()
         self.freed(worker, now)
         return True
-
-    def remove_if_drained(self, worker: Worker) -> None:
-        """Remove a draining worker once it holds no attempt."""
-        if not worker.running and not worker.stuck and not worker.stays:
-            self._effects.append(RemoveWorker(worker, RemovalReason.DRAINED, "drained"))
-            self.remove(worker, "drained")
-
-    def remove(self, worker: Worker, reason: str) -> list[Attempt]:
-        """Remove the worker. Returns the attempts that it held."""
-        self._deadlines.disarm(worker)
-        held = self._worker_registry.leave(worker)
-        if self._events.wanted & WORKER_LEFT:
-            self._events.worker_changed(WORKER_LEFT, worker, reason, len(held))
-        return held
 
     def _next_job(self, worker: Worker) -> Job | None:
         """Return the job with the lowest queue key among the heads of the worker's queues (R14)."""

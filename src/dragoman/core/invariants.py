@@ -76,8 +76,8 @@ def _check_jobs(broker: Broker, queued: set[JobId]) -> dict[Service, tuple[int, 
     counters = broker.counters
     if counters.accepted + counters.restored + counters.released != sum(counters.ended.values()) + present:
         raise broken("I17", "jobs accepted, restored and released are not those ended and present")
-    if size != broker.job_registry.bytes:
-        raise broken("I5", f"payloads take {size} bytes, {broker.job_registry.bytes} are counted")
+    if size != broker.job_registry.memory.payloads:
+        raise broken("I5", f"payloads take {size} bytes, {broker.job_registry.memory.payloads} are counted")
     if part_size != broker.job_registry.parts.bytes:
         raise broken("I5", f"parts take {part_size} bytes, {broker.job_registry.parts.bytes} are counted")
     memory = broker.job_registry.memory

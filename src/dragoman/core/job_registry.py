@@ -17,7 +17,7 @@ from dragoman.core.kept_jobs import KeptJobs, digest
 from dragoman.core.kept_parts import KeptParts
 from dragoman.core.lifecycle import move_job
 from dragoman.core.memory import MemoryAccount
-from dragoman.core.model import ABSENT, Caller, Job, JobId, Payload, Service
+from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
@@ -41,18 +41,13 @@ class JobRegistry:
         self.events = events
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
-        self.unblock: Callable[[Principal, float], None] = _ignore  # set by Dispatch: it has fewer running jobs now
+        self.unblock: Callable[[Principal, float], None] = lambda principal, now: None  # set by Dispatch
         self._max_bytes_per_service = policy.max_bytes_per_service or UNLIMITED
         self._max_bytes_per_caller = policy.max_bytes_per_caller or UNLIMITED
         self._policy = policy
         self._counters = counters
         self._deadlines = deadlines
         self._effects = effects
-
-    @property
-    def bytes(self) -> int:
-        """Size of the payloads of present jobs."""
-        return self.memory.payloads
 
     def admit(
         self,
@@ -166,33 +161,3 @@ class JobRegistry:
         move_job(job, to)
         if self.events.wanted & JOB_MOVES:
             self.events.job_moved(job)
-
-    # ---------------------------------------------------------------- jobs that were accepted before
-
-    def enter(self, job: Job) -> None:
-        """Add a job of an earlier run, or from quarantine. Limits do not apply: it was acknowledged."""
-        self.jobs[job.id] = job
-        size = len(job.payload)
-        job.service.jobs += 1
-        job.service.bytes += size
-        job.owner.jobs += 1
-        job.owner.bytes += size
-        self.present += 1
-        self.memory.payloads += size
-        if job.key is not None:
-            self.kept.archive.note_key(job)
-
-    def fetched(self, job: Job, payload: Payload) -> None:
-        """Set a payload that was only in the store."""
-        if job.state is not ENDED and job.payload is ABSENT:
-            size = len(payload)
-            job.payload = payload
-            self.memory.payloads += size
-            job.service.bytes += size
-            job.owner.bytes += size
-            if job.state is not RUNNING:
-                job.owner.principal.waiting_bytes += size
-
-
-def _ignore(principal: Principal, now: float) -> None:
-    pass

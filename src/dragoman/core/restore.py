@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.core.accepted_jobs import enter_job
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import count_job, move_job, move_worker
@@ -83,7 +84,7 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     if kept.outcome is not None:
         _restore_ended(broker, job, kept, now)
         return job
-    broker.job_registry.enter(job)
+    enter_job(broker.job_registry, job)
     count_job(job, WAITING, 1)
     broker.counters.restored += 1
     start_at = _start_at(broker, job, kept, now)

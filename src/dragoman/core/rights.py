@@ -215,7 +215,7 @@ class Principal:
         self._rate_time = -inf
 
     def limit(self, limits: PrincipalLimits) -> None:
-        """Set the limits. Jobs that wait because of the old ones are dispatched by `Dispatch.unblock`."""
+        """Set the limits. Jobs that wait because of the old ones are dispatched by `RunningLimits.unblock`."""
         self.limits = limits
         self.max_running = UNLIMITED if limits.max_running is None else limits.max_running
 

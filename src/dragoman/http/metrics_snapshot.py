@@ -107,7 +107,7 @@ class MetricsSnapshot:
         self._write("dragoman_build_info", 1, labels(version=health.version, python=platform.python_version()))
         self._write("dragoman_ready", int(health.ready))
         self._write("dragoman_jobs_present", job_registry.present)
-        self._write("dragoman_payload_bytes", job_registry.bytes)
+        self._write("dragoman_payload_bytes", job_registry.memory.payloads)
         self._begin("dragoman_transit_bytes")
         for kind, size in job_registry.memory.transit.items():
             self._lines.append(sample("dragoman_transit_bytes", labels(kind=kind.value), size))

@@ -199,6 +199,6 @@ class AccessControl:
                 self._broker.availability.drain(worker, now)
             elif len(allowed) < len(offered):
                 self._broker.availability.offer(worker, allowed, now)
-        self._broker.limits_changed(now)
+        self._broker.operator.limits_changed(now)
         self._connections.request_iteration()
         return closed

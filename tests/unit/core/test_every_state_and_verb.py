@@ -293,7 +293,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "saved": lambda s: s.broker.save_all(SOON),
     "unsaved": lambda s: s.broker.save_all(SOON, problem="disk full"),
     "extend_leases": lambda s: s.broker.extend_leases(5.0, SOON),
-    "limits_changed": lambda s: s.broker.limits_changed(SOON),
+    "limits_changed": lambda s: s.broker.operator.limits_changed(SOON),
     "tick": lambda s: s.broker.tick(SOON),
     "far": lambda s: s.broker.tick(FAR),
 }

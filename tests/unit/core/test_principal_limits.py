@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.core.accepted_jobs import set_payload
 from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.model import Job
 from dragoman.core.options import JobOptions
@@ -277,10 +278,10 @@ def test_new_limits_apply_at_once(broker: CheckedBroker) -> None:
     broker.worker(capacity=9)
     jobs = [broker.call(caller=caller_of(web)) for _ in range(5)]
     web.limit(PrincipalLimits(max_running=3))
-    broker.limits_changed(1.0)
+    broker.operator.limits_changed(1.0)
     assert states(*jobs) == "running running running waiting waiting"
     web.limit(PrincipalLimits())
-    broker.limits_changed(1.0)
+    broker.operator.limits_changed(1.0)
     assert web.running == 5
 
 
@@ -289,7 +290,7 @@ def test_lower_limit_ends_no_job(broker: CheckedBroker) -> None:
     broker.worker(capacity=9)
     jobs = [broker.call(caller=caller_of(web)) for _ in range(4)]
     web.limit(PrincipalLimits(max_running=1))
-    broker.limits_changed(1.0)
+    broker.operator.limits_changed(1.0)
     assert web.running == 3
     for job in jobs[:2]:
         broker.succeed(attempt_of(job), b"", 1.0)
@@ -351,7 +352,7 @@ def test_fetched_payload_of_a_waiting_job_counts(broker: CheckedBroker) -> None:
     stored = StoredJob(1, b"j" * 16, "s", JobOptions(durable=True, waits=True), 0.0)  # type: ignore[arg-type]
     stored.owner = "web"
     job = restore(broker.plain, stored, 0.0, NOBODY)
-    broker.job_registry.fetched(job, b"12345")
+    set_payload(broker.job_registry, job, b"12345")
     assert counts(web) == (1, 5, 0)
     broker.worker()
     assert counts(web) == (0, 0, 1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.core.accepted_jobs import set_payload
 from dragoman.core.effects import DeliverOutcome, RemoveWorker, SendJob
 from dragoman.core.events import WORKER_JOINED, WORKER_LEFT, PublishEvent, WorkerEvent
 from dragoman.core.invariants import check
@@ -61,18 +62,18 @@ def test_job_goes_to_a_worker_that_is_idle_already(broker: CheckedBroker) -> Non
 def test_payload_that_was_fetched_counts(broker: CheckedBroker) -> None:
     """I5."""
     job = revive(broker, kept())
-    broker.job_registry.fetched(job, b"payload")
+    set_payload(broker.job_registry, job, b"payload")
     check(broker.plain)
-    assert (job.payload, broker.job_registry.bytes) == (b"payload", 7)
+    assert (job.payload, broker.job_registry.memory.payloads) == (b"payload", 7)
     broker.withdraw(job, NOW)
-    assert broker.job_registry.bytes == 0
+    assert broker.job_registry.memory.payloads == 0
 
 
 def test_payload_that_comes_after_the_end_is_dropped(broker: CheckedBroker) -> None:
     job = revive(broker, kept())
     broker.withdraw(job, NOW)
-    broker.job_registry.fetched(job, b"payload")
-    assert (job.payload, broker.job_registry.bytes) == (b"", 0)
+    set_payload(broker.job_registry, job, b"payload")
+    assert (job.payload, broker.job_registry.memory.payloads) == (b"", 0)
 
 
 def test_attempt_whose_payload_is_on_its_way_was_seen_by_nobody(broker: CheckedBroker) -> None:

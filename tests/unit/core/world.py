@@ -30,11 +30,11 @@ VERBS_OF = {
         *("submit", "withdraw", "caller_gone"),
         *("join", "idle", "seen", "leave"),
         *("succeed", "fail"),
-        *("extend_leases", "limits_changed", "tick"),
+        *("extend_leases", "tick"),
     ),
     "availability": ("caller_away", "caller_back", "detach", "attach", "ask", "offer", "drain"),
     "attempts": ("begin", "extend", "progress", "refuse", "reject", "undelivered", "give_back"),
-    "operator": ("pause", "resume", "retry", "release", "close", "abort"),
+    "operator": ("pause", "resume", "retry", "release", "close", "abort", "limits_changed"),
     "store_reports": ("saved",),
 }
 VERBS = [verb for verbs in VERBS_OF.values() for verb in verbs]
