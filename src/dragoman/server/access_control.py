@@ -193,6 +193,8 @@ class AccessControl:
         closed += sum(call() for call in self._watchers)
         for worker in list(self._broker.worker_registry.workers.values()):
             principal = worker.owner.principal
+            if not (principal.is_listed or principal in built_in):
+                continue  # it leaves with its connection
             offered = [each.name for each in worker.services]
             allowed = [each for each in offered if principal.may(WORK, each)]
             if not allowed:

@@ -132,14 +132,9 @@ class Server:
 
     def listen(self) -> Opened:
         """Open every listener. Returns them with (role, address) of their sockets."""
+        bodies = AllBodies(self.broker.job_registry.memory)
         context = ServerContext(
-            self._loop,
-            self.operations,
-            self._now,
-            self.health,
-            self._http,
-            self.access_control,
-            AllBodies(self.broker.job_registry.memory),
+            self._loop, self.operations, self._now, self.health, self._http, self.access_control, bodies
         )
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
