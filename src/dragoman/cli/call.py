@@ -16,6 +16,7 @@ Examples:
   dragoman call default "hello" --connect pingpong+tcp://127.0.0.1:7402
   dragoman call echo "hello" --connect memodb+tcp://127.0.0.1:7405 --timeout 10
   dragoman call echo "hello" --connect http://127.0.0.1:7480
+  dragoman call echo "hello" --connect "https://broker:7480?token_file=token.txt"
   cat big.png | dragoman call resize - --connect "pingpong+tcp://127.0.0.1:7402?service=resize" > small.png
 
 Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unreachable; 4 timed out.

@@ -30,6 +30,7 @@ Examples:
   dragoman worker --exec "convert - -resize 10% -" --connect pingpong+tcp://127.0.0.1:7401
   dragoman worker --exec "gzip -c" --service gzip --concurrency 4 --connect memodb+tcp://127.0.0.1:7405
   dragoman worker mypackage.images:worker --connect http://127.0.0.1:7480
+  dragoman worker mypackage.images:worker --connect "tcp://broker:7400?server_key=HEX&key=gpu-1"
 
 Exit codes: 0 stopped; 2 usage; 3 the broker does not accept this key, token or certificate.
 """,

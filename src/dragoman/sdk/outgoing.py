@@ -114,7 +114,8 @@ async def open_connection(
             batch_done()
 
     def closed(problem: str) -> None:
-        end(problem if ready.done() else handshake_problem(place, problem))
+        is_explained = ready.done() or isinstance(stream, TlsStream)  # `_failed_handshake` explains errors of TLS
+        end(problem if is_explained else handshake_problem(place, problem))
 
     def end(problem: str) -> None:
         stream.close()

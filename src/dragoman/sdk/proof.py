@@ -82,7 +82,7 @@ class Setting:
 
     def error(self, problem: str) -> ValueError:
         if self.source is Source.URL:
-            return address_error(self.url, f"{self.name}=: {problem}")
+            return address_error(self.url, f"option {self.name}: {problem}")
         return CredentialError(f"{self.label}: {problem}")
 
 

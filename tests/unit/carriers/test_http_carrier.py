@@ -35,6 +35,15 @@ def test_a_request_has_its_host_and_its_length() -> None:
     assert (body is LARGE, b"content-length: 262144\r\n" in head) == (True, True)
 
 
+def test_fields_of_the_carrier_are_in_every_request_but_the_probe() -> None:
+    """A token must not reach a server that has not shown to be a broker."""
+    carrier = HttpClient("h:1", probe=b"/livez", alive=b"alive\n", fields=b"authorization: Bearer secret\r\n")
+    assert carrier.outgoing == [b"GET /livez HTTP/1.1\r\nhost: h:1\r\n\r\n"]
+    assert carrier.encode([b"GET /v1/jobs", b"", b""]) == [
+        b"GET /v1/jobs HTTP/1.1\r\nhost: h:1\r\nauthorization: Bearer secret\r\n\r\n"
+    ]
+
+
 def test_responses_are_the_same_however_their_bytes_are_cut() -> None:
     stream = b"".join(
         (

@@ -20,7 +20,8 @@ from dragoman.carriers.curve_keys import key_z85, new_key_pair
 from dragoman.carriers.zmtp_curve_handshake import CurveClient
 from dragoman.carriers.zmtp_handshake import NULL
 from dragoman.carriers.zmtp_plain import PlainClient
-from dragoman.sdk.address import AddressError, TlsAddress
+from dragoman.dialects.catalogue import DIALECTS
+from dragoman.sdk.address import AddressError, TlsAddress, parse
 from dragoman.sdk.credentials import CredentialError, credentials_of
 from dragoman.sdk.proof import VARIABLES, Proof
 from dragoman.sdk.targets import caller_target, worker_target
@@ -212,7 +213,7 @@ def test_setting_without_a_place_is_an_error_that_says_what_to_use(home: Path, m
     readable = "a token would be readable by everybody on the way to broker:"
     rows: tuple[tuple[str, Given, type[ValueError], str], ...] = (
         (FAR, {"token": TOKEN}, CredentialError, f"the argument token: {readable}7400; use tls://, or a key"),
-        (f"{FAR}?token_file={file}", {}, AddressError, f"token_file=: {readable}7400; use tls://, or a key"),
+        (f"{FAR}?token_file={file}", {}, AddressError, f"option token_file: {readable}7400; use tls://, or a key"),
         ("http://broker:7480", {"token": TOKEN}, CredentialError, f"{readable}7480; use https://"),
         (FAR, {"key": "gpu-1"}, CredentialError, "the broker's public key is missing: set server_key"),
         (f"{FAR}?key=gpu-1", {}, AddressError, "`dragoman keys list` prints it on the broker's machine"),
@@ -293,6 +294,13 @@ def test_token_in_an_address_is_refused_and_not_repeated(url: str) -> None:
             attempt()
         assert "t0ken" not in str(caught.value)
         assert "token_file=" in str(caught.value)
+
+
+def test_token_in_the_address_of_a_listener_is_refused_and_not_repeated() -> None:
+    with pytest.raises(AddressError) as caught:
+        parse(f"http://127.0.0.1:0?token={TOKEN}", DIALECTS)
+    assert str(caught.value).startswith("bad address 'http://127.0.0.1:0?***': an address must not have a token")
+    assert "token_file" not in str(caught.value)
 
 
 # -------------------------------------------------------------------- secrets
