@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import encodings.idna  # noqa: F401  # another user may not be able to load it
 import json
 import signal
 from pathlib import Path
