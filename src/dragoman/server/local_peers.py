@@ -133,6 +133,7 @@ class LocalPeers:
         self._own_uid = os.geteuid()
         self._overflow = overflow_uid()
         self._owners: SocketOwners | None = None
+        self._is_closed = False
         self._lines = RateLimit(1, LOG_INTERVAL)  # by reason
 
     def rule_of(self, listening: socket.socket, place: SocketAddress, access: LocalAccess) -> LoopbackRule:
@@ -189,9 +190,11 @@ class LocalPeers:
     def _uid(self, connected: socket.socket) -> int | None:
         if connected.family == socket.AF_UNIX:
             return unix_uid(connected)
-        if self._owners is None:
+        if self._is_closed:
             raise PeerGone(errno.ESHUTDOWN, "the broker has stopped listening")
         try:
+            if self._owners is None:  # all listeners admit everybody, but the access table names users
+                self._owners = SocketOwners()
             return self._owners.uid_of_peer(connected)
         except PeerGone:
             raise
@@ -217,6 +220,7 @@ class LocalPeers:
             self._reports.remark("connection rejected", level="warning", address=label, reason=reason, note=note)
 
     def close(self) -> None:
+        self._is_closed = True
         if self._owners is not None:
             self._owners.close()
             self._owners = None
