@@ -66,6 +66,7 @@ test-programs:
 	command -v openssl >/dev/null || missing="$$missing openssl"; \
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || missing="$$missing chromium"; \
 	[ -z "$$missing" ] && exit 0; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "The tests need programs that are missing. On Debian and Ubuntu, as root: apt-get install$$missing" >&2; exit 2; fi; \

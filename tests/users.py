@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  # to connect needs it, and another user may not be able to read Python's files
 import json
 import os
 import socket

@@ -114,7 +114,7 @@ def programs_missing(folder: Path, user: int, apt_get: str) -> subprocess.Comple
     return make("test-programs", "SHELL=/bin/sh", "PYTHON=python3", path=str(folder))
 
 
-PACKAGES = "nng-utils gcc libc6-dev libzmq3-dev python3-dev curl openssl nodejs npm"
+PACKAGES = "nng-utils gcc libc6-dev libzmq3-dev python3-dev curl openssl nodejs npm chromium"
 
 
 def test_packages_are_named_before_they_are_installed(tmp_path: Path) -> None:

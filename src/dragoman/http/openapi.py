@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -44,6 +45,7 @@ TAGS = {
 # Descriptions of error statuses.
 MEANINGS = {
     400: "The body is not JSON.",
+    401: "The request has no valid token.",
     403: "The principal lacks the right, or the token of the worker is wrong.",
     404: "It does not exist.",
     409: "The current state does not allow it, or the job was cancelled.",
@@ -102,7 +104,12 @@ def document(routes: Sequence[Route], version: str, *, has_login: bool = False) 
     schemas = Schemas(routes)
     paths: dict[str, OpenApi] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation_object(route, schemas)
+        if has_login and not route.is_public:
+            route = replace(route, problems=(*route.problems, 401))
+        described = _operation_object(route, schemas)
+        if has_login and route.is_public:
+            described["security"] = []
+        paths.setdefault(route.path, {})[route.method.lower()] = described
     used = {route.tag for route in routes}
     security: OpenApi = {"security": [{name: []} for name in SECURITY_SCHEMES]} if has_login else {}
     return {

@@ -13,10 +13,10 @@ USER_INFO: Final = re.compile(rb"[a-z][a-z0-9+.-]*://[^/?#]*@", re.IGNORECASE)
 
 def has_secret(target: bytes) -> bool:
     """Tell if the target of a request has a token in its query, or a user name or password before its host."""
+    if b"?" not in target:
+        return target[:1] != b"/" and USER_INFO.match(target) is not None
+    query = target.partition(b"?")[2].decode("latin-1")
     if USER_INFO.match(target) is not None:
         return True
-    _, mark, query = target.partition(b"?")
-    if not mark:
-        return False
-    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    pairs = parse_qsl(query, keep_blank_values=True, encoding="latin-1")
     return any(name.lower() in KEYS or value.startswith(TOKEN_PREFIX) for name, value in pairs)

@@ -231,5 +231,8 @@ def test_document_names_the_credentials(world: TokenWorld) -> None:
     document = world.ask("GET", "/openapi.json", headers=bearer(WEB)).json()
     assert document["security"] == [{"token": []}, {"session": []}]
     assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    described = {path: each["get"] for path, each in document["paths"].items() if "get" in each}
+    assert [path for path, each in described.items() if "401" not in each["responses"]] == ["/livez", "/readyz"]
+    assert [path for path, each in described.items() if each.get("security") == []] == ["/livez", "/readyz"]
     assert "/login" not in document["paths"]
     assert "/" not in document["paths"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import encodings.idna  # noqa: F401  # another user may not be able to load it
 import json
 import signal
 from pathlib import Path
@@ -199,7 +198,6 @@ def test_user_of_the_table_is_a_principal(setup: Setup) -> None:
 
 
 def test_users_of_the_table_are_known_where_anyone_may_connect(setup: Setup) -> None:
-    """A broker without another listener closed these connections: it had not asked the kernel for users before."""
     setup.allow("alice", "--uid", ALICE, "--call", "mail")
     url = setup.serve("http://127.0.0.1:0?loopback=anyone")
     assert "<strong>alice</strong>" in as_user(ALICE, response, url, "/")[1]
