@@ -412,6 +412,16 @@ def test_a_worker_of_several_services_is_shown_with_those_that_the_principal_may
     )
 
 
+def test_a_worker_without_services_is_for_its_owner_and_for_those_who_administer_all() -> None:
+    """R150"""
+    world = RightsWorld()
+    assert world.broker.availability.offer(world.web_worker, (), world.now)
+    for kind in ("ops", "viewer"):
+        assert world.as_(kind, "drain", id=world.web_worker.id).kind == "not found", kind
+        assert world.as_(kind, "workers").workers == []
+    assert world.as_("root", "drain", id=world.web_worker.id).state == "draining"
+
+
 # -------------------------------------------------------------------- schedules
 
 
@@ -427,6 +437,14 @@ def test_runs_of_a_schedule_are_jobs_of_its_owner_also_after_an_administrator_ha
     (run,) = runs(world)
     assert run.owner.principal.name == "web"
     assert '"owner":"web"' in world.store.notes["cron/nightly"]
+
+
+def test_an_administrator_sets_a_schedule_only_to_services_that_it_may_use() -> None:
+    """R149"""
+    world = RightsWorld()
+    moved = world.as_("ops", "set schedule", name="nightly", service="billing", every=60.0)
+    assert (moved.kind, moved.detail.partition(";")[0]) == ("forbidden", "ops may not call 'billing'")
+    assert world.as_("root", "set schedule", name="nightly", service="billing", every=60.0).service == "billing"
 
 
 def test_runs_are_skipped_while_the_owner_may_not_call() -> None:
