@@ -142,7 +142,9 @@ class OperationHandlers(TimedRecipient):
         row = OPERATIONS[operation]
         act = None
         try:
-            if row is not ENQUEUE or not responder.owner.principal.rights.calls_all:  # `enqueue` is frequent
+            rights = responder.owner.principal.rights
+            # `enqueue` is frequent. For a principal that may call the service, there is no more to check.
+            if row is not ENQUEUE or not (rights.calls_all or rights.may(CALL, request.service)):
                 act = self.permissions.check(row, request, responder)
             pending: PendingRequest | None = FUNCTIONS[operation](self, request, payload, responder, now)
         except OperationError as error:

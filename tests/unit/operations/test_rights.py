@@ -412,6 +412,16 @@ def test_a_worker_of_several_services_is_shown_with_those_that_the_principal_may
     )
 
 
+def test_a_worker_without_services_is_for_its_owner_and_for_those_who_administer_all() -> None:
+    """R150"""
+    world = RightsWorld()
+    assert world.broker.availability.offer(world.web_worker, (), world.now)
+    for kind in ("ops", "viewer"):
+        assert world.as_(kind, "drain", id=world.web_worker.id).kind == "not found", kind
+        assert world.as_(kind, "workers").workers == []
+    assert world.as_("root", "drain", id=world.web_worker.id).state == "draining"
+
+
 # -------------------------------------------------------------------- schedules
 
 
@@ -427,6 +437,15 @@ def test_runs_of_a_schedule_are_jobs_of_its_owner_also_after_an_administrator_ha
     (run,) = runs(world)
     assert run.owner.principal.name == "web"
     assert '"owner":"web"' in world.store.notes["cron/nightly"]
+
+
+def test_an_administrator_sets_a_schedule_only_to_services_that_it_may_use() -> None:
+    """R149"""
+    world = RightsWorld()
+    moved = world.as_("ops", "set schedule", name="nightly", service="billing", every=60.0)
+    assert (moved.kind, moved.detail.partition(";")[0]) == ("forbidden", "ops may not call 'billing'")
+    moved = world.as_("root", "set schedule", name="nightly", service="billing", every=60.0)
+    assert (moved.kind, "web may not call 'billing'" in moved.detail) == ("forbidden", True)  # R144: it stays web's
 
 
 def test_no_run_is_made_while_the_owner_may_not_call() -> None:
@@ -519,7 +538,7 @@ def test_what_is_refused_fails_or_belongs_to_the_principal_is_no_act() -> None:
     assert world.acts == []
 
 
-def test_enqueue_of_a_principal_that_may_call_all_services_is_not_checked_twice(
+def test_enqueue_of_a_principal_that_may_call_the_service_is_not_checked_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The core checks it: `enqueue` is the operation that is called often."""
@@ -529,6 +548,7 @@ def test_enqueue_of_a_principal_that_may_call_all_services_is_not_checked_twice(
 
     world = RightsWorld()
     monkeypatch.setattr(Permissions, "check", check)
-    assert world.as_("local", "enqueue", service="mail").state == "waiting"
+    for kind in ("local", "web"):
+        assert world.as_(kind, "enqueue", service="mail").state == "waiting"
     with pytest.raises(AssertionError, match="it was checked"):
-        world.as_("web", "enqueue", service="mail")
+        world.as_("viewer", "enqueue", service="mail")
