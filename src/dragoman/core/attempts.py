@@ -22,6 +22,7 @@ from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.leases import lease_expired_at
 from dragoman.core.model import ABSENT, Attempt, Job, Payload, Token, Worker
 from dragoman.core.retries import attempts_used_up, back_off, record_attempt, remember_tried
+from dragoman.core.rights import WORK, Principal
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, FAILED, GONE, LOST, REFUSED, TIMED_OUT, WAITING, Outcome, RefusalReason
 
@@ -318,12 +319,15 @@ class Attempts:
         """Keep an attempt of an earlier run for the worker that can name its token."""
         self.resumable[attempt.token] = attempt
 
-    def is_resumable(self, token: Token) -> bool:
-        return token in self.resumable
+    def is_resumable(self, token: Token, principal: Principal) -> bool:
+        """True if this principal may finish the attempt of an earlier run with this token."""
+        attempt = self.resumable.get(token)
+        return attempt is not None and principal.may(WORK, attempt.job.service.name)
 
-    def claim_resumable(self, token: Token) -> Attempt | None:
-        """Return the attempt of an earlier run with this token, once. The token proves that the worker was sent it."""
-        return self.resumable.pop(token, None)
+    def claim_resumable(self, token: Token, principal: Principal) -> Attempt | None:
+        """Return the attempt of an earlier run with this token, once. The token proves that the worker was sent it; its
+        principal must still have the right to the service (R178)."""
+        return self.resumable.pop(token) if self.is_resumable(token, principal) else None
 
 
 def unsend(attempt: Attempt, effects: list[Effect]) -> bool:

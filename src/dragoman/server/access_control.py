@@ -168,7 +168,7 @@ class AccessControl:
             principal = worker.owner.principal
             offered = [each.name for each in worker.services]
             allowed = [each for each in offered if principal.may(WORK, each)]
-            if not allowed:
+            if offered and not allowed:
                 self._broker.availability.drain(worker, now)
             elif len(allowed) < len(offered):
                 self._broker.availability.offer(worker, allowed, now)

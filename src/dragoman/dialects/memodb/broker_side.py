@@ -37,6 +37,7 @@ from dragoman.dialects.memodb.records import (
     Key,
     RemoteMemoDbWorker,
     fingerprint,
+    key_of,
     log_about_peer,
     may_be_back,
 )
@@ -179,7 +180,7 @@ class MemoDbBrokerSide(BrokerSide):
             return
         known = record.readies.get(route)
         if known is None and self._lost_readies:
-            known = self._lost_readies.get((peer.address, route[-4:], request_hash, peer.process))  # R61
+            known = self._lost_readies.get(key_of(peer, route, request_hash))  # R61
             if known is not None and not may_be_back(known, peer):
                 known = None
         if known is not None and known.request_hash == request_hash:
@@ -226,7 +227,8 @@ class MemoDbBrokerSide(BrokerSide):
     ) -> None:
         """Handle a RESULT, or a HEARTBEAT if `result` is None."""
         remote = self._remotes.get(id)
-        if remote is None or remote.address != peer.address:  # R66, T8: an id is valid only at its address
+        # R66, T8: an id is valid only for its principal and at its address.
+        if remote is None or remote.address != peer.address or remote.principal is not peer.owner.principal:
             if result is not None:
                 self._broker.counters.late_results += 1
             self._io.send(peer, [route, write_disconnect(id)])
