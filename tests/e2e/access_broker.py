@@ -117,6 +117,8 @@ class Peer:
                 return int(told["value"])
 
     def close(self) -> None:
+        if self.socket.closed:
+            return
         self.socket.disable_monitor()
         self.monitor.close(linger=0)
         self.socket.close(linger=0)

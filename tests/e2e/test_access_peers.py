@@ -120,6 +120,22 @@ def test_principal_that_expires_while_connected_is_gone(broker: AccessBroker, pe
     broker.reload()
 
 
+def test_temporary_refusal_comes_again(broker: AccessBroker, peers: Peers) -> None:
+    """Beyond `max_peers` a connection is closed without ERROR, so libzmq dials until there is room."""
+    broker.new_key("gpu-4")
+    file = broker.access / "gpu-4.toml"
+    file.write_text(f"{file.read_text()}max_peers = 1\n")
+    broker.reload()
+    first = peers.curve("gpu-4")
+    broker.logged("connection admitted", principal="gpu-4")
+    peers.curve("gpu-4")
+    broker.logged("connection rejected", reason="too many connections", mechanism="curve")
+    first.close()
+    broker.program.prints('"connection admitted"[^\\n]*"gpu-4"|"gpu-4"[^\\n]*"connection admitted"', 2)
+    broker.command("access", "remove", "gpu-4")
+    broker.reload()
+
+
 # ---------------------------------------------------------------- reloads that fail
 
 
