@@ -20,9 +20,10 @@ from dragoman.core.model import Caller
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
-from dragoman.core.rights import ALL_RIGHTS, NO_LIMITS, Principal
+from dragoman.core.rights import ALL_RIGHTS, NO_LIMITS, Principal, Rights
 from dragoman.core.states import Outcome
 from dragoman.dialects.controller.codec import extra_of_pulse
+from dragoman.server.authentication import Admitted
 from pairs import asgi, controller, http, majordomo, memodb, native, pingpong, powerhose
 from pairs.asgi import Exchange, settle
 from pairs.participants import Participants, Worker
@@ -42,9 +43,9 @@ def world() -> Iterator[World]:
 @contextmanager
 def principal(world: World, name: str) -> Iterator[Principal]:
     """New connections belong to this principal."""
-    world.principal = world.broker.principals.named(name)
-    yield world.principal
-    world.principal = None
+    world.admitted = Admitted(world.broker.principals.named(name))
+    yield world.admitted.principal
+    world.admitted = None
 
 
 def busy_worker(world: World, workers: Participants) -> tuple[native.NativeCaller, Any]:
@@ -159,6 +160,19 @@ def test_memodb_ready_of_a_lost_connection_is_not_adopted_by_another_principal(w
         again = memodb.MemoDbWorker(world)
     assert again.jobs() == [b"bonjour"]
     assert_unharmed(world, caller, again)
+
+
+def test_memodb_job_is_not_sent_again_after_its_right_was_lost(world: World) -> None:
+    """R174. A simulation found it: the reply to a repeated READY had the payload, though the right was revoked."""
+    caller, worker = busy_worker(world, memodb.MEMODB)
+    worker._context.connection.cut()
+    world.broker.principals.named("victim").rights = Rights(call=("*",))
+    with principal(world, "victim"):
+        again = memodb.Context(world)
+    again.ask(memodb.READY, b"", [SERVICE, "another"])
+    assert again.answers() == [([memodb.DISCONNECT, worker._id], b"")]
+    assert caller.told() == [(Outcome.LOST, b"")]
+    assert world.broker.worker_registry.workers == {}
 
 
 def test_memodb_call_of_a_lost_connection_is_not_adopted_by_another_principal(world: World) -> None:

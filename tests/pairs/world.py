@@ -11,7 +11,6 @@ from dragoman.carriers.carrier import Carrier, Frame, Message
 from dragoman.core.broker import Broker
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
-from dragoman.core.rights import Principal
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.authentication import Admitted
 from dragoman.server.connection import StreamConnection
@@ -39,7 +38,7 @@ class World:
             dialler=self._note_dial,
             strict=strict,
         )
-        self.principal: Principal | None = None  # of new connections; None: the broker's own user
+        self.admitted: Admitted | None = None  # principal of new connections; None: the broker's own user
         self.lines: list[tuple[str, dict[str, Any]]] = []  # of the log
         self.may_fail = False  # a fault of the broker is what the test is about
         self.connections: list[Connection] = []
@@ -90,7 +89,6 @@ class Connection(ByteStream):
 
     def __init__(self, world: World, listener: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
         self._begin(world, carrier, listener.carrier())
-        admitted = Admitted(world.principal) if world.principal is not None else None
         self._peer = world.runner.connections.connected(
             listener.session,
             listener.socket_name,
@@ -99,7 +97,7 @@ class Connection(ByteStream):
             address,
             address,
             listener.limits,
-            admitted=admitted,
+            admitted=world.admitted,
         )
         self._greet()
 

@@ -24,6 +24,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.rights import WORK
 from dragoman.core.states import RefusalReason
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.memodb import messages
@@ -278,6 +279,10 @@ class MemoDbBrokerSide(BrokerSide):
             self._move(remote, peer, route, remote.request_hash)
             remote.is_replayed = True  # on one connection, a repeated reply never leaves before the first
         remote.route = route
+        attempt = remote.attempt
+        if attempt is not None and not remote.principal.may(WORK, attempt.job.service.name):
+            self._resync(remote, "its principal lost the right to the service before it had the job", now)  # R174
+            return
         if remote.answer is not None:
             self._broker.counters.replayed_answers += 1
             self._io.send(peer, [route, *remote.answer])
