@@ -301,6 +301,20 @@ def test_powerhose_endpoint_is_removed_and_renewed_only_by_its_principal(world: 
     assert_unharmed(world, caller, worker)
 
 
+def test_powerhose_endpoint_is_free_when_its_principal_has_lost_the_right(world: World) -> None:
+    """A principal was renamed: its workers register the same endpoints under another name."""
+    caller, worker = busy_worker(world, powerhose.POWERHOSE)
+    ping = b"PING:::tcp://127.0.0.1:%d" % worker._port
+    thief = connect(world, world.listener(powerhose.URL, "workers"), Zmtp("REQ", dials=True))
+    world.broker.principals.named("victim").rights = Rights()
+    thief.say(b"", ping)
+    assert thief.take() == [[b"", b"ERROR"]]  # it still runs a job
+    worker._dialled.cut()
+    assert caller.told() == [(Outcome.LOST, b"")]
+    thief.say(b"", ping)
+    assert thief.take() == [[b"", b"PONG"]]
+
+
 def test_controller_id_is_valid_only_for_its_user(world: World) -> None:
     worker = controller.SeedWorker(world)
     listener = world.listener(controller.URL, "workers")

@@ -23,6 +23,7 @@ from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import RemoteWorker
+from dragoman.core.rights import WORK as RIGHT
 from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.listener_profile import default_job_options, silent_worker
@@ -209,7 +210,10 @@ class PowerhoseBrokerSide(BrokerSide):
             raise Malformed("no endpoint", "no endpoint in this message or an earlier one; send PING:::<endpoint>")
         registered = self._remotes.get(endpoint)
         if registered is not None and registered.owner.principal is not peer.owner.principal:
-            raise Malformed("endpoint not allowed", f"{endpoint[:200]!r} was registered by another principal")
+            if registered.stage is not WorkerStage.AWAY or registered.owner.principal.may(RIGHT, self._options.service):
+                raise Malformed("endpoint not allowed", f"{endpoint[:200]!r} was registered by another principal")
+            self._forget(registered)  # by a principal that has lost the right
+            registered = None
         if type(parsed) is Ping:
             if not may_offer(self._broker.counters, self, peer.owner.principal, (self._options.service,)):
                 self._io.send(peer, ERROR_FRAMES)  # R174
