@@ -12,6 +12,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
 from dragoman.server.admission import AdmissionLimits
+from dragoman.server.authentication import Admitted
 from dragoman.server.connection import StreamConnection
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
@@ -37,6 +38,7 @@ class World:
             dialler=self._note_dial,
             strict=strict,
         )
+        self.admitted: Admitted | None = None  # principal of new connections; None: the broker's own user
         self.lines: list[tuple[str, dict[str, Any]]] = []  # of the log
         self.may_fail = False  # a fault of the broker is what the test is about
         self.connections: list[Connection] = []
@@ -88,7 +90,14 @@ class Connection(ByteStream):
     def __init__(self, world: World, listener: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
         self._begin(world, carrier, listener.carrier())
         self._peer = world.runner.connections.connected(
-            listener.session, listener.socket_name, self._theirs, self, address, address, listener.limits
+            listener.session,
+            listener.socket_name,
+            self._theirs,
+            self,
+            address,
+            address,
+            listener.limits,
+            admitted=world.admitted,
         )
         self._greet()
 

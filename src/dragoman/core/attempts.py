@@ -320,13 +320,14 @@ class Attempts:
         self.resumable[attempt.token] = attempt
 
     def is_resumable(self, token: Token, principal: Principal) -> bool:
-        """True if an attempt of an earlier run has this token, and the principal may work for its service."""
+        """True if this principal may finish the attempt of an earlier run with this token."""
         attempt = self.resumable.get(token)
         return attempt is not None and principal.may(WORK, attempt.job.service.name)
 
-    def claim_resumable(self, token: Token) -> Attempt | None:
-        """Return the attempt of an earlier run with this token, once. The token proves that the worker was sent it."""
-        return self.resumable.pop(token, None)
+    def claim_resumable(self, token: Token, principal: Principal) -> Attempt | None:
+        """Return the attempt of an earlier run with this token, once. The token proves that the worker was sent it; its
+        principal must still have the right to the service (R178)."""
+        return self.resumable.pop(token) if self.is_resumable(token, principal) else None
 
 
 def unsend(attempt: Attempt, effects: list[Effect]) -> bool:

@@ -129,7 +129,7 @@ def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, no
     job.attempt = attempt
     move_job(job, RUNNING)
     worker.running[token] = attempt
-    result = broker.job_registry.early.take(token)
+    result = broker.job_registry.early.take(token, job.service.name)
     if result is not None:
         broker.succeed(attempt, result, now)
         broker.leave(worker, now, "result delivered")

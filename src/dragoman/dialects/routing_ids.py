@@ -16,6 +16,10 @@ class RoutingIds:
 
     The same routing id on a new connection is a new worker, and the old one ends (D3, R35, T7). `on_replaced` is
     called with the old connection before it is closed, so that its worker leaves with its own reason.
+
+    A connection of another principal does not replace it (R176). The new connection is closed without a message: the
+    handshake is over, and no dialect has one for this. Its library dials again, and finds the id free once the older
+    connection has ended.
     """
 
     def __init__(self, broker: Broker, io: BrokerIO, on_replaced: Callable[[Connection, float], None]) -> None:

@@ -165,7 +165,8 @@ async def result(context: AppContext, request: Request) -> Response:
     token = _token(request)
     body = await _result_body(context, request)
     now = context.now()
-    if _is_resumable(context, request, token):  # dispatched before a restart of the broker (R107)
+    principal = context.owner(request.scope).principal
+    if context.broker.attempts.is_resumable(token, principal):  # dispatched before a restart of the broker (R107)
         return await _deliver_resumable(context, token, parsed, body, request, now)
     if context.operations.is_loading and context.session.remote(in_path(request, "id", WorkerNumber)) is None:
         _refuse("loading", BEING_READ)
@@ -196,16 +197,12 @@ async def _stored(context: AppContext, job: Job) -> None:
         await stored
 
 
-def _is_resumable(context: AppContext, request: Request, token: Token) -> bool:
-    return context.broker.attempts.is_resumable(token, context.principal(request.scope))
-
-
 async def _deliver_resumable(
     context: AppContext, token: Token, parsed: WorkerResult, body: Payload, request: Request, now: float
 ) -> Response:
     broker = context.broker
     failed = None if parsed.outcome == "done" else _failure(body, request)  # first: an invalid body claims nothing
-    attempt = broker.attempts.claim_resumable(token)
+    attempt = broker.attempts.claim_resumable(token, context.owner(request.scope).principal)
     assert attempt is not None
     if failed is None:
         is_current = broker.succeed(attempt, body, now)
@@ -289,7 +286,7 @@ def _end_too_large(context: AppContext, request: Request) -> None:
     length = request.headers.get("content-length")
     size = f" of {length} bytes" if length is not None else ""
     reason = f"its answer{size} is over max_payload {context.max_payload}"
-    resumable = broker.attempts.claim_resumable(token) if _is_resumable(context, request, token) else None
+    resumable = broker.attempts.claim_resumable(token, context.owner(request.scope).principal)
     if resumable is not None:
         broker.fail(resumable, reason, now)
         context.runner.connections.request_iteration()

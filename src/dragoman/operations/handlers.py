@@ -24,6 +24,7 @@ from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.recipients import TimedRecipient
+from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED, RefusalReason
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_list import list_jobs

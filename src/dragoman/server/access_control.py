@@ -197,7 +197,7 @@ class AccessControl:
                 continue  # it leaves with its connection
             offered = [each.name for each in worker.services]
             allowed = [each for each in offered if principal.may(WORK, each)]
-            if not allowed:
+            if offered and not allowed:
                 self._broker.availability.drain(worker, now)
             elif len(allowed) < len(offered):
                 self._broker.availability.offer(worker, allowed, now)

@@ -191,12 +191,31 @@ def test_worker_that_names_its_attempt_may_still_deliver(broker: CheckedBroker, 
 
 
 def test_attempt_of_an_earlier_run_is_claimed_once(broker: CheckedBroker) -> None:
-    local = broker.principals.local
     job = revive(broker, given())
-    assert broker.attempts.is_resumable(TOKEN, local)
-    assert broker.attempts.claim_resumable(TOKEN) is job.attempt
-    assert not broker.attempts.is_resumable(TOKEN, local)
-    assert broker.attempts.claim_resumable(TOKEN) is None
+    principal = broker.principals.local
+    assert broker.attempts.is_resumable(TOKEN, principal)
+    assert broker.attempts.claim_resumable(TOKEN, principal) is job.attempt
+    assert not broker.attempts.is_resumable(TOKEN, principal)
+    assert broker.attempts.claim_resumable(TOKEN, principal) is None
+
+
+def test_attempt_of_an_earlier_run_is_finished_only_with_the_right_to_its_service(broker: CheckedBroker) -> None:
+    """R178. The token alone is of no use to a principal that may not work for the service."""
+    job = revive(broker, given())
+    stranger = Principal("stranger", Rights(call=("*",), work=(f"{job.service.name}2",), administer=("*",)))
+    assert not broker.attempts.is_resumable(TOKEN, stranger)
+    assert broker.attempts.claim_resumable(TOKEN, stranger) is None
+    worker = Principal("worker", Rights(work=(job.service.name,)))
+    assert broker.attempts.claim_resumable(TOKEN, worker) is job.attempt
+
+
+def test_early_result_without_the_right_to_its_service_is_dropped(broker: CheckedBroker) -> None:
+    """R178. The right is checked when the job is read: before that, its service is not known."""
+    stranger = Principal("stranger", Rights(work=("another",)))
+    assert broker.job_registry.early.keep(TOKEN, b"forged", stranger)
+    job = revive(broker, given())
+    assert job.state is JobState.RUNNING
+    assert broker.attempts.claim_resumable(TOKEN, broker.principals.local) is job.attempt
 
 
 def test_attempt_of_an_earlier_run_needs_the_right_to_work(broker: CheckedBroker) -> None:
@@ -208,7 +227,7 @@ def test_attempt_of_an_earlier_run_needs_the_right_to_work(broker: CheckedBroker
 def test_result_that_comes_before_its_job_is_read_waits_for_it(broker: CheckedBroker) -> None:
     """R107. Workers reconnect before a large store is read: the results they sent were dropped."""
     broker.job_registry.is_loading = True
-    assert broker.job_registry.early.keep(TOKEN, b"result")
+    assert broker.job_registry.early.keep(TOKEN, b"result", broker.principals.local)
     job = revive(broker, given())
     assert (job.outcome, job.result, broker.attempts.resumable, broker.worker_registry.workers) == (
         Outcome.DONE,
@@ -220,10 +239,10 @@ def test_result_that_comes_before_its_job_is_read_waits_for_it(broker: CheckedBr
 
 def test_results_that_come_early_are_bounded() -> None:
     broker = CheckedBroker(max_memory=10_000)
-    assert broker.job_registry.early.keep(TOKEN, bytes(6_000))
-    assert not broker.job_registry.early.keep(Token(b"u" * 16), bytes(6_000))
+    assert broker.job_registry.early.keep(TOKEN, bytes(6_000), broker.principals.local)
+    assert not broker.job_registry.early.keep(Token(b"u" * 16), bytes(6_000), broker.principals.local)
     assert broker.job_registry.early.clear() == 1
-    assert broker.job_registry.early.keep(TOKEN, bytes(6_000))
+    assert broker.job_registry.early.keep(TOKEN, bytes(6_000), broker.principals.local)
 
 
 def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) -> None:

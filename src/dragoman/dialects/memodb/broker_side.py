@@ -24,6 +24,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.rights import WORK
 from dragoman.core.states import RefusalReason
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.memodb import messages
@@ -37,6 +38,7 @@ from dragoman.dialects.memodb.records import (
     Key,
     RemoteMemoDbWorker,
     fingerprint,
+    key_of,
     log_about_peer,
     may_be_back,
 )
@@ -179,7 +181,7 @@ class MemoDbBrokerSide(BrokerSide):
             return
         known = record.readies.get(route)
         if known is None and self._lost_readies:
-            known = self._lost_readies.get((peer.address, route[-4:], request_hash, peer.process))  # R61
+            known = self._lost_readies.get(key_of(peer, route, request_hash))  # R61
             if known is not None and not may_be_back(known, peer):
                 known = None
         if known is not None and known.request_hash == request_hash:
@@ -226,7 +228,8 @@ class MemoDbBrokerSide(BrokerSide):
     ) -> None:
         """Handle a RESULT, or a HEARTBEAT if `result` is None."""
         remote = self._remotes.get(id)
-        if remote is None or remote.address != peer.address:  # R66, T8: an id is valid only at its address
+        # R66, T8: an id is valid only for its principal and at its address.
+        if remote is None or remote.address != peer.address or remote.principal is not peer.owner.principal:
             if result is not None:
                 self._broker.counters.late_results += 1
             self._io.send(peer, [route, write_disconnect(id)])
@@ -276,6 +279,10 @@ class MemoDbBrokerSide(BrokerSide):
             self._move(remote, peer, route, remote.request_hash)
             remote.is_replayed = True  # on one connection, a repeated reply never leaves before the first
         remote.route = route
+        attempt = remote.attempt
+        if attempt is not None and not remote.principal.may(WORK, attempt.job.service.name):
+            self._resync(remote, "its principal lost the right to the service before it had the job", now)  # R174
+            return
         if remote.answer is not None:
             self._broker.counters.replayed_answers += 1
             self._io.send(peer, [route, *remote.answer])

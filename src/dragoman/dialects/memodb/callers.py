@@ -26,6 +26,7 @@ from dragoman.dialects.memodb.records import (
     Key,
     PendingCall,
     RemoteMemoDbWorker,
+    key_of,
     log_about_peer,
     may_be_back,
 )
@@ -89,7 +90,7 @@ class Callers:
                 return
             self._supersede(known, now)
         if self.orphans:
-            orphan = self.orphans.get((peer.address, route[-4:], request_hash, peer.process))
+            orphan = self.orphans.get(key_of(peer, route, request_hash))
             if orphan is not None and may_be_back(orphan, peer):
                 del self.orphans[orphan.key]
                 self._adopt(orphan, peer, route)

@@ -197,7 +197,7 @@ class RemoteWorkers:
         self._io.bad_message(remote.peer, TOO_LARGE, sentence)
         reason = over_max_payload("its answer", message.size, self._max_payload)
         for token in tokens:
-            attempt = remote.attempt(token) or self._resumable(token)
+            attempt = remote.attempt(token) or self._resumable(remote, token)
             if attempt is None:
                 self._broker.counters.late_results += 1
             else:
@@ -207,15 +207,17 @@ class RemoteWorkers:
         broker, job_registry = self._broker, self._broker.job_registry
         running: dict[Any, Attempt] = remote.worker.running if remote.worker is not None else {}
         for index, token in enumerate(read_result(message), 1):
-            attempt = running.get(token) or remote.attempt(token) or self._resumable(token)
+            attempt = running.get(token) or remote.attempt(token) or self._resumable(remote, token)
             if attempt is not None:
                 broker.succeed(attempt, message[index], now)
-            elif not job_registry.is_loading or not job_registry.early.keep(Token(token), message[index]):
+            elif not job_registry.is_loading or not job_registry.early.keep(
+                Token(token), message[index], remote.peer.owner.principal
+            ):
                 self._broker.counters.late_results += 1
 
     def _failed(self, remote: RemoteWorker, message: Message, now: float) -> None:
         failed = read_failed(message)
-        attempt = remote.attempt(failed.name) or self._resumable(failed.name)
+        attempt = remote.attempt(failed.name) or self._resumable(remote, failed.name)
         if attempt is None:
             self._broker.counters.late_results += 1
             return
@@ -224,9 +226,9 @@ class RemoteWorkers:
         outcome = Outcome.LOST if failed.outcome is Outcome.LOST else Outcome.FAILED
         self._broker.fail(attempt, reason, now, failure, outcome)
 
-    def _resumable(self, token: bytes) -> Attempt | None:
+    def _resumable(self, remote: RemoteWorker, token: bytes) -> Attempt | None:
         """Find an attempt of an earlier run of the broker whose worker still runs it (R107)."""
-        return self._broker.attempts.claim_resumable(Token(token))
+        return self._broker.attempts.claim_resumable(Token(token), remote.peer.owner.principal)
 
     def _report(self, remote: RemoteWorker, message: Message, now: float) -> None:
         token, payload = read_report(message)
