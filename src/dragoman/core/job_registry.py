@@ -22,7 +22,7 @@ from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.retries import record_last_attempt
-from dragoman.core.rights import NO_LIMITS, UNLIMITED, Principal
+from dragoman.core.rights import NO_LIMITS, Principal
 from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
 
 
@@ -42,8 +42,7 @@ class JobRegistry:
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
         self.unblock: Callable[[Principal, float], None] = _ignore  # set by Dispatch: it has fewer running jobs now
-        self._max_bytes_per_service = policy.max_bytes_per_service or UNLIMITED
-        self._max_bytes_per_caller = policy.max_bytes_per_caller or UNLIMITED
+        self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
         self._counters = counters
         self._deadlines = deadlines
@@ -77,8 +76,7 @@ class JobRegistry:
             or service.queue.length >= policy.max_jobs_per_service
             or (owner.jobs >= policy.max_jobs_per_caller and owner.is_limited)
             or (self.memory.payloads + size > self.memory.payload_limit and not self.memory.fits(size))
-            or service.bytes + size > self._max_bytes_per_service
-            or (owner.bytes + size > self._max_bytes_per_caller and owner.is_limited)
+            or (self._limits_bytes and self._exceeds_bytes(service, owner, size))
             or (
                 principal.limits is not NO_LIMITS
                 and not (principal.has_room(size) and (not is_submit or principal.take_rate(now)))
@@ -103,6 +101,13 @@ class JobRegistry:
             job.digest = digest(payload)
             self.kept.archive.note_key(job)
         return job
+
+    def _exceeds_bytes(self, service: Service, owner: Owner, size: int) -> bool:
+        """True if a payload of this size exceeds a limit of its service or caller, if they have limits (L24)."""
+        of_service, of_caller = self._policy.max_bytes_per_service, self._policy.max_bytes_per_caller
+        if of_service and service.bytes + size > of_service:
+            return True
+        return of_caller > 0 and owner.is_limited and owner.bytes + size > of_caller
 
     def end(
         self,
