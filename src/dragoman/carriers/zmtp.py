@@ -192,8 +192,7 @@ class Zmtp(Carrier):
         return False
 
     def probable_cause(self) -> str:
-        """Return a sentence for the case that the peer closes the connection now, or an empty string if nothing is
-        known."""
+        """Return a sentence for the case that the peer closes the connection now; empty: nothing is known."""
         return "" if self._handshake is None else self._handshake.probable_cause()
 
     # ---- traffic that the loop in `feed` does not handle

@@ -22,7 +22,7 @@ from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.retries import record_last_attempt
-from dragoman.core.rights import NO_LIMITS, UNLIMITED, Principal
+from dragoman.core.rights import NO_LIMITS, Principal
 from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
 
 
@@ -42,8 +42,7 @@ class JobRegistry:
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
         self.unblock: Callable[[Principal, float], None] = lambda principal, now: None  # set by Dispatch
-        self._max_bytes_per_service = policy.max_bytes_per_service or UNLIMITED
-        self._max_bytes_per_caller = policy.max_bytes_per_caller or UNLIMITED
+        self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
         self._counters = counters
         self._deadlines = deadlines
@@ -72,8 +71,7 @@ class JobRegistry:
             or service.queue.length >= policy.max_jobs_per_service
             or (owner.jobs >= policy.max_jobs_per_caller and owner.is_limited)
             or (self.memory.payloads + size > self.memory.payload_limit and not self.memory.fits(size))
-            or service.bytes + size > self._max_bytes_per_service
-            or (owner.bytes + size > self._max_bytes_per_caller and owner.is_limited)
+            or (self._limits_bytes and owner.exceeds_bytes(policy, service.bytes, size))
             or (
                 principal.limits is not NO_LIMITS
                 and not (principal.has_room(size) and (not is_submit or principal.take_rate(now)))

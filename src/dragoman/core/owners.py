@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dragoman.core.policy import Policy
 from dragoman.core.rights import Principal
 
 SWEEP_FLOOR: Final = 64
@@ -35,6 +36,13 @@ class Owner:
     def leave(self) -> None:
         self.connections -= 1
         self.principal.peers -= 1
+
+    def exceeds_bytes(self, policy: Policy, of_service: int, size: int) -> bool:
+        """True if a payload of this size exceeds the limit of its caller, or of its service, which has `of_service` bytes
+        (L24)."""
+        if policy.max_bytes_per_service and of_service + size > policy.max_bytes_per_service:
+            return True
+        return policy.max_bytes_per_caller > 0 and self.is_limited and self.bytes + size > policy.max_bytes_per_caller
 
     @property
     def is_used(self) -> bool:

@@ -197,14 +197,15 @@ class FairQueue(Generic[J]):
         ring = self._ring
         while ring:
             queue = ring[0]
+            principal = queue.principal
             if not queue.length:
                 self._end_turns(queue)
-            elif queue.principal.running >= queue.principal.max_running:
-                queue.is_blocked = True
-                queue.principal.blocked[self.service] = None
-                ring.popleft()
-            else:
+            elif principal.running < principal.max_running:
                 return queue.head()
+            else:
+                queue.is_blocked = True
+                principal.blocked[self.service] = None
+                ring.popleft()
         return None
 
     def oldest(self) -> J | None:

@@ -210,9 +210,8 @@ class PowerhoseBrokerSide(BrokerSide):
             raise Malformed("no endpoint", "no endpoint in this message or an earlier one; send PING:::<endpoint>")
         registered = self._remotes.get(endpoint)
         if registered is not None and registered.owner.principal is not peer.owner.principal:
-            if registered.stage is not WorkerStage.AWAY or registered.owner.principal.may(
-                Right.WORK, self._options.service
-            ):
+            may_work = registered.owner.principal.may(Right.WORK, self._options.service)
+            if may_work or registered.stage is not WorkerStage.AWAY:
                 raise Malformed("endpoint not allowed", f"{endpoint[:200]!r} was registered by another principal")
             self._forget(registered)  # by a principal that has lost the right
             registered = None
