@@ -38,8 +38,7 @@ class Owner:
         self.principal.peers -= 1
 
     def exceeds_bytes(self, policy: Policy, of_service: int, size: int) -> bool:
-        """True if a payload of this size exceeds the limit of its caller, or of its service, which has `of_service` bytes
-        (L24)."""
+        """True if a payload of this size exceeds the limit of its caller, or of its service (L24)."""
         if policy.max_bytes_per_service and of_service + size > policy.max_bytes_per_service:
             return True
         return policy.max_bytes_per_caller > 0 and self.is_limited and self.bytes + size > policy.max_bytes_per_caller
