@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, SendJob
+from dragoman.core.effects import DeliverOutcome, Effect, SendJob
 from dragoman.core.failure import Failure
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Caller, JobId, Payload
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
