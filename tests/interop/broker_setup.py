@@ -36,6 +36,7 @@ from dragoman.server.serve import Server, loop_factory
 from dragoman.store.null import NullStore
 from dragoman.streams.tls_context import ListenerTls
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 from programs import PATIENCE
 
 PING_EVERY = 0.2
@@ -143,7 +144,7 @@ class Setup(LoopThread):
     def dial(self, session: Any, place: SocketAddress, carrier: Zmtp) -> StreamConnection:
         if session not in self.runner.sessions:
             self.run(self.runner.sessions.append, session)
-        return self.run(self.runner.connections.dial, session, place, "dialled", carrier)
+        return self.run(self.runner.connections.dial, session, place, "dialled", carrier, LOCAL_OWNER)
 
     def send(self, peer: Any, frames: Sequence[Frame], mark: object = None) -> None:
         self.run(self.runner.connections.send, peer, frames, mark)
