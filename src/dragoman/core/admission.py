@@ -49,11 +49,11 @@ def can_offer(services: Collection[str], policy: Policy) -> bool:
     return all(is_name(each, policy.max_service_bytes) for each in services)
 
 
-def forbid_call(counters: Counters, caller: Caller, service: str) -> tuple[RefusalReason, str]:
-    """Count a call without the right to it, and return the refusal."""
+def forbid_call(counters: Counters, caller: Caller, service: str) -> str:
+    """Count a call without the right to it, and return the reason of its refusal."""
     principal = caller.owner.principal
     counters.forbid(principal.name, CALL, service, dialect_of(caller.recipient))
-    return RefusalReason.FORBIDDEN, f"{principal.name} may not call '{service}'"
+    return f"{principal.name} may not call '{service}'"
 
 
 def forbidden_work(principal: Principal, services: Iterable[str]) -> str | None:
