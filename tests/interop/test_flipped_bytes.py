@@ -113,7 +113,7 @@ class TlsEnd:
 
 @dataclass
 class Conversation:
-    """What came of a conversation between a client and a server."""
+    """The result of a conversation between a client and a server."""
 
     client: End
     server: End

@@ -37,7 +37,7 @@ FORGED = b"forged"
 
 @dataclass
 class Report:
-    """What happened in a run."""
+    """Counts of what happened in a run."""
 
     seed: int
     hits: Counter[str] = field(default_factory=Counter)

@@ -47,10 +47,6 @@ def can_offer(services: Collection[str], policy: Policy) -> bool:
     return all(is_name(each, policy.max_service_bytes) for each in services)
 
 
-def forbidden_call(principal: Principal, service: str) -> tuple[RefusalReason, str]:
-    return RefusalReason.FORBIDDEN, f"{principal.name} may not call '{service}'"
-
-
 def forbidden_work(principal: Principal, services: Iterable[str]) -> str | None:
     """Return the reason why the principal may not offer all of these services, or None if it may."""
     missing = [each for each in services if not principal.may(WORK, each)]

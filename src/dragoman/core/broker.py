@@ -91,7 +91,7 @@ class Broker:
         """Accept a job. None: it was refused, and a DeliverOutcome has the reason. `id`: chosen by the caller."""
         owner = caller.owner
         if not (owner.principal.rights.calls_all or owner.principal.may(CALL, service)):
-            return self._refuse(service, caller, *self.refused_rights.call(caller, service))
+            return self._refuse(service, caller, RefusalReason.FORBIDDEN, self.refused_rights.call(caller, service))
         known = self.worker_registry.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from dragoman.core.admission import forbidden_call
 from dragoman.core.counters import Counters
 from dragoman.core.events import RIGHT_REFUSED, Events
 from dragoman.core.model import Caller
 from dragoman.core.recipients import dialect_of
 from dragoman.core.rights import CALL, Principal, Right
-from dragoman.core.states import RefusalReason
 
 
 @final
@@ -24,11 +22,11 @@ class RefusedRights:
         self._counters: Final = counters
         self._events: Final = events
 
-    def call(self, caller: Caller, service: str) -> tuple[RefusalReason, str]:
-        """Record a submit without the right to it, and return the refusal."""
+    def call(self, caller: Caller, service: str) -> str:
+        """Record a submit without the right to it, and return the reason."""
         principal = caller.owner.principal
         self.note(principal, CALL, (service,), dialect_of(caller.recipient))
-        return forbidden_call(principal, service)
+        return f"{principal.name} may not call '{service}'"
 
     def note(self, principal: Principal, right: Right, services: Iterable[str], dialect: str) -> None:
         """Record that the principal has no such right over some of these services; `*` stands for all services."""
