@@ -96,13 +96,11 @@ class Broker:
         if known is None or self.dispatch.is_draining or not known.is_known:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
             if refusal is not None:
-                if refusal[0] is RefusalReason.BUSY:
-                    self.counters.limit_reached("max_services_per_caller")
-                return self._refuse(service, caller, *refusal)
+                return self._refuse_name("max_services_per_caller", service, caller, *refusal)
             known = self.worker_registry.names.service(service)
             if known is None:
-                self.counters.limit_reached("max_services")
-                return self._refuse(service, caller, *too_many_services(len(self.worker_registry.services)))
+                reason = too_many_services(len(self.worker_registry.services))
+                return self._refuse_name("max_services", service, caller, *reason)
         if key is not None:
             first = self.job_registry.kept.first_with(owner, known, key)
             key_conflict = self.job_registry.kept.key_conflict(key, first, payload, job_options)
@@ -243,6 +241,12 @@ class Broker:
         """Extend every lease by `gap` seconds, because the broker itself was paused (D13, R22)."""
         self._expiry.extend_leases(gap, now)
         self.resumed_at = now
+
+    def _refuse_name(self, limit: str, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
+        """Refuse a job because of its service. `limit`: the one that is reached if the reason is `busy`."""
+        if refusal is RefusalReason.BUSY:
+            self.counters.limit_reached(limit)
+        return self._refuse(service, caller, refusal, reason)
 
     def _refuse(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
         self.counters.refuse(self.worker_registry.names.counted_as(service), refusal, reason)

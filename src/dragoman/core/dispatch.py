@@ -11,6 +11,7 @@ from dragoman.core.admission import DEADLINE_PASSED
 from dragoman.core.commits import AfterCommit
 from dragoman.core.effects import RemoveWorker, SendJob
 from dragoman.core.events import JOB_WAITING, WORKER_LEFT
+from dragoman.core.job_registry import Unblocker
 from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
@@ -19,7 +20,7 @@ from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT, RemovalReason
 
 
-class Dispatch:
+class Dispatch(Unblocker):
     """Matches jobs and workers. Runs for every job, so it calls the registries directly."""
 
     def __init__(self, state: SharedState) -> None:
@@ -33,7 +34,7 @@ class Dispatch:
         self._effects = state.effects
         self._events = state.events
         self._pending_commits = state.job_registry.pending_commits
-        state.job_registry.unblock = self.unblock
+        state.job_registry.unblocker = self
 
     # ---------------------------------------------------------------- jobs
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from dragoman.core.commits import PendingCommits
@@ -26,6 +25,13 @@ from dragoman.core.rights import NO_LIMITS, Principal
 from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
 
 
+class Unblocker:
+    """Dispatches jobs that waited because of `max_running`. `Dispatch` does; it is made after the registry."""
+
+    def unblock(self, principal: Principal, now: float) -> None:
+        """Called when the principal runs fewer jobs than before."""
+
+
 class JobRegistry:
     """All jobs of the broker, with their limits."""
 
@@ -41,7 +47,7 @@ class JobRegistry:
         self.events = events
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
-        self.unblock: Callable[[Principal, float], None] = _ignore  # set by Dispatch: it has fewer running jobs now
+        self.unblocker = Unblocker()
         self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
         self._counters = counters
@@ -149,7 +155,7 @@ class JobRegistry:
         if job.alarm != inf:
             self._deadlines.disarm(job)
         if owner.principal.blocked:
-            self.unblock(owner.principal, now)
+            self.unblocker.unblock(owner.principal, now)
         if not job.quarantined:
             job.payload = b""
         if job.key is not None or job.options.durable:  # `is_kept`
@@ -197,7 +203,3 @@ class JobRegistry:
             job.owner.bytes += size
             if job.state is not RUNNING:
                 job.owner.principal.waiting_bytes += size
-
-
-def _ignore(principal: Principal, now: float) -> None:
-    pass
