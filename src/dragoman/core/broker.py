@@ -96,13 +96,11 @@ class Broker:
         if known is None or self.dispatch.is_draining or not known.is_known:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
             if refusal is not None:
-                if refusal[0] is RefusalReason.BUSY:
-                    self.counters.limit_reached("max_services_per_caller")
-                return self._refuse(service, caller, *refusal)
+                return self._refuse(service, caller, *refusal, "max_services_per_caller")
             known = self.worker_registry.names.service(service)
             if known is None:
-                self.counters.limit_reached("max_services")
-                return self._refuse(service, caller, *too_many_services(len(self.worker_registry.services)))
+                reason = too_many_services(len(self.worker_registry.services))
+                return self._refuse(service, caller, *reason, "max_services")
         if key is not None:
             first = self.job_registry.kept.first_with(owner, known, key)
             key_conflict = self.job_registry.kept.key_conflict(key, first, payload, job_options)
@@ -118,8 +116,7 @@ class Broker:
         job = self.job_registry.admit(id, known, payload, (caller,), job_options, now, key, owner)
         if job is None:
             reached = limit_reached(self.job_registry, self.policy, known, len(payload), key, owner)
-            self.counters.limit_reached(reached.name)
-            return self._refuse(service, caller, reached.refusal, reached.text)
+            return self._refuse(service, caller, reached.refusal, reached.text, reached.name)
         job.deadline = deadline
         caller.add_job(job)
         if job_options.durable or job_options.delay > 0.0:
@@ -240,7 +237,8 @@ class Broker:
         self._expiry.extend_leases(gap, now)
         self.resumed_at = now
 
-    def _refuse(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
-        self.counters.refuse(self.worker_registry.names.counted_as(service), refusal, reason)
+    def _refuse(self, service: str, caller: Caller, refusal: RefusalReason, reason: str, limit: str = "") -> Job | None:
+        """`limit`: the one that is reached if the reason is `busy` or `too large`."""
+        self.counters.refuse(self.worker_registry.names.counted_as(service), refusal, reason, limit)
         self.effects.append(DeliverOutcome(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None

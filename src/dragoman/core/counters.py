@@ -90,9 +90,12 @@ class Counters:
         """Accepted jobs by outcome."""
         return self.undone | {DONE: self.done}
 
-    def refuse(self, service: str, cause: RefusalReason, reason: str) -> None:
-        """Count a refused submit. `service`: UNNAMED if there is no such service."""
+    def refuse(self, service: str, cause: RefusalReason, reason: str, limit: str = "") -> None:
+        """Count a refused submit. `service`: UNNAMED if there is no such service. `limit`: the one that is reached, if
+        the cause is a limit."""
         self.refused += 1
+        if limit and (cause is RefusalReason.BUSY or cause is RefusalReason.TOO_LARGE):
+            self.limits_reached[limit] = self.limits_reached.get(limit, 0) + 1
         # These two have log lines of their own: `draining` and `right refused`.
         if cause is not RefusalReason.DRAINING and cause is not RefusalReason.FORBIDDEN:
             self.drop(service, cause, reason)
@@ -111,11 +114,6 @@ class Counters:
         """Count a connection that was rejected before it was open."""
         key = (mechanism, reason)
         self.peers_refused[key] = self.peers_refused.get(key, 0) + 1
-
-    def limit_reached(self, name: str) -> None:
-        """Count a submit that was refused because of a limit. An empty name is not one."""
-        if name:
-            self.limits_reached[name] = self.limits_reached.get(name, 0) + 1
 
     def unreported_outcome(self, outcome: Outcome) -> None:
         self.unreported_outcomes[outcome] = self.unreported_outcomes.get(outcome, 0) + 1

@@ -43,7 +43,7 @@ class Delays:
         self._job_registry.move(job, DELAYED)
         self._deadlines.arm(job, job.due())
         if job.principal.blocked:
-            self._dispatch.running_limits.unblock(job.principal, now)
+            self._dispatch.unblock(job.principal, now)
 
     def wake(self, job: Job, now: float) -> None:
         """Queue a delayed job whose delay has ended."""
@@ -64,7 +64,7 @@ class Delays:
         service.queue.put_back(job, job.arrival - job.options.priority * self._policy.priority_step)
         self._dispatch.dispatch_waiting(service, now)
         if job.principal.blocked:
-            self._dispatch.running_limits.unblock(job.principal, now)
+            self._dispatch.unblock(job.principal, now)
         if job.state is WAITING:
             self._deadlines.arm(job, job.due())
 

@@ -20,7 +20,7 @@ from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TI
 from dragoman.core.worker_removal import WorkerRemoval
 
 
-class Dispatch:
+class Dispatch(RunningLimits):
     """Matches jobs and workers. Runs for every job, so it calls the registries directly."""
 
     def __init__(self, state: SharedState) -> None:
@@ -28,15 +28,14 @@ class Dispatch:
         self._policy = state.policy
         self._entropy = state.entropy
         self._counters = state.counters
-        self._worker_registry = state.worker_registry
+        super().__init__(state.worker_registry)
         self._job_registry = state.job_registry
         self._deadlines = state.deadlines
         self._effects = state.effects
         self._events = state.events
         self._pending_commits = state.job_registry.pending_commits
         self.removal = WorkerRemoval(state)
-        self.running_limits = RunningLimits(state.worker_registry, self.dispatch_waiting)
-        state.job_registry.unblock = self.running_limits.unblock
+        state.job_registry.unblocker = self
 
     # ---------------------------------------------------------------- jobs
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from dragoman.core.commits import PendingCommits
@@ -22,7 +21,8 @@ from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.retries import record_last_attempt
-from dragoman.core.rights import NO_LIMITS, Principal
+from dragoman.core.rights import NO_LIMITS
+from dragoman.core.running_limits import Unblocker
 from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
 
 
@@ -41,7 +41,7 @@ class JobRegistry:
         self.events = events
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
-        self.unblock: Callable[[Principal, float], None] = lambda principal, now: None  # set by Dispatch
+        self.unblocker = Unblocker()
         self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
         self._counters = counters
@@ -137,7 +137,7 @@ class JobRegistry:
         if job.alarm != inf:
             self._deadlines.disarm(job)
         if owner.principal.blocked:
-            self.unblock(owner.principal, now)
+            self.unblocker.unblock(owner.principal, now)
         if not job.quarantined:
             job.payload = b""
         if job.key is not None or job.options.durable:  # `is_kept`

@@ -61,7 +61,7 @@ class Operator:
     def limits_changed(self, now: float) -> None:
         """Dispatch jobs that waited because of `max_running`, as far as the new limits of principals allow it."""
         for principal in self._principals:
-            self._dispatch.running_limits.unblock(principal, now)
+            self._dispatch.unblock(principal, now)
 
     # ---------------------------------------------------------------- quarantined jobs
 

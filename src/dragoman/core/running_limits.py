@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dragoman.core.model import Service
 from dragoman.core.rights import Principal
 from dragoman.core.worker_registry import WorkerRegistry
 
 
-class RunningLimits:
-    """Dispatches such jobs when they may run."""
+class Unblocker:
+    """Does nothing. A class and not a function: compiled code calls its method directly."""
 
-    def __init__(self, worker_registry: WorkerRegistry, dispatch_waiting: Callable[[Service, float], None]) -> None:
+    def unblock(self, principal: Principal, now: float) -> None:
+        """Called when a principal with such jobs has fewer running jobs than before."""
+
+
+class RunningLimits(Unblocker):
+    """Dispatches such jobs when they may run. `Dispatch` is one of these."""
+
+    def __init__(self, worker_registry: WorkerRegistry) -> None:
         self._worker_registry = worker_registry
-        self._dispatch_waiting = dispatch_waiting
+
+    def dispatch_waiting(self, service: Service, now: float) -> None:
+        raise NotImplementedError
 
     def unblock(self, principal: Principal, now: float) -> None:
         """Dispatch jobs of the principal, as many as now may run. The service that has waited longest is first."""
@@ -24,4 +31,4 @@ class RunningLimits:
                 return
             service = self._worker_registry.services[name]
             service.queue.unblock(principal)
-            self._dispatch_waiting(service, now)
+            self.dispatch_waiting(service, now)
