@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from dragoman.core import deadlines, queues
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
+from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Job, JobId, Service, Worker
 from dragoman.core.owners import Owner
