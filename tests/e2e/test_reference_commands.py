@@ -129,12 +129,11 @@ def _moved(command: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", DIALECT_PAGES)
-def test_listeners_of_a_dialect(programs: Programs, page: str) -> None:
+def test_listeners_of_a_dialect(programs: Programs, tmp_path_factory: pytest.TempPathFactory, page: str) -> None:
     text = (ROOT / "docs" / "dialects" / page).read_text()
     blocks = [body for language, body in FENCE.findall(text) if language == "sh"]
     commands = [line for body in blocks for line in body.splitlines() if line.startswith("dragoman serve")]
     assert commands, "a page of a dialect shows its listener"
-    for number, command in enumerate(commands):
-        folder = programs.folder / str(number)
-        folder.mkdir(mode=0o700)
+    for command in commands:
+        folder = tmp_path_factory.mktemp("s")  # a short path: that of a socket has at most 107 bytes
         programs.dragoman(*_moved(command, folder)[1:], "--data", "memory").prints("is listening")
