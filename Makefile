@@ -13,7 +13,7 @@ COMPILED := $(wildcard $(VENV)/lib/python*/site-packages/dragoman/core/broker.*.
 # Where this is set, each of the hundreds of processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run install compile test test-programs test-builds compiled-product rewritten-tests lint bench docs format generate clean
+.PHONY: help run install compile test test-programs pytest compiled-product rewritten-tests lint bench docs format generate clean
 
 help:
 	@echo "make run      start the broker on its defaults (ARGS=... for more); installs into .venv first, interpreted"
@@ -41,12 +41,13 @@ compile: | $(VENV)/bin/python
 	@touch $(VENV)/.installed
 
 test: $(DEV)/.installed test-programs
-	@$(MAKE) --no-print-directory -j2 lint $(if $(ARGS),,test-builds)
-	$(DEV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	@$(MAKE) --no-print-directory -j3 pytest $(if $(ARGS),,compiled-product)
 
-# What the tests would otherwise make while they run: the compiled product in one of their processes while the others
-# wait for it, and rewritten assertions in each of their processes. With ARGS the tests do so, for few may need them.
-test-builds: compiled-product rewritten-tests
+# The product is compiled beside lint and the tests: most tests do not need it, and those of tests/compiled wait for it.
+# Assertions are rewritten before the tests start, because each of their processes would rewrite all of them. With ARGS
+# the tests do both themselves, if they need to.
+pytest: lint $(if $(ARGS),,rewritten-tests)
+	$(DEV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 compiled-product: $(DEV)/.installed
 	@echo "Compiling the product for tests/compiled into .build, if a source has changed: about a minute if two cores are free"

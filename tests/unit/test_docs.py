@@ -41,11 +41,19 @@ README = ROOT / "README.md"
 JOURNEY = ROOT / "docs" / "journey.md"
 DIALECTS_PAGE = ROOT / "docs" / "dialects" / "index.md"
 
-PAGES = sorted(
-    path
-    for path in ROOT.rglob("*.md")
-    if not any(part.startswith(".") or part in ("build", "node_modules") for part in path.relative_to(ROOT).parts)
-)
+
+def pages(folder: Path) -> Iterator[Path]:
+    """Yield all pages below a folder. Hidden folders, such as environments and caches, are not entered."""
+    for path in folder.iterdir():
+        if path.name.startswith(".") or path.name in ("build", "node_modules"):
+            continue
+        if path.is_dir():
+            yield from pages(path)
+        elif path.suffix == ".md":
+            yield path
+
+
+PAGES = sorted(pages(ROOT))
 
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # `core/broker.py:Broker.submit`, or only the file.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from dragoman.core import deadlines
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
+from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
 from dragoman.core.memory import Transit
 from dragoman.core.model import Job, JobId, Service, Worker
@@ -139,10 +138,15 @@ def _check_service(broker: Broker, service: Service, waiting: int, offers: int, 
         raise broken("I1", f"service {name}: {offers} workers offer it, {service.workers} are counted")
     if jobs != service.jobs:
         raise broken("I1", f"service {name}: {jobs} jobs are present, {service.jobs} are counted")
+    if service.idle.first() is not None or service.held_back.first() is not None:
+        _check_idle(broker, service)
+
+
+def _check_idle(broker: Broker, service: Service) -> None:
     idle, held_back = list(service.idle), list(service.held_back)
     both = [worker.id for worker in held_back if worker in service.idle]
     if both:
-        raise broken("I2", f"service {name}: workers {both} are listed as idle twice")
+        raise broken("I2", f"service {service.name}: workers {both} are listed as idle twice")
     for worker in idle + held_back:
         if worker.state is not IDLE:
             raise broken("I2", f"worker {worker.id} is {worker.state} and listed as idle")
@@ -160,45 +164,54 @@ def _check_queue(service: str, queue: Queue[Job]) -> None:
     if queue.is_blocked != (service in queue.principal.blocked):
         raise broken("I6", f"service {service}: {queue.principal.name} does not know whether its jobs are blocked")
     for lane in queue._lanes.values():
-        orders = [job.order for job in lane if job.order != inf]
-        if orders != sorted(orders):
-            raise broken("I12", f"service {service}: jobs of one priority are not in order of arrival")
+        if len(lane) > 1:
+            orders = [job.order for job in lane if job.order != inf]
+            if orders != sorted(orders):
+                raise broken("I12", f"service {service}: jobs of one priority are not in order of arrival")
 
 
 def _check_worker(broker: Broker, worker: Worker) -> None:
     id = worker.id
     state = worker.state
-    if worker.free < 0:
+    free = worker.free
+    running = worker.running
+    stuck = worker.stuck
+    if free < 0:
         raise broken("I2", f"worker {id} holds more than its capacity {worker.profile.capacity}")
-    for service in worker.services:
-        if broker.worker_registry.services.get(service.name) is not service:
-            raise broken("I2", f"worker {id} offers a service {service.name} that is not registered")
-    for attempt in worker.running.values():
+    for attempt in running.values():
         if attempt.job.attempt is not attempt:
             raise broken("I10", f"worker {id} runs an attempt that is not current")
-    for attempt in worker.stuck.values():
+    for attempt in stuck.values():
         if attempt.job.attempt is attempt:
             raise broken("I10", f"worker {id} is stuck with a current attempt")
-    if state is IDLE:
-        if worker.free <= 0:
+    is_idle = state is IDLE
+    if is_idle:
+        if free <= 0:
             raise broken("I2", f"worker {id} is idle without a free slot")
         if worker.asked <= 0:
             raise broken("I2", f"worker {id} is idle and requests no job")
-        if not all(worker in each.idle or worker in each.held_back for each in worker.services):
-            raise broken("I2", f"worker {id} is idle and not listed for all its services")
-    elif any(worker in each.idle or worker in each.held_back for each in worker.services):
-        raise broken("I2", f"worker {id} is {state} and listed as idle")
-    if state is BUSY and not worker.running:
-        raise broken("I2", f"worker {id} is busy without an attempt")
-    if state is STUCK or state is BACKING_OFF:
-        if worker.running or not worker.stuck:
+    elif state is BUSY:
+        if not running:
+            raise broken("I2", f"worker {id} is busy without an attempt")
+    elif state is STUCK or state is BACKING_OFF:
+        if running or not stuck:
             raise broken("I2", f"worker {id} is {state} without a stuck attempt")
-    if worker.away_since != inf and state is not DETACHED and state is not DRAINING:
-        raise broken("I2", f"worker {id} is {state} and not reachable")
-    if state is DETACHED and worker.away_since == inf and (worker.asked > 0 or worker.free <= 0):
-        raise broken("I2", f"worker {id} is detached, reachable and requests a job")
-    if state is GONE:
+    elif state is GONE:
         raise broken("I9", f"worker {id} is gone and still registered")
+    services = broker.worker_registry.services
+    for service in worker.services:
+        if services.get(service.name) is not service:
+            raise broken("I2", f"worker {id} offers a service {service.name} that is not registered")
+        if (worker in service.idle._nodes or worker in service.held_back._nodes) is not is_idle:
+            problem = "not listed for all its services" if is_idle else "listed as idle"
+            raise broken("I2", f"worker {id} is {state} and {problem}")
+    if state is DETACHED:
+        if worker.away_since == inf and (worker.asked > 0 or free <= 0):
+            raise broken("I2", f"worker {id} is detached, reachable and requests a job")
+    elif worker.away_since != inf and state is not DRAINING:
+        raise broken("I2", f"worker {id} is {state} and not reachable")
+    if worker.alarm > worker_deadline(worker):
+        raise broken("I11", f"worker {id} has no timer that is early enough")
 
 
 def _check_deadlines(broker: Broker) -> None:
@@ -220,9 +233,6 @@ def _check_deadlines(broker: Broker) -> None:
     for job in jobs.values():
         if job.alarm > job.due():
             raise broken("I11", f"{_name(job)} has no timer that is early enough")
-    for worker in workers.values():
-        if worker.alarm > worker_deadline(worker):
-            raise broken("I11", f"worker {worker.id} has no timer that is early enough")
 
 
 def _check_owners(broker: Broker) -> None:
