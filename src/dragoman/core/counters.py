@@ -26,6 +26,7 @@ class Counters:
 
     __slots__ = (
         "accepted",
+        "access_reloads",
         "ambiguous_results",
         "bad_messages",
         "clamped_timeouts",
@@ -82,6 +83,7 @@ class Counters:
         self.unreported_outcomes: dict[str, int] = {}  # R73: by outcome, where the dialect has no message for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
         self.rights_refused: dict[tuple[str, str], int] = {}  # R152, by right and dialect
+        self.access_reloads: dict[str, int] = {}  # by result
         self.peers_refused: dict[tuple[str, str], int] = {}  # R175, by mechanism and reason
         self.limits_reached: dict[str, int] = {}  # submits refused, by the limit's name
 
@@ -109,6 +111,9 @@ class Counters:
             dropped = self.dropped.setdefault(service, Dropped())
         dropped.causes[cause] = dropped.causes.get(cause, 0) + 1
         dropped.reason = reason
+
+    def access_reloaded(self, result: str) -> None:
+        self.access_reloads[result] = self.access_reloads.get(result, 0) + 1
 
     def refuse_peer(self, mechanism: str, reason: str) -> None:
         """Count a connection that was rejected before it was open."""

@@ -34,6 +34,7 @@ class AppContext:
     access: RequestAccess = field(default_factory=RequestAccess)
     labels: ServiceLabels = field(default_factory=ServiceLabels)
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes received and sent over HTTP
+    certificates: Callable[[], list[tuple[str, float]]] = list  # listeners with TLS, and when their certificates expire
 
     def principal(self, scope: Mapping[str, Any]) -> Principal:
         """Return the principal of a request that was admitted."""

@@ -47,6 +47,7 @@ COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
 METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_build_info": (INFO, "Version of the broker and of Python."),
     "dragoman_ready": (GAUGE, "1 if the broker accepts new jobs, like /readyz."),
+    "dragoman_certificate_expiry_seconds": (GAUGE, "Unix time at which the certificate of a listener expires."),
     "dragoman_jobs_total": (COUNTER, "Jobs that ended, by service and outcome."),
     "dragoman_queue_depth": (GAUGE, "Jobs that wait for a worker."),
     "dragoman_queue_oldest_seconds": (GAUGE, "Waiting time of the next job to be dispatched."),
@@ -62,6 +63,7 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_received_bytes_total": (COUNTER, "Bytes received, by dialect."),
     "dragoman_sent_bytes_total": (COUNTER, "Bytes sent, by dialect."),
     "dragoman_bad_messages_total": (COUNTER, "Messages that violate their dialect."),
+    "dragoman_access_reloads_total": (COUNTER, "Reloads of the access folder, keys and certificates, by result."),
     "dragoman_peers_refused_total": (COUNTER, "Connections rejected before they were open, by mechanism and reason."),
     "dragoman_rights_refused_total": (COUNTER, "Requests refused because their principal lacks a right."),
     "dragoman_unreported_outcomes_total": (COUNTER, "Jobs whose outcome the caller's dialect cannot express."),

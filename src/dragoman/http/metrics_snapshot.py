@@ -106,6 +106,9 @@ class MetricsSnapshot:
         health = self._context.health()
         self._write("dragoman_build_info", 1, labels(version=health.version, python=platform.python_version()))
         self._write("dragoman_ready", int(health.ready))
+        self._begin("dragoman_certificate_expiry_seconds")
+        for listener, expiry in self._context.certificates():
+            self._lines.append(sample("dragoman_certificate_expiry_seconds", labels(listener=listener), expiry))
         self._write("dragoman_jobs_present", job_registry.present)
         self._write("dragoman_payload_bytes", job_registry.memory.payloads)
         self._begin("dragoman_transit_bytes")
@@ -177,6 +180,9 @@ class MetricsSnapshot:
         for (dialect, reason), count in counted.bad_messages.items():
             labelled = labels(dialect=dialect, reason=reason)
             self._lines.append(sample("dragoman_bad_messages_total", labelled, count))
+        self._begin("dragoman_access_reloads_total")
+        for result, count in counted.access_reloads.items():
+            self._lines.append(sample("dragoman_access_reloads_total", labels(result=result), count))
         self._begin("dragoman_peers_refused_total")
         for (mechanism, reason), count in counted.peers_refused.items():
             labelled = labels(mechanism=mechanism, reason=reason)

@@ -79,6 +79,10 @@ class AccessControl:
         self._loop = loop
         self._watch_expiry()
 
+    def expiries(self) -> list[tuple[str, float]]:
+        """Return the listeners with TLS, and the Unix time at which the certificate of each expires."""
+        return [(each.listener, each.certificate.not_after.timestamp()) for each in self._certificates()]
+
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -97,9 +101,11 @@ class AccessControl:
             problems = [str(each) for each in error.problems]
             self._log.error("access not reloaded", problems=problems, note="nothing has changed")
             self._answer(problems)
+            self._broker.counters.access_reloaded("failed")
             raise
         self._log_report("access reloaded", report)
         self._answer([], report)
+        self._broker.counters.access_reloaded("done")
         self._watch_expiry()
         return report
 

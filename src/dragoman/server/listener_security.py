@@ -103,9 +103,11 @@ class ListenerSecurity:
         if not isinstance(place, TlsAddress):
             return None
         try:
-            return ListenerTls(place.tls, is_optional=self.asks_tokens_of_requests)
+            tls = ListenerTls(place.tls, is_optional=self.asks_tokens_of_requests)
         except TlsFileError as error:
             raise self._error(str(error)) from None
+        tls.listener = str(place)
+        return tls
 
     def _check_table(self) -> None:
         """Reject a listener that asks for credentials which no principal has: no client could use it."""

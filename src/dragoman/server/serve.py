@@ -123,7 +123,7 @@ class Server:
             "schedule paused", name=name, reason=reason
         )
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
-        self._certificate_watch = CertificateWatch(log, self._expiries)
+        self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults: deque[tuple[float, int]] = deque()  # (time of the check, number of internal errors)
         self._listeners: list[Listener] = []
         self._is_open = False
@@ -195,14 +195,6 @@ class Server:
 
     def _certificates(self) -> list[ListenerTls]:
         return [listener.tls for listener in self._listeners if listener.tls is not None]
-
-    def _expiries(self) -> list[tuple[str, float]]:
-        """Return (address, Unix time) of the listeners' certificates."""
-        return [
-            (str(each.address.place), each.tls.certificate.not_after.timestamp())
-            for each in self._listeners
-            if each.tls is not None
-        ]
 
     @property
     def is_loading(self) -> bool:

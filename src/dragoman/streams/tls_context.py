@@ -53,6 +53,7 @@ class ListenerTls:
 
     def __init__(self, files: TlsFiles, pinned: Sequence[bytes] = (), *, is_optional: bool = False) -> None:
         """`is_optional`: clients may show no certificate, because they can prove who they are in another way."""
+        self.listener = ""  # its address, in logs and metrics
         self._files = files
         self._is_optional = is_optional
         self.reload(pinned)

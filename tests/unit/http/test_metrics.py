@@ -93,7 +93,14 @@ def test_workers_are_counted_by_service_dialect_and_state(scraped: Scraped) -> N
 
 def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
     """A counter that is added there must be named here."""
-    by_label = {"bad_messages", "limits_reached", "peers_refused", "rights_refused", "unreported_outcomes"}
+    by_label = {
+        "access_reloads",
+        "bad_messages",
+        "limits_reached",
+        "peers_refused",
+        "rights_refused",
+        "unreported_outcomes",
+    }
     shown_otherwise = {"done", "undone", "dropped", *by_label}  # `dropped` is in the log
     assert set(COUNTERS) == set(Counters.__slots__) - shown_otherwise
     counters = scraped.broker.counters
@@ -103,11 +110,13 @@ def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
     counters.unreported_outcome(Outcome.LOST)
     counters.refuse_right("call", "native")
     counters.refuse_peer("curve", "unknown key")
+    counters.access_reloaded("done")
     told = scraped.numbers()
     assert [told[name] for name, _ in COUNTERS.values()] == list(range(1, len(COUNTERS) + 1))
     assert told["dragoman_bad_messages_total{dialect=memodb,reason=not CBOR}"] == 1
     assert told["dragoman_unreported_outcomes_total{outcome=lost}"] == 1
     assert told["dragoman_rights_refused_total{right=call,dialect=native}"] == 1
+    assert told["dragoman_access_reloads_total{result=done}"] == 1
     assert told["dragoman_peers_refused_total{mechanism=curve,reason=unknown key}"] == 1
 
 
