@@ -198,6 +198,8 @@ def _what_to_try(opened: Opened) -> list[str]:
     for listener, places in opened:
         where = dict(places)
         workers, callers = where.get("workers", where.get("both")), where.get("callers", where.get("both"))
+        if "auth" in listener.address.options:
+            continue  # keys and tokens of clients are not known here
         # curl needs no hint, and with TLS the files of a client are not known here.
         if workers is not None and callers is not None and not callers.startswith(("http:", "https:", "tls:")):
             options = listener.address.options

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from dragoman.access.identities import IdentityKind
+from dragoman.carriers.curve_keys import key_hex
 from dragoman.dialects.catalogue import Dialect
 from dragoman.sdk.address import (
     Address,
@@ -155,6 +156,16 @@ class ListenerSecurity:
         """True if everybody who reaches a socket at this address is admitted, without any proof."""
         asks = self._mechanism is not AuthMechanism.NONE or verifies_clients(place)
         return self._insecure and not is_loopback(place) and not asks
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Information for the operator: what clients of this listener need."""
+        if self._mechanism is AuthMechanism.CURVE:
+            public = key_hex(self._authentication.curve_server.keys[0][0])
+            return (f"clients and workers need ?server_key={public}&key=NAME in their address",)
+        if self._mechanism is AuthMechanism.TOKEN:
+            return ("clients and workers need a token",)
+        return ("clients and workers need a certificate",) if verifies_clients(self._address.place) else ()
 
     def local_access(self, places: Sequence[SocketAddress]) -> LocalAccess:
         """Return the access of local users. Raises AddressError if an option has no effect, or cannot be applied."""

@@ -298,4 +298,5 @@ def prepare(
     request = ListenRequest(address, options, own, limits, broker, runner, security, context)
     listener: Listener = resolve_name(dialect.listen)(request)
     access = security.local_access([each.place for _, each in listener.sockets])
-    return replace(listener, access=access, tls=security.tls, is_open_at=security.is_open_at)
+    notes = (*listener.notes, *security.notes)
+    return replace(listener, access=access, tls=security.tls, is_open_at=security.is_open_at, notes=notes)
