@@ -25,6 +25,7 @@ from dragoman.server.connection import StreamConnection
 from dragoman.streams import tls
 from dragoman.streams.tls import RECORD_BYTES, TlsStream
 from dragoman.streams.tls_context import ListenerTls, TlsFiles, TlsRole, client_role
+from owners import LOCAL_OWNER
 
 SIZES = st.one_of(
     st.integers(1, 300), st.integers(RECORD_BYTES - 2, RECORD_BYTES + 2), st.integers(1, 5 * RECORD_BYTES)
@@ -135,7 +136,7 @@ class World:
         loop = cast(asyncio.AbstractEventLoop, self.loop)
         self.stream = TlsStream(loop, cast(Any, self.socket), self.carrier, roles.server)
         self.stream.start(lambda _: None, self.problems.append)
-        self.connection = StreamConnection(BrokerSide(), "listener", Zmtp("ROUTER"), "", "", 0.0)
+        self.connection = StreamConnection(BrokerSide(), "listener", Zmtp("ROUTER"), "", "", 0.0, LOCAL_OWNER)
         self.connection.stream = self.stream
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         role = roles.client
