@@ -64,7 +64,10 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_sent_bytes_total": (COUNTER, "Bytes sent, by dialect."),
     "dragoman_bad_messages_total": (COUNTER, "Messages that violate their dialect."),
     "dragoman_access_reloads_total": (COUNTER, "Reloads of the access folder, keys and certificates, by result."),
-    "dragoman_peers_refused_total": (COUNTER, "Connections rejected before they were open, by mechanism and reason."),
+    "dragoman_handshakes_rejected_total": (
+        COUNTER,
+        "Connections rejected before they were open, by mechanism and reason.",
+    ),
     "dragoman_rights_refused_total": (COUNTER, "Requests refused because their principal lacks a right."),
     "dragoman_unreported_outcomes_total": (COUNTER, "Jobs whose outcome the caller's dialect cannot express."),
     **{name: (COUNTER, meaning) for name, meaning in COUNTERS.values()},

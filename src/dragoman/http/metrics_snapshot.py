@@ -183,10 +183,10 @@ class MetricsSnapshot:
         self._begin("dragoman_access_reloads_total")
         for result, count in counted.access_reloads.items():
             self._lines.append(sample("dragoman_access_reloads_total", labels(result=result), count))
-        self._begin("dragoman_peers_refused_total")
+        self._begin("dragoman_handshakes_rejected_total")
         for (mechanism, reason), count in counted.peers_refused.items():
             labelled = labels(mechanism=mechanism, reason=reason)
-            self._lines.append(sample("dragoman_peers_refused_total", labelled, count))
+            self._lines.append(sample("dragoman_handshakes_rejected_total", labelled, count))
         self._begin("dragoman_rights_refused_total")
         for (right, dialect), count in counted.rights_refused.items():
             labelled = labels(right=right, dialect=dialect)

@@ -117,7 +117,7 @@ def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
     assert told["dragoman_unreported_outcomes_total{outcome=lost}"] == 1
     assert told["dragoman_rights_refused_total{right=call,dialect=native}"] == 1
     assert told["dragoman_access_reloads_total{result=done}"] == 1
-    assert told["dragoman_peers_refused_total{mechanism=curve,reason=unknown key}"] == 1
+    assert told["dragoman_handshakes_rejected_total{mechanism=curve,reason=unknown key}"] == 1
 
 
 def test_the_store_and_the_loop_tell_how_they_do(scraped: Scraped) -> None:
