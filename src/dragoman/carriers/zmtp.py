@@ -31,8 +31,19 @@ from typing import Final
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
 from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, LargeFrame, leading_small
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, check_command_flags, framed, ping
-from dragoman.carriers.zmtp_frames import PASSED_THROUGH, SHORT_LAST, SHORT_MORE, encode_large
+from dragoman.carriers.zmtp_commands import (
+    COMMAND,
+    LONG,
+    MORE,
+    PASSED_THROUGH,
+    SHORT_LAST,
+    SHORT_MORE,
+    answer_to,
+    check_command_flags,
+    encode_large,
+    framed,
+    ping,
+)
 from dragoman.carriers.zmtp_handshake import NULL, Handshake, Security
 from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, MIB, ZmtpLimits, too_many_frames
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.sides import UNAUTHENTICATED, ClientSide, Failure, Outcome, SubmitOptions
+from dragoman.dialects.sides import FORBIDDEN, UNAUTHENTICATED, ClientSide, Failure, Outcome, SubmitOptions
 from dragoman.sdk.errors import (
     BrokerUnavailable,
     DragomanError,
@@ -217,7 +217,7 @@ class ClientConnection:
         try:
             self.side.receive(message, monotonic())
         except Malformed as problem:
-            if self._recognition.is_known:
+            if self._recognition.is_known or problem.reason == FORBIDDEN:
                 self._invalid_message(problem)
             else:
                 self._disconnect()
@@ -276,7 +276,8 @@ class ClientConnection:
         """Close the connection after an invalid message and fail its jobs."""
         if not self.side.is_ready:
             rejected = f"the broker at {self._target.place} rejected the connection: {problem.detail}"
-            self._owner.unreachable(BrokerUnavailable(rejected))
+            kind = NotAllowed if problem.reason == FORBIDDEN else BrokerUnavailable
+            self._owner.unreachable(kind(rejected))
         reason = f"failed: invalid response from the broker: {problem.detail}"
         self._disconnect()
         self.fail_all(lambda: JobFailed(reason))

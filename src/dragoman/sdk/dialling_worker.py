@@ -42,6 +42,7 @@ class DiallingWorker:
         self._jobs: dict[Hashable, RunningJob] = {}
         self._reports = target.dialect.reports
         self._suspect: RunningJob | None = None
+        self._refusal = ""  # the reason for which the broker does not allow this worker
         self._is_last_invalid = False  # the last message on this connection was invalid
         self._port_error: WrongDialect | None = None
         self._is_flush_due = False
@@ -71,6 +72,10 @@ class DiallingWorker:
         self._log.write(logging.WARNING, "reconnecting: %s", reason)
         self._disconnect()
 
+    def refused(self, reason: str) -> None:
+        self._refusal = f"the broker at {self._target.place} does not allow this worker: {reason}"
+        self._disconnect()
+
     def leave(self, reason: str) -> None:
         log.info("leaving: %s", reason)
         if not self._stop.is_set():
@@ -94,6 +99,9 @@ class DiallingWorker:
                 continue
             await self._serve_connection()
             await self._close_connection()
+            if self._refusal:
+                log.error("stopping: %s", self._refusal)
+                return NOT_ALLOWED
             await self._identify_lost_port()
             if self._jobs and not self._side.is_busy and not self._target.dialect.shares_connections:
                 # These jobs came on the lost connection and ended with it, in the broker's view. The worker is not free

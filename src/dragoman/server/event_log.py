@@ -44,6 +44,8 @@ KINDS: Final = (
     | ADMINISTERED
 )  # none of them occurs for each job
 
+RIGHT_INTERVAL: Final = 60.0  # seconds between two lines about the same missing right
+
 NAMES: Final = {
     WORKER_JOINED: "worker joined",
     WORKER_DRAINING: "worker draining",
@@ -62,6 +64,7 @@ class EventLog:
         self._drain_timeout = drain_timeout
         self._by_peer = RateLimit(LINES_OF_PEER, 1.0)
         self._by_all = RateLimit(LINES, 1.0)
+        self._by_right = RateLimit(1, RIGHT_INTERVAL)  # a refused program tries again and again
         events.subscribe(KINDS, self.receive)
 
     def receive(self, event: Event, now: float) -> None:
@@ -72,7 +75,9 @@ class EventLog:
             by = {"by": event.by} if event.by else {}
             self._write(event.kind, event.name, {"service": event.name, **by}, now)
         elif isinstance(event, RefusalEvent):
-            self._write(event.kind, event.principal, _refusal_fields(event), now, "warning")
+            fact = (event.principal, event.right, event.services, event.dialect)
+            if self._by_right.take(fact, now) == 1:
+                self._write(event.kind, event.principal, _refusal_fields(event), now, "warning")
         elif isinstance(event, AdministrationEvent):
             self._log(
                 "info",
