@@ -177,9 +177,9 @@ class HttpClient(Carrier):
         return len(data)  # FAILED
 
     def _take_head(self, data: bytes, pos: int, messages: Messages) -> int:
-        _check_beginning(data[pos : pos + len(BEGINNING)])
         if not self._pending:
             raise Malformed("unasked", "a response came without a request")
+        _check_beginning(data[pos : pos + len(BEGINNING)])
         end = data.find(EMPTY_LINE, pos)
         if (len(data) if end < 0 else end) - pos > self._limits.max_head:
             raise Malformed("head too long", f"a response's head is over {self._limits.max_head} bytes")

@@ -84,6 +84,7 @@ def test_a_server_that_breaks_the_rules_fails_with_a_reason() -> None:
             ("not http", b"-ERR unknown command 'GET'\r\n"),
             ("not http", b"HTTP/2 200\r\n"),
             ("unasked", OK, 0),
+            ("unasked", b"HTTX", 0),
             ("bad status line", b"HTTP/1.1 2000 OK\r\n\r\n"),
             ("bad status line", b"HTTP/1.1  200 OK\r\n\r\n"),
             ("bad field", OK + b"no colon\r\n\r\n"),
