@@ -14,7 +14,7 @@ from dragoman.http.hosts import Hosts, is_own_origin
 from dragoman.http.limits import HttpLimits
 
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-REQUEST_LINE = re.compile(rb"([A-Z-]{1,18}+) ([!-~]++) HTTP/1\.([01])\r\n")
+REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]{0,17}+) ([!-~]++) HTTP/1\.([01])\r\n")
 HEAD = re.compile(REQUEST_LINE.pattern + rb"(?:" + TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+\r\n")
 LONGEST_METHOD = 32  # bytes, including the version after the target
 IN_CHUNKS = -1
