@@ -60,8 +60,10 @@ def _options() -> argparse.Namespace:
 
 def _fuzz(target: str, seconds: int) -> None:
     """Run a target in this process, which ends with it."""
-    import atheris
-
+    try:
+        import atheris
+    except ModuleNotFoundError:
+        sys.exit("atheris is not installed here; run `make fuzz`, or replay inputs with --replay")
     found = FOUND / target
     found.mkdir(parents=True, exist_ok=True)
     with atheris.instrument_imports(include=["dragoman"], enable_loader_override=False):

@@ -25,6 +25,7 @@ TARGETS: Final = {
     "pingpong": "messages of PingPong",
     "powerhose": "messages of Powerhose",
     "majordomo": "messages of Majordomo",
+    "http_dialect": "responses of the HTTP API",
     "principal_file": "files of principals",
     "key_files": "CURVE keys and certificates as text",
     "addresses": "addresses with their options",

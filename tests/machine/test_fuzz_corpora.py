@@ -13,6 +13,7 @@ from case_tables import check_every_row
 from dragoman.access import principal_file
 from dragoman.carriers import curve_keys, http, length_prefix, sp, zmtp, zmtp_curve, zmtp_plain
 from dragoman.dialects.controller import codec as controller
+from dragoman.dialects.http import codec as http_dialect
 from dragoman.dialects.majordomo import codec as majordomo
 from dragoman.dialects.memodb import codec as memodb
 from dragoman.dialects.native import codec as native
@@ -63,6 +64,7 @@ REACHED = {
     "pingpong": (pingpong, "_shown"),
     "powerhose": (powerhose, "_text"),
     "majordomo": (majordomo, "_expect"),
+    "http_dialect": (http_dialect, "packed"),
     "principal_file": (principal_file, "_pattern"),
     "key_files": (curve_keys, "_from_z85"),
     "addresses": (address, "_read_ip"),
