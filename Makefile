@@ -30,7 +30,7 @@ help:
 	@echo "make bench    measure against bare servers, such as libzmq's proxy (ARGS=--quick for a short run)"
 	@echo "make clean    remove .venv, .venv-dev, .venv-fuzz, .build and caches"
 	@echo ".venv holds the product; once it is compiled it stays compiled (DRAGOMAN_PURE=1 make install: interpreted);"
-	@echo ".venv-dev runs the sources as they are, for tests and tools"
+	@echo ".venv-dev runs the sources as they are, for tests and tools; .venv-fuzz does so for make fuzz"
 
 run: $(VENV)/.installed
 	@exec $(BIN)/dragoman serve $(ARGS)

@@ -136,3 +136,14 @@ def test_packages_that_cannot_be_installed_are_named(tmp_path: Path) -> None:
     done = programs_missing(tmp_path, 0, "exit 100")
     assert done.returncode == 2
     assert f"could not install them. The tests need: {PACKAGES}. Install" in done.stderr
+
+
+def test_fuzzing_has_its_own_environment_time_and_targets(venv: Path) -> None:
+    def commands(*words: str) -> list[str]:
+        done = make("-n", "fuzz", f"FUZZ={venv}", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert f"{venv}/bin/python -m fuzz --all --seconds 60" in commands()
+    assert f"{venv}/bin/python -m fuzz zmtp sp --seconds 10" in commands("SECONDS=10", "TARGET=zmtp sp")
+    assert any(line.startswith("DRAGOMAN_PURE=1 ") for line in commands())
