@@ -1,4 +1,8 @@
-"""Fuzz target: an HTTP connection without a socket. Responses and rejections do not depend on the cut."""
+"""Fuzz target: an HTTP connection without a socket.
+
+Responses and rejections do not depend on the cut, but for the choice among several errors of one head. Every connection
+ends when its time is up.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from dragoman.http.limited_connection import MOST_AHEAD
+from dragoman.http.limited_connection import LINGER, MOST_AHEAD
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
 from dragoman.http.server import HttpServer
@@ -115,13 +119,15 @@ async def _served(loop: asyncio.AbstractEventLoop, data: bytes, sizes: list[int]
     try:
         await _send(data, sizes, transport, protocol)
         written, is_ended = DATE.sub(b"", transport.written), transport.is_closed or transport.is_finished
+        found = len(reasons)
+        await _wait(transport, protocol, loop.time())
     finally:
         server.abort()
         await asyncio.sleep(0)
     assert errors == []
     responses = list(STATUS.finditer(written))
-    assert len(responses) >= len(reasons)
-    rejected = responses[len(responses) - len(reasons) :]
+    assert len(responses) >= found
+    rejected = responses[len(responses) - found :]
     statuses = [int(each[1]) for each in rejected]
     if statuses and statuses[0] in STATUSES_OF_HEADS:  # which of several errors is found first depends on the cut
         statuses[0] = STATUSES_OF_HEADS[0]
@@ -140,3 +146,12 @@ async def _send(data: bytes, sizes: list[int], transport: Transport, protocol: L
             await asyncio.sleep(0)
     for _ in range(TURNS * (1 + data.count(b"\r\n\r\n"))):
         await asyncio.sleep(0)
+
+
+async def _wait(transport: Transport, protocol: LimitedProtocol, now: float) -> None:
+    """Let all time-outs pass. A connection that is silent for so long ends (R125)."""
+    for seconds in (LIMITS.head_timeout, LIMITS.idle_timeout, LIMITS.body_timeout, LIMITS.body_timeout + LINGER):
+        if not transport.is_closed:
+            protocol.look(now + seconds + 1, 0.5)
+            await asyncio.sleep(0)
+    assert transport.is_closed, "a silent connection is kept"
