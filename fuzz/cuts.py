@@ -21,7 +21,7 @@ class Seen:
     failure: str
     outgoing: bytes
     ready: bool
-    peer: tuple[object, ...]
+    peer: dict[str, object]
 
     @property
     def whole_messages(self) -> list[Message]:
@@ -67,7 +67,7 @@ def read(
         assert carrier.gap is None or len(carrier.gap) > 0
         assert carrier.failure is None or not carrier.holding
     facts = ("peer_identity", "peer_socket_type", "peer_version", "peer_key", "peer_token", "is_alone")
-    peer = tuple(getattr(carrier, each, None) for each in facts)
+    peer = {each: getattr(carrier, each, None) for each in facts}
     return Seen(messages, str(carrier.failure or ""), b"".join(carrier.outgoing), carrier.ready, peer)
 
 
