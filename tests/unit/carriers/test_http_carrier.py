@@ -106,6 +106,28 @@ def test_a_server_that_breaks_the_rules_fails_with_a_reason() -> None:
     )
 
 
+def test_texts_of_the_longest_allowed_size_are_read_in_all_cuts() -> None:
+    """A part of the line end behind them counted as a part of the text, so the cut decided."""
+    chunked = OK + b"transfer-encoding: chunked\r\n\r\n"
+
+    def check(stream: bytes, body: bytes) -> None:
+        for size in (len(stream), 1, 2, 3):
+            carrier = asked(1, HttpClientLimits(max_head=200, max_payload=100))
+            [message] = feed_all(carrier, pieces_of(stream, size))
+            assert isinstance(message, list)
+            assert message[2] == body
+
+    head = OK + b"content-length: 2\r\na: "
+    check_every_row(
+        check,
+        [
+            (head + b"b" * (200 - len(head)) + b"\r\n\r\nhi", b"hi"),
+            (chunked + b"1;" + b"x" * 1022 + b"\r\na\r\n0\r\n\r\n", b"a"),
+            (chunked + b"0\r\n" + b"t" * 200 + b"\r\n\r\n", b""),
+        ],
+    )
+
+
 @pytest.mark.parametrize("limits", [{"max_head": 0}, {"max_payload": 0}])
 def test_limits_are_above_0(limits: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be above 0"):
