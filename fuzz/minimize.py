@@ -13,15 +13,18 @@ from fuzz.targets import CORPUS, load
 
 SOURCES = str(Path(dragoman.__file__).parent)
 
+FAILED_ONCE = "found-"  # beginning of the names of inputs that have failed; they are always kept
+
 Arc = tuple[str, int, int]  # file, line, next line
 
 
 def minimize(target: str, found: Path) -> str:
-    """Replace the kept inputs by the fewest of them and of `found`. Returns a report."""
+    """Replace the kept inputs, except those that have failed, by the fewest of them and of `found`. Returns a report."""
     kept = CORPUS / target
     kept.mkdir(parents=True, exist_ok=True)
     test_one_input = load(target)
     paths = [path for folder in (kept, found) if folder.is_dir() for path in folder.iterdir()]
+    paths = [path for path in paths if not path.name.startswith(FAILED_ONCE)]
     inputs = sorted({path.read_bytes() for path in paths}, key=lambda data: (len(data), data))
     arcs = {data: reached(test_one_input, data) for data in inputs}
     chosen: dict[bytes, set[Arc]] = {}
@@ -35,7 +38,8 @@ def minimize(target: str, found: Path) -> str:
         if data in chosen and others and chosen[data] <= set().union(*others):
             del chosen[data]
     for path in kept.iterdir():
-        path.unlink()
+        if not path.name.startswith(FAILED_ONCE):
+            path.unlink()
     for data in chosen:
         (kept / sha256(data).hexdigest()[:16]).write_bytes(data)
     size = sum(map(len, chosen))
