@@ -19,7 +19,7 @@ Arc = tuple[str, int, int]  # file, line, next line
 
 
 def minimize(target: str, found: Path) -> str:
-    """Replace the kept inputs, except those that have failed, by the fewest of them and of `found`. Returns a report."""
+    """Replace the kept inputs by the fewest of them and of `found`; those that have failed stay. Returns a report."""
     kept = CORPUS / target
     kept.mkdir(parents=True, exist_ok=True)
     test_one_input = load(target)
