@@ -55,6 +55,7 @@ HOSTILE: dict[str, tuple[bytes, int, str]] = {
     # the first line
     "HTTP/0.9": (b"GET /\r\n", 400, "malformed-request-line"),
     "HTTP/0.9 in full": (b"GET / HTTP/0.9\r\n\r\n", 400, "malformed-request-line"),
+    "a method that begins with a dash": (get(line=b"-GET / HTTP/1.1"), 400, "malformed-request-line"),
     "HTTP/1.2": (get(line=b"GET / HTTP/1.2"), 400, "malformed-request-line"),
     "HTTP/2.0": (get(line=b"GET / HTTP/2.0"), 400, "malformed-request-line"),
     "the preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "malformed-request-line"),

@@ -188,3 +188,14 @@ def test_a_failing_test_or_build_fails(tmp_path: Path, failing: str) -> None:
     done, _ = run_tests(tmp_path, failing=failing)
     assert done.returncode == 2
     assert f"output of {failing}\n" in done.stdout
+
+
+def test_fuzzing_has_its_own_environment_time_and_targets(venv: Path) -> None:
+    def commands(*words: str) -> list[str]:
+        done = make("-n", "fuzz", f"FUZZ={venv}", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert f"{venv}/bin/python -m fuzz --all --seconds 60" in commands()
+    assert f"{venv}/bin/python -m fuzz zmtp sp --seconds 10" in commands("SECONDS=10", "TARGET=zmtp sp")
+    assert any(line.startswith("DRAGOMAN_PURE=1 ") for line in commands())

@@ -83,7 +83,10 @@ def test_bytes_that_are_no_certificate_raise_value_error(server: Issued) -> None
     for cut in range(0, len(der), 7):
         with pytest.raises(ValueError, match="not a certificate"):
             read_certificate(der[:cut])
-    for wrong in (b"\x30\x00", b"\x30\x02\x30\x00", b"\x30\x80\x00\x00", bytes(40)):
+    moment = b"\x17\x0d250101000000Z"
+    fields = b"\x02\x01\x01" + b"\x30\x00\x30\x00" + b"\x30\x1e" + 2 * moment + b"\x30\x00\x30\x00"
+    empty_extensions = b"\x30\x2f\x30\x2d" + fields + b"\xa3\x00"  # raised a RuntimeError
+    for wrong in (b"\x30\x00", b"\x30\x02\x30\x00", b"\x30\x80\x00\x00", bytes(40), empty_extensions):
         with pytest.raises(ValueError, match="not a certificate"):
             read_certificate(wrong)
 

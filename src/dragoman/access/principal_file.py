@@ -70,7 +70,10 @@ def read_principal(name: str, content: bytes, file: str) -> PrincipalEntry:
     except ValueError as error:
         raise AccessError([Problem(file, None, f"{error}; rename the file")]) from None
     text = _decoded(content, file)
-    return _FileReader(text, _parsed(text, file), file).entry(name)
+    try:
+        return _FileReader(text, _parsed(text, file), file).entry(name)
+    except ValueError:  # Python converts no number of so many digits from a text or, if it is hexadecimal, to one
+        raise AccessError([Problem(file, None, "has a number of thousands of digits; write a smaller one")]) from None
 
 
 def _decoded(content: bytes, file: str) -> str:

@@ -29,23 +29,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
-from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, LargeFrame, leading_small
+from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, LargeFrame, encode_large, leading_small
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp_commands import (
-    COMMAND,
-    LONG,
-    MORE,
-    PASSED_THROUGH,
-    SHORT_LAST,
-    SHORT_MORE,
-    answer_to,
-    check_command_flags,
-    encode_large,
-    framed,
-    ping,
-)
+from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, check_command_flags, framed, ping
 from dragoman.carriers.zmtp_handshake import NULL, Handshake, Security
-from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, MIB, ZmtpLimits, too_many_frames
+from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, KIB, MIB, ZmtpLimits, too_many_frames
 
 HANDSHAKE: Final = 0
 BETWEEN: Final = 1
@@ -53,6 +41,10 @@ HOLDING: Final = 2
 LARGE: Final = 3
 SKIPPING: Final = 4
 FAILED: Final = 5
+
+PASSED_THROUGH: Final = 16 * KIB  # bytes; `encode` does not copy frames of this size or more
+SHORT_LAST: Final = tuple(bytes((0, size)) for size in range(256))
+SHORT_MORE: Final = tuple(bytes((MORE, size)) for size in range(256))
 
 
 def encode(frames: Sequence[Frame]) -> list[Frame]:
@@ -66,7 +58,7 @@ def encode(frames: Sequence[Frame]) -> list[Frame]:
         elif size < PASSED_THROUGH:
             head = b"\x03" + size.to_bytes(8, "big")
         else:
-            return encode_large(frames)
+            return encode_large(frames, PASSED_THROUGH)
         pieces.append(head)
         pieces.append(frame)
     assert pieces, "a message has at least one frame"

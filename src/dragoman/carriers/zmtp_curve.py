@@ -25,8 +25,8 @@ from dragoman.carriers.carrier import Frame, Messages
 from dragoman.carriers.large_frame import LARGE_FRAME, LargeFrame
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.nacl_box import TAG, SharedKey
-from dragoman.carriers.zmtp import BETWEEN, LARGE, Zmtp
-from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, SHORT_LAST, answer_to, ping
+from dragoman.carriers.zmtp import BETWEEN, LARGE, SHORT_LAST, Zmtp
+from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, ping
 from dragoman.carriers.zmtp_curve_handshake import COUNTER, CurveHandshake
 from dragoman.carriers.zmtp_handshake import NULL, Security
 from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, MIB, ZmtpLimits, too_many_frames

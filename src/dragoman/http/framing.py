@@ -15,7 +15,7 @@ from dragoman.http.limits import HttpLimits
 from dragoman.http.url_secrets import has_secret
 
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-REQUEST_LINE = re.compile(rb"([A-Z-]{1,18}+) ([!-~]++) HTTP/1\.([01])\r\n")
+REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]{0,17}+) ([!-~]++) HTTP/1\.([01])\r\n")
 HEAD = re.compile(REQUEST_LINE.pattern + rb"(?:" + TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+\r\n")
 LONGEST_METHOD = 32  # bytes, including the version after the target
 IN_CHUNKS = -1

@@ -132,7 +132,10 @@ class Authentication:
         """The principal of a certificate (DER) that a trusted authority has signed. Without a table it is `anyone`."""
         if self.table is None:
             return self.anyone
-        facts, now = read_certificate(certificate), self._wall_clock()
+        try:
+            facts, now = read_certificate(certificate), self._wall_clock()
+        except ValueError as error:
+            return Rejected(UNKNOWN_CERTIFICATE, f"it cannot be read ({error}); the client needs another one")
         digest = bytes.fromhex(facts.spki_sha256)
         found = self._admitted(self.table.by_tls_key(digest, now), IdentityKind.TLS_KEY, digest)
         if found is not None:

@@ -18,6 +18,8 @@ _TEXTS = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii", 0x14: "latin-1"}  # UTF8,
 _VERSION, _EXTENSIONS = 0xA0, 0xA3
 _MAIL, _DNS, _URI, _IP = 0x81, 0x82, 0x86, 0x87
 
+_ENDS_EARLY = "not a certificate: its DER form ends early"
+
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
@@ -33,8 +35,8 @@ def read_certificate(der: bytes) -> Certificate:
     """Read the facts of a certificate. Raises ValueError."""
     try:
         return _read_certificate(der)
-    except (IndexError, StopIteration):
-        raise ValueError("not a certificate: its DER form ends early") from None
+    except IndexError:
+        raise ValueError(_ENDS_EARLY) from None
 
 
 def read_pem(text: str) -> list[bytes]:
@@ -45,9 +47,7 @@ def read_pem(text: str) -> list[bytes]:
 
 
 def _read_certificate(der: bytes) -> Certificate:
-    _, _, certificate = next(_elements(der))
-    _, _, signed = next(_elements(certificate))
-    fields = [each for each in _elements(signed) if each[0] != _VERSION]
+    fields = [each for each in _elements(_first(_first(der))) if each[0] != _VERSION]
     # serial number, algorithm, issuer, validity, subject, public key, and optional fields with tags of their own
     validity, subject, key = fields[3], fields[4], fields[5]
     not_before, not_after = (_time(tag, content) for tag, _, content in _elements(validity[2]))
@@ -68,9 +68,16 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
             start += length & 0x7F
             length = int.from_bytes(data[at + 2 : start], "big")
         if start + length > len(data):
-            raise ValueError("not a certificate: its DER form ends early")
+            raise ValueError(_ENDS_EARLY)
         yield data[at], data[at : start + length], data[start : start + length]
         at = start + length
+
+
+def _first(data: bytes) -> bytes:
+    """Return the content of the first element. Raises ValueError."""
+    for _, _, content in _elements(data):
+        return content
+    raise ValueError(_ENDS_EARLY)
 
 
 def _time(tag: int, content: bytes) -> datetime:
@@ -81,13 +88,11 @@ def _time(tag: int, content: bytes) -> datetime:
 
 
 def _alternative_names(extensions: bytes) -> Iterator[str]:
-    _, _, sequence = next(_elements(extensions))
-    for _, _, extension in _elements(sequence):
+    for _, _, extension in _elements(_first(extensions)):
         parts = [(tag, content) for tag, _, content in _elements(extension)]
         if parts[0][1] != SUBJECT_ALTERNATIVE_NAME or parts[-1][0] != _OCTETS:
             continue
-        _, _, names = next(_elements(parts[-1][1]))
-        for tag, _, content in _elements(names):
+        for tag, _, content in _elements(_first(parts[-1][1])):
             if tag in (_MAIL, _DNS, _URI):
                 yield from _printable(content, "ascii")
             elif tag == _IP and len(content) in (4, 16):

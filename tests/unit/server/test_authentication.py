@@ -123,6 +123,7 @@ def test_each_credential_finds_its_principal(world: World, tmp_path: Path) -> No
         (look.by_user(1002, [5, 7]), "ops"),
         (look.by_certificate(der(named.cert)), "ops"),
         (look.by_certificate(der(unknown.cert)), None),
+        (look.by_certificate(b"\x30\x00"), None),
     ]
     check_every_row(check, rows)
     assert look.knows_token(b"token", TOKEN.encode())
@@ -131,6 +132,9 @@ def test_each_credential_finds_its_principal(world: World, tmp_path: Path) -> No
     assert isinstance(rejected, Rejected)
     assert "'stranger'" in rejected.detail
     assert "dragoman access allow NAME --tls-name" in rejected.detail
+    unreadable = look.by_certificate(b"\x30\x00")
+    assert isinstance(unreadable, Rejected)
+    assert "it cannot be read (not a certificate: its DER form ends early)" in unreadable.detail
 
 
 def der(path: Path) -> bytes:

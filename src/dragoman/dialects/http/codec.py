@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -182,9 +183,16 @@ def read_join(response: Response) -> Membership:
     """Parse the response to a joining worker. Raises Malformed."""
     try:
         view = json.loads(bytes(response.body))
-        return Membership(int(view["id"]), str(view["token"]), float(view["lease"]), float(view["wait"]))
-    except (ValueError, KeyError, TypeError):
+        member = Membership(int(view["id"]), str(view["token"]), float(view["lease"]), float(view["wait"]))
+        if not 0 <= member.lease < inf or not 0 <= member.wait < inf or not _is_field_value(member.token):
+            raise ValueError("a time that is none, or a token that no header field can carry")
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise Malformed("bad answer", "the response to a joining worker is malformed") from None
+    return member
+
+
+def _is_field_value(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
 def write_next(member: Membership, wait: float, held: Iterable[str]) -> Request:
@@ -198,12 +206,14 @@ def read_job(response: Response) -> tuple[str, JobInfo]:
     fields = response.fields
     try:
         token = fields[b"dragoman-attempt"].decode()
-        timeout = fields.get(b"dragoman-timeout")
+        timeout = float(fields.get(b"dragoman-timeout", b"inf"))
+        if isnan(timeout):
+            raise ValueError("a time-out that is not a number")
         return token, JobInfo(
             unquote(fields[b"dragoman-service"].decode()),
             fields[b"dragoman-job"].decode(),
             int(fields[b"dragoman-attempt-number"]),
-            inf if timeout is None else float(timeout),
+            timeout,
         )
     except (ValueError, KeyError):
         raise Malformed("bad job", "a job lacks header fields") from None
