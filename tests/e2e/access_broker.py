@@ -71,6 +71,11 @@ class AccessBroker:
         """Start another broker."""
         return self._programs.dragoman("serve", *urls, "--data", data or "memory", **self._home)
 
+    @property
+    def disconnected(self) -> int:
+        """Connections that reloads have closed, among them those of commands that changed the folder."""
+        return sum(line["disconnected"] for line in self.lines("access reloaded"))
+
     def reload(self, event: str = "access reloaded") -> dict[str, Any]:
         """Send SIGHUP, and wait for the line about its result."""
         before = len(self.lines(event))

@@ -303,7 +303,7 @@ class WatchedCallers(Callers):
         call = peer.remote.answered.get(route)
         if call is not None and call.request_hash == mark:
             self._oracle.hit("answer asked for on its connection")
-        lost = any(key[:2] == (peer.address, route[-4:]) and key[2] != mark for key in self.orphans)
+        lost = any(key[1:3] == (peer.address, route[-4:]) and key[3] != mark for key in self.orphans)
         self._oracle.hit("request id of a lost request with another message", lost)
         beginning = bytes(payload[:16])
         super().receive_job(peer, route, mark, service, timeout, payload, now)

@@ -54,7 +54,7 @@ def test_same_access_seed_same_story(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def joins_without_the_right(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dragoman.core.broker.may_offer", lambda *_: True)
+    patch.setattr("dragoman.core.broker.forbidden_work", lambda *_: None)
 
 
 def keeps_services_after_a_reload(patch: pytest.MonkeyPatch) -> None:
