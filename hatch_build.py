@@ -56,6 +56,8 @@ COMPILED = (
     "server/failed_effects.py",
     "server/heartbeats.py",
     "server/host_access.py",
+    "server/identification.py",
+    "server/side_calls.py",
     "server/connection.py",
     "server/connection_limits.py",
     "server/rate_limit.py",
