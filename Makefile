@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 DEV    := .venv-dev
+FUZZ   := .venv-fuzz
 ARGS   ?=
 JOBS   ?= 4
+SECONDS ?= 60
+TARGET ?= --all
 SOURCES := pyproject.toml hatch_build.py $(shell find src -type f -not -name '*.pyc')
 PIP    := python -m pip install --quiet --disable-pip-version-check
 # One module of the hot path. The hot path is compiled as a whole, so this file tells a compiled install from the other kind.
@@ -13,7 +16,7 @@ COMPILED := $(wildcard $(VENV)/lib/python*/site-packages/dragoman/core/broker.*.
 # Where this is set, each of the hundreds of processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run install compile test test-programs test-builds compiled-product rewritten-tests lint bench docs format generate clean
+.PHONY: help run install compile test test-programs pytest compiled-product rewritten-tests lint fuzz bench docs format generate clean
 
 help:
 	@echo "make run      start the broker on its defaults (ARGS=... for more); installs into .venv first, interpreted"
@@ -23,10 +26,11 @@ help:
 	@echo "make format   let ruff format the sources"
 	@echo "make generate  write what comes from the code: methods of clients, docs/operations.md, pages in docs/reference"
 	@echo "make docs     build the documentation as a site: open build/site/index.html"
+	@echo "make fuzz     search for inputs that break a reader of bytes: all targets, 60 s each (SECONDS=10 TARGET=zmtp: one)"
 	@echo "make bench    measure against bare servers, such as libzmq's proxy (ARGS=--quick for a short run)"
-	@echo "make clean    remove .venv, .venv-dev, .build and caches"
+	@echo "make clean    remove .venv, .venv-dev, .venv-fuzz, .build and caches"
 	@echo ".venv holds the product; once it is compiled it stays compiled (DRAGOMAN_PURE=1 make install: interpreted);"
-	@echo ".venv-dev runs the sources as they are, for tests and tools"
+	@echo ".venv-dev runs the sources as they are, for tests and tools; .venv-fuzz does so for make fuzz"
 
 run: $(VENV)/.installed
 	@exec $(BIN)/dragoman serve $(ARGS)
@@ -41,12 +45,13 @@ compile: | $(VENV)/bin/python
 	@touch $(VENV)/.installed
 
 test: $(DEV)/.installed test-programs
-	@$(MAKE) --no-print-directory -j2 lint $(if $(ARGS),,test-builds)
-	$(DEV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	@$(MAKE) --no-print-directory -j3 pytest $(if $(ARGS),,compiled-product)
 
-# What the tests would otherwise make while they run: the compiled product in one of their processes while the others
-# wait for it, and rewritten assertions in each of their processes. With ARGS the tests do so, for few may need them.
-test-builds: compiled-product rewritten-tests
+# The product is compiled beside lint and the tests: most tests do not need it, and those of tests/compiled wait for it.
+# Assertions are rewritten before the tests start, because each of their processes would rewrite all of them. With ARGS
+# the tests do both themselves, if they need to.
+pytest: lint $(if $(ARGS),,rewritten-tests)
+	$(DEV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 compiled-product: $(DEV)/.installed
 	@echo "Compiling the product for tests/compiled into .build, if a source has changed: about a minute if two cores are free"
@@ -63,8 +68,10 @@ test-programs:
 	echo '#include <zmq.h>' | gcc -E - >/dev/null 2>&1 || missing="$$missing libzmq3-dev"; \
 	[ -e "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || missing="$$missing python3-dev"; \
 	command -v curl >/dev/null || missing="$$missing curl"; \
+	command -v openssl >/dev/null || missing="$$missing openssl"; \
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || missing="$$missing chromium"; \
 	[ -z "$$missing" ] && exit 0; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "The tests need programs that are missing. On Debian and Ubuntu, as root: apt-get install$$missing" >&2; exit 2; fi; \
@@ -92,11 +99,14 @@ docs: $(DEV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --quiet --strict
 	@echo "Open build/site/index.html"
 
+fuzz: $(FUZZ)/.installed
+	$(FUZZ)/bin/python -m fuzz $(TARGET) --seconds $(SECONDS)
+
 bench: install $(DEV)/.installed
 	$(DEV)/bin/python -m bench $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(DEV) .build build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEV) $(FUZZ) .build build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 %/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -120,4 +130,9 @@ endif
 # For tests and tools: nothing is installed again until pyproject.toml changes, for the sources run as they are.
 $(DEV)/.installed: pyproject.toml | $(DEV)/bin/python
 	DRAGOMAN_PURE=1 $(DEV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+# Interpreted, because coverage of compiled code cannot be measured.
+$(FUZZ)/.installed: pyproject.toml | $(FUZZ)/bin/python
+	DRAGOMAN_PURE=1 $(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	@touch $@

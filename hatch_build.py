@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -55,6 +56,8 @@ COMPILED = (
     "server/failed_effects.py",
     "server/heartbeats.py",
     "server/host_access.py",
+    "server/identification.py",
+    "server/side_calls.py",
     "server/connection.py",
     "server/connection_limits.py",
     "server/rate_limit.py",
@@ -64,6 +67,7 @@ COMPILED = (
     "streams/byte_stream.py",
     "streams/second_look.py",
     "streams/stream.py",
+    "streams/tls.py",
 )
 
 # Of these, what stays as it is.
@@ -71,7 +75,6 @@ INTERPRETED = (
     "**/__init__.py",  # nothing but a docstring
     "**/*_pb2.py",  # generated
     "core/errors.py",  # inherits AssertionError, which mypyc cannot
-    "core/invariants.py",  # for tests and --strict, which ask what no type promises
     "dialects/catalogue.py",  # a table that is read when a broker or a client starts
     "dialects/option_fields.py",  # fields of dataclasses, under the types of their values
     "dialects/*/options.py",  # dataclasses whose fields have metadata
@@ -176,6 +179,7 @@ def compile_in(folder: Path) -> None:
         extension.extra_compile_args.append("-Wno-error")  # a newer compiler may find something new to say
     command = build_ext(Distribution({"ext_modules": extensions}))
     command.inplace = True
+    command.parallel = os.cpu_count()
     command.ensure_finalized()
     plain = command.build_extensions
 
@@ -190,13 +194,16 @@ def compile_in(folder: Path) -> None:
 def _use_all_cores(compiler: Any) -> None:
     """Let the compiler run once for each core: by itself it takes one file of a library after the other."""
     compile_some = compiler.compile
+    translated: dict[str, list[str]] = {}
+    lock = Lock()
 
     def compile_all(sources: Iterable[str], **options: Any) -> list[str]:
-        generated = {source for source in sources if Path(source).name.startswith("__native_")}
-        shared = _translate_headers(compiler, **options) if generated else []
-
         def compile_one(source: str) -> Any:
-            return compile_some([source], **options | {"extra_preargs": shared if source in generated else []})
+            header = _shared_header(Path(source))
+            with lock:  # the first file translates its header, the others wait for it
+                if header not in translated:
+                    translated[header] = _translate_header(compiler, header, **options) if header else []
+            return compile_some([source], **options | {"extra_preargs": translated[header]})
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             return [each for some in pool.map(compile_one, sources) for each in some]
@@ -204,17 +211,25 @@ def _use_all_cores(compiler: Any) -> None:
     compiler.compile = compile_all
 
 
-def _translate_headers(
-    compiler: Any, include_dirs: Iterable[str] = (), extra_postargs: Iterable[str] = (), **others: Any
-) -> list[str]:
-    """Translate the headers that all generated files share, once: they are the greater part of most of these files.
+def _shared_header(source: Path) -> str:
+    """Return the header that is the greater part of this file and of many others. Empty: there is none."""
+    if source.name.startswith("__native_"):
+        return f"__native_internal_{LIBRARY}.h"
+    is_shim = source.parent != Path("build")  # a module's own small file, which loads the module from the library
+    return "Python.h" if is_shim else ""
 
-    Returns the options that use them. A compiler that cannot use the translation reads the headers themselves.
+
+def _translate_header(
+    compiler: Any, name: str, include_dirs: Iterable[str] = (), extra_postargs: Iterable[str] = (), **others: Any
+) -> list[str]:
+    """Translate a header once for all files that share it.
+
+    Returns the options that use the translation. A compiler that cannot use it reads the header itself.
     """
     if compiler.compiler_type != "unix":
         return []
-    header = Path("build", "shared_headers.h")
-    header.write_text(f'#include "__native_internal_{LIBRARY}.h"\n')
+    header = Path("build", f"shared_{name}")
+    header.write_text(f"#include <{name}>\n")
     folders = [f"-I{folder}" for folder in (*include_dirs, *compiler.include_dirs)]
     words = [*compiler.compiler_so, *folders, *extra_postargs, "-x", "c-header", str(header), "-o", f"{header}.gch"]
     done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603

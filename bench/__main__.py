@@ -49,6 +49,8 @@ from bench.compare import (
 )
 from bench.core import run as run_core
 from bench.durability import compare_stores, measure_restart, restart_table, store_table
+from bench.flood import flood_table
+from bench.flood import run as run_flood
 from bench.generator import (
     CALLED_BACK_GENERATOR,
     HTTP_GENERATOR,
@@ -67,6 +69,8 @@ from bench.queues.compare import compare_queues
 from bench.queues.running import Effort
 from bench.queues.systems import SYSTEMS
 from bench.queues.table import queues_table
+from bench.secure import CALL_SHAPES, HANDSHAKE_SHAPES, handshakes_of, secure_kinds, secure_table
+from bench.secure import GENERATOR as SECURE_GENERATOR
 from bench.table import CEILING, SUBJECT, called_back_table, comparison_table, core_table, memory_table, parked_table
 
 ECHO_TARGETS = {Shape(workers=64, window=100, size=100): 3.0}
@@ -330,6 +334,29 @@ def core(bench: Bench) -> str:
     return core_table(costs)
 
 
+def flood(bench: Bench) -> str:
+    """Calls of one owner while others have 100,000 jobs waiting for the same service."""
+    figures = run_flood(tell, quick=bench.quick)
+    bench.record["flood"] = [asdict(each) for each in figures]
+    return flood_table(figures)
+
+
+def secure(bench: Bench) -> str:
+    """Calls and handshakes over plain connections, CURVE and TLS, beside zmq.proxy without and with CURVE."""
+    with secure_kinds() as kinds:
+        calls = compare(CALL_SHAPES, {}, kinds, SECURE_GENERATOR, bench.plan, bench.repeats, tell)
+        kinds = handshakes_of(kinds)
+        handshakes = compare(HANDSHAKE_SHAPES, {}, kinds, SECURE_GENERATOR, bench.plan, bench.repeats, tell)
+    bench.record["secure"] = [_measured(comparison) for comparison in (*calls, *handshakes)]
+    load = SECURE_GENERATOR.title
+    return "\n\n".join(
+        (
+            secure_table(f"PingPong: echo, plain, CURVE and TLS (load: {load})", calls, "job"),
+            secure_table("handshakes, one connection at a time", handshakes, "handshake"),
+        )
+    )
+
+
 def diary(bench: Bench) -> str:
     """Background jobs, from submit to acknowledgement, beside a bare thread that writes the same rows."""
     found = compare_stores(bench.plan.seconds, bench.repeats, tell)
@@ -356,6 +383,8 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "http": (http,),
     "memory": (memory,),
     "core": (core,),
+    "flood": (flood,),
+    "secure": (secure,),
     "memodb": (memodb_echo, memodb_floor, memodb_large, memodb_memory),
     "called_back": (called_back,),
     "queues": (queues,),

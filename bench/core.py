@@ -18,8 +18,10 @@ from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.entropy import Entropy
 from dragoman.core.model import Attempt, Caller, JobId, Token
 from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
+from dragoman.core.rights import ALL_RIGHTS, LOCAL, Principal
 from dragoman.server.tuning import collect_rarely
 
 IDLE_WORKERS = (10, 100, 1_000, 10_000)
@@ -34,6 +36,7 @@ TERMS = WorkerProfile(lease=3.0, silent_while_busy=True)
 WISHES = JobOptions(queue_timeout=60.0, job_timeout=600.0, waits=True)
 POLICY = Policy(max_jobs=2_000_000, max_jobs_per_service=2_000_000)
 BETWEEN_JOBS = 1e-5
+OWNER = Owner(Principal(LOCAL, ALL_RIGHTS), is_limited=False)
 
 Tell = Callable[[str], None]
 
@@ -97,13 +100,13 @@ class World:
         collect_rarely()  # as `dragoman serve` does
         self._broker = Broker(POLICY, CountingEntropy())
         self._held: deque[Attempt] = deque()
-        self._caller = Caller(Recipient())
+        self._caller = Caller(Recipient(), OWNER)
         self._now = 1.0
 
     def add_workers(self, number: int) -> None:
         """Add idle workers with fresh leases."""
         for index in range(number):
-            worker = self._broker.join(Recipient(), None, f"worker {index}", (SERVICE,), TERMS, self._now)
+            worker = self._broker.join(Recipient(), None, f"worker {index}", (SERVICE,), TERMS, self._now, OWNER)
             assert worker is not None
             self._broker.idle(worker, self._now)
 

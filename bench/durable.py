@@ -23,25 +23,30 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, SendJob
+from dragoman.core.effects import DeliverOutcome, Effect, SendJob
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Attempt, Caller, Job, JobId, Service
 from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
+from dragoman.core.rights import ALL_RIGHTS, LOCAL, Principal
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.serve import Server, loop_factory
 from dragoman.server.tuning import tune_process
 from dragoman.store import schema
-from dragoman.store.checksums import ALL_JOB_COLUMNS, sealed_job
+from dragoman.store.checksums import sealed_job
 from dragoman.store.file_names import NAME
 from dragoman.store.rows import RowEncoder
+from dragoman.store.statements import ADD_JOBS
 
 BODY = b"x" * 512
 WISHES = JobOptions(durable=True, waits=True, attempts=3)
 CALL = JobOptions(waits=True)
 WARMUP = 0.3
+OWNER = Owner(Principal(LOCAL, ALL_RIGHTS), is_limited=False)
 EVERY = 0.02  # seconds between two calls while jobs are restored
-INSERT = f"INSERT INTO job VALUES ({', '.join('?' * len(ALL_JOB_COLUMNS))})"
+INSERT = ADD_JOBS[1]
 
 
 class Quiet:
@@ -61,7 +66,7 @@ class Callers(Recipient):
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.caller = Caller(self)
+        self.caller = Caller(self, OWNER)
         self.accepted = 0
 
     def execute(self, effect: Effect, now: float) -> None:
@@ -112,7 +117,7 @@ class Finishers(Callers):
 
     def join(self, slots: int) -> None:
         broker, now = self.server.broker, clock.now()
-        worker = broker.join(self, None, "w", ("s",), WorkerProfile(capacity=slots), now)
+        worker = broker.join(self, None, "w", ("s",), WorkerProfile(capacity=slots), now, OWNER)
         assert worker is not None
         broker.idle(worker, now)
 
@@ -169,7 +174,7 @@ async def bare(callers: int, seconds: float, folder: Path) -> dict[str, float]:
     def hand_in() -> None:
         nonlocal last
         last += 1
-        queue.put((last, entropy.job_id(), "s", "{}", time.time(), None, None, None, BODY))
+        queue.put((last, entropy.job_id(), "s", "{}", time.time(), None, None, None, None, BODY))
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -198,7 +203,7 @@ class Watch(Recipient):
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.caller = Caller(self)
+        self.caller = Caller(self, OWNER)
         self.began = 0.0
         self.longest = 0.0
         self.calls = 0
@@ -208,7 +213,7 @@ class Watch(Recipient):
     def join(self) -> None:
         broker, now = self.server.broker, clock.now()
         for service in ("call", "s"):
-            worker = broker.join(self, None, service, (service,), WorkerProfile(), now)
+            worker = broker.join(self, None, service, (service,), WorkerProfile(), now, OWNER)
             assert worker is not None
             broker.idle(worker, now)
 
@@ -271,7 +276,7 @@ def fill(folder: Path, jobs: int) -> None:
     scribe, service, entropy, now = RowEncoder(), Service("s", 60.0), clock.SystemEntropy(), clock.now()
     connection.execute("BEGIN IMMEDIATE")
     for number in range(1, jobs + 1):
-        job = Job(JobId(entropy.job_id()), service, BODY, (), WISHES, now + number * 1e-6)
+        job = Job(JobId(entropy.job_id()), service, BODY, (), WISHES, now + number * 1e-6, OWNER)
         job.number = number
         connection.execute(INSERT, sealed_job(scribe.job_row(job, clock.wall_offset())))
     connection.execute("COMMIT")

@@ -43,9 +43,14 @@ def main() -> None:
     drive(read_options("bench.load", "proxy", "pingpong"), Crowd)
 
 
-def drive(options: argparse.Namespace, crowd_of: Callable[[Context, argparse.Namespace, int], Team]) -> None:
-    """Run the load once with workers of this kind, and print its JSON line."""
+def drive(
+    options: argparse.Namespace,
+    crowd_of: Callable[[Context, argparse.Namespace, int], Team],
+    prepare: Callable[[Context], None] = lambda _: None,
+) -> None:
+    """Run the load once with workers of this kind, and print its JSON line. `prepare` sets options of all sockets."""
     context: Context = zmq.Context()
+    prepare(context)
     context.set(zmq.MAX_SOCKETS, 2 * options.workers + 16)
     context.setsockopt(zmq.LINGER, 0)  # linger of every socket: a dead broker must not block the exit
     crowds = [crowd_of(context, options, share) for share in _shares(options.workers, options.threads)]

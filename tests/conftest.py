@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from authority import Authority
 from programs import Programs
 
 # A process in the background of a shell script ignores Ctrl-C, and so would all processes that the tests start.
@@ -28,3 +29,9 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
     programs = Programs(tmp_path)
     yield programs
     programs.end_all()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """A certificate authority for tests of TLS."""
+    return Authority(tmp_path_factory.mktemp("tls") / "ca")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from dragoman.http.all_bodies import AllBodies
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
 from dragoman.http.server import HttpServer
@@ -31,6 +32,9 @@ class FakeTransport(asyncio.Transport):
         assert not self.is_finished
         if not self.is_closed:
             self.written += bytes(data)
+
+    def can_write_eof(self) -> bool:
+        return True
 
     def write_eof(self) -> None:
         self.is_finished = True
@@ -100,18 +104,27 @@ class World:
         self.errors: list[BaseException] = []
         self.hangups = 0
         self.too_large: list[dict[str, Any]] = []
-        self.server = HttpServer(self.loop, echo, LIMITS, [], lambda *each: self.reports.append(each))
+        self.server = HttpServer(
+            self.loop, echo, LIMITS, [], lambda reason, address, _: self.reports.append((reason, address))
+        )
 
-    def serve(self, app: Any = echo, limits: HttpLimits = LIMITS, health_paths: Sequence[str] = ()) -> None:
+    def serve(
+        self,
+        app: Any = echo,
+        limits: HttpLimits = LIMITS,
+        health_paths: Sequence[str] = (),
+        all_bodies: AllBodies | None = None,
+    ) -> None:
         self.server = HttpServer(
             self.loop,
             app,
             limits,
             [],
-            lambda *each: self.reports.append(each),
+            lambda reason, address, _: self.reports.append((reason, address)),
             self.errors.append,
             too_large=self.too_large.append,
             health_paths=health_paths,
+            all_bodies=all_bodies,
         )
 
     def visit(self, address: tuple[str, int] = ("127.0.0.1", 5)) -> Visit:

@@ -67,6 +67,7 @@ class Reader(Programs):
         self.page = Page(path)
         self.typed: set[str] = set()
         self.ports: dict[str, str] = {}
+        self.placeholders: dict[str, str] = {}  # text of the page that a reader replaces by a printed value
         (folder / ".venv").symlink_to(sys.prefix)
         (folder / ".curlrc").write_text("silent\n")
         self.environment |= {"CURL_HOME": str(folder), "HOME": str(folder)}
@@ -140,6 +141,8 @@ class Reader(Programs):
         assert left == [], f"not typed: {left}"
 
     def at_home(self, text: str) -> str:
+        for placeholder, value in self.placeholders.items():
+            text = text.replace(placeholder, value)
         return re.sub(r"\b7[45]\d\d\b", lambda port: self.ports.get(port[0], port[0]), text)
 
 

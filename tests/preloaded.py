@@ -90,11 +90,13 @@ class Starter:
         self._server.wait()
 
     def start(
-        self, words: list[str], folder: Path, files: Files, environment: dict[str, str]
+        self, words: list[str], folder: Path, files: Files, environment: dict[str, str], user: int | None = None
     ) -> Process | subprocess.Popen[bytes]:
-        if _read_at_start(environment) != _read_at_start(os.environ | {"PYTHONUNBUFFERED": "1"}):
+        """Start a command; `user` is its user id, if not that of the tests."""
+        if user is None and _read_at_start(environment) != _read_at_start(os.environ | {"PYTHONUNBUFFERED": "1"}):
             return start_anew(words, folder, files, environment)
         request = {"words": words, "folder": str(folder), "environment": environment, "files": list(map(str, files))}
+        request |= {"user": user}
         status, theirs = os.pipe()
         try:
             with self._lock:
@@ -174,6 +176,15 @@ def _become(request: dict[str, Any]) -> None:
     sys.argv = request["words"]
     sys.orig_argv[1:] = sys.argv
     sys.path[0] = str(Path(DRAGOMAN).parent)
+    if request["user"] is not None:
+        become_user(request["user"])
+
+
+def become_user(uid: int) -> None:
+    """Run as another user, of the group of the same number and no other."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
 
 
 def _unbuffered(number: int, like: TextIO) -> TextIO:
@@ -188,6 +199,7 @@ def _load_all() -> None:
     from dragoman.sdk.process_pool import PRELOADED_MODULE
 
     sys.modules["rich"] = None  # type: ignore[assignment]  # as `dragoman serve` has it
+    import_module("encodings.idna")  # another user may not be able to read the standard library
     for each in pkgutil.walk_packages(dragoman.__path__, "dragoman."):
         # The modules of a worker's own fork server change signal handlers.
         if each.name not in ("dragoman.__main__", *PRELOADED_MODULE) and not each.name.startswith("dragoman.testing."):

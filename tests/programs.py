@@ -140,6 +140,14 @@ class Programs:
     def dragoman(self, *words: object, given: bytes = b"", **environment: str) -> Program:
         return self.start(DRAGOMAN, *words, given=given, **environment)
 
+    def dragoman_as(self, user: int, *words: object) -> Program:
+        """Start a command as another user; the tests must run as root. Its modules were loaded by the tests' user."""
+        written = [DRAGOMAN, *map(str, words)]
+        start = partial(starter().start, environment=self.environment, user=user)
+        made = Program(written, self.folder, len(self.started), b"", start)
+        self.started.append(made)
+        return made
+
     def run(self, *words: object, given: bytes = b"", **environment: str) -> Program:
         """Run a dragoman command that ends by itself."""
         program = self.dragoman(*words, given=given, **environment)

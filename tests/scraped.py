@@ -15,6 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
+from dragoman.http.admission import ADMITTED, Admission
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.context import AppContext
 from dragoman.http.metrics import metrics
@@ -24,6 +25,7 @@ from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 PATIENT = JobOptions(waits=True)
 
@@ -37,7 +39,7 @@ class Dialect:
 
 class Caller(model.Caller):
     def __init__(self) -> None:
-        super().__init__(Dialect("native"))
+        super().__init__(Dialect("native"), LOCAL_OWNER)
 
 
 class Scraped:
@@ -76,7 +78,7 @@ class Scraped:
     def worker(self, *services: str, dialect: str = "memodb", capacity: int = 1) -> Worker:
         """Add an idle worker."""
         profile = WorkerProfile(capacity=capacity)
-        worker = self.broker.join(Dialect(dialect), object(), "worker", services, profile, self.now)
+        worker = self.broker.join(Dialect(dialect), object(), "worker", services, profile, self.now, LOCAL_OWNER)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker
@@ -96,7 +98,9 @@ class Scraped:
 
     async def ask(self, accept: str = "application/openmetrics-text") -> Response:
         headers = [(b"accept", accept.encode())] if accept else []
-        return await metrics(self.listener, Request({"type": "http", "headers": headers}))
+        extensions = {ADMITTED: Admission(self.broker.principals.local)}
+        scope = {"type": "http", "headers": headers, "extensions": extensions}
+        return await metrics(self.listener, Request(scope))
 
     def numbers(self) -> dict[str, float]:
         """Return the value of every sample, by name and labels, as in `dragoman_connections{dialect=native}`."""

@@ -28,17 +28,47 @@ over [HTTP](http.md), in an `ASK` of the [native dialect](dialects/native.md), a
 
 `make generate` writes this page from the table of operations, `src/dragoman/operations/table.py`.
 
-An operation that *writes* is answered when its changes are on disk. Rights are for a later version: today every client
-has all of them. `call` is for callers, `work` for workers, `see` for reading, `administer` for changing what others
-use.
+An operation that *writes* is answered when its changes are on disk.
+
+## Rights
+
+Each operation needs a right over its target. Without an access table every client has all rights.
+
+| target | the operation is for |
+|---|---|
+| service | a principal with the right over the service; `service` is for all that have any right over it |
+| job | its owner, if the right is `call` or `see`; others with `see` or `administer` over its service, see below |
+| worker | its owner, and a principal with the right over all services that it offers; to see it, over one of them |
+| schedule | as for a job |
+| list | everybody: the list has what the principal may see |
+| broker | a principal with the right over all services (`*`) |
+| none | everybody |
+
+- For jobs and schedules of others, `see` over the service allows operations with the right `see`; those with the right
+  `call` need `administer`. `retry` and `set schedule` make jobs and therefore always need `call` over the service, or
+  `administer` for those of others.
+- A job, worker or schedule that the principal may not see is `not found`, with the same text as one that does not
+  exist. `forbidden` is for services, and for what the principal may see.
+- With `see`, a job is shown with its states, its outcome and the reason of the outcome, and without payload, result,
+  error, progress and idempotency key. `administer` includes `see`, and shows all.
+- Lists have the services over which the principal has any right, its own jobs, workers and schedules, and those of
+  services that it may see. Event streams have the same jobs and workers; progress is for the owner and `administer`.
+- An idempotency key belongs to its principal: another one may use the same key.
+- The runs of a schedule are jobs of its owner. If the owner may no longer call the service, runs are skipped. A name
+  that another principal uses for a schedule is a `conflict`, because names belong to the whole broker.
+- The name of the principal takes the place of `by` in a pause; only `local` may choose it. Reasons of jobs that
+  another principal cancels or purges name it, too. Every act by `administer` has a line `administered` in the
+  [log](operate.md).
+
+## All operations
 
 """
 
 ERRORS_HEAD = """## Errors
 
-Every operation that has fields may be `invalid`, and every one that writes may be `loading` or `store unavailable`.
-Errors of one operation are listed with it. Native clients get the kind in an `OBJECT`, HTTP clients as the `type` of a
-problem document (`urn:dragoman:not-found`).
+Every operation that has fields may be `invalid`, every one that writes may be `loading` or `store unavailable`, and
+every one that needs a right may be `forbidden`. Errors of one operation are listed with it. Native clients get the kind
+in an `OBJECT`, HTTP clients as the `type` of a problem document (`urn:dragoman:not-found`).
 
 | kind | HTTP status | Python |
 |---|---|---|
@@ -53,10 +83,10 @@ def page(rows: Iterable[Operation[Any, Any]]) -> str:
 
 
 def _overview(rows: list[Operation[Any, Any]]) -> str:
-    lines = ["| operation | HTTP | Python | command | right |", "|---|---|---|---|---|"]
+    lines = ["| operation | HTTP | Python | command | right | target |", "|---|---|---|---|---|---|"]
     lines += [
         f"| [{row.name}](#{row.name.replace(' ', '-')}) | `{row.method} {row.path}` | `{_call(row)}` "
-        f"| `{command_name(row)}` | {row.right} |"
+        f"| `{command_name(row)}` | {row.right} | {row.target} |"
         for row in rows
     ]
     return "\n".join(lines) + "\n\n"
@@ -75,7 +105,7 @@ def _section(row: Operation[Any, Any]) -> str:
     answer = ", ".join(f"`{name}`" for name in row.view.__struct_fields__)
     facts = [
         f"`{row.method} {row.path}`, native `{row.name}`, Python `{_call(row)}`, `dragoman {command_name(row)}`.",
-        f"Right: `{row.right}`. " + ("Writes." if row.writes else "Does not write."),
+        f"Right: `{row.right}`, target: {row.target}. " + ("Writes." if row.writes else "Does not write."),
         *(["Takes a payload."] if row.takes_payload else []),
         *(["Returns bytes beside the view."] if row.returns_payload else []),
         *(["Answers with pages: `after` in the answer is the `after` of the next request."] if row.pages else []),

@@ -19,6 +19,7 @@ from typing import Any, get_args, get_type_hints
 from dragoman.core.policy import GIB, MIB
 from dragoman.dialects.catalogue import DIALECTS, Dialect
 from dragoman.server.config import OWN_FLAGS, load, setting_range
+from dragoman.server.listener_security import security_options
 from dragoman.server.wiring import ListenerOptions
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -44,6 +45,21 @@ OPTIONS_HEAD = """
 
 Options are in the URL of a listener: `pingpong+tcp://127.0.0.1:7401?frontend=7402&job_timeout=30`. An unknown option is
 an error, with a suggestion. Options of workers and clients are on the page of each dialect.
+With `+tls` or `https`, a URL also has the options of [TLS](../operate.md#tls).
+"""
+
+CLIENTS = """
+## Variables of clients, workers and commands
+
+| variable | meaning |
+|---|---|
+| `DRAGOMAN_URL` | default address of clients, workers and commands; it may have options |
+| `DRAGOMAN_KEY` | name of a key of CURVE, or the path of its file |
+| `DRAGOMAN_SERVER_KEY` | the broker's public key |
+| `DRAGOMAN_TOKEN` | token |
+| `DRAGOMAN_TOKEN_FILE` | path of a file that has the token |
+
+An argument or an option of the URL wins over a variable ([more](../python.md#keys-tokens-and-tls)).
 """
 
 # Ranges that end here have an end only so that no sum overflows.
@@ -53,7 +69,7 @@ KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false
 
 
 def page() -> str:
-    return HEAD + "".join(_settings()) + OPTIONS_HEAD + "".join(_dialect(row) for row in DIALECTS.values())
+    return HEAD + "".join(_settings()) + OPTIONS_HEAD + "".join(_dialect(row) for row in DIALECTS.values()) + CLIENTS
 
 
 def _settings() -> Iterator[str]:
@@ -93,7 +109,7 @@ def _dialect(row: Dialect) -> str:
     meanings = _meanings(DOCS / path, "Options of a listener")
     own = getattr(importlib.import_module(row.options), "ListenerOptions", None)
     kinds: list[type[Any]] = [own] if own is not None else []
-    kinds += [ListenerOptions, resolve_name(row.limits)]
+    kinds += [ListenerOptions, *security_options(row), resolve_name(row.limits)]
     fields = {each.name: (kind, each) for kind in reversed(kinds) for each in dataclasses.fields(kind)}
     lines = [f"\n### {row.title}\n\nExplained on its [page](../{path}#options-of-a-listener).\n\n"]
     lines += ["| option | values | default | meaning |\n|---|---|---|---|\n"]

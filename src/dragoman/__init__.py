@@ -8,10 +8,12 @@ if TYPE_CHECKING:
     from dragoman.sdk.async_client import AsyncClient
     from dragoman.sdk.client import Client
     from dragoman.sdk.context import Context
+    from dragoman.sdk.credentials import Tls
     from dragoman.sdk.errors import (
         BrokerUnavailable,
         Busy,
         DragomanError,
+        Forbidden,
         JobCancelled,
         JobError,
         JobFailed,
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
         JobTimeout,
         NoSuchJob,
         NoSuchService,
+        NotAllowed,
         NotFound,
         PayloadTooLarge,
         Unsupported,
@@ -39,6 +42,7 @@ __all__ = [
     "Client",
     "Context",
     "DragomanError",
+    "Forbidden",
     "HealthView",
     "JobCancelled",
     "JobError",
@@ -51,10 +55,12 @@ __all__ = [
     "LocalBroker",
     "NoSuchJob",
     "NoSuchService",
+    "NotAllowed",
     "NotFound",
     "PayloadTooLarge",
     "ScheduleView",
     "ServiceView",
+    "Tls",
     "Unsupported",
     "Worker",
     "WorkerView",
@@ -72,6 +78,7 @@ _HOMES = {
     "JobView": "operations.schemas",
     "ServiceView": "operations.schemas",
     "LocalBroker": "testing.local",
+    "Tls": "sdk.credentials",
     "Worker": "sdk.worker",
     "WorkerView": "operations.schemas",
 }

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.model import Caller
 from dragoman.core.options import JobOptions
+from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import DONE
 from dragoman.dialects.powerhose.broker_side import ATTEMPTS
@@ -54,6 +55,7 @@ class Master:
         self._thread = ThreadedServer((self._url,), log, "master")
         [(listener, places)] = self._thread.opened
         self._endpoint = dict(places)["workers"]
+        self._owner = Owner(self._thread.server.broker.principals.local, "this program", is_limited=False)
         self._read_options(listener)
         self._thread.ended.add_done_callback(lambda _: self._fail_all())
 
@@ -71,7 +73,7 @@ class Master:
         if len(payload) > self._max_payload:
             message = f"refused: payload of {len(payload)} bytes is over max_payload {self._max_payload}"
             raise PayloadTooLarge(message)
-        call = _Call(name)
+        call = _Call(name, self._owner)
         with self._lock:
             self._calls.add(call)
         try:
@@ -145,8 +147,8 @@ class Master:
 class _Call(Caller):
     """A caller inside this program, with the name of its job."""
 
-    def __init__(self, job_name: bytes) -> None:
-        super().__init__(_Deliveries())
+    def __init__(self, job_name: bytes, owner: Owner) -> None:
+        super().__init__(_Deliveries(), owner)
         self.job_name = job_name  # the job id that workers receive
         self.result: concurrent.futures.Future[bytes] = concurrent.futures.Future()
 

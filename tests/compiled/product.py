@@ -1,7 +1,7 @@
 """The compiled product: one build for all tests, with the C that it was compiled from.
 
-Run as a program, which `make test` does before the tests, this module builds it below `.build`. Tests that find no
-build of the present sources there build it themselves.
+Run as a program, which `make test` does beside the tests, this module builds it below `.build`. A test that needs it
+waits for that build; without one of the present sources the test builds it.
 """
 
 from __future__ import annotations

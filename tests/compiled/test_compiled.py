@@ -68,6 +68,12 @@ def test_compiled_core_carriers_and_pairs_pass_their_tests(compiled: Path) -> No
 
 
 @pytest.mark.timeout(600)
+def test_compiled_streams_use_tls(compiled: Path) -> None:
+    files = ("tests/machine/test_tls_unsent.py", "tests/interop/test_tls_dialects.py")
+    assert " passed" in run_tests(compiled, *files)
+
+
+@pytest.mark.timeout(600)
 def test_compiled_broker_holds_in_simulated_worlds(compiled: Path, tmp_path: Path) -> None:
     package = shutil.copytree(compiled, tmp_path / "interpreted-sessions")
     for name in INHERITED:

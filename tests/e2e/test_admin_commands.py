@@ -370,7 +370,7 @@ def test_the_address_in_the_environment_is_the_default(monkeypatch: pytest.Monke
     ("url", "complaint"),
     [
         ("nonsense", "'://' is missing"),
-        ("https://127.0.0.1:1", "unknown scheme 'https' (did you mean 'http'?)"),
+        ("htps://127.0.0.1:1", "unknown scheme 'htps' (did you mean 'https'?)"),
         ("http://", "host and port are missing"),
         ("http://h:port", "the port 'port' is not a number"),
         ("pingpong+tcp://127.0.0.1:7402", "pingpong does not support background jobs; use a native URL"),

@@ -114,7 +114,7 @@ def programs_missing(folder: Path, user: int, apt_get: str) -> subprocess.Comple
     return make("test-programs", "SHELL=/bin/sh", "PYTHON=python3", path=str(folder))
 
 
-PACKAGES = "nng-utils gcc libc6-dev libzmq3-dev python3-dev curl nodejs npm"
+PACKAGES = "nng-utils gcc libc6-dev libzmq3-dev python3-dev curl openssl nodejs npm chromium"
 
 
 def test_packages_are_named_before_they_are_installed(tmp_path: Path) -> None:
@@ -136,3 +136,66 @@ def test_packages_that_cannot_be_installed_are_named(tmp_path: Path) -> None:
     done = programs_missing(tmp_path, 0, "exit 100")
     assert done.returncode == 2
     assert f"could not install them. The tests need: {PACKAGES}. Install" in done.stderr
+
+
+# -------------------------------------------------------------------- lint, the compiled product and the tests
+
+LINT = ["ruff check .", "ruff format --check .", "mypy"]
+PRODUCT = "python tests/compiled/product.py"
+REWRITTEN = "python -m pytest --collect-only -q -n 0"
+TESTS = "python -m pytest -n 4 --dist worksteal"
+
+
+def run_tests(folder: Path, args: str = "", failing: str = "") -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """Run `make test` with programs that only log their commands. Returns the result and the commands, in order."""
+    log = folder / "log"
+    programs = folder / "dev" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("ruff", "mypy", "python"):
+        script = f'said=$(echo {name} "$@")\necho "$said" >> {log}\necho "output of $said"\n[ "$said" != "{failing}" ]'
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    stamp = folder / "dev" / ".installed"
+    stamp.touch()
+    os.utime(stamp, (4_000_000_000, 4_000_000_000))
+    done = make("test", f"DEV={folder / 'dev'}", "JOBS=4", f"ARGS={args}")
+    return done, log.read_text().splitlines()
+
+
+def test_tests_start_after_lint_and_the_product_is_compiled_beside(tmp_path: Path) -> None:
+    done, log = run_tests(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(log) == sorted([*LINT, PRODUCT, REWRITTEN, TESTS])
+    assert [each for each in log if each in (*LINT, TESTS)] == [*LINT, TESTS]
+    assert log.index(REWRITTEN) < log.index(TESTS)
+
+
+def test_with_arguments_nothing_is_prepared_for_the_tests(tmp_path: Path) -> None:
+    done, log = run_tests(tmp_path, "-k pingpong")
+    assert (done.returncode, log) == (0, [*LINT, f"{TESTS} -k pingpong"]), done.stderr
+
+
+@pytest.mark.parametrize("failing", LINT)
+def test_no_test_starts_if_lint_fails(tmp_path: Path, failing: str) -> None:
+    done, log = run_tests(tmp_path, failing=failing)
+    assert done.returncode == 2
+    assert f"output of {failing}\n" in done.stdout
+    assert TESTS not in log
+
+
+@pytest.mark.parametrize("failing", [TESTS, PRODUCT], ids=["a test", "the compiled product"])
+def test_a_failing_test_or_build_fails(tmp_path: Path, failing: str) -> None:
+    done, _ = run_tests(tmp_path, failing=failing)
+    assert done.returncode == 2
+    assert f"output of {failing}\n" in done.stdout
+
+
+def test_fuzzing_has_its_own_environment_time_and_targets(venv: Path) -> None:
+    def commands(*words: str) -> list[str]:
+        done = make("-n", "fuzz", f"FUZZ={venv}", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert f"{venv}/bin/python -m fuzz --all --seconds 60" in commands()
+    assert f"{venv}/bin/python -m fuzz zmtp sp --seconds 10" in commands("SECONDS=10", "TARGET=zmtp sp")
+    assert any(line.startswith("DRAGOMAN_PURE=1 ") for line in commands())

@@ -200,6 +200,25 @@ def test_deploy(reads: Reads) -> None:
     reader.has_typed_all(but=("export",))
 
 
+def test_connect_other_machines(reads: Reads) -> None:
+    """Three commands, with what they print in place of the page's digits."""
+    reader = reads("docs/how-to/network.md")
+    makes = ("dragoman keys new --broker --data data", "dragoman keys new gpu-1")
+    for command, digits in zip(makes, ("a41e…", "3f0a…"), strict=True):
+        made = reader.type(command)
+        assert made.ends() == 0
+        reader.placeholders[digits] = made.out.strip()
+    reader.prints_as_shown("dragoman keys allow gpu-1 3f0a… --work resize --call resize --data data")
+    reader.ports["7400"] = "0"
+    reader.broker = reader.type('dragoman serve "native+tcp://0.0.0.0:7400?auth=curve" --data data')
+    reader.ports["7400"] = reader.broker.prints(r"native +tcp://0.0.0.0:(\d+) +both")
+    [worker] = [each for each in reader.page.shown if each.startswith("dragoman worker")]
+    running = reader.works(worker)
+    reader.session()
+    assert running.ends() == 3, "its key was revoked"
+    reader.has_typed_all()
+
+
 def test_migrate_from_process_pool_executor(reads: Reads) -> None:
     reader = reads("docs/how-to/from-process-pool.md")
     reader.serve()

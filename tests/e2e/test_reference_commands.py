@@ -59,7 +59,7 @@ def ends_as_shown(reader: Reader, program: Program, command: str) -> str:
 
 def test_http(reads: Reads) -> None:
     reader = reads("docs/http.md")
-    call, delayed, enqueue, schedule, events = reader.page.shown
+    call, delayed, enqueue, schedule, events, token, header, services = reader.page.shown
     run(reader, call)
     assert (reader.folder / "small.jpg").read_bytes() == b"a cat"
     run(reader, delayed)
@@ -71,6 +71,13 @@ def test_http(reads: Reads) -> None:
     watches.prints("^:")
     assert reader.dragoman("resume", "resize").ends() == 0
     ends_as_shown(reader, watches, events)
+    run(reader, token)
+    run(reader, header)
+    [principal] = reader.folder.rglob("web.toml")
+    url = "http://127.0.0.1:0?auth=token"
+    protected = reader.dragoman("serve", url, "--set", f"access={principal.parent}", "--data", "memory")
+    reader.ports["7480"] = protected.prints(r"http +http://127\.0\.0\.1:(\d+) ")
+    run(reader, services)
     reader.has_typed_all()
 
 
@@ -105,7 +112,7 @@ def test_operation(programs: Programs) -> None:
     text = (ROOT / "docs" / "operate.md").read_text()
     blocks = FENCE.findall(text)
     commands = [line for language, body in blocks if language == "sh" for line in body.splitlines()]
-    [settings] = [body for language, body in blocks if language == "toml"]
+    [settings] = [body for language, body in blocks if language == "toml" and not body.startswith("# access/")]
     (programs.folder / "dragoman.toml").write_text(PORT.sub("0", settings))
     assert programs.dragoman("config", "--config", "dragoman.toml").ends() == 0
     serves = [each for each in commands if each.startswith('dragoman serve "')]
@@ -129,12 +136,11 @@ def _moved(command: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", DIALECT_PAGES)
-def test_listeners_of_a_dialect(programs: Programs, page: str) -> None:
+def test_listeners_of_a_dialect(programs: Programs, tmp_path_factory: pytest.TempPathFactory, page: str) -> None:
     text = (ROOT / "docs" / "dialects" / page).read_text()
     blocks = [body for language, body in FENCE.findall(text) if language == "sh"]
     commands = [line for body in blocks for line in body.splitlines() if line.startswith("dragoman serve")]
     assert commands, "a page of a dialect shows its listener"
-    for number, command in enumerate(commands):
-        folder = programs.folder / str(number)
-        folder.mkdir(mode=0o700)
+    for command in commands:
+        folder = tmp_path_factory.mktemp("s")  # a short path: that of a socket has at most 107 bytes
         programs.dragoman(*_moved(command, folder)[1:], "--data", "memory").prints("is listening")

@@ -101,7 +101,7 @@ def test_a_hangup_neither_stops_a_broker_nor_changes_it(programs: Programs) -> N
     broker = programs.dragoman("serve", "tcp://127.0.0.1:0", "--data", "memory")
     url = broker.prints(r"(tcp://127.0.0.1:\d+)")
     os.kill(broker.pid, signal.SIGHUP)
-    broker.prints("SIGHUP ignored")
+    broker.prints("access reloaded")
     programs.dragoman("worker", "--exec", "cat", "--service", "echo", "--connect", url)
     broker.prints("worker joined")
     called = programs.dragoman("call", "echo", "still here", "--connect", url)
@@ -163,6 +163,7 @@ def test_the_data_folder_is_ours_alone_and_each_start_is_a_new_epoch(programs: P
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert {each.name: stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()} == {
             "lock": 0o600,
+            "access-reload": 0o600,
             "epoch": 0o600,
             "store.db": 0o600,
             "store.db-wal": 0o600,

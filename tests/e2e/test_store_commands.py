@@ -12,7 +12,8 @@ from random import Random
 import apsw
 import pytest
 
-from dragoman.core.effects import Acknowledge, Effect
+from dragoman.core.effects import Effect
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Caller
 from dragoman.core.options import JobOptions
 from dragoman.server import clock
@@ -20,6 +21,7 @@ from dragoman.server.config import Config
 from dragoman.server.log import make_log
 from dragoman.server.serve import Server
 from dragoman.store.sqlite import SqliteStore
+from owners import LOCAL_OWNER
 from programs import Programs, until
 
 DRIVER = str(Path(__file__).with_name("store_driver.py"))
@@ -29,10 +31,10 @@ JOBS = 2_000
 
 
 def test_kill_at_any_instant_loses_no_acknowledged_job(programs: Programs, tmp_path: Path) -> None:
-    """N4 in small; I3, R107, R108."""
+    """N4 in small; I3, R107, R108, R141."""
     random = Random("kill")
     folder = tmp_path / "data"
-    accepted: set[str] = set()
+    accepted: set[tuple[str, str]] = set()  # ids and principals
     for _ in range(ROUNDS):
         driver = programs.start(sys.executable, DRIVER, str(folder), str(JOBS))
         driver.prints("ready")
@@ -41,7 +43,7 @@ def test_kill_at_any_instant_loses_no_acknowledged_job(programs: Programs, tmp_p
         until(lambda driver=driver, wanted=wanted: driver.out.count("accepted") >= wanted, "jobs to be accepted")
         driver.signal(signal.SIGKILL)
         driver.ends()
-        accepted |= set(re.findall(r"^accepted (\w{32})\n", driver.out, re.MULTILINE))
+        accepted |= set(re.findall(r"^accepted (\w{32}) (\w+)\n", driver.out, re.MULTILINE))
     last = programs.start(sys.executable, DRIVER, str(folder), "0")
     assert last.ends() == 0
     check_all_here(last.out, accepted)
@@ -51,15 +53,16 @@ def test_kill_at_any_instant_loses_no_acknowledged_job(programs: Programs, tmp_p
     ).fetchall()[0]
     file.close()
     assert jobs == ids >= len(accepted) > ROUNDS
+    assert {principal for _, principal in accepted} == {"local", "web", "batch"}
     assert 0 < spent <= 3
 
 
-def check_all_here(said: str, accepted: set[str]) -> None:
-    here = re.findall(r"^here (\w{32}) (\d+)$", said, re.MULTILINE)
-    ids = [id for id, _ in here]
+def check_all_here(said: str, accepted: set[tuple[str, str]]) -> None:
+    here = re.findall(r"^here (\w{32}) (\d+) (\w+)$", said, re.MULTILINE)
+    ids = [id for id, _, _ in here]
     assert len(ids) == len(set(ids))
-    assert accepted <= set(ids)
-    assert max((int(spent) for _, spent in here), default=0) <= 3
+    assert accepted <= {(id, principal) for id, _, principal in here}
+    assert max((int(spent) for _, spent, _ in here), default=0) <= 3
 
 
 def test_broker_logs_where_its_store_is(programs: Programs, tmp_path: Path) -> None:
@@ -214,7 +217,7 @@ def test_draining_waits_for_the_store(tmp_path: Path) -> None:
 
 class Listening(Caller):
     def __init__(self) -> None:
-        super().__init__(self)
+        super().__init__(self, LOCAL_OWNER)
         self.heard: list[Effect] = []
 
     def execute(self, effect: Effect, now: float) -> None:

@@ -25,16 +25,18 @@ from dragoman.core.effects import Effect
 from dragoman.core.policy import Policy
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server import clock
-from dragoman.server.acceptor import ListenerSocket
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.asyncio_host import AsyncioHost
 from dragoman.server.config import Config
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import ConnectionLimits
+from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.runner import Runner
 from dragoman.server.serve import Server, loop_factory
 from dragoman.store.null import NullStore
+from dragoman.streams.tls_context import ListenerTls
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 from programs import PATIENCE
 
 PING_EVERY = 0.2
@@ -112,10 +114,12 @@ class LoopThread:
 class Setup(LoopThread):
     """A runner and its host, with the broker sides of a test."""
 
-    def __init__(self, loop_name: str = "auto", limits: AdmissionLimits | None = None) -> None:
+    def __init__(
+        self, loop_name: str = "auto", limits: AdmissionLimits | None = None, policy: Policy | None = None
+    ) -> None:
         super().__init__(loop_name)
         self.journal = Journal()
-        self.broker = Broker(Policy(), SeededEntropy())
+        self.broker = Broker(policy or Policy(), SeededEntropy())
         self.counters = self.broker.counters
         self.runner = Runner(
             self.broker, NullStore(), clock.now, self.journal, limits or AdmissionLimits(), strict=True
@@ -130,10 +134,11 @@ class Setup(LoopThread):
         socket_type: str = "ROUTER",
         limits: ConnectionLimits | None = None,
         carrier: Callable[[], Any] | None = None,
+        tls: ListenerTls | None = None,
     ) -> SocketAddress:
         """Listen. Returns the addresses."""
         carrier = carrier or (lambda: Zmtp(socket_type, b"setup", limits=ZmtpLimits(max_payload=8 * MIB)))
-        listener = ListenerSocket(session, "listener", place, carrier, limits or ConnectionLimits())
+        listener = ListenerSocket(session, "listener", place, carrier, limits or ConnectionLimits(), tls=tls)
         if session not in self.runner.sessions:
             self.run(self.runner.sessions.append, session)
         return self.run(self.host.listen, listener)
@@ -141,7 +146,7 @@ class Setup(LoopThread):
     def dial(self, session: Any, place: SocketAddress, carrier: Zmtp) -> StreamConnection:
         if session not in self.runner.sessions:
             self.run(self.runner.sessions.append, session)
-        return self.run(self.runner.connections.dial, session, place, "dialled", carrier)
+        return self.run(self.runner.connections.dial, session, place, "dialled", carrier, LOCAL_OWNER)
 
     def send(self, peer: Any, frames: Sequence[Frame], mark: object = None) -> None:
         self.run(self.runner.connections.send, peer, frames, mark)
@@ -176,6 +181,8 @@ class BrokerSetup(LoopThread):
 
     def close(self) -> None:
         if self._thread.is_alive():
+            for http, _ in self.server._http:
+                asyncio.run_coroutine_threadsafe(http.close_gently(1.0), self.loop).result(PATIENCE)
             self.run(self.server.host.close)
         super().close()
         assert not self.troubles, self.troubles
@@ -267,6 +274,12 @@ class Visitors:
     def receive(self, kind: int, where: SocketAddress, **options: Any) -> zmq.Socket:
         receiver = self._make(kind, options)
         receiver.bind(endpoint(where))
+        return receiver
+
+    def receive_inproc(self, kind: int, name: str) -> zmq.Socket:
+        """A socket for others of this context."""
+        receiver = self._make(kind, {})
+        receiver.bind(name)
         return receiver
 
     def _make(self, kind: int, options: dict[str, Any]) -> zmq.Socket:

@@ -27,7 +27,7 @@ from native_worker import HandWorker
 
 LISTEN = ("tcp://127.0.0.1:0?lease=1e8", "http://127.0.0.1:0")
 UNKNOWN = "0" * 32
-OFFLINE = {"serve", "worker", "config", "store"}  # those that perform no operation
+OFFLINE = {"serve", "worker", "config", "store", "access", "keys", "token"}  # those that perform no operation
 
 
 class World:
@@ -246,7 +246,7 @@ def commands_with_json(group: click.Group) -> Iterator[str]:
 
 
 def test_every_command_with_json_is_in_the_table() -> None:
-    assert {*VIEWS} == {*commands_with_json(dragoman)} - OFFLINE
+    assert {*VIEWS} == {each for each in commands_with_json(dragoman) if each.split()[0] not in OFFLINE}
 
 
 @pytest.mark.parametrize("dialect", ["native", "http"])

@@ -17,6 +17,7 @@ from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.streams.dial import BackOff
+from owners import LOCAL_OWNER
 from programs import until
 
 QUESTIONS = [b"", b"x", b"s" * 255, b"l" * 256, bytes(MIB)]
@@ -132,7 +133,9 @@ def test_a_place_that_accepts_and_never_greets_is_a_loss(setup: Setup) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
 
         def dial() -> Any:
-            peer = setup.runner.connections.dial(responder, TcpAddress(*silent.getsockname()), "dialled", req())
+            peer = setup.runner.connections.dial(
+                responder, TcpAddress(*silent.getsockname()), "dialled", req(), LOCAL_OWNER
+            )
             peer.limits = ConnectionLimits(handshake_timeout=0.2)
             return peer
 
@@ -181,7 +184,9 @@ def test_a_dial_that_is_given_up_before_it_succeeds_is_a_loss_and_hangs_up(setup
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def dial_and_think_better() -> None:
-            peer = setup.runner.connections.dial(responder, TcpAddress(*server.getsockname()), "dialled", req())
+            peer = setup.runner.connections.dial(
+                responder, TcpAddress(*server.getsockname()), "dialled", req(), LOCAL_OWNER
+            )
             setup.runner.connections.close(peer, "changed our mind")
 
         setup.run(dial_and_think_better)
@@ -203,7 +208,7 @@ def test_what_is_said_before_a_dialled_peer_has_greeted_is_refused_or_delivered(
 
     def dial_and_ask() -> str:
         setup.runner.sessions.append(responder)
-        peer = setup.runner.connections.dial(responder, where, "dialled", req())
+        peer = setup.runner.connections.dial(responder, where, "dialled", req(), LOCAL_OWNER)
         try:
             setup.runner.connections.send(peer, [b"", b"early"], "mark")
         except AssertionError:
@@ -267,7 +272,7 @@ class Faithful(Asker):
     def tick(self, now: float) -> float:
         if now >= self._due:
             self._due = inf
-            self.runner.connections.dial(self, self._where, "dialled", req())
+            self.runner.connections.dial(self, self._where, "dialled", req(), LOCAL_OWNER)
         return self._due
 
 

@@ -73,6 +73,7 @@ def test_a_fault_in_a_session_is_counted_and_the_line_goes_on(loop_name: str, vi
         with Raw(where) as raw:
             raw.say(OUR_GREETING + ready_command(b"DEALER"))
             raw.message(b"stumble")
+            until(lambda: len(setup.runner.connections.peers) > 1 or not clumsy.fault, "the broker has accepted it")
         until(lambda: not clumsy.fault, "it has stumbled")
         responder.rcvtimeo = 3_000
         responder.send(b"after")
@@ -111,6 +112,8 @@ class Pipe:
         self.received = 0
         self.backlog = 0
         self.closed_in_order = False
+        self.is_ready = True
+        self.wire_sent = self.wire_received = 0
         self.read_dry = read
 
     def write(self, buffers: list[Frame]) -> None:

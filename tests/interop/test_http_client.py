@@ -231,6 +231,7 @@ ACTS: dict[str, Act] = {
     "retry": lambda world: world.client.job(world.client.retry(world.ended(b"fail so", attempts=1))).retry_of,
     "retry, done": lambda world: world.client.retry(world.ended(b"hello")),
     "health": lambda world: idle_workers(world) and world.client.health(),
+    "reload_access": lambda world: world.client.reload_access(),
     "why": lambda world: world.client.why(world.client.enqueue("later")),
     "why, unknown": lambda world: world.client.why(UNKNOWN),
     # services and workers

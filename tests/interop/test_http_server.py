@@ -50,7 +50,7 @@ class HttpSetup:
             self.app,
             limits,
             [],
-            lambda *each: self.reports.append(each),
+            lambda reason, address, _: self.reports.append((reason, address)),
             self.errors.append,
             self.streams.end,
             health_paths=["/livez"],

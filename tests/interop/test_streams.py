@@ -14,8 +14,8 @@ import zmq
 from broker_setup import MIB, Asker, Echo, Raw, Setup, Visitors, open_descriptors
 
 from dragoman.carriers.carrier import Frame
+from dragoman.core.policy import Policy
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
-from dragoman.server.admission import AdmissionLimits
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.streams.sockets import AddressInUse, tune
 from dragoman.streams.stream import Stream
@@ -227,7 +227,7 @@ def test_the_largest_buffer_goes_first_and_once_when_all_together_are_too_much(
     loop_name: str, place: SocketAddress
 ) -> None:
     """All in one turn: the largest is still there when the next is written, and was counted and logged again."""
-    setup = Setup(loop_name, AdmissionLimits(max_memory=45 * MIB))
+    setup = Setup(loop_name, policy=Policy(max_memory=45 * MIB))
     sizes = {b"large": 32 * MIB, b"middle": 28 * MIB, b"small": 8 * MIB}
     with ExitStack() as crowd:
         crowd.callback(setup.close)

@@ -46,6 +46,7 @@ ECHO_NOTE = Operation(
     view=EchoNoteView,
     summary="Repeat the title of a note.",
     right="see",
+    target="service",
     method="POST",
     path="/v1/notes/{title}/echo",
 )
@@ -117,7 +118,7 @@ def test_a_toy_operation_is_in_the_openapi_document(broker: LocalBroker) -> None
     told = fetch(broker, "GET", "/openapi.json")["paths"]["/v1/notes/{title}/echo"]["post"]
     assert (told["operationId"], told["summary"]) == ("echoNote", "Repeat the title of a note")
     assert told["parameters"][0]["schema"]["maxLength"] == 20
-    assert {"200", "400", "413", "415", "422"} == set(told["responses"])
+    assert {"200", "400", "403", "413", "415", "422"} == set(told["responses"])
 
 
 def test_a_toy_operation_is_on_the_reference_page() -> None:

@@ -17,14 +17,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from dragoman.core import model
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, RemoveWorker, SendJob
+from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Worker
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import WorkerState
 from dragoman.core.store_entries import StoreJob
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 SETTINGS = settings(max_examples=50, stateful_step_count=50, derandomize=True, deadline=None)
 
@@ -50,8 +53,8 @@ def verb_of(broker: Any, name: str) -> Callable[..., Any]:
 
 
 class Caller(model.Caller):
-    def __init__(self) -> None:
-        super().__init__(NOBODY)
+    def __init__(self, owner: Owner = LOCAL_OWNER) -> None:
+        super().__init__(NOBODY, owner)
 
 
 class UnevenEntropy(SeededEntropy):

@@ -13,6 +13,7 @@ from naive import Naive
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState, WorkerState
+from owners import LOCAL_OWNER
 
 
 class AgainstTheModel(Machine):
@@ -33,7 +34,7 @@ class AgainstTheModel(Machine):
     @initialize()
     def begin(self) -> None:
         for service in SERVICES:  # so that both are known
-            worker = self.broker.join(NOBODY, None, "first", [service], WorkerProfile(), 0.0)
+            worker = self.broker.join(NOBODY, None, "first", [service], WorkerProfile(), 0.0, LOCAL_OWNER)
             assert worker is not None
             self.broker.leave(worker, 0.0, "gone")
 
@@ -92,7 +93,7 @@ class AgainstTheModel(Machine):
             detach_timeout=9.1 + own,
             pulls=asks is not None,
         )
-        worker = self.broker.join(NOBODY, None, "w", services, profile, self.now)
+        worker = self.broker.join(NOBODY, None, "w", services, profile, self.now, LOCAL_OWNER)
         assert worker is not None
         self.workers.append(worker)
         self.naive.join(worker.id, services, profile, self.now)

@@ -1,4 +1,4 @@
-"""The broker with tiny limits, background jobs, keys and jumps of time.
+"""The broker with tiny limits, principals with limits of their own, background jobs, keys and jumps of time.
 
 It keeps its invariants and delivers at most one outcome per submit, and exactly one after the faults have ended (I14).
 """
@@ -14,8 +14,20 @@ from hypothesis.stateful import precondition, rule
 from dragoman.core.invariants import check
 from dragoman.core.model import Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.rights import ALL_RIGHTS, PrincipalLimits
 from dragoman.core.states import JobState
+from owners import LOCAL_OWNER
+
+# Principals, and the limits that they may get. Each has two owners.
+PRINCIPALS = ("web", "app")
+LIMITS = (
+    PrincipalLimits(max_waiting=2, max_running=1),
+    PrincipalLimits(max_waiting_bytes=12, max_running=2),
+    PrincipalLimits(max_payload=5, max_rate=2.0),
+    PrincipalLimits(max_waiting=1, max_waiting_bytes=20, max_running=1),
+)
 
 
 class AtTheBounds(Machine):
@@ -23,6 +35,8 @@ class AtTheBounds(Machine):
         max_jobs=8,
         max_jobs_per_service=4,
         max_memory=40,
+        max_bytes_per_service=30,
+        max_bytes_per_caller=25,
         max_services=3,
         max_services_per_worker=2,
         max_undelivered=2,
@@ -36,8 +50,21 @@ class AtTheBounds(Machine):
         super().__init__()
         self.waiting: dict[Caller, Job] = {}  # accepted callers that have not left
         self.committed = 0
+        self.owners = [LOCAL_OWNER]
+        for name, limits in zip(PRINCIPALS, LIMITS, strict=False):
+            principal = self.broker.principals.named(name)
+            principal.rights = ALL_RIGHTS
+            principal.limit(limits)
+            self.owners += [Owner(principal), Owner(principal, is_limited=False)]
+
+    @rule(name=st.sampled_from(PRINCIPALS), limits=st.sampled_from(LIMITS))
+    def limit(self, name: str, limits: PrincipalLimits) -> None:
+        self.broker.principals.named(name).limit(limits)
+        self.broker.operator.limits_changed(self.now)
+        self.carry_out()
 
     @rule(
+        who=pick,
         service=st.sampled_from(["a", "b", "c", "d", "", "\ud800"]),
         payload=st.sampled_from([b"", b"one", b"ten bytes!"]),
         deadline=st.sampled_from([inf, 10.0, 0.0]),
@@ -55,16 +82,26 @@ class AtTheBounds(Machine):
             orphan_grace=st.sampled_from([0.0, 3.0]),
         ),
     )
-    def submit(self, service: str, payload: bytes, deadline: float, key: str | None, job_options: JobOptions) -> None:
-        caller = Caller()
+    def submit(
+        self, service: str, payload: bytes, deadline: float, key: str | None, job_options: JobOptions, who: int = 0
+    ) -> None:
+        owner = chosen(self.owners, who)
+        caller = Caller(owner)
+        was_running = owner.principal.running
         job = self.broker.submit(service, payload, caller, job_options, self.now, deadline=self.now + deadline, key=key)
         self.carry_out()
         assert len(self.broker.worker_registry.services) <= self.policy.max_services
         assert self.broker.job_registry.present <= self.policy.max_jobs
-        assert self.broker.job_registry.bytes <= self.policy.max_memory
+        assert self.broker.job_registry.memory.payloads <= self.policy.max_memory
+        principal, limits = owner.principal, owner.principal.limits
+        assert principal.running == was_running or principal.running <= principal.max_running
         if job is None:
             assert self.answers[caller] == 1
         else:
+            if principal.name in PRINCIPALS and job not in self.jobs:
+                assert limits.max_payload is None or len(payload) <= limits.max_payload
+                assert limits.max_waiting is None or principal.waiting <= limits.max_waiting
+                assert limits.max_waiting_bytes is None or principal.waiting_bytes <= limits.max_waiting_bytes
             self.jobs.append(job)
             self.waiting[caller] = job
 
@@ -100,7 +137,9 @@ class AtTheBounds(Machine):
             detach_timeout=patience,
             pulls=pulls,
         )
-        worker = self.broker.join(NOBODY, None, "w", services, profile, self.now, held_back_until=self.now + held)
+        worker = self.broker.join(
+            NOBODY, None, "w", services, profile, self.now, LOCAL_OWNER, held_back_until=self.now + held
+        )
         if worker is not None:
             self.workers.append(worker)
             if is_idle:
@@ -249,7 +288,9 @@ class AtTheBounds(Machine):
             assert rounds < 100, "it never comes to rest"
             for service in list(broker.worker_registry.services):
                 if service not in helpers:
-                    helper = broker.join(NOBODY, None, "helper", [service], WorkerProfile(stuck_timeout=inf), self.now)
+                    helper = broker.join(
+                        NOBODY, None, "helper", [service], WorkerProfile(stuck_timeout=inf), self.now, LOCAL_OWNER
+                    )
                     assert helper is not None
                     helpers[service] = helper
                 broker.idle(helpers[service], self.now)

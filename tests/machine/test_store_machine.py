@@ -16,12 +16,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from dragoman.core.effects import Acknowledge, DeliverOutcome, SendJob
+from dragoman.core.effects import DeliverOutcome, SendJob
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Attempt, Job, JobId
 from dragoman.core.restore import StoredJob
 from dragoman.core.states import DELAYED, RUNNING, Outcome
 from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
+from owners import LOCAL_OWNER
 from unit.store.world import WALL, Loop, Setup
 
 LIMITS = StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0, load_batch=3)  # nothing happens by itself
@@ -35,6 +37,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.runs = 0
         self.accepted: dict[bytes, None] = {}  # acknowledged jobs
         self.told: dict[bytes, Outcome] = {}
+        self.owners: dict[bytes, str] = {}  # principals of submitted jobs
         self.setup = self.open(self.root / "0", 100.0)
 
     def open(self, folder: Path, now: float) -> Setup:
@@ -55,17 +58,19 @@ class StoreMachine(RuleBasedStateMachine):
         key=st.sampled_from([None, None, "a", "b"]),
         delay=st.sampled_from([0.0, 0.0, 5.0]),
         attempts=st.integers(1, 3),
+        principal=st.sampled_from(["local", "local", "web", "batch"]),
     )
-    def enqueue(self, size: int, key: str | None, delay: float, attempts: int) -> None:
+    def enqueue(self, size: int, key: str | None, delay: float, attempts: int, principal: str) -> None:
         payload = (key or "x").encode() * size  # the same key with another payload is refused
         setup = self.setup
+        owner = setup.caller_of(principal).owner
         job_options: dict[str, Any] = {"delay": delay, "attempts": attempts}
-        if (
-            key is None
-            or setup.broker.job_registry.kept.first_with(setup.broker.worker_registry.names.restore_service("s"), key)
-            is None
-        ):
-            setup.enqueue(payload, key=key, **job_options)
+        service = setup.broker.worker_registry.names.restore_service("s")
+        first = setup.broker.job_registry.kept.first_with(owner, service, key) if key is not None else None
+        assert first is None or first.principal.name == principal
+        if first is None:
+            job = setup.enqueue(payload, key=key, principal=principal, **job_options)
+            self.owners[job.id] = principal
 
     @rule(can_resume=st.booleans(), capacity=st.integers(1, 3))
     def join(self, can_resume: bool, capacity: int) -> None:
@@ -100,7 +105,9 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(job.quarantined for job in self.setup.broker.jobs.values()))
     def retry(self) -> None:
         job = next(job for job in self.setup.broker.jobs.values() if job.quarantined)
-        self.setup.broker.operator.retry(job, self.setup.now)
+        again = self.setup.broker.operator.retry(job, self.setup.now)
+        if again is not None:
+            self.owners[again.id] = self.owners[job.id]
 
     @rule(seconds=st.sampled_from([0.05, 1.0, 7.0, 60.0]))
     def wait(self, seconds: float) -> None:
@@ -146,22 +153,24 @@ class StoreMachine(RuleBasedStateMachine):
         for job in jobs.values():
             assert job.spent <= (job.options.attempts or 1)
             assert job.spent <= spent.get(job.id, 3) + 1
+            assert job.principal.name == self.owners[job.id], "a job has changed its owner"
+            if job.key is not None:
+                assert self.setup.broker.job_registry.kept.first_with(job.owner, job.service, job.key) is job
         self.check_payloads()
 
     def receive(self) -> None:
         """Note what has been promised until now."""
-        for effect in self.setup.caller.heard:
+        for effect in self.setup.heard():
             if isinstance(effect, Acknowledge):
                 self.accepted[effect.job.id] = None
             elif isinstance(effect, DeliverOutcome) and effect.job is not None:
                 self.told[effect.job.id] = effect.outcome
         self.told = {id: outcome for id, outcome in self.told.items() if id in self.setup.broker.jobs}
-        self.setup.caller.heard.clear()
 
     def wait_for_store(self) -> None:
         """Wait until the store has written what it was given so far."""
         is_here: list[bool] = []
-        self.setup.store.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0), lambda *_: is_here.append(True))  # type: ignore[arg-type]
+        self.setup.store.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0, LOCAL_OWNER), lambda *_: is_here.append(True))  # type: ignore[arg-type]
         self.setup.loop.run_until(lambda: is_here)
 
     def check_payloads(self) -> None:
@@ -198,7 +207,7 @@ def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
     for name in ("id", "options", "key", "digest", "retry_of", "spent", "deaths", "outcome", "reason"):
         assert getattr(kept, name) == getattr(job, name), name
     assert kept.quarantined == (job.quarantined or job.retried_as is not None)  # its retry takes it out again
-    assert kept.service == job.service.name
+    assert (kept.service, kept.owner) == (job.service.name, job.principal.name)
     for found, record in zip(kept.history or [], job.history or [], strict=True):
         assert (found.number, found.worker, found.outcome, found.reason) == (
             record.number,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dragoman.http.admission import CONNECTED, Admission
 from dragoman.http.app import make_app
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.context import AppContext
@@ -43,7 +44,7 @@ class Exchange:
             "query_string": query.encode(),
             "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
             "client": ("127.0.0.1", 1),
-            "extensions": {HANGUP: self.hangup},
+            "extensions": {HANGUP: self.hangup, CONNECTED: Admission(world.broker.principals.local)},
         }
         _the_loop().create_task(_app(world, options)(scope, self._receive, self._send))
         settle(world)

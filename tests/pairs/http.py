@@ -17,6 +17,7 @@ OUTCOMES = {
     (504, "timed-out"): Outcome.TIMED_OUT,
     (409, "cancelled"): Outcome.CANCELLED,
     (503, "draining"): Outcome.REFUSED,
+    (403, "forbidden"): Outcome.REFUSED,
 }
 
 

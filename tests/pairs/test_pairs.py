@@ -18,6 +18,7 @@ from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import Outcome
 from dragoman.dialects.catalogue import DIALECTS
+from owners import LOCAL_OWNER
 from pairs import controller, http, majordomo, memodb, native, pingpong, powerhose
 from pairs.asgi import one_world
 from pairs.participants import JOB_TIMEOUT, Caller, Participants, Worker
@@ -141,7 +142,7 @@ def test_a_job_without_any_limit_has_the_listener_s_where_workers_are_silent(wor
     world = World()
     told, worker = Outcomes(), workers.worker(world)
     unlimited = JobOptions(job_timeout=inf, attempts=1)  # such as that of a background job with `timeout=None`
-    assert world.broker.submit(SERVICE, b"bonjour", BrokerCaller(told), unlimited, world.now)
+    assert world.broker.submit(SERVICE, b"bonjour", BrokerCaller(told, LOCAL_OWNER), unlimited, world.now)
     world.runner.run_once()
     assert worker.jobs() == [b"bonjour"]
     world.wait(JOB_TIMEOUT - 1.0)

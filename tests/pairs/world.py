@@ -12,6 +12,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
 from dragoman.server.admission import AdmissionLimits
+from dragoman.server.authentication import Admitted
 from dragoman.server.connection import StreamConnection
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
@@ -37,6 +38,8 @@ class World:
             dialler=self._note_dial,
             strict=strict,
         )
+        self.admitted: Admitted | None = None  # principal of new connections; None: the broker's own user
+        self.lines: list[tuple[str, dict[str, Any]]] = []  # of the log
         self.may_fail = False  # a fault of the broker is what the test is about
         self.connections: list[Connection] = []
         self.places: dict[str, Callable[[], Carrier]] = {}  # where workers listen, and what they speak there
@@ -76,7 +79,8 @@ class World:
     def _note_dial(self, peer: StreamConnection, place: object) -> None:
         self._dials.append((peer, str(place)))
 
-    def _log(self, level: str, event: str, **fields: object) -> None:
+    def _log(self, level: str, event: str, **fields: Any) -> None:
+        self.lines.append((event, fields))
         assert level != "error" or self.may_fail, (event, fields)
 
 
@@ -86,7 +90,14 @@ class Connection(ByteStream):
     def __init__(self, world: World, listener: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
         self._begin(world, carrier, listener.carrier())
         self._peer = world.runner.connections.connected(
-            listener.session, listener.socket_name, self._theirs, self, address, address, listener.limits
+            listener.session,
+            listener.socket_name,
+            self._theirs,
+            self,
+            address,
+            address,
+            listener.limits,
+            admitted=world.admitted,
         )
         self._greet()
 

@@ -22,6 +22,7 @@ reply was not kept long enough. The bound then is I8.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ from dragoman.dialects.memodb.records import ConnectionRecord, PendingCall, Remo
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connections import Connections
 from dragoman.server.runner import Runner
-from sim.oracle import LATE_SEND, require, result_of
+from sim.oracle import LATE_SEND, Wrong, require, result_of
 from sim.world import World
 
 __all__ = ["RARE", "MemoDbOracle", "WatchedMemoDb", "books", "require", "result_of"]
@@ -302,7 +303,7 @@ class WatchedCallers(Callers):
         call = peer.remote.answered.get(route)
         if call is not None and call.request_hash == mark:
             self._oracle.hit("answer asked for on its connection")
-        lost = any(key[:2] == (peer.address, route[-4:]) and key[2] != mark for key in self.orphans)
+        lost = any(key[1:3] == (peer.address, route[-4:]) and key[3] != mark for key in self.orphans)
         self._oracle.hit("request id of a lost request with another message", lost)
         beginning = bytes(payload[:16])
         super().receive_job(peer, route, mark, service, timeout, payload, now)
@@ -428,36 +429,45 @@ class WatchedMemoDb(MemoDbBrokerSide):
 
 
 def books(session: WatchedMemoDb, io: Runner) -> None:
-    """Raise if the session's records contradict each other."""
-    peers = [peer for peer in io.connections.peers if peer.is_open and not peer.is_lost]
-    waiting = [call for peer in peers for call in peer.remote.waiting.values()]
-    if not session._broker.effects:  # otherwise a reply is still to be sent
-        calls = sum(len(job.callers) for job in session._broker.jobs.values())
-        require(session.waiting == calls, "books", f"{session.waiting} calls are counted, {calls} are there")
-    for call in waiting:
-        require(not call.is_over, "books", "a call waits and is over")
-    for peer in peers:
-        contacts: ConnectionRecord = peer.remote
-        for remote in contacts.remotes:
-            require(
-                remote.peer is peer and session.remotes.get(remote.id) is remote,
-                "books",
-                "a remote worker at two places",
-            )
-        for route, remote in contacts.readies.items():
-            require(remote in contacts.remotes and remote.route == route, "books", "a READY of nobody")
-        for route, call in (*contacts.waiting.items(), *contacts.answered.items()):
-            require(call.peer is peer and call.route == route, "books", "a call at two places")
+    """Raise if the session's records contradict each other. Called after each event, so it builds no unused message."""
+    broker, remotes = session._broker, session.remotes
+    if not broker.effects:  # otherwise a reply is still to be sent
+        calls = sum([len(job.callers) for job in broker.jobs.values()])
+        if session.waiting != calls:
+            raise Wrong(f"books: {session.waiting} calls are counted, {calls} are there")
+    for peer in io.connections.peers:
+        if peer.is_open and not peer.is_lost:
+            _check_contacts(peer.remote, peer, remotes)
     for key, call in session._callers.orphans.items():
         require(call.peer is None and call.key == key, "books", "a lost call that is not lost")
     for key, remote in session._lost_readies.items():
-        is_lost = remote.peer is None and remote.key == key and session.remotes.get(remote.id) is remote
+        is_lost = remote.peer is None and remote.key == key and remotes.get(remote.id) is remote
         require(is_lost and not remote.is_confirmed, "books", "a lost READY that is not lost")
-    for remote in session.remotes.values():
-        state = remote.worker.state
-        if state is WorkerState.IDLE:
-            is_parked = remote.answer is None and remote.peer is not None and remote.attempt is None
-            require(is_parked, "R64", f"{remote.worker.name} is offered jobs and has not asked, or is out of reach")
-        require(remote.peer is None or not remote.peer.is_lost, "books", "a remote worker on a connection that is over")
-    living = sum(remote.worker.state is not WorkerState.GONE for remote in session.remotes.values())
-    require(living == len(session._broker.worker_registry.workers), "books", "remote workers and workers differ")
+    living = 0
+    for remote in remotes.values():
+        state, peer = remote.worker.state, remote.peer
+        if state is WorkerState.IDLE and (remote.answer is not None or peer is None or remote.attempt is not None):
+            raise Wrong(f"R64: {remote.worker.name} is offered jobs and has not asked, or is out of reach")
+        if peer is not None and peer.is_lost:
+            raise Wrong("books: a remote worker on a connection that is over")
+        living += state is not WorkerState.GONE
+    require(living == len(broker.worker_registry.workers), "books", "remote workers and workers differ")
+
+
+def _check_contacts(
+    contacts: ConnectionRecord, peer: StreamConnection, remotes: Mapping[bytes, RemoteMemoDbWorker]
+) -> None:
+    for remote in contacts.remotes:
+        if remote.peer is not peer or remotes.get(remote.id) is not remote:
+            raise Wrong("books: a remote worker at two places")
+    for route, remote in contacts.readies.items():
+        if remote not in contacts.remotes or remote.route != route:
+            raise Wrong("books: a READY of nobody")
+    for route, call in contacts.waiting.items():
+        if call.is_over:
+            raise Wrong("books: a call waits and is over")
+        if call.peer is not peer or call.route != route:
+            raise Wrong("books: a call at two places")
+    for route, call in contacts.answered.items():
+        if call.peer is not peer or call.route != route:
+            raise Wrong("books: a call at two places")

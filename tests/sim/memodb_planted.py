@@ -79,7 +79,7 @@ class AdoptedByIdAlone(WatchedCallers):
 
     def before_job(self, peer: StreamConnection, route: bytes, mark: int) -> None:
         for key in list(self.orphans):
-            if key[:2] == (peer.address, route[-4:]) and key[2] != mark:
+            if key[1:3] == (peer.address, route[-4:]) and key[3] != mark:
                 call = self.orphans.pop(key)
                 call.request_hash = mark
                 self.orphans[call.key] = call

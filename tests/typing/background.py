@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, assert_type
 
 from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
-from dragoman.operations.schemas import EmptyRequest, JobRef, ListJobsRequest, WhyView
+from dragoman.operations.schemas import AccessView, EmptyRequest, JobRef, ListJobsRequest, WhyView
 from dragoman.operations.table import JOBS, WHY
 
 with Client("tcp://127.0.0.1:7400") as client:
@@ -33,6 +33,7 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.purge("resize", states=["waiting"]), int)
     assert_type(client.workers(), list[WorkerView])
     assert_type(client.health(), HealthView)
+    assert_type(client.reload_access(), AccessView)
     assert_type(client.worker(7), WorkerView)
     assert_type(client.drain(7, now=True), WorkerView)
     assert_type(client.schedules(), list[ScheduleView])
@@ -78,6 +79,7 @@ async def main() -> None:
         assert_type(await client.purge("resize", states=["waiting"]), int)
         assert_type(await client.workers(), list[WorkerView])
         assert_type(await client.health(), HealthView)
+        assert_type(await client.reload_access(), AccessView)
         assert_type(await client.worker(7), WorkerView)
         assert_type(await client.drain(7, now=True), WorkerView)
         assert_type(await client.schedules(), list[ScheduleView])

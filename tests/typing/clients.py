@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any, assert_type
 
-from dragoman import AsyncClient, AsyncJobFuture, Client, JobFuture
+from dragoman import AsyncClient, AsyncJobFuture, Client, JobFuture, Tls
 
 # ---------------------------------------------------------------- bytes, unless somebody says otherwise
 
@@ -40,6 +41,18 @@ with Client("tcp://127.0.0.1:7400") as client:
 
 Client(7400)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 Client(codec="bytes", timeout=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+# ---------------------------------------------------------------- proofs of identity
+
+assert_type(Client("tcp://broker:7400", key="gpu-1", server_key="a41e"), Client[bytes])
+assert_type(Client(key=Path("gpu-1.key_secret"), server_key="a41e", codec="json"), Client[Any])
+assert_type(
+    Client("https://broker:7480", token="dgm_", tls=Tls(ca=Path("ca.pem"), server_name="broker")), Client[bytes]
+)
+assert_type(AsyncClient("http://broker:7480", token_file="token", tls=True), AsyncClient[bytes])
+Client(token=b"dgm_")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+Client(tls="ca.pem")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+Tls("ca.pem")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 # ---------------------------------------------------------------- a client of objects
 

@@ -17,6 +17,7 @@ from dragoman import (
     JobTimeout,
     NoSuchJob,
     NoSuchService,
+    NotAllowed,
     NotFound,
     PayloadTooLarge,
     Unsupported,
@@ -43,5 +44,6 @@ def look_at(client: Client) -> None:
 
 jobs_errors: list[type[JobError]] = [JobFailed, JobTimeout, JobLost, JobCancelled, JobRefused, NoSuchJob]
 all_errors: list[type[DragomanError]] = [*jobs_errors, BrokerUnavailable, NotFound, Unsupported]
+unavailable: type[BrokerUnavailable] = NotAllowed
 unknown: list[type[LookupError]] = [NotFound, NoSuchJob]
 not_of_a_job: type[JobError] = Unsupported  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]

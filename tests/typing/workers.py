@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, assert_type
 
-from dragoman import Context, Worker
+from dragoman import Context, Tls, Worker
 
 worker = Worker("tcp://127.0.0.1:7400", processes=2, max_memory=1 << 30, cancel_grace=0.5)
+
+proven = Worker("tcp://broker:7400", threads=2, key="gpu-1", server_key="a41e")
+inside_tls = Worker("tls://broker:7400", token_file=Path("token"), tls=Tls(ca="ca.pem"))
+Worker(token=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @worker.service("resize")

@@ -16,6 +16,7 @@ from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 # Allocated blocks of one job: what was counted, and a tenth more.
 MOST_BLOCKS_RUNNING = 7 * 1.1
@@ -26,7 +27,9 @@ def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> N
     """R38. A bug: each job looked at every one of them, to see whether its time was over."""
     broker = Broker(Policy(), SeededEntropy())
     for number in range(1_000):
-        worker = broker.join(Recipient(), None, f"w{number}", ("s",), WorkerProfile(), 0.0, held_back_until=60.0)
+        worker = broker.join(
+            Recipient(), None, f"w{number}", ("s",), WorkerProfile(), 0.0, LOCAL_OWNER, held_back_until=60.0
+        )
         assert worker is not None
         broker.idle(worker, 0.0)
     service = broker.worker_registry.services["s"]
@@ -34,7 +37,9 @@ def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> N
     def walks(now: float) -> int:
         with counting() as calls:
             for _ in range(50):
-                broker.succeed(_attempt(broker.submit("s", b"x", Caller(Recipient()), JobOptions(), now)), b"", now)
+                broker.succeed(
+                    _attempt(broker.submit("s", b"x", Caller(Recipient(), LOCAL_OWNER), JobOptions(), now)), b"", now
+                )
         return calls["core.worker_registry", "_end_hold_back"]
 
     assert (walks(now=1.0), service.held_back_until) == (0, 60.0)
@@ -53,10 +58,10 @@ def _attempt(job: Job | None) -> Attempt:
 def test_objects_of_a_running_and_of_a_waiting_job() -> None:
     """Memory of a job, in blocks that Python allocates. Afterwards nothing is left, not even for the collector."""
     broker = Broker(Policy(), SeededEntropy())
-    worker = broker.join(Recipient(), None, "w", ("s",), WorkerProfile(capacity=10_000), 0.0)
+    worker = broker.join(Recipient(), None, "w", ("s",), WorkerProfile(capacity=10_000), 0.0, LOCAL_OWNER)
     assert worker is not None
     broker.idle(worker, 0.0)
-    caller, job_options, jobs = Caller(Recipient()), JobOptions(), list[Job]()
+    caller, job_options, jobs = Caller(Recipient(), LOCAL_OWNER), JobOptions(), list[Job]()
 
     def blocks_a_job(service: str, count: int = 1_000) -> float:
         gc.collect()

@@ -16,6 +16,7 @@ import click
 import pytest
 import yaml
 
+from access_tables import any_authentication, use_keys
 from dragoman.cli import dragoman
 from dragoman.cli.exit_codes import DISK, TAKEN, USAGE
 from dragoman.core.broker import Broker
@@ -108,7 +109,8 @@ def commands() -> dict[str, list[str]]:
     dockerfile = (DEPLOY / "Dockerfile").read_text()
     found["Dockerfile"] = ["dragoman", *json_words(dockerfile, "CMD")]
     (compose,) = documents("compose.yaml")
-    found["compose.yaml"] = ["dragoman", *compose["services"]["worker"]["command"]]
+    (script,) = compose["services"]["worker"]["command"]
+    found["compose.yaml"] = shlex.split(script.partition("exec ")[2])
     found["kubernetes"] = ["dragoman", *container()["args"]]
     for words in found.values():
         assert Path(words[0]).name == "dragoman"
@@ -137,7 +139,10 @@ def _filled_in(word: str) -> str:
 
 
 @pytest.mark.parametrize("name", commands())
-def test_every_command_and_flag_exists(name: str) -> None:
+def test_every_command_and_flag_exists(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_keys(monkeypatch, tmp_path, "worker")
+    if name == "compose.yaml":
+        monkeypatch.setenv("DRAGOMAN_SERVER_KEY", "3f" * 32)  # its script exports it
     group = click.Context(dragoman, info_name="dragoman")
     found, command, rest = dragoman.resolve_command(group, commands()[name])
     assert command is not None
@@ -148,7 +153,7 @@ def test_every_command_and_flag_exists(name: str) -> None:
     broker = Broker(Policy(), SeededEntropy())
     line = Runner(broker, NullStore(), lambda: 0.0, lambda level, event, **fields: None, AdmissionLimits())
     for url in given["urls"]:
-        prepare(url, broker, line)
+        prepare(url, broker, line, authentication=any_authentication(broker.principals))
 
 
 def ports_of(words: list[str]) -> dict[int, str]:
@@ -193,6 +198,11 @@ def test_the_image_asks_itself_where_it_listens() -> None:
     assert check is not None
     assert ports_of(commands()["Dockerfile"])[int(check[1])] == "http"
     assert check[2] in PATHS
+
+
+def test_the_broker_s_unit_lets_it_ask_for_the_users_of_connections() -> None:
+    [families] = unit(DEPLOY / "systemd" / "dragoman.service")["RestrictAddressFamilies"]
+    assert "AF_NETLINK" in families.split()
 
 
 def test_prometheus_finds_the_metrics() -> None:

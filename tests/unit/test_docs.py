@@ -15,7 +15,9 @@ from pkgutil import resolve_name
 from typing import Any, get_type_hints
 
 import click
+import pytest
 
+from access_tables import any_authentication, use_keys
 from case_tables import check_every_row
 from dragoman.cli import dragoman
 from dragoman.core.broker import Broker
@@ -27,6 +29,7 @@ from dragoman.sdk.default_url import DEFAULT_URL
 from dragoman.sdk.targets import caller_target, worker_target
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.config import load
+from dragoman.server.listener_security import security_options
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import ListenerOptions, default_listeners, prepare
 from dragoman.store.null import NullStore
@@ -38,11 +41,19 @@ README = ROOT / "README.md"
 JOURNEY = ROOT / "docs" / "journey.md"
 DIALECTS_PAGE = ROOT / "docs" / "dialects" / "index.md"
 
-PAGES = sorted(
-    path
-    for path in ROOT.rglob("*.md")
-    if not any(part.startswith(".") or part in ("build", "node_modules") for part in path.relative_to(ROOT).parts)
-)
+
+def pages(folder: Path) -> Iterator[Path]:
+    """Yield all pages below a folder. Hidden folders, such as environments and caches, are not entered."""
+    for path in folder.iterdir():
+        if path.name.startswith(".") or path.name in ("build", "node_modules"):
+            continue
+        if path.is_dir():
+            yield from pages(path)
+        elif path.suffix == ".md":
+            yield path
+
+
+PAGES = sorted(pages(ROOT))
 
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # `core/broker.py:Broker.submit`, or only the file.
@@ -183,6 +194,7 @@ def simple_commands(script: str) -> Iterator[list[str]]:
 
 
 def commands_of(script: str) -> Iterator[list[str]]:
+    script = re.sub(r"\b[0-9a-f]{4}…", "3f" * 32, script)  # a key
     return (words for words in simple_commands(script) if words and words[0] in PROGRAM)
 
 
@@ -195,7 +207,9 @@ def test_the_readme_shows_how_to_work_and_how_to_call() -> None:
     assert {"worker", "call"} <= shown
 
 
-def test_every_command_shown_is_one_that_exists() -> None:
+def test_every_command_shown_is_one_that_exists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_keys(monkeypatch, tmp_path, "gpu-1")
+
     def check(page: str, arguments: list[str]) -> None:
         group = click.Context(dragoman, info_name="dragoman")
         try:
@@ -213,14 +227,19 @@ def check_urls(context: click.Context) -> None:
     """The addresses in an example can be read, too, by whoever will get them."""
     given = context.params
     if context.info_name == "worker":
-        worker_target(given["url"] or DEFAULT_URL, given["services"])
+        worker_target(without_credentials(given["url"] or DEFAULT_URL), given["services"])
     elif context.info_name == "call":
-        caller_target(given["url"] or DEFAULT_URL, given["service"])
+        caller_target(without_credentials(given["url"] or DEFAULT_URL), given["service"])
     elif context.info_name == "serve":
         broker = Broker(Policy(), SeededEntropy())
         line = Runner(broker, NullStore(), lambda: 0.0, lambda level, event, **fields: None, AdmissionLimits())
         for url in given["urls"]:
-            prepare(url, broker, line)
+            prepare(url, broker, line, authentication=any_authentication(broker.principals))
+
+
+def without_credentials(url: str) -> str:
+    """The address without the keys and tokens of the example, which are not on this machine."""
+    return re.sub(r"(?<=[?&])(?:key|server_key|token_file)=[^&]+&?", "", url).rstrip("?&")
 
 
 def test_every_make_target_shown_exists() -> None:
@@ -262,7 +281,8 @@ def test_every_setting_stands_in_the_operators_page_with_its_default() -> None:
     differing = {
         each.name: documented[each.name]
         for each in sourced
-        if each.name not in ("listen", "data") and read_value(type(each.value), documented[each.name]) != each.value
+        if each.name not in ("listen", "data", "access")
+        and read_value(type(each.value), documented[each.name]) != each.value
     }
     assert differing == {}
 
@@ -273,7 +293,7 @@ def test_every_option_stands_in_the_dialects_page_with_its_default() -> None:
         own = getattr(importlib.import_module(row.options), f"{side.title()}Options", None)
         kinds: list[type[Any]] = [own] if own is not None else []
         if side == "listener":
-            kinds += [ListenerOptions, resolve_name(row.limits)]
+            kinds += [ListenerOptions, *security_options(row), resolve_name(row.limits)]
         documented = {
             name: cells[0].strip("`")
             for (above, name), cells in rows("http.md" if dialect == "http" else f"dialects/{dialect}.md").items()

@@ -24,15 +24,15 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "dragoman"
 sys.path.insert(0, str(SOURCE.parents[1]))
 
-from hatch_build import modules_of as compiled_modules  # noqa: E402
-
 from dragoman.core import model  # noqa: E402
 from dragoman.core.queues import Queued  # noqa: E402
 from dragoman.core.rare_facts import RareFacts  # noqa: E402
+from hatch_build import modules_of as compiled_modules  # noqa: E402
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 ROOT = SOURCE.parents[1]
-OTHER_PROGRAMS = [path for folder in ("tests", "bench", "tools", "examples") for path in (ROOT / folder).rglob("*.py")]
+OTHER_FOLDERS = ("tests", "fuzz", "bench", "tools", "examples")
+OTHER_PROGRAMS = [path for folder in OTHER_FOLDERS for path in (ROOT / folder).rglob("*.py")]
 QUESTION = re.compile(r"(What|Who|Whoever|Whom|Whose|Why|How|Where|When|Whether|Which)\b")
 REPLACED = re.compile(r"(?i)\b(diary|desk|guests?|peoples|nursery|childhood|crew|roster|ledger|stranded|unproven)\b")
 

@@ -45,6 +45,7 @@ FAILED: Final = 6
 
 PASSED_THROUGH: Final = 16 * 1024  # bytes; `encode` does not copy bodies of this size or more
 BEGINNING: Final = b"HTTP/1."
+LINE_END: Final = b"\r\n"
 EMPTY_LINE: Final = b"\r\n\r\n"
 STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t -~\x80-\xff]*)?")
 FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\t ]*([\t -~\x80-\xff]*?)[\t ]*")
@@ -78,10 +79,16 @@ class HttpClient(Carrier):
     # fmt: on
 
     def __init__(
-        self, host: str, *, probe: bytes = b"", alive: bytes = b"", limits: HttpClientLimits = DEFAULT_LIMITS
+        self,
+        host: str,
+        *,
+        probe: bytes = b"",
+        alive: bytes = b"",
+        fields: bytes = b"",
+        limits: HttpClientLimits = DEFAULT_LIMITS,
     ) -> None:
         """`host`: the value of the field Host, such as `127.0.0.1:7480`. `probe`: a path for which the expected server
-        returns the body `alive`."""
+        returns the body `alive`. `fields`: header fields of every request but the probe, each ended by CR LF."""
         self.failure: Malformed | None = None
         self.peer_identity = b""  # HTTP has none
         self.gap: memoryview | None = None
@@ -100,6 +107,7 @@ class HttpClient(Carrier):
         self.outgoing: list[bytes] = []
         if probe:
             self.outgoing += [bytes(each) for each in self.encode([b"GET " + probe, b"", b""])]
+        self._host += fields  # not in the probe: before its response, the server may be another one
 
     def encode(self, frames: Sequence[Frame]) -> list[Frame]:
         """Return the buffers to write for a request. A GET or a DELETE without a body has no Content-Length."""
@@ -177,11 +185,11 @@ class HttpClient(Carrier):
         return len(data)  # FAILED
 
     def _take_head(self, data: bytes, pos: int, messages: Messages) -> int:
-        _check_beginning(data[pos : pos + len(BEGINNING)])
         if not self._pending:
             raise Malformed("unasked", "a response came without a request")
+        _check_beginning(data[pos : pos + len(BEGINNING)])
         end = data.find(EMPTY_LINE, pos)
-        if (len(data) if end < 0 else end) - pos > self._limits.max_head:
+        if _known_end(data, end, EMPTY_LINE) - pos > self._limits.max_head:
             raise Malformed("head too long", f"a response's head is over {self._limits.max_head} bytes")
         if end < 0:
             return self._hold(data, pos)
@@ -255,8 +263,8 @@ class HttpClient(Carrier):
         return pos
 
     def _take_size(self, data: bytes, pos: int) -> int:
-        end = data.find(b"\r\n", pos)
-        if (len(data) if end < 0 else end) - pos > LONGEST_SIZE_LINE:
+        end = data.find(LINE_END, pos)
+        if _known_end(data, end, LINE_END) - pos > LONGEST_SIZE_LINE:
             raise Malformed("bad chunk", f"the size line of a chunk is over {LONGEST_SIZE_LINE} bytes")
         if end < 0:
             return self._hold(data, pos)
@@ -286,8 +294,8 @@ class HttpClient(Carrier):
         return end
 
     def _take_trailer(self, data: bytes, pos: int, messages: Messages) -> int:
-        end = data.find(b"\r\n", pos)
-        if (len(data) if end < 0 else end) - pos > self._limits.max_head:
+        end = data.find(LINE_END, pos)
+        if _known_end(data, end, LINE_END) - pos > self._limits.max_head:
             raise Malformed("head too long", f"a trailer field is over {self._limits.max_head} bytes")
         if end < 0:
             return self._hold(data, pos)
@@ -321,6 +329,17 @@ class HttpClient(Carrier):
         self._need = 0
         self._pending -= 1
         self._step = HEAD
+
+
+def _known_end(data: bytes, end: int, mark: bytes) -> int:
+    """Return the end of a text before `mark`. If the mark has not come: the least that it can be, because the last
+    bytes may begin the mark."""
+    if end >= 0:
+        return end
+    for count in range(len(mark) - 1, 0, -1):
+        if data.endswith(mark[:count]):
+            return len(data) - count
+    return len(data)
 
 
 def _check_beginning(data: bytes) -> None:

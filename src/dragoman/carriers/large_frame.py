@@ -12,7 +12,10 @@ CPython moves a pointer and copies nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+from dragoman.carriers.carrier import Frame, Message
 
 LARGE_FRAME: Final = 64 * 1024  # bytes; an unfinished frame of this size or more gets its own buffer
 MIB: Final = 1024 * 1024
@@ -69,3 +72,33 @@ class LargeFrame:
 
 
 NOTHING: Final = LargeFrame(0, 0)  # for a carrier without a large frame; its gap is not used
+
+
+def leading_small(frames: Message) -> Message:
+    """Return the frames before the first large one."""
+    for index, frame in enumerate(frames):
+        if len(frame) >= LARGE_FRAME:
+            return frames[:index]
+    return frames
+
+
+def encode_large(frames: Sequence[Frame], copied: int) -> list[Frame]:
+    """Return the buffers of a ZMTP message. Frames of `copied` bytes or more are buffers of their own."""
+    buffers: list[Frame] = []
+    joined = bytearray()
+    more_to_come = len(frames)
+    for frame in frames:
+        more_to_come -= 1
+        size = len(frame)
+        if size < 256:
+            joined += bytes((1 if more_to_come else 0, size))
+        else:
+            joined += (b"\x03" if more_to_come else b"\x02") + size.to_bytes(8, "big")
+        if size < copied:
+            joined += frame
+        else:
+            buffers += (bytes(joined), frame)
+            joined.clear()
+    if joined:
+        buffers.append(bytes(joined))
+    return buffers

@@ -1,4 +1,4 @@
-"""ZMTP 3.1 and 3.0 with the NULL mechanism: the protocol of ZeroMQ sockets over TCP and ipc.
+"""ZMTP 3.1 and 3.0: the protocol of ZeroMQ sockets over TCP and ipc. With CURVE, `zmtp_curve.py` encrypts its frames.
 
 A connection (RFC 37 of the ZeroMQ project; RFC 23 for 3.0) begins with a greeting and a handshake, which are in
 `zmtp_handshake.py`. Then messages and commands follow, made of frames. A frame is a byte of flags (1 more, 2 long, 4
@@ -29,11 +29,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
-from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, LargeFrame
+from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, LargeFrame, encode_large, leading_small
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, check_command_flags, ping
-from dragoman.carriers.zmtp_handshake import Handshake
-from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, KIB, MIB, ZmtpLimits
+from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, check_command_flags, framed, ping
+from dragoman.carriers.zmtp_handshake import NULL, Handshake, Security
+from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, KIB, MIB, ZmtpLimits, too_many_frames
 
 HANDSHAKE: Final = 0
 BETWEEN: Final = 1
@@ -43,6 +43,8 @@ SKIPPING: Final = 4
 FAILED: Final = 5
 
 PASSED_THROUGH: Final = 16 * KIB  # bytes; `encode` does not copy frames of this size or more
+SHORT_LAST: Final = tuple(bytes((0, size)) for size in range(256))
+SHORT_MORE: Final = tuple(bytes((MORE, size)) for size in range(256))
 
 
 def encode(frames: Sequence[Frame]) -> list[Frame]:
@@ -56,37 +58,12 @@ def encode(frames: Sequence[Frame]) -> list[Frame]:
         elif size < PASSED_THROUGH:
             head = b"\x03" + size.to_bytes(8, "big")
         else:
-            return _encode_large(frames)
+            return encode_large(frames, PASSED_THROUGH)
         pieces.append(head)
         pieces.append(frame)
     assert pieces, "a message has at least one frame"
     pieces[-2] = SHORT_LAST[size] if size < 256 else b"\x02" + size.to_bytes(8, "big")
     return [b"".join(pieces)]
-
-
-SHORT_LAST: Final = tuple(bytes((0, size)) for size in range(256))
-SHORT_MORE: Final = tuple(bytes((MORE, size)) for size in range(256))
-
-
-def _encode_large(frames: Sequence[Frame]) -> list[Frame]:
-    buffers: list[Frame] = []
-    joined = bytearray()
-    more_to_come = len(frames)
-    for frame in frames:
-        more_to_come -= 1
-        size = len(frame)
-        if size < 256:
-            joined += SHORT_MORE[size] if more_to_come else SHORT_LAST[size]
-        else:
-            joined += (b"\x03" if more_to_come else b"\x02") + size.to_bytes(8, "big")
-        if size < PASSED_THROUGH:
-            joined += frame
-        else:
-            buffers += (bytes(joined), frame)
-            joined.clear()
-    if joined:
-        buffers.append(bytes(joined))
-    return buffers
 
 
 class Zmtp(Carrier):
@@ -95,20 +72,32 @@ class Zmtp(Carrier):
     # fmt: off
     __slots__ = (
         "_frames", "_handshake", "_held", "_large", "_limits", "_max_frames", "_max_payload", "_more", "_need",
-        "_over_count", "_over_size", "_skip", "_step", "peer_socket_type", "peer_version",
+        "_over_count", "_over_size", "_skip", "_step", "peer_key", "peer_mechanism", "peer_socket_type", "peer_token",
+        "peer_version",
     )
     # fmt: on
 
     def __init__(
-        self, socket_type: str, identity: bytes = b"", *, dials: bool = False, limits: ZmtpLimits = DEFAULT_LIMITS
+        self,
+        socket_type: str,
+        identity: bytes = b"",
+        *,
+        dials: bool = False,
+        limits: ZmtpLimits = DEFAULT_LIMITS,
+        security: Security = NULL,
     ) -> None:
-        handshake = Handshake(socket_type, identity, dials, limits)
+        if security.is_encrypted and not self.is_encrypted:
+            raise ValueError("this carrier does not encrypt messages; make one with `zmtp_curve.zmtp_carrier`")
+        handshake = security.handshake(socket_type, identity, dials, limits)
         self._handshake: Handshake | None = handshake  # None once it is done
         self.outgoing: list[bytes] = handshake.take_outgoing()
         self.ready = False
         self.peer_identity = b""
         self.peer_socket_type = ""
         self.peer_version = (0, 0)
+        self.peer_mechanism = b""  # as its greeting names it; empty until then
+        self.peer_key = b""  # the public key that the peer has proven to hold; empty without CURVE
+        self.peer_token = b""  # the password that the peer has sent; empty without PLAIN
         self.failure: Malformed | None = None
         self.gap: memoryview | None = None
         self._limits = limits
@@ -160,7 +149,7 @@ class Zmtp(Carrier):
                     messages.append(frames)
                     frames = []
                 elif len(frames) >= self._max_frames:
-                    raise _too_many_frames(self._max_frames)
+                    raise too_many_frames(self._max_frames)
             self._frames = frames
             if pos == last:
                 self._careful_frame(data, pos, messages)
@@ -197,8 +186,17 @@ class Zmtp(Carrier):
     def ping(self, ttl_tenths: int = 0, context: bytes = b"") -> bytes | None:
         """Return an encoded PING command, or None for a peer of ZMTP 3.0. `feed` does not return its PONG.
         `ttl_tenths`: tenths of a second of silence after which the peer may close the connection; 0 sets no limit."""
-        encoded = ping(ttl_tenths, context)
+        encoded = framed(ping(ttl_tenths, context))
         return encoded if self.peer_version >= (3, 1) else None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """True if messages are encrypted after the handshake."""
+        return False
+
+    def probable_cause(self) -> str:
+        """Return a sentence for the case that the peer closes the connection now; empty: nothing is known."""
+        return "" if self._handshake is None else self._handshake.probable_cause()
 
     # ---- traffic that the loop in `feed` does not handle
 
@@ -231,10 +229,13 @@ class Zmtp(Carrier):
         finally:
             self.outgoing += handshake.take_outgoing()
             self.peer_version = handshake.peer_version
+            self.peer_mechanism = handshake.peer_mechanism
         if rest is None:
             return b""
         self.peer_identity = handshake.peer_identity
         self.peer_socket_type = handshake.peer_socket_type
+        self.peer_key = handshake.peer_key
+        self.peer_token = handshake.peer_token
         self._handshake = None
         self._held = bytearray()
         self._step = BETWEEN
@@ -252,7 +253,7 @@ class Zmtp(Carrier):
             # RFC 37 allows commands between messages only, but libzmq 4.3.5 sends a PING or PONG that falls due while
             # it writes a large frame right after that frame, even inside a message. So they are accepted here.
         elif flags & MORE and count >= self._max_frames:
-            raise _too_many_frames(self._max_frames)
+            raise too_many_frames(self._max_frames)
         start = pos + (9 if flags & LONG else 2)
         end_of_data = len(data)
         if start > end_of_data:
@@ -267,15 +268,10 @@ class Zmtp(Carrier):
                 return self._hold(data, pos, end)
             answer = answer_to(data[start:end])
             if answer is not None:
-                self.outgoing.append(answer)
+                self.outgoing.append(framed(answer))
             return end
         more = flags & MORE
-        size = (self._over_size or size_of(frames)) + length
-        if size > limits.hard_cap:
-            raise Malformed("over hard cap", f"a message of at least {size} bytes, over hard_cap {limits.hard_cap}")
-        if size > limits.max_payload:
-            self._frames = _leading_small(frames)
-            self._over_size, self._over_count = size, count
+        if self._is_over(length, count):
             self._skip, self._more = length, more
             return self._skip_bytes(data, start, messages)
         if end <= end_of_data:
@@ -287,6 +283,19 @@ class Zmtp(Carrier):
         self._more = more
         self._large = LargeFrame(length, end_of_data - start, LARGE_FRAME, MIB)
         return self._copy_large(data, start, messages)
+
+    def _is_over(self, length: int, count: int) -> bool:
+        """Add a frame to the size of the unfinished message. Returns whether this is over max_payload.
+        `count`: number of its frames, with this one. Raises Malformed."""
+        limits = self._limits
+        size = (self._over_size or size_of(self._frames)) + length
+        if size > limits.hard_cap:
+            raise Malformed("over hard cap", f"a message of at least {size} bytes, over hard_cap {limits.hard_cap}")
+        if size <= limits.max_payload:
+            return False
+        self._frames = leading_small(self._frames)
+        self._over_size, self._over_count = size, count
+        return True
 
     def _end_frame(self, frame: Frame, more: int, messages: Messages) -> None:
         self._frames.append(frame)
@@ -329,14 +338,3 @@ class Zmtp(Carrier):
             self._frames = []
             self._over_size = self._over_count = 0
         return end
-
-
-def _too_many_frames(max_frames: int) -> Malformed:
-    return Malformed("too many frames", f"a message has more than {max_frames} frames (max_frames)")
-
-
-def _leading_small(frames: Message) -> Message:
-    for index, frame in enumerate(frames):
-        if len(frame) >= LARGE_FRAME:
-            return frames[:index]
-    return frames

@@ -1,7 +1,7 @@
 """ZMTP's greeting and commands as bytes. Functions without state.
 
 A greeting is 64 bytes; a command is a frame with the flag 4, whose body is a name (length in one byte) and the rest.
-READY's rest is properties: each a name (length in one byte) and a value (length in four).
+READY's rest is properties (metadata): each a name (length in one byte) and a value (length in four).
 """
 
 from __future__ import annotations
@@ -15,9 +15,16 @@ LONG: Final = 2
 COMMAND: Final = 4
 RESERVED: Final = 0xF8
 
-MECHANISM: Final = b"NULL"
 MAX_CONTEXT: Final = 16  # RFC 37: the context of a PING is at most 16 octets
-OUR_GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + MECHANISM.ljust(20, b"\0") + b"\0" + bytes(31)
+
+
+def greeting(mechanism: bytes, is_server: bool = False) -> bytes:
+    head = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + mechanism.ljust(20, b"\0")
+    return head + bytes((is_server,)) + bytes(31)
+
+
+OUR_GREETING: Final = greeting(b"NULL")
+GREETING_BYTES: Final = 64
 
 ACCEPTED: Final = {
     "ROUTER": ("DEALER", "REQ", "ROUTER"),
@@ -52,22 +59,34 @@ def read_greeting(held: bytes, whose: str) -> tuple[tuple[int, int] | None, byte
     return version, mechanism
 
 
-def command(name: bytes, rest: bytes) -> bytes:
-    body = bytes((len(name),)) + name + rest
+def named(name: bytes, rest: bytes = b"") -> bytes:
+    """Return the body of a command."""
+    return bytes((len(name),)) + name + rest
+
+
+def command(name: bytes, rest: bytes = b"") -> bytes:
+    """Return a command as a frame."""
+    return framed(named(name, rest))
+
+
+def framed(body: bytes) -> bytes:
+    """Return the frame of a command with this body."""
     if len(body) < 256:
         return bytes((COMMAND, len(body))) + body
     return bytes((COMMAND | LONG,)) + len(body).to_bytes(8, "big") + body
 
 
 def ping(ttl_tenths: int, context: bytes) -> bytes:
-    """Return an encoded PING. `ttl_tenths`: tenths of a second of silence after which the peer may disconnect, or 0."""
+    """Return the body of a PING. `ttl_tenths`: tenths of a second of silence after which the peer may disconnect, or
+    0."""
     if len(context) > MAX_CONTEXT:
         raise ValueError(f"a PING context of {len(context)} bytes; at most {MAX_CONTEXT} are allowed")
-    return command(b"PING", ttl_tenths.to_bytes(2, "big") + context)
+    return named(b"PING", ttl_tenths.to_bytes(2, "big") + context)
 
 
 def answer_to(body: bytes) -> bytes | None:
-    """Return the reply to a command between messages: PONG to a PING, None to others. Raises Malformed."""
+    """Return the body of the reply to a command after the handshake: PONG to a PING, None to others. Raises
+    Malformed."""
     name, rest = split_command(body)
     if name == b"ERROR":
         raise peer_error(rest)
@@ -76,7 +95,7 @@ def answer_to(body: bytes) -> bytes | None:
     context = rest[2:]  # after the ttl, which requests to drop silent peers: the leases of the dialects do that
     if len(rest) < 2 or len(context) > MAX_CONTEXT:
         raise Malformed("bad ping", f"{len(rest)} bytes after PING; 2 of ttl are due and 16 of context allowed")
-    return command(b"PONG", context)
+    return named(b"PONG", context)
 
 
 def split_command(body: bytes) -> tuple[bytes, bytes]:
@@ -117,9 +136,8 @@ def parse_properties(rest: bytes, max_metadata: int) -> dict[bytes, bytes]:
     return properties
 
 
-def span_of_ready(held: bytes, max_handshake: int) -> tuple[int, int]:
-    """Return start and end of the body of the command after the greeting; zeros while they are not known."""
-    begin = len(OUR_GREETING)
+def span_of_command(held: bytes, begin: int, max_handshake: int) -> tuple[int, int]:
+    """Return start and end of the body of the command of a handshake at `begin`; zeros while they are not known."""
     if len(held) == begin:
         return 0, 0
     flags = held[begin]
@@ -131,13 +149,23 @@ def span_of_ready(held: bytes, max_handshake: int) -> tuple[int, int]:
         return 0, 0
     end = start + int.from_bytes(held[begin + 1 : start], "big")
     if end > max_handshake:
-        raise Malformed("bad handshake", f"{end} bytes of greeting and READY; max_handshake is {max_handshake}")
+        raise Malformed("bad handshake", f"{end} bytes of greeting and handshake; max_handshake is {max_handshake}")
     return start, end
 
 
+def error_command(reason: bytes) -> bytes:
+    """Return an ERROR. Only the first 255 bytes of its reason are sent."""
+    reason = reason[:255]
+    return command(b"ERROR", bytes((len(reason),)) + reason)
+
+
+def reason_in(rest: bytes) -> bytes:
+    """Return the reason in the rest of an ERROR."""
+    return rest[1 : 1 + rest[0]] if rest else b""
+
+
 def peer_error(rest: bytes) -> Malformed:
-    text = rest[1 : 1 + rest[0]] if rest else b""
-    return Malformed("peer error", f"the peer sent ERROR: {shown(text) or 'no reason given'}")
+    return Malformed("peer error", f"the peer sent ERROR: {shown(reason_in(rest)) or 'no reason given'}")
 
 
 def shown(raw: bytes) -> str:
@@ -155,5 +183,6 @@ STRANGERS: Final = {
     b"PR": "HTTP/2",
     b"\x00S": "SP, the protocol of nanomsg and NNG",
     b"\x16\x03": "TLS",
+    b"\x15\x03": "TLS (an alert)",
     b"SS": "SSH",
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from dragoman.carriers.malformed import Malformed
+
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
@@ -27,3 +29,7 @@ class ZmtpLimits:
 
 
 DEFAULT_LIMITS: Final = ZmtpLimits()
+
+
+def too_many_frames(max_frames: int) -> Malformed:
+    return Malformed("too many frames", f"a message has more than {max_frames} frames (max_frames)")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SECTIONS = {
     "Run": ["serve", "worker", "config", "health", "store"],
     "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "cancel", "retry", "schedule"],
+    "Access": ["access", "keys", "token"],
     "Services and workers": ["services", "workers", "pause", "resume", "purge", "drain"],
 }
 MODULES = {name: name for names in SECTIONS.values() for name in names}

@@ -16,9 +16,11 @@ Examples:
   dragoman call default "hello" --connect pingpong+tcp://127.0.0.1:7402
   dragoman call echo "hello" --connect memodb+tcp://127.0.0.1:7405 --timeout 10
   dragoman call echo "hello" --connect http://127.0.0.1:7480
+  dragoman call echo "hello" --connect "https://broker:7480?token_file=token.txt"
   cat big.png | dragoman call resize - --connect "pingpong+tcp://127.0.0.1:7402?service=resize" > small.png
 
 Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unreachable; 4 timed out.
+A broker that does not accept this key, token or certificate counts as unreachable.
 """,
 )
 @click.argument("service")
@@ -27,7 +29,8 @@ Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unre
     "--connect",
     "url",
     metavar="URL",
-    help=f"Address of the broker for callers: native, HTTP or another dialect that has callers.  {DEFAULT}",
+    help="Address of the broker for callers: native, HTTP or another dialect that has callers. Its options may name a "
+    f"key (?server_key=HEX&key=NAME), a token (?token_file=FILE) or a certificate.  {DEFAULT}",
 )
 @click.option(
     "--timeout",

@@ -17,6 +17,7 @@ UNREACHABLE = 3
 TIMED_OUT = 4
 TAKEN = 73
 DISK = 74
+FORBIDDEN = 77
 INTERRUPTED = 130
 
 
@@ -51,12 +52,14 @@ def ending_errors(url: str | None = None) -> Iterator[None]:
 
 def code_of(error: Exception) -> int:
     """The exit code for an error of the SDK."""
-    from dragoman.sdk.errors import BrokerUnavailable, JobTimeout, Unsupported
+    from dragoman.sdk.errors import BrokerUnavailable, Forbidden, JobTimeout, Unsupported
 
     if isinstance(error, BrokerUnavailable):
         return UNREACHABLE
     if isinstance(error, JobTimeout):
         return TIMED_OUT
+    if isinstance(error, Forbidden):
+        return FORBIDDEN
     return USAGE if isinstance(error, ValueError | Unsupported) else FAILED
 
 

@@ -12,6 +12,7 @@ from dragoman.cli.payloads import read_payload
 from dragoman.cli.request_options import given, request_options
 from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table
 from dragoman.cli.terminal import time_text
+from dragoman.core.rights import LOCAL
 from dragoman.operations.schemas import EmptyRequest, ScheduleRef, ScheduleRequest, ScheduleView
 from dragoman.operations.table import (
     DELETE_SCHEDULE,
@@ -145,7 +146,8 @@ def _print(view: ScheduleView, as_json: bool) -> None:
             ("service", view.service),
             ("rhythm", _rhythm(view)),
             ("overlap", "yes" if view.overlap else "no: a run is skipped while the last job has not ended"),
-            ("next", "paused" if view.paused else view.next and f"{time_text(view.next)} ({_next(view)})"),
+            ("owner", view.owner if view.owner != LOCAL else None),
+            ("next", _paused(view) or (view.next and f"{time_text(view.next)} ({_next(view)})")),
             ("last", time_text(view.last)),
             ("last job", view.last_job),
             ("runs", view.runs),
@@ -156,6 +158,12 @@ def _print(view: ScheduleView, as_json: bool) -> None:
 
 def _rhythm(view: ScheduleView) -> str:
     return f"{view.cron} ({view.timezone})" if view.cron is not None else f"every {view.every:g} s"
+
+
+def _paused(view: ScheduleView) -> str:
+    if not view.paused:
+        return ""
+    return f"paused by the broker: {view.paused_reason}" if view.paused_reason else "paused"
 
 
 def _next(view: ScheduleView) -> str:

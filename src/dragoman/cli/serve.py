@@ -48,20 +48,24 @@ Examples:
 """,
 )
 @click.argument("urls", nargs=-1, metavar="[URL]...")
-def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
+@click.option("--no-access", is_flag=True, help="Confirm that this broker has no access folder any more.")
+def serve(urls: tuple[str, ...], path: str | None, no_access: bool, **flags: object) -> None:
     """Run a broker.
 
     Without a URL it listens on loopback, on the default port of every dialect. With URLs, it listens on exactly those.
     A URL is dialect+transport://address?options.
 
     SIGTERM and SIGINT drain the broker: new jobs are refused, running ones may end. A second signal stops it at once.
+    SIGHUP reloads the access folder, keys and certificates.
     """
     # structlog loads rich wherever it is installed, for tracebacks that the broker's log does not have. That took a
     # fifth of the broker's start.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
 
+    from dragoman.access.problems import AccessError
     from dragoman.sdk.address import AddressError
     from dragoman.server import serve as server
+    from dragoman.server.config import PATH_VARIABLE
     from dragoman.server.datadir import DataFolderLocked
     from dragoman.store.errors import StoreError
     from dragoman.streams.sockets import AddressInUse
@@ -70,7 +74,20 @@ def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
     try:
         with ProgressBar("upgrading the store", "rows") as bar:
             announce = partial(_announce, settings=settings)
-            code = server.run(settings, os.environ, announce, __version__, bar.update if bar.is_shown else None)
+            file = path or os.environ.get(PATH_VARIABLE)
+            code = server.run(
+                settings,
+                os.environ,
+                announce,
+                __version__,
+                bar.update if bar.is_shown else None,
+                Path(file) if file else None,
+                no_access,
+            )
+    except AccessError as error:
+        for problem in error.problems:
+            warn(str(problem))
+        raise click.exceptions.Exit(USAGE) from None
     except AddressError as error:
         fail(str(error), USAGE)
     except DataFolderLocked as error:
@@ -181,7 +198,10 @@ def _what_to_try(opened: Opened) -> list[str]:
     for listener, places in opened:
         where = dict(places)
         workers, callers = where.get("workers", where.get("both")), where.get("callers", where.get("both"))
-        if workers is not None and callers is not None and not callers.startswith("http:"):  # curl needs no hint
+        if "auth" in listener.address.options:
+            continue  # keys and tokens of clients are not known here
+        # curl needs no hint, and with TLS the files of a client are not known here.
+        if workers is not None and callers is not None and not callers.startswith(("http:", "https:", "tls:")):
             options = listener.address.options
             service = options.get("service", "default")
             worker = _address(listener.address.dialect, workers, options, ("service", "edition"))

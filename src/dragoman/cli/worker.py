@@ -30,6 +30,9 @@ Examples:
   dragoman worker --exec "convert - -resize 10% -" --connect pingpong+tcp://127.0.0.1:7401
   dragoman worker --exec "gzip -c" --service gzip --concurrency 4 --connect memodb+tcp://127.0.0.1:7405
   dragoman worker mypackage.images:worker --connect http://127.0.0.1:7480
+  dragoman worker mypackage.images:worker --connect "tcp://broker:7400?server_key=HEX&key=gpu-1"
+
+Exit codes: 0 stopped; 2 usage; 3 the broker does not accept this key, token or certificate.
 """,
 )
 @click.argument("target", required=False, metavar="[MODULE:OBJECT]")
@@ -51,7 +54,8 @@ Examples:
     "--connect",
     "url",
     metavar="URL",
-    help="Address of the broker for workers: native, HTTP or another dialect.  [default: the Worker's own, else "
+    help="Address of the broker for workers: native, HTTP or another dialect. Its options may name a key "
+    "(?server_key=HEX&key=NAME), a token (?token_file=FILE) or a certificate.  [default: the Worker's own, else "
     f"{URL_VARIABLE}, else {DEFAULT_URL}]",
 )
 @click.option(

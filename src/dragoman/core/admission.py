@@ -1,8 +1,8 @@
-"""Admission checks for a submitted job: draining, service name, unknown service; reasons of some outcomes."""
+"""Admission checks for jobs and workers: draining, names, unknown services, rights; reasons of some outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from dragoman.core.model import Service
@@ -10,6 +10,7 @@ from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.rights import WORK, Principal
 from dragoman.core.states import RefusalReason
 
 DEADLINE_PASSED: Final = "its deadline passed"
@@ -21,7 +22,7 @@ REFUSED_DRAINING: Final = f"{RefusalReason.DRAINING}: the broker is about to sto
 
 
 def refusal_for(
-    name: str, service: Service | None, job_options: JobOptions, policy: Policy, is_draining: bool, owner: Owner | None
+    name: str, service: Service | None, job_options: JobOptions, policy: Policy, is_draining: bool, owner: Owner
 ) -> tuple[RefusalReason, str] | None:
     """Return the reason to refuse a job for this service, or None. `service` is None if the name is unknown."""
     if is_draining:
@@ -30,7 +31,7 @@ def refusal_for(
         return RefusalReason.INVALID, f"a service name is 1 to {policy.max_service_bytes} bytes of printable text"
     if not job_options.waits and (service is None or not service.is_known):
         return RefusalReason.NO_SUCH_SERVICE, f"no worker offers '{name}'"
-    if owner is not None and owner.names >= policy.max_services_per_caller and (service is None or not service.jobs):
+    if owner.is_limited and owner.names >= policy.max_services_per_caller and (service is None or not service.jobs):
         return RefusalReason.BUSY, (
             f"{owner.label} has jobs for {owner.names} names that no worker has offered; at most "
             f"{policy.max_services_per_caller} are allowed (max_services_per_caller): start workers for them, or wait "
@@ -40,10 +41,26 @@ def refusal_for(
 
 
 def can_offer(services: Collection[str], policy: Policy) -> bool:
-    """True if a worker may offer these services: not too many, and all names are valid."""
+    """True if these services can be offered by one worker: not too many, and all names are valid."""
     if not 0 < len(services) <= policy.max_services_per_worker:
         return False
     return all(is_name(each, policy.max_service_bytes) for each in services)
+
+
+def forbidden_work(principal: Principal, services: Iterable[str]) -> str | None:
+    """Return the reason why the principal may not offer all of these services, or None if it may."""
+    missing = [each for each in services if not principal.may(WORK, each)]
+    return f"{principal.name} may not work for {', '.join(map(repr, missing))}" if missing else None
+
+
+def join_refusal(principal: Principal, services: Collection[str], policy: Policy) -> tuple[RefusalReason, str]:
+    """Return the reason for which the broker did not let a worker join. Every dialect answers it in its own way."""
+    if not can_offer(services, policy):
+        return RefusalReason.INVALID, "services cannot be offered: too many, or not valid names"
+    forbidden = forbidden_work(principal, services)
+    if forbidden is not None:
+        return RefusalReason.FORBIDDEN, forbidden
+    return RefusalReason.BUSY, "as many services exist as are allowed (max_services); raise the limit"
 
 
 def too_many_services(known: int) -> tuple[RefusalReason, str]:

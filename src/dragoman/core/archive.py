@@ -18,16 +18,16 @@ class Archive:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._keys: dict[tuple[str, str], Job] = {}
+        self._keys: dict[tuple[str, str, str], Job] = {}  # by principal, service and key
         self._kept: deque[Job] = deque()  # in the order they ended; some may have been dropped since
         self.bytes = 0
 
-    def find(self, service: str, key: str) -> Job | None:
-        return self._keys.get((service, key))
+    def find(self, principal: str, service: str, key: str) -> Job | None:
+        return self._keys.get((principal, service, key))
 
     def note_key(self, job: Job) -> None:
         assert job.key is not None
-        self._keys[job.service.name, job.key] = job
+        self._keys[job.principal.name, job.service.name, job.key] = job
 
     def keep(self, job: Job, until: float) -> None:
         job.keep_until = until
@@ -36,8 +36,10 @@ class Archive:
 
     def drop(self, job: Job) -> None:
         """Remove a job, kept or not."""
-        if job.key is not None and self._keys.get((job.service.name, job.key)) is job:
-            del self._keys[job.service.name, job.key]  # otherwise a later job has the key
+        if job.key is not None:
+            place = (job.principal.name, job.service.name, job.key)
+            if self._keys.get(place) is job:  # otherwise a later job has the key
+                del self._keys[place]
         if job.is_archived:
             self.bytes -= _cost(job)
             job.keep_until = -1.0

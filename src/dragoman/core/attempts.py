@@ -14,13 +14,15 @@ from typing import Final
 from dragoman.core.admission import CALLER_GONE, GIVEN_BACK, REFUSED_DRAINING
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.effects import CancelAttempt, DeliverProgress, Effect, SendJob
+from dragoman.core.effects import CancelAttempt, Effect, SendJob
 from dragoman.core.events import JOB_PROGRESS
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.leases import lease_expired_at
 from dragoman.core.model import ABSENT, Attempt, Job, Payload, Token, Worker
 from dragoman.core.retries import attempts_used_up, back_off, record_attempt, remember_tried
+from dragoman.core.rights import WORK, Principal
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, FAILED, GONE, LOST, REFUSED, TIMED_OUT, WAITING, Outcome, RefusalReason
 
@@ -98,7 +100,7 @@ class Attempts:
         """End the attempts of a worker that left. Those in `unseen` cannot have reached it."""
         if worker.state is GONE:
             return
-        held = self._dispatch.remove(worker, reason)
+        held = self._dispatch.removal.remove(worker, reason)
         never_left = {attempt.token for attempt in unseen}
         for attempt in held:
             if attempt.token in never_left or unsend(attempt, self._effects):
@@ -176,7 +178,7 @@ class Attempts:
         elif self._outlives_caller(job, now):
             if job.refusals >= self._policy.max_undelivered:
                 job.refusals = 0
-                self._retry_at(job, now + self._policy.undelivered_delay)
+                self._retry_at(job, now + self._policy.undelivered_delay, now)
             else:
                 self._delays.requeue(job, now)
 
@@ -288,7 +290,7 @@ class Attempts:
             if delay is not None:
                 self._retry_after(job, delay, now)
             else:
-                self._retry_at(job, now + back_off(job, outcome, self._policy, self._entropy.jitter()))
+                self._retry_at(job, now + back_off(job, outcome, self._policy, self._entropy.jitter()), now)
 
     def _outlives_caller(self, job: Job, now: float) -> bool:
         """True if the job goes on. A call whose callers all left, or did not return in time, is cancelled (R18)."""
@@ -297,15 +299,15 @@ class Attempts:
         self._job_registry.end(job, CANCELLED, b"", CALLER_GONE, now)
         return False
 
-    def _retry_at(self, job: Job, time: float) -> None:
-        self._delays.delay(job, time)
+    def _retry_at(self, job: Job, time: float, now: float) -> None:
+        self._delays.delay(job, time, now)
         if job.options.durable:
             self._job_registry.pending_commits.save(job)
 
     def _retry_after(self, job: Job, delay: float, now: float) -> None:
         """Retry after the delay that the worker chose; 0 means at once."""
         if delay > 0.0:
-            self._retry_at(job, now + delay)
+            self._retry_at(job, now + delay, now)
             return
         if job.options.durable:
             self._job_registry.pending_commits.save(job)
@@ -317,12 +319,15 @@ class Attempts:
         """Keep an attempt of an earlier run for the worker that can name its token."""
         self.resumable[attempt.token] = attempt
 
-    def is_resumable(self, token: Token) -> bool:
-        return token in self.resumable
+    def is_resumable(self, token: Token, principal: Principal) -> bool:
+        """True if this principal may finish the attempt of an earlier run with this token."""
+        attempt = self.resumable.get(token)
+        return attempt is not None and principal.may(WORK, attempt.job.service.name)
 
-    def claim_resumable(self, token: Token) -> Attempt | None:
-        """Return the attempt of an earlier run with this token, once. The token proves that the worker was sent it."""
-        return self.resumable.pop(token, None)
+    def claim_resumable(self, token: Token, principal: Principal) -> Attempt | None:
+        """Return the attempt of an earlier run with this token, once. The token proves that the worker was sent it; its
+        principal must still have the right to the service (R178)."""
+        return self.resumable.pop(token) if self.is_resumable(token, principal) else None
 
 
 def unsend(attempt: Attempt, effects: list[Effect]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dragoman.core.admission import can_offer
+from dragoman.core.admission import can_offer, forbidden_work
 from dragoman.core.attempts import Attempts
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import RemoveWorker
@@ -12,6 +12,8 @@ from dragoman.core.events import WORKER_DRAINING
 from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Caller, Service, Worker
+from dragoman.core.recipients import dialect_of
+from dragoman.core.rights import WORK
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DETACHED, DRAINING, ENDED, GONE, IDLE, STARTING, RemovalReason
 
@@ -19,13 +21,23 @@ from dragoman.core.states import DETACHED, DRAINING, ENDED, GONE, IDLE, STARTING
 class Availability:
     """Records what only some dialects report: a lost and restored connection, requests for jobs, other services."""
 
-    __slots__ = ("_attempts", "_deadlines", "_dispatch", "_effects", "_events", "_policy", "_worker_registry")
+    __slots__ = (
+        "_attempts",
+        "_deadlines",
+        "_dispatch",
+        "_effects",
+        "_events",
+        "_policy",
+        "_refused_rights",
+        "_worker_registry",
+    )
 
     def __init__(self, state: SharedState, dispatch: Dispatch, attempts: Attempts) -> None:
         self._policy = state.policy
         self._deadlines = state.deadlines
         self._effects = state.effects
         self._events = state.events
+        self._refused_rights = state.refused_rights
         self._worker_registry = state.worker_registry
         self._dispatch = dispatch
         self._attempts = attempts
@@ -76,8 +88,12 @@ class Availability:
 
     def offer(self, worker: Worker, services: Collection[str], now: float) -> bool:
         """Set the services that the worker offers; none is allowed. Attempts it holds are not affected (R132). False:
-        it has left, or there are too many or invalid names."""
+        it has left, there are too many or invalid names, or its principal may not work for them."""
         if worker.state is GONE or not (can_offer(services, self._policy) or not services):
+            return False
+        principal = worker.owner.principal
+        if forbidden_work(principal, services) is not None:
+            self._refused_rights.note(principal, WORK, services, dialect_of(worker.recipient))
             return False
         offered = self._worker_registry.names.services_for(dict.fromkeys(services))
         if offered is None:
@@ -87,18 +103,20 @@ class Availability:
             self._dispatch.freed(worker, now)
         return True
 
-    def drain(self, worker: Worker, now: float, *, at_once: bool = False, stays: bool = False) -> None:
+    def drain(
+        self, worker: Worker, now: float, *, at_once: bool = False, stays: bool = False, by: str = "an operator"
+    ) -> None:
         """Give the worker no more jobs. Remove it once it holds none, unless it `stays`; or now, if `at_once` (D8)."""
         if worker.state is GONE:
             return
         if at_once:
-            self._effects.append(RemoveWorker(worker, RemovalReason.KILLED, "killed by an operator"))
-            self._attempts.leave(worker, now, "its worker was killed by an operator", ())
+            self._effects.append(RemoveWorker(worker, RemovalReason.KILLED, f"killed by {by}"))
+            self._attempts.leave(worker, now, f"its worker was killed by {by}", ())
             return
         if worker.state is not DRAINING and self._events.wanted & WORKER_DRAINING:
             self._events.worker_changed(WORKER_DRAINING, worker)
         self._worker_registry.stop_dispatch(worker, stays)
-        self._dispatch.remove_if_drained(worker)
+        self._dispatch.removal.remove_if_drained(worker)
 
 
 def _change_services(worker: Worker, services: Collection[Service]) -> None:

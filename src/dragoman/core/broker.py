@@ -13,7 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from dragoman.core.admission import CALLER_GONE, can_offer, refusal_for, too_many_services
+from dragoman.core.admission import (
+    CALLER_GONE,
+    can_offer,
+    forbidden_work,
+    refusal_for,
+    too_many_services,
+)
 from dragoman.core.attempts import Attempts
 from dragoman.core.availability import Availability
 from dragoman.core.counters import Counters
@@ -32,7 +38,8 @@ from dragoman.core.operator import Operator
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner, Owners
 from dragoman.core.policy import Policy
-from dragoman.core.recipients import Recipient, RemoteWorker
+from dragoman.core.recipients import Recipient, RemoteWorker, dialect_of
+from dragoman.core.rights import CALL, WORK, Principals
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, RefusalReason
 from dragoman.core.store_reports import StoreReports
@@ -51,16 +58,18 @@ class Broker:
         state = SharedState(policy, entropy, self.counters, first_worker)
         self.effects = state.effects
         self.events = state.events
+        self.refused_rights = state.refused_rights
         self.worker_registry = state.worker_registry
         self.job_registry = state.job_registry
         self.jobs = state.job_registry.jobs
+        self.principals = Principals()
         self.owners = Owners()
         self.resumed_at = -inf  # time at which the last pause of the broker ended (D13)
         self.dispatch = Dispatch(state)
         self.delays = Delays(state, self.dispatch)
         self.attempts = Attempts(state, self.dispatch, self.delays)
         self.availability = Availability(state, self.dispatch, self.attempts)
-        self.operator = Operator(state, self.dispatch, self.delays, self.attempts)
+        self.operator = Operator(state, self.dispatch, self.delays, self.attempts, self.principals)
         self.store_reports = StoreReports(state, self.attempts)
         self._expiry = Expiry(state, self.dispatch, self.delays, self.attempts)
         self._deadlines = state.deadlines
@@ -78,19 +87,22 @@ class Broker:
         deadline: float = inf,
         key: str | None = None,
         id: JobId | None = None,
-        owner: Owner | None = None,
     ) -> Job | None:
         """Accept a job. None: it was refused, and a DeliverOutcome has the reason. `id`: chosen by the caller."""
+        owner = caller.owner
+        if not (owner.principal.rights.calls_all or owner.principal.may(CALL, service)):
+            return self._refuse(service, caller, RefusalReason.FORBIDDEN, self.refused_rights.call(caller, service))
         known = self.worker_registry.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
             refusal = refusal_for(service, known, job_options, self.policy, self.dispatch.is_draining, owner)
             if refusal is not None:
-                return self._refuse(service, caller, *refusal)
+                return self._refuse(service, caller, *refusal, "max_services_per_caller")
             known = self.worker_registry.names.service(service)
             if known is None:
-                return self._refuse(service, caller, *too_many_services(len(self.worker_registry.services)))
+                reason = too_many_services(len(self.worker_registry.services))
+                return self._refuse(service, caller, *reason, "max_services")
         if key is not None:
-            first = self.job_registry.kept.first_with(known, key)
+            first = self.job_registry.kept.first_with(owner, known, key)
             key_conflict = self.job_registry.kept.key_conflict(key, first, payload, job_options)
             if key_conflict is not None:
                 return self._refuse(service, caller, *key_conflict)
@@ -103,8 +115,8 @@ class Broker:
             return self._refuse(service, caller, *conflict)
         job = self.job_registry.admit(id, known, payload, (caller,), job_options, now, key, owner)
         if job is None:
-            reason = limit_reached(self.job_registry, self.policy, known, key, owner)
-            return self._refuse(service, caller, RefusalReason.BUSY, reason)
+            reached = limit_reached(self.job_registry, self.policy, known, len(payload), key, owner)
+            return self._refuse(service, caller, reached.refusal, reached.text, reached.name)
         job.deadline = deadline
         caller.add_job(job)
         if job_options.durable or job_options.delay > 0.0:
@@ -139,20 +151,22 @@ class Broker:
         services: Collection[str],
         profile: WorkerProfile,
         now: float,
+        owner: Owner,
         *,
         held_back_until: float = 0.0,
         origin: str = "",
     ) -> Worker | None:
-        """Add a worker. It is *starting* until `idle` is called. None: too many or invalid service names. `origin`: the
-        label of its connection, for events."""
-        offered = (
-            self.worker_registry.names.services_for(dict.fromkeys(services))
-            if can_offer(services, self.policy)
-            else None
-        )
+        """Add a worker. It is *starting* until `idle` is called. None: too many or invalid service names, or its
+        principal may not work for them; `join_refusal` has the reason. `origin`: the label of its connection."""
+        if not can_offer(services, self.policy):
+            return None
+        if forbidden_work(owner.principal, services) is not None:
+            self.refused_rights.note(owner.principal, WORK, services, dialect_of(recipient))
+            return None
+        offered = self.worker_registry.names.services_for(dict.fromkeys(services))
         if offered is None:
             return None
-        worker = Worker(self.worker_registry.next_id(), recipient, remote, name, profile, now)
+        worker = Worker(self.worker_registry.next_id(), recipient, remote, name, profile, now, owner)
         worker.held_back_until = held_back_until
         worker.origin = origin
         self.worker_registry.enter(worker, offered)
@@ -223,7 +237,8 @@ class Broker:
         self._expiry.extend_leases(gap, now)
         self.resumed_at = now
 
-    def _refuse(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
-        self.counters.refuse(self.worker_registry.names.counted_as(service), refusal, reason)
+    def _refuse(self, service: str, caller: Caller, refusal: RefusalReason, reason: str, limit: str = "") -> Job | None:
+        """`limit`: the one that is reached if the reason is `busy` or `too large`."""
+        self.counters.refuse(self.worker_registry.names.counted_as(service), refusal, reason, limit)
         self.effects.append(DeliverOutcome(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None

@@ -26,6 +26,7 @@ class Counters:
 
     __slots__ = (
         "accepted",
+        "access_reloads",
         "ambiguous_results",
         "bad_messages",
         "clamped_timeouts",
@@ -40,11 +41,14 @@ class Counters:
         "false_expiries",
         "internal_errors",
         "late_results",
+        "limits_reached",
+        "peers_refused",
         "ready_while_busy",
         "refused",
         "released",
         "replayed_answers",
         "restored",
+        "rights_refused",
         "takeovers",
         "throttled_pings",
         "unclaimed_results",
@@ -78,16 +82,24 @@ class Counters:
         self.dropped: dict[str, Dropped] = {}  # by service; the server reports entries and removes them
         self.unreported_outcomes: dict[str, int] = {}  # R73: by outcome, where the dialect has no message for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
+        self.rights_refused: dict[tuple[str, str], int] = {}  # R152, by right and dialect
+        self.access_reloads: dict[str, int] = {}  # by result
+        self.peers_refused: dict[tuple[str, str], int] = {}  # R175, by mechanism and reason
+        self.limits_reached: dict[str, int] = {}  # submits refused, by the limit's name
 
     @property
     def ended(self) -> dict[Outcome, int]:
         """Accepted jobs by outcome."""
         return self.undone | {DONE: self.done}
 
-    def refuse(self, service: str, cause: RefusalReason, reason: str) -> None:
-        """Count a refused submit. `service`: UNNAMED if there is no such service."""
+    def refuse(self, service: str, cause: RefusalReason, reason: str, limit: str = "") -> None:
+        """Count a refused submit. `service`: UNNAMED if there is no such service. `limit`: the one that is reached, if
+        the cause is a limit."""
         self.refused += 1
-        if cause is not RefusalReason.DRAINING:  # expected, and logged as `draining`
+        if limit and (cause is RefusalReason.BUSY or cause is RefusalReason.TOO_LARGE):
+            self.limits_reached[limit] = self.limits_reached.get(limit, 0) + 1
+        # These two have log lines of their own: `draining` and `right refused`.
+        if cause is not RefusalReason.DRAINING and cause is not RefusalReason.FORBIDDEN:
             self.drop(service, cause, reason)
 
     def drop(self, service: str, cause: str, reason: str) -> None:
@@ -100,9 +112,21 @@ class Counters:
         dropped.causes[cause] = dropped.causes.get(cause, 0) + 1
         dropped.reason = reason
 
+    def access_reloaded(self, result: str) -> None:
+        self.access_reloads[result] = self.access_reloads.get(result, 0) + 1
+
+    def refuse_peer(self, mechanism: str, reason: str) -> None:
+        """Count a connection that was rejected before it was open."""
+        key = (mechanism, reason)
+        self.peers_refused[key] = self.peers_refused.get(key, 0) + 1
+
     def unreported_outcome(self, outcome: Outcome) -> None:
         self.unreported_outcomes[outcome] = self.unreported_outcomes.get(outcome, 0) + 1
 
     def bad_message(self, dialect: str, reason: str) -> None:
         key = (dialect, reason)
         self.bad_messages[key] = self.bad_messages.get(key, 0) + 1
+
+    def refuse_right(self, right: str, dialect: str) -> None:
+        key = (right, dialect)
+        self.rights_refused[key] = self.rights_refused.get(key, 0) + 1

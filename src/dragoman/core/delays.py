@@ -33,15 +33,17 @@ class Delays:
         if job_options.durable:
             self._job_registry.pending_commits.save(job, AfterCommit.ACKNOWLEDGE)
         if job_options.delay > 0:
-            self.delay(job, now + min(job_options.delay, self._policy.max_delay))
+            self.delay(job, now + min(job_options.delay, self._policy.max_delay), now)
             return
         self._dispatch.queue(job, now)
 
-    def delay(self, job: Job, until: float) -> None:
+    def delay(self, job: Job, until: float, now: float) -> None:
         """Keep the job out of its queue until this time."""
         job.start_at = until
         self._job_registry.move(job, DELAYED)
         self._deadlines.arm(job, job.due())
+        if job.principal.blocked:
+            self._dispatch.unblock(job.principal, now)
 
     def wake(self, job: Job, now: float) -> None:
         """Queue a delayed job whose delay has ended."""
@@ -61,6 +63,8 @@ class Delays:
         service = job.service
         service.queue.put_back(job, job.arrival - job.options.priority * self._policy.priority_step)
         self._dispatch.dispatch_waiting(service, now)
+        if job.principal.blocked:
+            self._dispatch.unblock(job.principal, now)
         if job.state is WAITING:
             self._deadlines.arm(job, job.due())
 

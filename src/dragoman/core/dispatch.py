@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from dragoman.core.admission import DEADLINE_PASSED
 from dragoman.core.commits import AfterCommit
-from dragoman.core.effects import RemoveWorker, SendJob
-from dragoman.core.events import JOB_WAITING, WORKER_LEFT
+from dragoman.core.effects import SendJob
+from dragoman.core.events import JOB_WAITING
 from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
+from dragoman.core.running_limits import RunningLimits
 from dragoman.core.shared_state import SharedState
-from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT, RemovalReason
+from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT
+from dragoman.core.worker_removal import WorkerRemoval
 
 
-class Dispatch:
+class Dispatch(RunningLimits):
     """Matches jobs and workers. Runs for every job, so it calls the registries directly."""
 
     def __init__(self, state: SharedState) -> None:
@@ -26,12 +28,14 @@ class Dispatch:
         self._policy = state.policy
         self._entropy = state.entropy
         self._counters = state.counters
-        self._worker_registry = state.worker_registry
+        super().__init__(state.worker_registry)
         self._job_registry = state.job_registry
         self._deadlines = state.deadlines
         self._effects = state.effects
         self._events = state.events
         self._pending_commits = state.job_registry.pending_commits
+        self.removal = WorkerRemoval(state)
+        state.job_registry.unblocker = self
 
     # ---------------------------------------------------------------- jobs
 
@@ -43,7 +47,13 @@ class Dispatch:
             self._job_registry.end(job, TIMED_OUT, b"", reason, now)
             return
         job.queue_due = now + job.options.queue_timeout
-        if not service.queue.length and not service.paused and not self.is_draining:
+        principal = job.owner.principal
+        if (
+            not service.queue.length
+            and principal.running < principal.max_running
+            and not service.paused
+            and not self.is_draining
+        ):
             worker = self._worker_registry.pick(job, now)
             if worker is not None:
                 self.give(job, worker, now)
@@ -52,6 +62,8 @@ class Dispatch:
         self._deadlines.arm(job, min(min(job.queue_due, job.deadline), job.orphan_due))  # two-argument min is compiled
         if self._events.wanted & JOB_WAITING:
             self._events.job_moved(job)
+        if service.idle.length or service.held_back.length:  # the jobs before it belong to principals that must wait
+            self.dispatch_waiting(service, now)
 
     # ---------------------------------------------------------------- attempts
 
@@ -91,7 +103,7 @@ class Dispatch:
     def freed(self, worker: Worker, now: float) -> None:
         """Fill a free slot of the worker with the next job, or list the worker as idle."""
         if worker.state is DRAINING:
-            self.remove_if_drained(worker)
+            self.removal.remove_if_drained(worker)
             return
         if worker.state is DETACHED or worker.asked <= 0:
             self._worker_registry.settle(worker, now)
@@ -114,20 +126,6 @@ class Dispatch:
         worker.stuck.clear()
         self.freed(worker, now)
         return True
-
-    def remove_if_drained(self, worker: Worker) -> None:
-        """Remove a draining worker once it holds no attempt."""
-        if not worker.running and not worker.stuck and not worker.stays:
-            self._effects.append(RemoveWorker(worker, RemovalReason.DRAINED, "drained"))
-            self.remove(worker, "drained")
-
-    def remove(self, worker: Worker, reason: str) -> list[Attempt]:
-        """Remove the worker. Returns the attempts that it held."""
-        self._deadlines.disarm(worker)
-        held = self._worker_registry.leave(worker)
-        if self._events.wanted & WORKER_LEFT:
-            self._events.worker_changed(WORKER_LEFT, worker, reason, len(held))
-        return held
 
     def _next_job(self, worker: Worker) -> Job | None:
         """Return the job with the lowest queue key among the heads of the worker's queues (R14)."""

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from dragoman.core.model import Job, JobId, Payload, Service, Worker, WorkerId
-from dragoman.core.recipients import Effect
+from dragoman.core.owners import Owner
+from dragoman.core.recipients import Effect, dialect_of
+from dragoman.core.rights import LOCAL, Principal, Right
 from dragoman.core.states import DELAYED, RUNNING, WAITING, Outcome
 
 # Kinds of events. Each is one bit, so a number stands for any set of them.
@@ -27,6 +29,8 @@ WORKER_LEFT: Final = 128
 SERVICE_PAUSED: Final = 256
 SERVICE_RESUMED: Final = 512
 BROKER_DRAINING: Final = 1024
+RIGHT_REFUSED: Final = 2048
+ADMINISTERED: Final = 4096
 
 JOB_MOVES: Final = 7  # delayed, waiting, running
 JOB_KINDS: Final = 31
@@ -43,6 +47,8 @@ KIND_NAMES: Final = {
     SERVICE_PAUSED: "paused",
     SERVICE_RESUMED: "resumed",
     BROKER_DRAINING: "draining",
+    RIGHT_REFUSED: "refused",
+    ADMINISTERED: "administered",
 }
 
 
@@ -62,6 +68,7 @@ class JobEvent:
     reason: str = ""  # one sentence about the outcome
     is_quarantined: bool = False
     progress: bytes = b""
+    owner: str = LOCAL  # name of the principal that submitted it
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,7 @@ class WorkerEvent:
     is_restored: bool = False  # it joined an earlier run and holds a job of that run; it has not joined this one
     reason: str = ""  # reason for which it left
     held: int = 0  # attempts that ran there when it left
+    owner: str = LOCAL  # name of its principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,29 @@ class BrokerEvent:
     running: int  # attempts that may still finish
 
 
-Event = JobEvent | WorkerEvent | ServiceEvent | BrokerEvent
+@dataclass(frozen=True, slots=True)
+class RefusalEvent:
+    """A principal lacked a right."""
+
+    kind: int
+    principal: str
+    right: Right
+    services: tuple[str, ...]  # `*`: all services
+    dialect: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdministrationEvent:
+    """A principal executed an operation by its right `administer`."""
+
+    kind: int
+    principal: str
+    operation: str
+    target: str  # id or name of the job, worker, schedule or service; empty: the broker
+    peer: str  # label of the owner: its connection or address
+
+
+Event = JobEvent | WorkerEvent | ServiceEvent | BrokerEvent | RefusalEvent | AdministrationEvent
 Receive = Callable[[Event, float], None]  # with the time of the iteration
 
 
@@ -180,19 +210,19 @@ class Events:
 
     def worker_changed(self, kind: int, worker: Worker, reason: str = "", held: int = 0) -> None:
         names = tuple([service.name for service in worker.services])
-        dialect: str = getattr(worker.recipient, "dialect", "?")
         origin = worker.origin
         event = WorkerEvent(
             kind,
             worker.id,
             worker.name,
-            dialect,
+            dialect_of(worker.recipient),
             names,
             worker.profile.capacity,
             origin or "",
             origin is None,
             reason,
             held,
+            worker.owner.principal.name,
         )
         self._effects.append(PublishEvent(event))
 
@@ -201,6 +231,14 @@ class Events:
 
     def broker_draining(self, running: int) -> None:
         self._effects.append(PublishEvent(BrokerEvent(BROKER_DRAINING, running)))
+
+    def right_refused(self, principal: Principal, right: Right, services: tuple[str, ...], dialect: str) -> None:
+        event = RefusalEvent(RIGHT_REFUSED, principal.name, right, services, dialect)
+        self._effects.append(PublishEvent(event))
+
+    def administered(self, owner: Owner, operation: str, target: str) -> None:
+        event = AdministrationEvent(ADMINISTERED, owner.principal.name, operation, target, owner.label)
+        self._effects.append(PublishEvent(event))
 
     def _publish_job(self, kind: int, job: Job, reason: str = "", progress: bytes = b"") -> None:
         attempt = job.attempt
@@ -217,5 +255,6 @@ class Events:
             reason,
             job.quarantined and kind == JOB_ENDED,
             progress,
+            job.owner.principal.name,
         )
         self._effects.append(PublishEvent(event))

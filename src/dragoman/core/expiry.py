@@ -80,6 +80,9 @@ class Expiry:
             self._delays.wake(job, now)
         else:
             reason = f"no worker was free within {job.options.queue_timeout:g} s"
+            principal = job.principal
+            if principal.running >= principal.max_running:
+                reason += f", or {principal.name} ran {principal.running} jobs (max_running of {principal.name})"
             self._attempts.end_early(job, TIMED_OUT, reason, now)
 
     def _check_worker(self, worker: Worker, now: float) -> None:

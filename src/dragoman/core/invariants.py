@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from math import inf
-
-from dragoman.core import deadlines, queues
+from dragoman.core import deadlines
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
+from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
+from dragoman.core.memory import Transit
 from dragoman.core.model import Job, JobId, Service, Worker
 from dragoman.core.owners import Owner
-from dragoman.core.queues import Queue
+from dragoman.core.queues import SWEEP_FLOOR, FairQueue, Queue
+from dragoman.core.rights import Principal
 from dragoman.core.states import (
     BACKING_OFF,
     BUSY,
@@ -34,36 +35,39 @@ def check(broker: Broker) -> None:
         _check_worker(broker, worker)
     _check_deadlines(broker)
     _check_owners(broker)
+    _check_principals(broker)
 
 
 # Simulations check after each event, so an error message is built only when it is needed.
 
 
-def _waiting(queue: Queue[Job]) -> list[Job]:
+def _waiting(queue: FairQueue[Job]) -> list[Job]:
     """Return the jobs of a queue: those that iterating over it gives, in less time."""
-    found = [job for lane in queue._lanes.values() for job in lane if job.order != inf]
-    if queue._returned:
-        found += [job for order, _, job in queue._returned if job.order == order]
+    found: list[Job] = []
+    for each in queue.queues:
+        found += [job for lane in each._lanes.values() for job in lane if job.order != inf]
+        if each._returned:
+            found += [job for order, _, job in each._returned if job.order == order]
     return found
 
 
-def _check_jobs(broker: Broker, queued: set[JobId]) -> dict[Service, int]:
-    """Check every job. Returns the number of jobs of each service that have not ended."""
-    size = part_size = waiting = 0
-    present_in: dict[Service, int] = {}
+def _check_jobs(broker: Broker, queued: set[JobId]) -> dict[Service, tuple[int, int]]:
+    """Check every job. Returns the number and the bytes of the jobs of each service that have not ended."""
+    size = part_size = waiting = present = 0
+    present_in: dict[Service, tuple[int, int]] = {}
     for job in broker.jobs.values():
         state = job.state
         _check_job(job, state, job.id in queued)
         if state is not ENDED:
-            service = job.service
-            present_in[service] = present_in.get(service, 0) + 1
+            count, bytes_there = present_in.get(job.service, (0, 0))
+            present_in[job.service] = count + 1, bytes_there + len(job.payload)
+            present += 1
             size += len(job.payload)
             if state is WAITING:
                 waiting += 1
         attempt = job.attempt
         if attempt is not None and attempt.parts is not None:
             part_size += sum(map(len, attempt.parts.pieces))
-    present = sum(present_in.values())
     if present != broker.job_registry.present:
         raise broken("I1", f"{present} jobs are present, {broker.job_registry.present} are counted")
     if waiting != len(queued):  # the loop above has checked that every waiting job is queued
@@ -71,10 +75,13 @@ def _check_jobs(broker: Broker, queued: set[JobId]) -> dict[Service, int]:
     counters = broker.counters
     if counters.accepted + counters.restored + counters.released != sum(counters.ended.values()) + present:
         raise broken("I17", "jobs accepted, restored and released are not those ended and present")
-    if size != broker.job_registry.bytes:
-        raise broken("I5", f"payloads take {size} bytes, {broker.job_registry.bytes} are counted")
+    if size != broker.job_registry.memory.payloads:
+        raise broken("I5", f"payloads take {size} bytes, {broker.job_registry.memory.payloads} are counted")
     if part_size != broker.job_registry.parts.bytes:
         raise broken("I5", f"parts take {part_size} bytes, {broker.job_registry.parts.bytes} are counted")
+    memory = broker.job_registry.memory
+    if memory.in_transit != sum(memory.transit.values()) or memory.transit[Transit.RESULT_PARTS] != part_size:
+        raise broken("I5", f"data in transit takes {memory.transit}, {memory.in_transit} bytes are counted")
     return present_in
 
 
@@ -105,13 +112,16 @@ def _check_job(job: Job, state: JobState, is_queued: bool) -> None:
         raise broken("I22", f"{_name(job)} is quarantined without a spent attempt")
 
 
-def _check_services(broker: Broker, waiting: dict[Service, list[Job]], present: dict[Service, int]) -> None:
+def _check_services(broker: Broker, waiting: dict[Service, list[Job]], present: dict[Service, tuple[int, int]]) -> None:
     offers: dict[Service, int] = {}
     for worker in broker.worker_registry.workers.values():
         for service in worker.services:
             offers[service] = offers.get(service, 0) + 1
     for service, jobs in waiting.items():
-        _check_service(broker, service, len(jobs), offers.get(service, 0), present.get(service, 0))
+        count, size = present.get(service, (0, 0))
+        _check_service(broker, service, len(jobs), offers.get(service, 0), count)
+        if size != service.bytes:
+            raise broken("I5", f"service {service.name}: payloads take {size} bytes, {service.bytes} are counted")
 
 
 def _check_service(broker: Broker, service: Service, waiting: int, offers: int, jobs: int) -> None:
@@ -119,64 +129,89 @@ def _check_service(broker: Broker, service: Service, waiting: int, offers: int, 
     name = service.name
     if waiting != queue.length:
         raise broken("I1", f"service {name}: {waiting} jobs wait, {queue.length} are counted")
-    if queue._dead > queues.SWEEP_FLOOR + queue.length:
-        raise broken("I5", f"service {name}: {queue._dead} dead entries in the queue")
-    if queue.length and not service.paused and not broker.dispatch.is_draining:
-        if service.idle or service.held_back:
+    is_idle = bool(service.idle or service.held_back) and not service.paused and not broker.dispatch.is_draining
+    for of_principal in queue.queues:
+        _check_queue(name, of_principal)
+        if is_idle and of_principal.length and not _is_full(of_principal.principal):
             raise broken("I6", f"service {name}: a job waits while a worker is idle")
     if offers != service.workers:
         raise broken("I1", f"service {name}: {offers} workers offer it, {service.workers} are counted")
     if jobs != service.jobs:
         raise broken("I1", f"service {name}: {jobs} jobs are present, {service.jobs} are counted")
+    if service.idle.first() is not None or service.held_back.first() is not None:
+        _check_idle(broker, service)
+
+
+def _check_idle(broker: Broker, service: Service) -> None:
     idle, held_back = list(service.idle), list(service.held_back)
     both = [worker.id for worker in held_back if worker in service.idle]
     if both:
-        raise broken("I2", f"service {name}: workers {both} are listed as idle twice")
+        raise broken("I2", f"service {service.name}: workers {both} are listed as idle twice")
     for worker in idle + held_back:
         if worker.state is not IDLE:
             raise broken("I2", f"worker {worker.id} is {worker.state} and listed as idle")
         if worker.id not in broker.worker_registry.workers:
             raise broken("I2", f"worker {worker.id} is gone and listed as idle")
+
+
+def _check_queue(service: str, queue: Queue[Job]) -> None:
+    if queue._dead > SWEEP_FLOOR + queue.length:
+        raise broken("I5", f"service {service}: {queue._dead} dead entries in the queue")
+    if queue.length and not queue.has_turn:
+        raise broken("I6", f"service {service}: jobs of {queue.principal.name} wait, and it has no turn")
+    if queue.is_blocked and not _is_full(queue.principal):
+        raise broken("I6", f"service {service}: jobs of {queue.principal.name} are blocked without a reason")
+    if queue.is_blocked != (service in queue.principal.blocked):
+        raise broken("I6", f"service {service}: {queue.principal.name} does not know whether its jobs are blocked")
     for lane in queue._lanes.values():
-        orders = [job.order for job in lane if job.order != inf]
-        if orders != sorted(orders):
-            raise broken("I12", f"service {name}: jobs of one priority are not in order of arrival")
+        if len(lane) > 1:
+            orders = [job.order for job in lane if job.order != inf]
+            if orders != sorted(orders):
+                raise broken("I12", f"service {service}: jobs of one priority are not in order of arrival")
 
 
 def _check_worker(broker: Broker, worker: Worker) -> None:
     id = worker.id
     state = worker.state
-    if worker.free < 0:
+    free = worker.free
+    running = worker.running
+    stuck = worker.stuck
+    if free < 0:
         raise broken("I2", f"worker {id} holds more than its capacity {worker.profile.capacity}")
-    for service in worker.services:
-        if broker.worker_registry.services.get(service.name) is not service:
-            raise broken("I2", f"worker {id} offers a service {service.name} that is not registered")
-    for attempt in worker.running.values():
+    for attempt in running.values():
         if attempt.job.attempt is not attempt:
             raise broken("I10", f"worker {id} runs an attempt that is not current")
-    for attempt in worker.stuck.values():
+    for attempt in stuck.values():
         if attempt.job.attempt is attempt:
             raise broken("I10", f"worker {id} is stuck with a current attempt")
-    if state is IDLE:
-        if worker.free <= 0:
+    is_idle = state is IDLE
+    if is_idle:
+        if free <= 0:
             raise broken("I2", f"worker {id} is idle without a free slot")
         if worker.asked <= 0:
             raise broken("I2", f"worker {id} is idle and requests no job")
-        if not all(worker in each.idle or worker in each.held_back for each in worker.services):
-            raise broken("I2", f"worker {id} is idle and not listed for all its services")
-    elif any(worker in each.idle or worker in each.held_back for each in worker.services):
-        raise broken("I2", f"worker {id} is {state} and listed as idle")
-    if state is BUSY and not worker.running:
-        raise broken("I2", f"worker {id} is busy without an attempt")
-    if state is STUCK or state is BACKING_OFF:
-        if worker.running or not worker.stuck:
+    elif state is BUSY:
+        if not running:
+            raise broken("I2", f"worker {id} is busy without an attempt")
+    elif state is STUCK or state is BACKING_OFF:
+        if running or not stuck:
             raise broken("I2", f"worker {id} is {state} without a stuck attempt")
-    if worker.away_since != inf and state is not DETACHED and state is not DRAINING:
-        raise broken("I2", f"worker {id} is {state} and not reachable")
-    if state is DETACHED and worker.away_since == inf and (worker.asked > 0 or worker.free <= 0):
-        raise broken("I2", f"worker {id} is detached, reachable and requests a job")
-    if state is GONE:
+    elif state is GONE:
         raise broken("I9", f"worker {id} is gone and still registered")
+    services = broker.worker_registry.services
+    for service in worker.services:
+        if services.get(service.name) is not service:
+            raise broken("I2", f"worker {id} offers a service {service.name} that is not registered")
+        if (worker in service.idle._nodes or worker in service.held_back._nodes) is not is_idle:
+            problem = "not listed for all its services" if is_idle else "listed as idle"
+            raise broken("I2", f"worker {id} is {state} and {problem}")
+    if state is DETACHED:
+        if worker.away_since == inf and (worker.asked > 0 or free <= 0):
+            raise broken("I2", f"worker {id} is detached, reachable and requests a job")
+    elif worker.away_since != inf and state is not DRAINING:
+        raise broken("I2", f"worker {id} is {state} and not reachable")
+    if worker.alarm > worker_deadline(worker):
+        raise broken("I11", f"worker {id} has no timer that is early enough")
 
 
 def _check_deadlines(broker: Broker) -> None:
@@ -198,25 +233,56 @@ def _check_deadlines(broker: Broker) -> None:
     for job in jobs.values():
         if job.alarm > job.due():
             raise broken("I11", f"{_name(job)} has no timer that is early enough")
-    for worker in workers.values():
-        if worker.alarm > worker_deadline(worker):
-            raise broken("I11", f"worker {worker.id} has no timer that is early enough")
 
 
 def _check_owners(broker: Broker) -> None:
-    jobs: dict[Owner, int] = {}
+    jobs: dict[Owner, list[int]] = {}
     for job in broker.jobs.values():
-        if job.owner is not None:
-            jobs[job.owner] = jobs.get(job.owner, 0) + (job.state is not ENDED)
-    for owner, count in jobs.items():
-        if count != owner.jobs:
-            raise broken("I5", f"{owner.label} has {count} jobs, {owner.jobs} are counted")
+        if job.owner.is_limited:
+            jobs.setdefault(job.owner, [])
+            if job.state is not ENDED:
+                jobs[job.owner].append(len(job.payload))
+    for owner, sizes in jobs.items():
+        if len(sizes) != owner.jobs:
+            raise broken("I5", f"{owner.label} has {len(sizes)} jobs, {owner.jobs} are counted")
+        if sum(sizes) != owner.bytes:
+            raise broken("I5", f"payloads of {owner.label} take {sum(sizes)} bytes, {owner.bytes} are counted")
         names = sum(service.owner is owner for service in broker.worker_registry.services.values())
         if names != owner.names:
             raise broken("I5", f"{owner.label} is charged for {names} names, {owner.names} are counted")
     for service in broker.worker_registry.services.values():
         if service.owner is not None and (service.jobs <= 0 or service.is_known):
             raise broken("I5", f"service {service.name}: an owner is charged without a reason")
+
+
+def _check_principals(broker: Broker) -> None:
+    """Check the counts of the principals that the broker knows. One that it does not know may use other brokers."""
+    found = {principal: [0, 0, 0] for principal in broker.principals}
+    for job in broker.jobs.values():
+        counts = found.get(job.principal)
+        if counts is None:
+            continue
+        if job.state is RUNNING:
+            counts[2] += 1
+        elif job.state is not ENDED:
+            counts[0] += 1
+            counts[1] += len(job.payload)
+    for principal, counts in found.items():
+        counted = [principal.waiting, principal.waiting_bytes, principal.running]
+        if counts != counted:
+            raise broken(
+                "I5", f"{principal.name} has {counts} waiting jobs, their bytes and running jobs; {counted} are counted"
+            )
+        for name in principal.blocked:
+            service = broker.worker_registry.services.get(name)
+            if service is None or not any(
+                each.is_blocked and each.principal is principal for each in service.queue.queues
+            ):
+                raise broken("I6", f"service {name}: {principal.name} is blocked there and has no queue")
+
+
+def _is_full(principal: Principal) -> bool:
+    return principal.running >= principal.max_running
 
 
 def _name(job: Job) -> str:

@@ -1,14 +1,16 @@
-"""Reasons to refuse a job because of the jobs that exist: its id is in use, or a limit is reached (R15)."""
+"""Reasons to refuse a job because of the jobs that exist: its id is in use, or a limit is reached (R15, R165)."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from dragoman.core.job_registry import JobRegistry
 from dragoman.core.model import JobId, Service
 from dragoman.core.options import JobOptions
+from dragoman.core.oversize import over_max_payload
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.rights import Principal
 from dragoman.core.states import RefusalReason
 
 BEING_READ: Final = "the store is still being read, and may have this job: retry in a moment"
@@ -23,17 +25,81 @@ def id_conflict(job_registry: JobRegistry, id: JobId, job_options: JobOptions) -
     return None
 
 
+@final
+class ReachedLimit:
+    """A limit that one more job would exceed. `text` is the error message, and names it."""
+
+    __slots__ = ("name", "refusal", "text")
+
+    def __init__(self, name: str, text: str, refusal: RefusalReason = RefusalReason.BUSY) -> None:
+        self.name = name  # empty: not a limit, but the store is still being read
+        self.text = text
+        self.refusal = refusal
+
+
 def limit_reached(
-    job_registry: JobRegistry, policy: Policy, service: Service, key: str | None, owner: Owner | None
-) -> str:
-    """Return an error message that names the limit that one more job would exceed."""
+    job_registry: JobRegistry, policy: Policy, service: Service, size: int, key: str | None, owner: Owner
+) -> ReachedLimit:
+    """Return the limit because of which `admit` refused a job with a payload of `size` bytes."""
     if job_registry.is_loading and key is not None:
-        return BEING_READ
+        return ReachedLimit("", BEING_READ)
+    return (
+        broker_limit_reached(job_registry, policy, service, size)
+        or _caller_limit_reached(policy, owner, size)
+        or principal_limit_reached(owner.principal, size)
+        or _rate_reached(owner.principal)
+    )
+
+
+def broker_limit_reached(job_registry: JobRegistry, policy: Policy, service: Service, size: int) -> ReachedLimit | None:
+    """Return the limit of the broker or of the service that one more job would exceed, or None."""
     if job_registry.present >= policy.max_jobs:
-        return f"the broker holds {job_registry.present} jobs, the maximum (max_jobs); retry later"
+        text = f"the broker holds {job_registry.present} jobs, the maximum (max_jobs); retry later"
+        return ReachedLimit("max_jobs", text)
     if service.queue.length >= policy.max_jobs_per_service:
-        queued = service.queue.length
-        return f"{queued} jobs wait for this service, the maximum (max_jobs_per_service); retry later"
-    if owner is not None and owner.jobs >= policy.max_jobs_per_caller:
-        return f"{owner.label} has {owner.jobs} jobs, the maximum (max_jobs_per_caller); retry when some have ended"
-    return f"payloads of jobs take {job_registry.bytes} of {policy.max_memory} bytes (max_memory); retry later"
+        text = f"{service.queue.length} jobs wait for this service, the maximum (max_jobs_per_service); retry later"
+        return ReachedLimit("max_jobs_per_service", text)
+    if not job_registry.memory.fits(size):
+        return ReachedLimit("max_memory", f"{job_registry.memory.problem()}; retry later")
+    most = policy.max_bytes_per_service
+    if most and service.bytes + size > most:
+        text = f"payloads of this service take {service.bytes} of {most} bytes (max_bytes_per_service); retry later"
+        return ReachedLimit("max_bytes_per_service", text)
+    return None
+
+
+def _caller_limit_reached(policy: Policy, owner: Owner, size: int) -> ReachedLimit | None:
+    if not owner.is_limited:
+        return None
+    if owner.jobs >= policy.max_jobs_per_caller:
+        text = f"{owner.label} has {owner.jobs} jobs, the maximum (max_jobs_per_caller); retry when some have ended"
+        return ReachedLimit("max_jobs_per_caller", text)
+    most = policy.max_bytes_per_caller
+    if most and owner.bytes + size > most:
+        text = f"payloads of {owner.label} take {owner.bytes} of {most} bytes (max_bytes_per_caller)"
+        return ReachedLimit("max_bytes_per_caller", f"{text}; retry when some of its jobs have ended")
+    return None
+
+
+def principal_limit_reached(principal: Principal, size: int) -> ReachedLimit | None:
+    """Return the limit of the principal that one more waiting job would exceed, or None (R165)."""
+    name, limits = principal.name, principal.limits
+    if limits.max_payload is not None and size > limits.max_payload:
+        text = f"{over_max_payload('payload', size, limits.max_payload)} of {name}"
+        return ReachedLimit("max_payload", text, RefusalReason.TOO_LARGE)
+    if limits.max_waiting is not None and principal.waiting >= limits.max_waiting:
+        text = f"{name} has {principal.waiting} waiting jobs, the maximum (max_waiting of {name}); retry later"
+        return ReachedLimit("max_waiting", text)
+    most = limits.max_waiting_bytes
+    if most is not None and principal.waiting_bytes + size > most:
+        used = principal.waiting_bytes
+        text = f"waiting jobs of {name} take {used} of {most} bytes (max_waiting_bytes of {name}); retry later"
+        return ReachedLimit("max_waiting_bytes", text)
+    return None
+
+
+def _rate_reached(principal: Principal) -> ReachedLimit:
+    """Return the limit that is reached if no other is."""
+    name, rate = principal.name, principal.limits.max_rate or 0.0
+    text = f"{name} has submitted {rate:g} jobs a second, the maximum (max_rate of {name}); submit more slowly"
+    return ReachedLimit("max_rate", text)

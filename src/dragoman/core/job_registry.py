@@ -15,11 +15,14 @@ from dragoman.core.infinity import inf
 from dragoman.core.kept_jobs import KeptJobs, digest
 from dragoman.core.kept_parts import KeptParts
 from dragoman.core.lifecycle import move_job
-from dragoman.core.model import ABSENT, Caller, Job, JobId, Payload, Service
+from dragoman.core.memory import MemoryAccount
+from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.retries import record_last_attempt
+from dragoman.core.rights import NO_LIMITS
+from dragoman.core.running_limits import Unblocker
 from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
 
 
@@ -31,13 +34,15 @@ class JobRegistry:
     ) -> None:
         self.jobs: dict[JobId, Job] = {}  # all present jobs, and ended jobs whose outcome is kept
         self.present = 0  # number of jobs accepted and not ended
-        self.bytes = 0  # size of their payloads
         self.is_loading = False  # jobs of an earlier run are being restored: ids and keys in use are not all known
-        self.early = EarlyResults(policy.max_memory)  # results that may belong to those
-        self.parts = KeptParts(policy.max_memory)
+        self.memory = memory = MemoryAccount(policy.max_memory)  # it counts the payloads of present jobs
+        self.early = EarlyResults(memory)  # results that may belong to jobs that are being restored
+        self.parts = KeptParts(memory)
         self.events = events
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
+        self.unblocker = Unblocker()
+        self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
         self._counters = counters
         self._deadlines = deadlines
@@ -51,29 +56,40 @@ class JobRegistry:
         callers: tuple[Caller, ...],
         job_options: JobOptions,
         now: float,
-        key: str | None = None,
-        owner: Owner | None = None,
+        key: str | None,
+        owner: Owner,
+        *,
+        is_submit: bool = True,
     ) -> Job | None:
-        """Add a job. None: a limit is reached (R15). `key` must be unused (R24). `owner`: its limits apply."""
+        """Add a job. None: a limit is reached (R15). `key` must be unused (R24). `is_submit`: max_rate applies."""
         policy = self._policy
+        size = len(payload)
+        principal = owner.principal
         if (
             (self.is_loading and key is not None)
             or self.present >= policy.max_jobs
             or service.queue.length >= policy.max_jobs_per_service
-            or (owner is not None and owner.jobs >= policy.max_jobs_per_caller)
-            or self.bytes + len(payload) > policy.max_memory
+            or (owner.jobs >= policy.max_jobs_per_caller and owner.is_limited)
+            or (self.memory.payloads + size > self.memory.payload_limit and not self.memory.fits(size))
+            or (self._limits_bytes and owner.exceeds_bytes(policy, service.bytes, size))
+            or (
+                principal.limits is not NO_LIMITS
+                and not (principal.has_room(size) and (not is_submit or principal.take_rate(now)))
+            )
         ):
             return None
-        job = Job(id, service, payload, callers, job_options, now)
+        job = Job(id, service, payload, callers, job_options, now, owner)
         self.jobs[id] = job
+        principal.waiting += 1
+        principal.waiting_bytes += size
         service.jobs += 1
-        if owner is not None:
-            job.owner = owner
-            owner.jobs += 1
-            if not service.is_known and service.jobs == 1:
-                service.charge(owner)
+        service.bytes += size
+        owner.jobs += 1
+        owner.bytes += size
+        if not service.is_known and service.jobs == 1 and owner.is_limited:
+            service.charge(owner)
         self.present += 1
-        self.bytes += len(payload)
+        self.memory.payloads += size
         self._counters.accepted += 1
         if key is not None:
             job.key = key
@@ -102,9 +118,12 @@ class JobRegistry:
         move_job(job, ENDED)
         job.outcome = outcome
         service = job.service
+        owner = job.owner
+        size = len(job.payload)
         service.jobs -= 1
-        if job.owner is not None:
-            job.owner.jobs -= 1
+        service.bytes -= size
+        owner.jobs -= 1
+        owner.bytes -= size
         if not service.jobs and service.owner is not None:
             service.discharge()
         if outcome is DONE:
@@ -114,9 +133,11 @@ class JobRegistry:
             service.undone[outcome] += 1
             self._counters.undone[outcome] += 1
         self.present -= 1
-        self.bytes -= len(job.payload)
+        self.memory.payloads -= size
         if job.alarm != inf:
             self._deadlines.disarm(job)
+        if owner.principal.blocked:
+            self.unblocker.unblock(owner.principal, now)
         if not job.quarantined:
             job.payload = b""
         if job.key is not None or job.options.durable:  # `is_kept`
@@ -138,22 +159,3 @@ class JobRegistry:
         move_job(job, to)
         if self.events.wanted & JOB_MOVES:
             self.events.job_moved(job)
-
-    # ---------------------------------------------------------------- jobs that were accepted before
-
-    def enter(self, job: Job) -> None:
-        """Add a job of an earlier run, or from quarantine. Limits do not apply: it was acknowledged."""
-        self.jobs[job.id] = job
-        job.service.jobs += 1
-        if job.owner is not None:
-            job.owner.jobs += 1
-        self.present += 1
-        self.bytes += len(job.payload)
-        if job.key is not None:
-            self.kept.archive.note_key(job)
-
-    def fetched(self, job: Job, payload: Payload) -> None:
-        """Set a payload that was only in the store."""
-        if job.state is not ENDED and job.payload is ABSENT:
-            job.payload = payload
-            self.bytes += len(payload)

@@ -13,13 +13,15 @@ from dragoman.core.archive import Archive
 from dragoman.core.commits import AfterCommit, PendingCommits
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect
+from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, Events
 from dragoman.core.infinity import inf
-from dragoman.core.lifecycle import move_job
+from dragoman.core.interim_effects import Acknowledge
+from dragoman.core.lifecycle import count_job, move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.states import ENDED, WAITING, Outcome, RefusalReason
 from dragoman.core.store_entries import DeleteJob
@@ -49,8 +51,9 @@ class KeptJobs:
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
-    def first_with(self, service: Service, key: str) -> Job | None:
-        return self.archive.find(service.name, key)
+    def first_with(self, owner: Owner, service: Service, key: str) -> Job | None:
+        """Return the job of the same principal that has this key."""
+        return self.archive.find(owner.principal.name, service.name, key)
 
     def key_conflict(
         self, key: str, first: Job | None, payload: Payload, job_options: JobOptions
@@ -157,6 +160,7 @@ class KeptJobs:
     def restore_ended(self, job: Job, outcome: Outcome, keep_until: float) -> None:
         """Restore an ended job whose outcome is kept."""
         self._jobs[job.id] = job
+        count_job(job, WAITING, 1)  # as every new job; the move ends that
         move_job(job, ENDED)
         job.outcome = outcome
         job.is_told = True

@@ -17,7 +17,9 @@ def worker_deadline(worker: Worker) -> float:
 def lease_expired_at(worker: Worker) -> float:
     """Return the time at which the worker is removed if it stays silent. Only a heartbeat moves it (R6)."""
     lease = lease_of(worker)
-    due = min(worker.seen + lease, stuck_since(worker) + worker.profile.stuck_timeout)
+    due = worker.seen + lease
+    if worker.stuck:
+        due = min(due, stuck_since(worker) + worker.profile.stuck_timeout)
     if worker.away_since != inf and lease == inf:  # no other limit applies to it
         due = min(due, worker.away_since + worker.profile.detach_timeout)
     return due

@@ -44,13 +44,34 @@ WORKER_MOVES: Final[dict[WorkerState, frozenset[WorkerState]]] = {
 
 
 def move_job(job: Job, to: JobState) -> None:
+    """Change the state of a registered job, and the counts of its principal."""
     state = job.state
-    if (state is RUNNING and to is ENDED) or (state is WAITING and to is RUNNING):
-        job.state = to  # shortcut past the table: nearly every job makes only these two moves
+    principal = job.owner.principal
+    if state is WAITING and to is RUNNING:  # shortcut past the table: nearly every job makes only these two moves
+        principal.waiting -= 1
+        principal.waiting_bytes -= len(job.payload)
+        principal.running += 1
+        job.state = to
+        return
+    if state is RUNNING and to is ENDED:
+        principal.running -= 1
+        job.state = to
         return
     if to not in JOB_MOVES[state] or (state is ENDED and not job.quarantined):
         raise InvariantBroken(f"job {job.id.hex()} may not go from {job.state} to {to}")
     job.state = to
+    count_job(job, state, -1)
+    count_job(job, to, 1)
+
+
+def count_job(job: Job, state: JobState, change: int) -> None:
+    """Change the counts of the job's principal: the job enters this state (1), or leaves it (-1)."""
+    principal = job.owner.principal
+    if state is RUNNING:
+        principal.running += change
+    elif state is not ENDED:
+        principal.waiting += change
+        principal.waiting_bytes += change * len(job.payload)
 
 
 def move_worker(worker: Worker, to: WorkerState) -> None:

@@ -23,9 +23,10 @@ from dragoman.core.options import UNLIMITED_REQUESTS, JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
-from dragoman.core.queues import Queue
+from dragoman.core.queues import FairQueue
 from dragoman.core.rare_facts import RareFacts, WithRareFacts
 from dragoman.core.recipients import Recipient, RemoteWorker
+from dragoman.core.rights import Principal
 from dragoman.core.states import DELAYED, RUNNING, STARTING, WAITING, AttemptRecord, JobState, Outcome, WorkerState
 
 # Placeholder for a payload that is only in the store. It is fetched before the job is sent. Compare with `is`.
@@ -41,13 +42,18 @@ class Caller:
     has a field.
     """
 
-    __slots__ = ("job", "more_jobs", "principal", "recipient")
+    __slots__ = ("job", "more_jobs", "owner", "recipient")
 
-    def __init__(self, recipient: Recipient) -> None:
+    def __init__(self, recipient: Recipient, owner: Owner) -> None:
         self.recipient = recipient
-        self.principal: object | None = None  # the authenticated identity; None: callers are not authenticated
+        self.owner = owner  # of its jobs: its principal, and the limits of a caller
         self.job: Job | None = None  # the open job of a caller that has one at a time
         self.more_jobs: dict[JobId, Job] | None = None  # open jobs that were added while `job` was set
+
+    @final
+    def belong_to(self, owner: Owner) -> None:
+        """Set the owner of the jobs that follow: who it is was proven, or it continues on another connection."""
+        self.owner = owner
 
     @final
     def add_job(self, job: Job) -> None:
@@ -152,13 +158,14 @@ class Job(WithRareFacts):
         callers: tuple[Caller, ...],
         job_options: JobOptions,
         now: float,
+        owner: Owner,
     ) -> None:
         self.id = id
         self.service = service
         self.payload: Payload = payload
         self.callers = callers
         self.options = job_options
-        self.owner: Owner | None = None  # counts it towards the limits of a caller; None: no limits
+        self.owner = owner
         self.state: JobState = WAITING
         self.created = now
         self.arrival = now  # time at which it was queued; for a delayed job that is after `created`
@@ -187,6 +194,10 @@ class Job(WithRareFacts):
     @property
     def priority(self) -> int:
         return self.options.priority
+
+    @property
+    def principal(self) -> Principal:
+        return self.owner.principal
 
     @property
     def is_kept(self) -> bool:
@@ -221,7 +232,7 @@ class Worker:
     # fmt: off
     __slots__ = (
         "alarm", "alarm_number", "asked", "away_since", "held_back_until", "id", "last_held", "name", "origin",
-        "profile", "recipient", "refused", "remote", "running", "seen", "services", "state", "stays", "stuck",
+        "owner", "profile", "recipient", "refused", "remote", "running", "seen", "services", "state", "stays", "stuck",
     )
     # fmt: on
 
@@ -233,9 +244,11 @@ class Worker:
         name: str,
         profile: WorkerProfile,
         now: float,
+        owner: Owner,
     ) -> None:
         self.id = id
         self.recipient = recipient
+        self.owner = owner
         self.remote = remote  # the broker side's record of this worker; None: not connected to this run
         self.name = name
         self.origin: str | None = None  # label of the connection it joined by; None: it joined an earlier run
@@ -282,19 +295,20 @@ class Service:
 
     # fmt: off
     __slots__ = (
-        "done", "held_back", "held_back_until", "idle", "is_known", "jobs", "name", "owner", "paused", "paused_by",
-        "queue", "ran", "undone", "waited", "workers",
+        "bytes", "done", "held_back", "held_back_until", "idle", "is_known", "jobs", "name", "owner", "paused",
+        "paused_by", "queue", "ran", "undone", "waited", "workers",
     )
     # fmt: on
 
     def __init__(self, name: str, priority_step: float) -> None:
         self.name = name
-        self.queue: Queue[Job] = Queue(priority_step)
+        self.queue: FairQueue[Job] = FairQueue(priority_step, name)
         self.idle: IdleList[Worker] = IdleList()
         self.held_back: IdleList[Worker] = IdleList()  # idle, but chosen last (R38)
         self.held_back_until = inf  # time at which the first of those is chosen normally again
         self.workers = 0  # workers that offer it, in any state
         self.jobs = 0  # jobs present, in any state
+        self.bytes = 0  # their payloads in memory
         self.paused = False
         self.paused_by = ""
         self.is_known = False  # a worker has offered it at least once

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dragoman.core.accepted_jobs import enter_job
 from dragoman.core.admission import BROKER_STOPS, REFUSED_DRAINING, STOPPED
 from dragoman.core.attempts import Attempts
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED
+from dragoman.core.job_limits import broker_limit_reached, principal_limit_reached
 from dragoman.core.model import Job, Service
+from dragoman.core.rights import Principals
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DELAYED, REFUSED, WAITING, RefusalReason, RemovalReason
 
@@ -18,7 +21,10 @@ from dragoman.core.states import DELAYED, REFUSED, WAITING, RefusalReason, Remov
 class Operator:
     """Executes what an operator asks for: of a service, a quarantined job, or the whole broker."""
 
-    def __init__(self, state: SharedState, dispatch: Dispatch, delays: Delays, attempts: Attempts) -> None:
+    def __init__(
+        self, state: SharedState, dispatch: Dispatch, delays: Delays, attempts: Attempts, principals: Principals
+    ) -> None:
+        self._principals = principals
         self._policy = state.policy
         self._entropy = state.entropy
         self._counters = state.counters
@@ -50,6 +56,13 @@ class Operator:
                 self._events.service_changed(SERVICE_RESUMED, service)
             self._dispatch.dispatch_waiting(service, now)
 
+    # ---------------------------------------------------------------- principals
+
+    def limits_changed(self, now: float) -> None:
+        """Dispatch jobs that waited because of `max_running`, as far as the new limits of principals allow it."""
+        for principal in self._principals:
+            self._dispatch.unblock(principal, now)
+
     # ---------------------------------------------------------------- quarantined jobs
 
     def retry(self, job: Job, now: float) -> Job | None:
@@ -59,7 +72,7 @@ class Operator:
         service = self._worker_registry.names.restore_service(job.service.name)
         job_options = replace(job.options, delay=0.0) if job.options.delay else job.options
         again = self._job_registry.admit(
-            self._entropy.job_id(), service, job.payload, (), job_options, now, None, job.owner
+            self._entropy.job_id(), service, job.payload, (), job_options, now, None, job.owner, is_submit=False
         )
         if again is not None:
             again.retry_of = job.id
@@ -74,14 +87,11 @@ class Operator:
             return False
         registry, policy = self._job_registry, self._policy
         service = self._worker_registry.names.restore_service(job.service.name)
-        if (
-            registry.present >= policy.max_jobs
-            or service.queue.length >= policy.max_jobs_per_service
-            or registry.bytes + len(job.payload) > policy.max_memory
-        ):
+        size = len(job.payload)
+        if broker_limit_reached(registry, policy, service, size) or principal_limit_reached(job.principal, size):
             return False
         registry.kept.reopen(job, service, now)
-        registry.enter(job)
+        enter_job(registry, job)
         registry.pending_commits.save(job)
         self._counters.released += 1
         self._dispatch.queue(job, now)

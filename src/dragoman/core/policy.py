@@ -20,9 +20,11 @@ class Policy:
     max_jobs: int = 1_000_000
     max_jobs_per_service: int = 1_000_000
     max_memory: int = GIB
+    max_bytes_per_service: int = 0  # L24: payloads of jobs of one service; 0: no limit but max_memory
 
-    # L8: jobs of one caller that are present, waiting or running.
+    # L8, L24: jobs of one caller that are present, waiting or running, by number and by bytes.
     max_jobs_per_caller: int = 200_000
+    max_bytes_per_caller: int = 0  # 0: no limit but max_memory
 
     # R29: limits on names that come from outside.
     max_services: int = 10_000

@@ -1,9 +1,14 @@
-"""Waiting jobs: one queue per service.
+"""Waiting jobs: one queue per service and principal.
 
-Jobs are ordered by one fixed key, arrival - priority * priority_step. A job of low priority overtakes newer jobs of
-high priority once it has waited long enough, so no job starves. A key never changes, so jobs of one priority stay in
-order of arrival: each priority has a lane, a plain deque. Choosing among ten lane heads costs the same for ten jobs and
-for a million. Jobs that return (a retry, a dispatch that no worker saw) keep their key and wait in a small heap.
+Principals with waiting jobs take turns (`FairQueue`), so that many jobs of one do not delay those of another. Jobs of
+one principal are ordered by one fixed key, arrival - priority * priority_step. A job of low priority overtakes newer
+jobs of high priority once it has waited long enough, so no job starves. A key never changes, so jobs of one priority
+stay in order of arrival: each priority has a lane, a plain deque. Choosing among ten lane heads costs the same for ten
+jobs and for a million. Jobs that return (a retry, a dispatch that no worker saw) keep their key and wait in a small
+heap.
+
+A principal that runs as many jobs as it may (`max_running`) is skipped: the first dispatch that comes to its queue
+takes that out of the ring, and `FairQueue.unblock` puts it back. So a principal that waits costs nothing.
 
 A job that is removed from the middle leaves a dead entry, until that reaches the head or is swept out.
 """
@@ -16,6 +21,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
 from dragoman.core.infinity import inf
+from dragoman.core.rights import Principal
 
 SWEEP_FLOOR: Final = 64
 
@@ -31,16 +37,27 @@ class Queued:
     def priority(self) -> int:
         raise NotImplementedError
 
+    @property
+    def principal(self) -> Principal:
+        raise NotImplementedError
+
 
 J = TypeVar("J", bound=Queued)
 
 
 class Queue(Generic[J]):
-    """The waiting jobs of one service."""
+    """The waiting jobs of one service and principal."""
 
-    __slots__ = ("_dead", "_lanes", "_next", "_priority_step", "_returned", "length")
+    # fmt: off
+    __slots__ = (
+        "_dead", "_lanes", "_next", "_priority_step", "_returned", "has_turn", "is_blocked", "length", "principal",
+    )
+    # fmt: on
 
-    def __init__(self, priority_step: float) -> None:
+    def __init__(self, priority_step: float, principal: Principal) -> None:
+        self.principal = principal
+        self.has_turn = False  # it is in the ring of its service, or blocked
+        self.is_blocked = False  # it has been taken out of the ring, because its principal runs `max_running` jobs
         self._priority_step = priority_step
         self._lanes: dict[int, deque[J]] = {}
         self._returned: list[tuple[float, int, J]] = []
@@ -129,3 +146,125 @@ class Queue(Generic[J]):
         self._returned = [entry for entry in self._returned if entry[2].order == entry[0]]
         heapify(self._returned)
         self._dead = 0
+
+
+class FairQueue(Generic[J]):
+    """The waiting jobs of one service. Principals take turns: each gets one job dispatched, then the next.
+
+    Nearly always there is one principal, so the queue that was used last is kept at hand.
+    """
+
+    __slots__ = ("_by_principal", "_last", "_priority_step", "_ring", "length", "service")
+
+    def __init__(self, priority_step: float, service: str) -> None:
+        self.service = service
+        self._priority_step = priority_step
+        self._by_principal: dict[str, Queue[J]] = {}
+        self._last: Queue[J] | None = None
+        self._ring: deque[Queue[J]] = deque()  # queues in the order of their turns; one may be empty by now
+        self.length = 0  # live jobs of all principals
+
+    def __iter__(self) -> Iterator[J]:
+        """Iterate over the waiting jobs, in no useful order."""
+        for queue in self._by_principal.values():
+            yield from queue
+
+    @property
+    def queues(self) -> list[Queue[J]]:
+        """The queues of principals that had waiting jobs."""
+        return list(self._by_principal.values())
+
+    def append(self, job: J, now: float) -> None:
+        """Add a new job as the last of its principal and priority."""
+        self._queue_of(job.principal).append(job, now)
+        self.length += 1
+
+    def put_back(self, job: J, order: float) -> None:
+        """Add a job that was dispatched before. It keeps its key, and so its place among the jobs of its principal."""
+        self._queue_of(job.principal).put_back(job, order)
+        self.length += 1
+
+    def restore(self, job: J, arrival: float) -> None:
+        """Add a job of an earlier run."""
+        self._queue_of(job.principal).restore(job, arrival)
+        self.length += 1
+
+    def head(self) -> J | None:
+        """Return the job to dispatch next: the first of the principal whose turn it is. None: none may be dispatched.
+
+        A queue whose principal may run no more jobs is taken out of the ring.
+        """
+        ring = self._ring
+        while ring:
+            queue = ring[0]
+            principal = queue.principal
+            if not queue.length:
+                self._end_turns(queue)
+            elif principal.running < principal.max_running:
+                return queue.head()
+            else:
+                queue.is_blocked = True
+                principal.blocked[self.service] = None
+                ring.popleft()
+        return None
+
+    def oldest(self) -> J | None:
+        """Return the job among the first of all principals that has the lowest key, whether it may run or not."""
+        best: J | None = None
+        for queue in self._by_principal.values():
+            head = queue.head()
+            if head is not None and (best is None or head.order < best.order):
+                best = head
+        return best
+
+    def unblock(self, principal: Principal) -> None:
+        """Let the principal take its turns again."""
+        queue = self._by_principal.get(principal.name)
+        if queue is not None and queue.is_blocked:
+            queue.is_blocked = False
+            del principal.blocked[self.service]
+            self._ring.append(queue)
+
+    def take(self, job: J) -> None:
+        """Remove the job that `head` returned, and let the next principal take its turn."""
+        ring = self._ring
+        queue = ring[0]
+        queue.take(job)
+        self.length -= 1
+        if not self.length:
+            self.head()  # ends the turns of all queues
+        elif not queue.length:
+            self._end_turns(queue)
+        elif len(ring) > 1:
+            ring.rotate(-1)
+
+    def remove(self, job: J) -> None:
+        """Remove a job from any position."""
+        queue = self._queue_of(job.principal)
+        queue.remove(job)
+        self.length -= 1
+        if queue.is_blocked and not queue.length:
+            self.unblock(queue.principal)  # an empty queue loses its turn when that comes
+        if not self.length:
+            self.head()  # ends the turns of all queues
+
+    def _queue_of(self, principal: Principal) -> Queue[J]:
+        queue = self._last
+        if queue is None or queue.principal is not principal:
+            queue = self._by_principal.get(principal.name)
+            if queue is None:
+                queue = self._by_principal[principal.name] = Queue(self._priority_step, principal)
+            self._last = queue
+        if not queue.has_turn:
+            queue.has_turn = True
+            self._ring.append(queue)
+        return queue
+
+    def _end_turns(self, queue: Queue[J]) -> None:
+        """Take the first queue, which is empty, out of the ring. Its dead entries go with it."""
+        self._ring.popleft()
+        queue.has_turn = False
+        if queue is not self._last or len(self._by_principal) > 1:
+            del self._by_principal[queue.principal.name]
+            if queue is self._last:
+                self._last = None

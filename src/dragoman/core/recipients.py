@@ -58,3 +58,9 @@ class TimedRecipient(Recipient):
     def tick(self, now: float) -> float:
         """Handle what is due, and return the time of the next call."""
         raise NotImplementedError
+
+
+def dialect_of(recipient: Recipient) -> str:
+    """Return the name of a broker side's dialect, for labels and events."""
+    dialect: str = getattr(recipient, "dialect", "?")
+    return dialect

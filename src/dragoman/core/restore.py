@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.core.accepted_jobs import enter_job
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
-from dragoman.core.lifecycle import move_job, move_worker
+from dragoman.core.lifecycle import count_job, move_job, move_worker
 from dragoman.core.model import ABSENT, Attempt, Job, JobId, Token, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.retries import longest_back_off
-from dragoman.core.states import IDLE, RUNNING, AttemptRecord, Outcome
+from dragoman.core.rights import LOCAL
+from dragoman.core.states import IDLE, RUNNING, WAITING, AttemptRecord, Outcome
 
 
 class StoredJob:
@@ -31,6 +33,7 @@ class StoredJob:
         "number",
         "options",
         "outcome",
+        "owner",
         "quarantined",
         "reason",
         "retry_of",
@@ -47,6 +50,7 @@ class StoredJob:
         self.service = service
         self.options = job_options
         self.created = created
+        self.owner = LOCAL  # name of its principal
         self.key: str | None = None
         self.digest = b""
         self.retry_of: JobId | None = None
@@ -71,7 +75,8 @@ class StoredJob:
 def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     """Restore a job of an earlier run. `recipient` receives the effects of workers that have not reconnected."""
     service = broker.worker_registry.names.restore_service(kept.service)
-    job = Job(kept.id, service, ABSENT, (), kept.options, kept.created)
+    owner = broker.owners.of_stored(broker.principals.named(kept.owner))
+    job = Job(kept.id, service, ABSENT, (), kept.options, kept.created, owner)
     job.number = kept.number
     job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
@@ -79,7 +84,8 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     if kept.outcome is not None:
         _restore_ended(broker, job, kept, now)
         return job
-    broker.job_registry.enter(job)
+    enter_job(broker.job_registry, job)
+    count_job(job, WAITING, 1)
     broker.counters.restored += 1
     start_at = _start_at(broker, job, kept, now)
     if kept.token is not None:
@@ -114,7 +120,7 @@ def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, no
     once."""
     worker_registry = broker.worker_registry
     profile = WorkerProfile(detach_timeout=broker.policy.worker_resume_timeout)
-    worker = Worker(worker_registry.next_id(), recipient, None, kept.worker, profile, now)
+    worker = Worker(worker_registry.next_id(), recipient, None, kept.worker, profile, now, job.owner)
     worker_registry.enter(worker, ())
     move_worker(worker, IDLE)
     given = min(kept.given, now)
@@ -123,7 +129,7 @@ def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, no
     job.attempt = attempt
     move_job(job, RUNNING)
     worker.running[token] = attempt
-    result = broker.job_registry.early.take(token)
+    result = broker.job_registry.early.take(token, job.service.name)
     if result is not None:
         broker.succeed(attempt, result, now)
         broker.leave(worker, now, "result delivered")

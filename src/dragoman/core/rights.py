@@ -6,7 +6,7 @@ pattern there is no right. There are no patterns that deny.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
@@ -173,6 +173,7 @@ class PrincipalLimits:
 
 
 NO_LIMITS: Final = PrincipalLimits(max_waiting=None)
+UNLIMITED: Final = 1 << 62  # more jobs than there can be
 
 
 @final
@@ -186,8 +187,10 @@ class Principal:
     __slots__ = (
         "_rate_left",
         "_rate_time",
+        "blocked",
         "is_listed",
         "limits",
+        "max_running",
         "name",
         "peers",
         "rights",
@@ -199,18 +202,40 @@ class Principal:
     def __init__(self, name: str, rights: Rights = NO_RIGHTS, limits: PrincipalLimits = NO_LIMITS) -> None:
         self.name: Final = name
         self.rights = rights
-        self.limits = limits
         self.is_listed = False  # it is in the present table
-        self.waiting = 0  # jobs
-        self.waiting_bytes = 0
+        self.waiting = 0  # jobs that wait or are delayed; `core/lifecycle.py` counts them, and those that run
+        self.waiting_bytes = 0  # their payloads
         self.running = 0  # jobs
+        self.blocked: dict[str, None] = {}  # services in whose queues its jobs wait because of `max_running`
+        self.limits = limits
+        self.max_running = UNLIMITED
+        self.limit(limits)
         self.peers = 0  # connections
         self._rate_left = 0.0  # submits that are allowed at _rate_time
         self._rate_time = -inf
 
+    def limit(self, limits: PrincipalLimits) -> None:
+        """Set the limits. Jobs that wait because of the old ones are dispatched by `RunningLimits.unblock`."""
+        self.limits = limits
+        self.max_running = UNLIMITED if limits.max_running is None else limits.max_running
+
     def may(self, right: Right, service: str) -> bool:
         """True if the principal has the right over the service now."""
         return self.rights.may(right, service)
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the present table does not list it, and it has no rights of its own as `local` has (R142)."""
+        return not self.is_listed and self.rights == NO_RIGHTS
+
+    def has_room(self, size: int) -> bool:
+        """True if one more job with a payload of this size may wait."""
+        limits = self.limits
+        return (
+            (limits.max_payload is None or size <= limits.max_payload)
+            and (limits.max_waiting is None or self.waiting < limits.max_waiting)
+            and (limits.max_waiting_bytes is None or self.waiting_bytes + size <= limits.max_waiting_bytes)
+        )
 
     def take_rate(self, now: float) -> bool:
         """Count one submit. Returns False, and counts nothing, if it exceeds `max_rate`.
@@ -254,6 +279,9 @@ class Principals:
         self.anyone: Final = Principal(ANYONE, ALL_RIGHTS)
         self._by_name: Final[dict[str, Principal]] = {LOCAL: self.local, ANYONE: self.anyone}
 
+    def __iter__(self) -> Iterator[Principal]:
+        return iter(self._by_name.values())
+
     def find(self, name: str) -> Principal | None:
         return self._by_name.get(name)
 
@@ -276,7 +304,8 @@ class Principals:
                 added.append(name)
             elif principal.rights != rights or principal.limits != limits:
                 changed.append(name)
-            principal.rights, principal.limits, principal.is_listed = rights, limits, True
+            principal.rights, principal.is_listed = rights, True
+            principal.limit(limits)
         for name in sorted(self._by_name):
             principal = self._by_name[name]
             if name in table or principal is self.local:

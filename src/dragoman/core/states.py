@@ -34,6 +34,8 @@ class RefusalReason(StrEnum):
     KEY_REUSED = "key reused"
     STORE_UNAVAILABLE = "store unavailable"
     INVALID = "invalid"
+    FORBIDDEN = "forbidden"  # the principal lacks a right
+    TOO_LARGE = "too large"  # the payload is over the principal's limit
 
 
 class WorkerState(StrEnum):

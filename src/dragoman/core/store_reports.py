@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dragoman.core.attempts import Attempts
 from dragoman.core.commits import AfterCommit
-from dragoman.core.effects import Acknowledge, SendJob
+from dragoman.core.effects import SendJob
 from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import ENDED, REFUSED, RefusalReason
 

@@ -32,7 +32,7 @@ class Frontend:
             self._refuse_large(peer, message)
         else:
             payload = read_call(message)
-            self._broker.submit(self._service, payload, peer, self._job_options, now, owner=peer.owner)
+            self._broker.submit(self._service, payload, peer, self._job_options, now)
 
     def answer(self, effect: DeliverOutcome) -> None:
         peer: Connection = effect.caller  # type: ignore[assignment]

@@ -27,7 +27,6 @@ class Connection(Caller):
         "closed_in_order",
         "identity",
         "label",
-        "owner",
         "process",
         "remote",
         "session",
@@ -42,7 +41,6 @@ class Connection(Caller):
     label: str  # its name in logs
     since: float  # time of the connection's start
     address: str  # its machine, or its user on this machine; equal for all their connections
-    owner: Owner  # the owner whose limits apply to its jobs
     process: int  # process id on this machine, or 0 if the kernel does not know it
     closed_in_order: bool  # it closed the connection after receiving everything that was sent; valid in `lost`
 
@@ -56,9 +54,9 @@ class BrokerIO:
         raise NotImplementedError
 
     def dial(
-        self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, limits: Any = None
+        self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, owner: Owner, limits: Any = None
     ) -> Connection:
-        """Connect to an address. `opened` follows after the handshake, or `lost`."""
+        """Connect to an address, on behalf of `owner`. `opened` follows after the handshake, or `lost`."""
         raise NotImplementedError
 
     def close(self, whom: Connection, reason: str) -> None:

@@ -28,6 +28,8 @@ class JobInfo:
 
 
 NOTHING_SAID: Final = JobInfo()
+FORBIDDEN: Final = "forbidden"  # refusal of a request whose sender lacks a right
+UNAUTHENTICATED: Final = "unauthenticated"  # refusal of a request whose sender is unknown
 
 
 class WorkerIO(Protocol):
@@ -46,6 +48,9 @@ class WorkerIO(Protocol):
 
     def leave(self, reason: str) -> None:
         """Stop for good, because the broker requested it."""
+
+    def refused(self, reason: str) -> None:
+        """Stop for good, because the broker does not allow this worker."""
 
 
 class WorkerSide(Protocol):

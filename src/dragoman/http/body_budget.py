@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from dragoman.http.connection import TimedConnection
+from dragoman.http.all_bodies import AllBodies, BodyHolder
 from dragoman.http.framing import RequestError
 
 
 class BodyBudget:
-    """Counts the bytes of unfinished bodies."""
+    """Counts the bytes of unfinished bodies of one listener, and adds them to those of all listeners."""
 
-    def __init__(self, max_memory: int) -> None:
+    def __init__(self, max_memory: int, all_bodies: AllBodies) -> None:
         self.total = 0
         self._max_memory = max_memory
-        self._held: dict[TimedConnection, int] = {}
+        self._all_bodies = all_bodies
+        self._held: dict[BodyHolder, int] = {}
 
-    def grow(self, connection: TimedConnection, size: int) -> TimedConnection | None:
-        """Add bytes of an unfinished body. Returns the connection with the largest body if the limit is exceeded."""
+    def grow(self, connection: BodyHolder, size: int) -> BodyHolder | None:
+        """Add bytes of an unfinished body. Returns the connection with the largest body if a limit is exceeded: of this
+        listener, or of all listeners."""
         self.total += size
         self._held[connection] = self._held.get(connection, 0) + size
-        if self.total <= self._max_memory:
-            return None
-        return max(self._held, key=self._held.__getitem__)
+        largest = self._all_bodies.grow(connection, size)
+        if self.total > self._max_memory:
+            return max(self._held, key=self._held.__getitem__)
+        return largest
 
-    def forget(self, connection: TimedConnection) -> None:
+    def forget(self, connection: BodyHolder) -> None:
         """Remove a body that is complete or abandoned."""
         self.total -= self._held.pop(connection, 0)
+        self._all_bodies.forget(connection)
 
     def fault(self) -> RequestError:
-        detail = f"Unfinished bodies exceed max_memory {self._max_memory}, and this is the largest; retry later."
+        most = min(self._max_memory, self._all_bodies.memory.limit)
+        detail = f"There is no memory for this body, the largest that is unfinished (max_memory {most}); retry later."
         return RequestError(503, "busy", "Busy", detail)

@@ -68,10 +68,10 @@ class HttpBrokerSide(TimedRecipient):
         *,
         deadline: float,
         key: str | None,
-        owner: Owner | None = None,
+        owner: Owner,
     ) -> PendingCall:
-        call = PendingCall(self, answer)
-        self._broker.submit(service, payload, call, job_options, now, deadline=deadline, key=key, owner=owner)
+        call = PendingCall(self, owner, answer)
+        self._broker.submit(service, payload, call, job_options, now, deadline=deadline, key=key)
         if call.job is not None and call.job.deadline > deadline:  # it has joined a job of another caller
             self._waiting.arm(call, deadline)
         self._runner.request_iteration()
@@ -91,12 +91,12 @@ class HttpBrokerSide(TimedRecipient):
         return len(self._remotes)
 
     def join(
-        self, name: str, services: Collection[str], capacity: int, lease: float, origin: str, now: float
+        self, name: str, services: Collection[str], capacity: int, lease: float, owner: Owner, origin: str, now: float
     ) -> RemoteHttpWorker | None:
         """Add a worker. It gets jobs from its first request for one on. Returns None if there are too many services."""
         remote = RemoteHttpWorker(self._broker.entropy.token().hex())
         profile = _profile(capacity, lease, self.options.stuck_timeout)
-        worker = self._broker.join(self, remote, name, services, profile, now, origin=origin)
+        worker = self._broker.join(self, remote, name, services, profile, now, owner, origin=origin)
         if worker is None:
             return None
         remote.worker = worker
@@ -107,12 +107,22 @@ class HttpBrokerSide(TimedRecipient):
     def remote(self, id: int) -> RemoteHttpWorker | None:
         return self._remotes.get(WorkerId(id))
 
-    def leave(self, remote: RemoteHttpWorker, now: float) -> None:
+    def leave(self, remote: RemoteHttpWorker, now: float, reason: str = "it has left") -> None:
         """Remove a worker; its jobs follow D8."""
         unseen = [unsent.attempt for unsent in remote.unsent.values()]
-        self._forget(remote, "it has left")
+        self._forget(remote, reason)
         self._broker.leave(remote.worker, now, "its worker left", unseen)
         self._runner.request_iteration()
+
+    def end_revoked(self, now: float) -> int:
+        """Remove the workers of principals that have lost their access. Returns their number."""
+        principals = self._broker.principals
+        built_in = (principals.local, principals.anyone)
+        owned = [(remote, remote.worker.owner.principal) for remote in self._remotes.values()]
+        revoked = [remote for remote, principal in owned if not principal.is_listed and principal not in built_in]
+        for remote in revoked:
+            self.leave(remote, now, "its access was revoked")
+        return len(revoked)
 
     def poll(
         self,

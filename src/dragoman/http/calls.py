@@ -94,6 +94,6 @@ ROUTES = [
         path_types={"service": ServiceName},
         bodies=(BYTES,),
         headers=HEADERS,
-        problems=(404, 409, 413, 422, 429, 502, 503, 504, 507),
+        problems=(403, 404, 409, 413, 422, 429, 502, 503, 504, 507),
     ),
 ]

@@ -22,6 +22,9 @@ class TimedConnection(Protocol):
     def give_way(self) -> None:
         """Reject the body: it is the largest, and memory is short."""
 
+    def end_if_revoked(self) -> bool:
+        """Abort, if the principal of the connection or of its running request has lost its access."""
+
     def shutdown(self) -> None:
         """Close after the response of the running request, if there is one."""
 

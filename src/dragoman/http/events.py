@@ -1,4 +1,4 @@
-"""Event streams: events of all jobs and workers, or of one job until it ends."""
+"""Event streams: events of all jobs and workers, or of one job until it ends, as far as a principal may see them."""
 
 from __future__ import annotations
 
@@ -7,33 +7,29 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.core.model import JobId
 from dragoman.http.context import AppContext
 from dragoman.http.problems import HttpError, problem_response
 from dragoman.http.request_parsing import in_path
 from dragoman.http.route import EVENTS, Route
-from dragoman.operations.schemas import ErrorView, JobIdText
-
-LOADING = "jobs of the last run are still being read; retry in a second"
+from dragoman.operations.schemas import JobIdText, OperationError
 
 
 async def all_events(context: AppContext, request: Request) -> Any:
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
-    return context.session.subscribers.open_stream(context.session.streams)
+    return context.session.subscribers.open_stream(context.session.streams, context.owner(request.scope).principal)
 
 
 async def job_events(context: AppContext, request: Request) -> Any:
     name = in_path(request, "id", JobIdText)
-    job = context.broker.jobs.get(JobId(bytes.fromhex(name)))
-    if job is None and context.operations.is_loading:
-        raise HttpError(problem_response(ErrorView(kind="loading", detail=LOADING)))
-    if job is None:
-        detail = f"no job with id {name}; it never existed, or its outcome was deleted"
-        raise HttpError(problem_response(ErrorView(kind="not found", detail=detail)))
+    principal = context.owner(request.scope).principal
+    try:
+        job = context.operations.permissions.visible_job(name, principal, context.session.dialect)
+    except OperationError as error:
+        raise HttpError(problem_response(error.problem)) from None
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
-    return context.session.subscribers.open_stream(context.session.streams, job)
+    return context.session.subscribers.open_stream(context.session.streams, principal, job)
 
 
 ROUTES = [
@@ -41,7 +37,7 @@ ROUTES = [
         "GET",
         "/v1/events",
         "events",
-        "Stream the events of all jobs and workers",
+        "Stream the events of all jobs and workers that the client may see",
         all_events,
         {200: EVENTS},
         "events",

@@ -10,18 +10,31 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dragoman.http.hosts import Hosts, is_own_origin
+from dragoman.http.hosts import Hosts, is_foreign_page, is_own_origin
 from dragoman.http.limits import HttpLimits
+from dragoman.http.url_secrets import has_secret
 
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-REQUEST_LINE = re.compile(rb"([A-Z-]{1,18}+) ([!-~]++) HTTP/1\.([01])\r\n")
+REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]{0,17}+) ([!-~]++) HTTP/1\.([01])\r\n")
 HEAD = re.compile(REQUEST_LINE.pattern + rb"(?:" + TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+\r\n")
 LONGEST_METHOD = 32  # bytes, including the version after the target
 IN_CHUNKS = -1
 LENGTH = re.compile(rb"[0-9]{1,18}")
 
 # Fields that are checked, and must not be repeated; every other field costs one lookup in this set.
-WATCHED = frozenset((b"host", b"origin", b"content-length", b"transfer-encoding", b"content-encoding", b"content-type"))
+WATCHED = frozenset(
+    (
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"cookie",
+        b"host",
+        b"origin",
+        b"sec-fetch-site",
+        b"transfer-encoding",
+    )
+)
 UPGRADE = re.compile(rb"\r\nupgrade:[^\r]*", re.IGNORECASE)
 
 SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\t -~]*+)?\r\n")
@@ -74,6 +87,18 @@ FOREIGN_HOST = RequestError(
 )
 FOREIGN_ORIGIN = RequestError(
     403, "foreign-origin", "Foreign origin", "Pages from another origin may not send requests to this server."
+)
+SECRET_IN_URL = malformed(
+    "secret-in-url",
+    "The URL has a token, a user name or a password, which may be logged on its way; send `Authorization: Bearer` "
+    "instead, and replace the secret, because it may be known now.",
+)
+FORWARDED = RequestError(
+    403,
+    "forwarded",
+    "Forwarded request",
+    "A proxy is in front: write auth=token in the listener's URL, because the users behind a proxy are not known; "
+    "loopback=anyone admits them all.",
 )
 ENCODED = RequestError(
     415, "content-encoding", "Encoded body", "Encoded bodies are not supported; send no Content-Encoding."
@@ -179,10 +204,19 @@ def body_length(fields: list[tuple[bytes, bytes]], head: re.Match[bytes], limits
             raise BadRequest(malformed("no-host", "HTTP/1.1 requests have a field Host."))
     elif not hosts.allows(host):
         raise BadRequest(FOREIGN_HOST)
-    target = head[2]
+    method, target = head[1], head[2]
+    if has_secret(target):
+        raise BadRequest(SECRET_IN_URL)
     if target[:1] != b"/":
-        _check_target(head[1], target, hosts)
+        _check_target(method, target, hosts)
+    if is_foreign_page(watched.get(b"sec-fetch-site", b""), method, target):
+        raise BadRequest(FOREIGN_ORIGIN)
     return _body_length(watched, host or b"", head[3], limits) if watched else 0
+
+
+def is_forwarded(fields: list[tuple[bytes, bytes]]) -> bool:
+    """Tell if a proxy has forwarded the request: it has Forwarded or X-Forwarded-*. Names are in lower case."""
+    return any(name == b"forwarded" or name.startswith(b"x-forwarded-") for name, _ in fields)
 
 
 def _check_target(method: bytes, target: bytes, hosts: Hosts) -> None:

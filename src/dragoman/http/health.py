@@ -6,9 +6,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from dragoman.http.admission import admission_of
 from dragoman.http.context import AppContext
 from dragoman.http.problems import problem
 from dragoman.http.route import TEXT, Route
+from dragoman.operations.visible_views import visible_health
 
 RETRY_AFTER = "1"  # seconds; most causes are temporary
 
@@ -22,18 +24,22 @@ async def readyz(context: AppContext, request: Request) -> Response:
     view = context.health()
     if view.ready:
         return PlainTextResponse("ready\n", headers={"Cache-Control": "no-store"})
-    detail = "; ".join(view.problems) or "no reason is known"
     headers = [("Retry-After", RETRY_AFTER), ("Cache-Control", "no-store")]
+    if admission_of(request.scope) is None:  # the reasons are for principals only
+        return PlainTextResponse("unready\n", 503, dict(headers))
+    detail = "; ".join(view.problems) or "no reason is known"
     return problem(503, "not-ready", "The broker accepts no new jobs now", detail, headers)
 
 
 async def health(context: AppContext, request: Request) -> Response:
     """Run the operation `health`, in any state of the broker, without caching."""
-    body = msgspec.json.encode(context.health())
+    view = visible_health(context.health(), context.owner(request.scope).principal)
+    body = msgspec.json.encode(view)
     return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-PATHS = ("/livez", "/readyz", "/v1/health")  # served even when there are too many connections (R127)
+PUBLIC_PATHS = ("/livez", "/readyz")  # served to every user (T22)
+PATHS = (*PUBLIC_PATHS, "/v1/health")  # served even when there are too many connections (R127)
 
 ROUTES = [
     Route(
@@ -44,6 +50,7 @@ ROUTES = [
         handler=livez,
         answers={200: TEXT},
         tag="health",
+        is_public=True,
     ),
     Route(
         method="GET",
@@ -54,5 +61,6 @@ ROUTES = [
         answers={200: TEXT},
         tag="health",
         problems=(503,),
+        is_public=True,
     ),
 ]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+PAGES = frozenset((b"/", b"/login"))  # other sites may link to them
 CACHE_SIZE = 64
 AUTHORITY = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?")
 ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
@@ -41,6 +42,11 @@ def is_own_origin(origin: bytes, host: bytes) -> bool:
     """Tell if the requesting page was served under this name and port; the scheme may be a proxy's."""
     origin, host = origin.lower(), host.lower()
     return host != b"" and origin in (b"http://" + host, b"https://" + host)
+
+
+def is_foreign_page(site: bytes, method: bytes, target: bytes) -> bool:
+    """Tell if a page of another site sends this request, by its Sec-Fetch-Site. It may link to the pages for people."""
+    return site == b"cross-site" and not (method in (b"GET", b"HEAD") and target.partition(b"?")[0] in PAGES)
 
 
 def _bare(name: str) -> bytes:

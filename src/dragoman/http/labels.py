@@ -1,14 +1,16 @@
-"""Service labels in the metrics: a limited number of services that workers offer (T21)."""
+"""Labels of services and owners in the metrics: a limited number of each; all others are `other` (T21)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Service
+from dragoman.core.rights import Principal
 from dragoman.core.states import Outcome
 
-MOST_SERVICES = 1_000
+MOST_SERVICES = 200
+MOST_OWNERS = 200
 OTHER = "other"
 
 
@@ -35,7 +37,7 @@ class Tally:
         self.waiting += waiting
         self.running += running
         self.delayed += max(0, service.jobs - waiting - running)
-        first = service.queue.head()
+        first = service.queue.oldest()
         if first is not None:
             self.oldest = max(self.oldest, now - first.arrival)
 
@@ -58,20 +60,43 @@ class ServiceLabels:
         self._before = Tally()
 
     def choose(self, services: Mapping[str, Service]) -> dict[Service, str]:
-        """Return the label of each service with its own series. A service keeps it as long as it is known."""
-        self._own = {name: None for name in self._own if name in services}
-        for name, service in services.items():
-            if len(self._own) >= MOST_SERVICES:
-                break
-            if service.is_known and name != OTHER:
-                self._own[name] = None
-        return {services[name]: name for name in self._own}
+        """Return the label of each service with its own series. A service keeps it as long as it is known. If it has no
+        workers and no jobs, it gives its place to one that has."""
+        own = {name: services[name] for name in self._own if name in services}
+        new = [service for name, service in services.items() if service.is_known and name not in own and name != OTHER]
+        if len(own) + len(new) > MOST_SERVICES:
+            new.sort(key=_importance, reverse=True)
+            needed = min(sum(_is_used(each) for each in new), MOST_SERVICES)
+            for service in [each for each in own.values() if not _is_used(each)]:
+                if len(own) + needed <= MOST_SERVICES:
+                    break
+                del own[service.name]
+        own |= {service.name: service for service in new[: max(0, MOST_SERVICES - len(own))]}
+        self._own = dict.fromkeys(own)
+        return {service: name for name, service in own.items()}
 
     def others(self, tally: Tally) -> Tally:
         """Return the sums of the others. They shrink when a service is forgotten or gets its own series."""
         tally.raise_to(self._before)
         self._before = tally
         return tally
+
+
+def waiting_of_owners(principals: Iterable[Principal]) -> dict[str, int]:
+    """Return the waiting jobs of principals by label: of those with the most, and of the others together."""
+    known = sorted(principals, key=lambda each: each.waiting, reverse=True)
+    own = [each for each in known if each.name != OTHER][:MOST_OWNERS]
+    found = {each.name: each.waiting for each in own}
+    found[OTHER] = sum(each.waiting for each in known) - sum(found.values())
+    return found
+
+
+def _importance(service: Service) -> tuple[bool, int]:
+    return service.workers > 0, service.jobs
+
+
+def _is_used(service: Service) -> bool:
+    return service.workers > 0 or service.jobs > 0
 
 
 def _add(total: Histogram, one: Histogram) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from enum import Enum
 from math import inf
 from typing import Any, cast
@@ -14,18 +15,21 @@ from typing import Any, cast
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from dragoman.http.admission import Admission, is_revoked
 from dragoman.http.disconnect import DisconnectSignal
 from dragoman.http.framing import Chunks, RequestError
 from dragoman.http.hosts import is_local
 from dragoman.http.problems import MEDIA_TYPE, problem_body
+from dragoman.http.security_headers import NO_STORE
 from dragoman.http.server_state import HttpServerState
-from dragoman.http.transports import tune
+from dragoman.http.transports import end_writing, tune
 
 LINGER = 2.0  # seconds to keep reading after an error response; closing with unread data would discard the response
 LAST_LINGER = 0.1  # seconds, when the server is closing
 MOST_AHEAD = 1 << 16  # bytes of pipelined requests
 RESERVE = 128  # connections above the limits; beyond this number the oldest is closed
 RESERVE_TIMEOUT = 1.0  # seconds in which one of them must send a health check
+REVOKED = "revoked"
 
 STOPPING = RequestError(503, "draining", "Draining", "The broker is shutting down; retry later.")
 
@@ -69,7 +73,22 @@ class LimitedConnection(HttpToolsProtocol):
         self._host = ""
         self._disconnect = DisconnectSignal()
         self._running: RequestResponseCycle | None = None
-        self._no_room: RequestError | None = None  # in the reserve: only health checks are served (R127)
+        # In the reserve only health checks are served, all other requests get this error (R127).
+        self._no_room: RequestError | None = None
+        self._open_paths = watch.health_paths
+        self._admission: Admission | None = None  # None: its requests must prove their principal
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The verified certificate of the client (DER), or None if it has shown none."""
+        tls: ssl.SSLObject | None = self.transport.get_extra_info("ssl_object")
+        return tls.getpeercert(True) if tls is not None else None
+
+    def _has_resumed(self) -> bool:
+        """Tell if the check of the client's certificate was skipped, because TLS 1.2 resumed a session (R140). The
+        session of an aborted connection is forgotten, so that the next one cannot resume it."""
+        tls: ssl.SSLObject | None = self.transport.get_extra_info("ssl_object")
+        return tls is not None and bool(tls.session_reused) and tls.context.verify_mode != ssl.CERT_NONE
 
     # ------------------------------------------------------------ start
 
@@ -85,10 +104,34 @@ class LimitedConnection(HttpToolsProtocol):
         self._due = now + self._limits.head_timeout
         watch.by_address[self._host] += 1
         watch.wake()
-        if watch.is_closing:
+        if watch.is_closing or self._has_resumed():
             transport.abort()
-        elif fault := self._over_limit():
+        elif fault := self._rejection() or self._over_limit():
             self._enter_reserve(fault, now)
+
+    def _rejection(self) -> RequestError | None:
+        """Check the user and the certificate, before a byte is read (T22)."""
+        check = self._watch.check
+        try:
+            found = check.admit(self.transport.get_extra_info("socket"), self.peer_certificate)
+        except OSError:  # it has been closed already
+            self.transport.abort()
+            return None
+        if isinstance(found, RequestError):
+            self._open_paths = check.public_paths
+            return found
+        self._admission = found
+        return None
+
+    def end_if_revoked(self) -> bool:
+        """Abort, if the principal of the connection or of its running request has lost its access."""
+        cycle = self._running
+        is_ended = self._admission is not None and not self._admission.is_current()
+        if not is_ended and (cycle is None or cycle.response_complete or not is_revoked(cycle.scope)):
+            return False
+        self._watch.report(REVOKED, self.address, "")
+        self.transport.abort()
+        return True
 
     def _over_limit(self) -> RequestError | None:
         limits, watch = self._limits, self._watch
@@ -118,7 +161,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Close: newer connections need its place, and a health check would have come by now."""
         del self._watch.reserve[self]
         if self._phase is not REFUSED and self._no_room is not None:
-            self._watch.report(self._no_room.reason, self.address)
+            self._watch.report(self._no_room.reason, self.address, self._no_room.detail)
         self.transport.abort()
 
     def _leave_address(self) -> None:
@@ -173,14 +216,14 @@ class LimitedConnection(HttpToolsProtocol):
             self._refuse(RequestError(408, "head-timeout", "Head too slow", detail))
         elif self._phase is IDLE:
             if self._is_new:
-                self._watch.report("silent-connection", self.address)
+                self._watch.report("silent-connection", self.address, "")
             self._due = inf
             self.transport.close()
         else:
             self.transport.abort()
 
     def _cut(self, reason: str) -> None:
-        self._watch.report(reason, self.address)
+        self._watch.report(reason, self.address, "")
         self._progress_at = inf
         self.transport.abort()
 
@@ -204,7 +247,7 @@ class LimitedConnection(HttpToolsProtocol):
     def eof_received(self) -> None:
         """Handle the client's EOF as a disconnect: an incomplete response has no reader, and the loop closes."""
         if self._phase is HEAD and self._kept:
-            self._watch.report("cut-short", self.address)
+            self._watch.report("cut-short", self.address, "")
         self._leave_cycle()
 
     def _leave_cycle(self) -> None:
@@ -233,7 +276,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Close after the response. If a body is still coming, keep reading for a moment."""
         if self._phase is LENGTH or self._phase is CHUNKS:
             self._ignore_input()
-            self.transport.write_eof()
+            end_writing(self.transport)
         else:
             self.transport.close()
 
@@ -256,13 +299,13 @@ class LimitedConnection(HttpToolsProtocol):
         is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
         self._ignore_input()
         self._leave_cycle()
-        self._watch.report(fault.reason, self.address)
+        self._watch.report(fault.reason, self.address, fault.detail)
         if is_answering:
             self.transport.abort()
         elif not self.transport.is_closing():
             self.flow.resume_reading()
             self.transport.write(self._error_response(fault))
-            self.transport.write_eof()
+            end_writing(self.transport)
         if fault.status == 413:
             self._watch.too_large(cast("dict[str, Any]", self.scope))
 
@@ -273,6 +316,8 @@ class LimitedConnection(HttpToolsProtocol):
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
+            NO_STORE,
             *([(b"retry-after", b"1")] if fault.status == 503 else []),
+            *([(b"www-authenticate", b"Bearer")] if fault.status == 401 else []),
         ]
         return b"".join((STATUS_LINE[fault.status], *(b"%b: %b\r\n" % each for each in headers), b"\r\n", body))

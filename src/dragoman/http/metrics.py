@@ -11,7 +11,9 @@ from starlette.responses import Response
 from dragoman.http.context import AppContext
 from dragoman.http.exposition import OPENMETRICS, MetricType, media_type
 from dragoman.http.metrics_snapshot import MetricsSnapshot
+from dragoman.http.problems import HttpError, problem_response
 from dragoman.http.route import TEXT, Route
+from dragoman.operations.schemas import OperationError
 
 COUNTER, GAUGE, HISTOGRAM, INFO = MetricType
 
@@ -45,22 +47,40 @@ COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
 METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_build_info": (INFO, "Version of the broker and of Python."),
     "dragoman_ready": (GAUGE, "1 if the broker accepts new jobs, like /readyz."),
+    "dragoman_certificate_expiry_seconds": (GAUGE, "Unix time at which the certificate of a listener expires."),
     "dragoman_jobs_total": (COUNTER, "Jobs that ended, by service and outcome."),
     "dragoman_queue_depth": (GAUGE, "Jobs that wait for a worker."),
     "dragoman_queue_oldest_seconds": (GAUGE, "Waiting time of the next job to be dispatched."),
     "dragoman_jobs_delayed": (GAUGE, "Jobs that may not start yet: delayed, in a retry delay, or not yet stored."),
     "dragoman_jobs_running": (GAUGE, "Jobs that are running at a worker."),
+    "dragoman_owner_waiting_jobs": (GAUGE, "Jobs that wait or are delayed, by the principal that submitted them."),
     "dragoman_queue_seconds": (HISTOGRAM, "Waiting time of jobs before their first attempt."),
     "dragoman_run_seconds": (HISTOGRAM, "Duration of attempts."),
     "dragoman_workers": (GAUGE, "Workers by state; one that offers several services counts for each."),
     "dragoman_connections": (GAUGE, "Connections, by dialect."),
+    "dragoman_handshakes_total": (COUNTER, "Ended handshakes of CURVE, TLS and tokens, by mechanism and result."),
+    "dragoman_handshakes_waiting": (GAUGE, "Handshakes of CURVE, TLS and tokens that are in progress."),
     "dragoman_received_bytes_total": (COUNTER, "Bytes received, by dialect."),
     "dragoman_sent_bytes_total": (COUNTER, "Bytes sent, by dialect."),
     "dragoman_bad_messages_total": (COUNTER, "Messages that violate their dialect."),
+    "dragoman_access_reloads_total": (COUNTER, "Reloads of the access folder, keys and certificates, by result."),
+    "dragoman_handshakes_rejected_total": (
+        COUNTER,
+        "Connections rejected before they were open, by mechanism and reason.",
+    ),
+    "dragoman_rights_refused_total": (COUNTER, "Requests refused because their principal lacks a right."),
     "dragoman_unreported_outcomes_total": (COUNTER, "Jobs whose outcome the caller's dialect cannot express."),
     **{name: (COUNTER, meaning) for name, meaning in COUNTERS.values()},
+    "dragoman_limits_reached_total": (COUNTER, "Jobs refused at submit because of a limit, by its name."),
     "dragoman_jobs_present": (GAUGE, "Jobs that have not ended; limited by max_jobs."),
-    "dragoman_payload_bytes": (GAUGE, "Payloads of these jobs in memory; limited by max_memory."),
+    "dragoman_payload_bytes": (
+        GAUGE,
+        "Payloads of these jobs in memory; limited by max_memory together with data in transit.",
+    ),
+    "dragoman_transit_bytes": (
+        GAUGE,
+        "Data in transit, by kind; limited by max_memory together with payloads.",
+    ),
     "dragoman_outcomes_kept": (GAUGE, "Ended jobs whose outcome is kept for later requests."),
     "dragoman_store_commit_seconds": (HISTOGRAM, "Duration of the store's commits."),
     "dragoman_store_unavailable": (GAUGE, "1 if the store cannot write, and background jobs are refused."),
@@ -75,7 +95,12 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
 
 
 async def metrics(context: AppContext, request: Request) -> Response:
-    """Collect the metrics on request: nothing is prepared for a scraper that may never come."""
+    """Collect the metrics on request: nothing is prepared for a scraper that may never come. They tell of all services,
+    so they are for principals that may see all."""
+    try:
+        context.operations.permissions.require_see_all(context.owner(request.scope).principal, context.session.dialect)
+    except OperationError as error:
+        raise HttpError(problem_response(error.problem)) from None
     media = media_type(request.headers.get("accept", ""))
     body = await MetricsSnapshot(context, METRICS, media == OPENMETRICS).text(COUNTERS)
     return Response(body, headers={"Content-Type": media, "Cache-Control": "no-store"})
@@ -90,5 +115,6 @@ ROUTES = [
         handler=metrics,
         answers={200: (OPENMETRICS.partition(";")[0], TEXT)},
         tag="health",
+        problems=(403,),
     ),
 ]

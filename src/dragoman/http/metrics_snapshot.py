@@ -11,7 +11,7 @@ from typing import Any
 from dragoman.core.model import Service
 from dragoman.http.context import AppContext
 from dragoman.http.exposition import MetricType, head, histogram, labels, sample
-from dragoman.http.labels import OTHER, Tally
+from dragoman.http.labels import OTHER, Tally, waiting_of_owners
 from dragoman.http.process_metrics import process_numbers
 
 SLICE = 0.005  # seconds of work between two iterations of the event loop
@@ -52,6 +52,7 @@ class MetricsSnapshot:
         await self._collect_services()
         self._write_broker()
         await self._write_services()
+        self._write_owners()
         await self._write_workers()
         self._write_peers()
         self._write_counters(counters)
@@ -80,13 +81,13 @@ class MetricsSnapshot:
         traffic, present = dict(registry.traffic), list(registry.peers)
         traffic["http"] = self._context.traffic()
         # HTTP connections do not belong to the runner; the health view counts all.
-        self._peers["http"] = max(0, self._context.health().peers - len(present))
+        self._peers["http"] = max(0, (self._context.health().peers or 0) - len(present))
         for peer in present:
             dialect = _dialect_of(peer.session)
             self._peers[dialect] = self._peers.get(dialect, 0) + 1
             if peer.stream is not None:
                 received, sent = traffic.get(dialect, (0, 0))
-                traffic[dialect] = received + peer.stream.received, sent + peer.stream.sent
+                traffic[dialect] = received + peer.stream.wire_received, sent + peer.stream.wire_sent
             await self._yield_to_loop()
         self._traffic = traffic
 
@@ -105,8 +106,14 @@ class MetricsSnapshot:
         health = self._context.health()
         self._write("dragoman_build_info", 1, labels(version=health.version, python=platform.python_version()))
         self._write("dragoman_ready", int(health.ready))
+        self._begin("dragoman_certificate_expiry_seconds")
+        for listener, expiry in self._context.certificates():
+            self._lines.append(sample("dragoman_certificate_expiry_seconds", labels(listener=listener), expiry))
         self._write("dragoman_jobs_present", job_registry.present)
-        self._write("dragoman_payload_bytes", job_registry.bytes)
+        self._write("dragoman_payload_bytes", job_registry.memory.payloads)
+        self._begin("dragoman_transit_bytes")
+        for kind, size in job_registry.memory.transit.items():
+            self._lines.append(sample("dragoman_transit_bytes", labels(kind=kind.value), size))
         self._write("dragoman_outcomes_kept", len(job_registry.jobs) - job_registry.present)
         self._write("dragoman_store_unavailable", int(store.problem is not None))
         self._begin("dragoman_store_commit_seconds")
@@ -139,6 +146,11 @@ class MetricsSnapshot:
                     self._lines.append(histogram(name, labelled, counted))
                     await self._yield_to_loop()
 
+    def _write_owners(self) -> None:
+        self._begin("dragoman_owner_waiting_jobs")
+        for owner, count in waiting_of_owners(self._broker.principals).items():
+            self._lines.append(sample("dragoman_owner_waiting_jobs", labels(owner=owner), count))
+
     async def _write_workers(self) -> None:
         self._begin("dragoman_workers")
         for (service, dialect, state), count in self._workers.items():
@@ -150,6 +162,11 @@ class MetricsSnapshot:
         self._begin("dragoman_connections")
         for dialect, count in self._peers.items():
             self._lines.append(sample("dragoman_connections", labels(dialect=dialect), count))
+        handshakes = self._context.runner.connections.registry.handshakes
+        self._write("dragoman_handshakes_waiting", handshakes.in_progress)
+        self._begin("dragoman_handshakes_total")
+        for (mechanism, result), count in handshakes.totals.items():
+            self._lines.append(sample("dragoman_handshakes_total", labels(mechanism=mechanism, result=result), count))
         for index, name in enumerate(("dragoman_received_bytes_total", "dragoman_sent_bytes_total")):
             self._begin(name)
             for dialect, counts in self._traffic.items():
@@ -163,6 +180,20 @@ class MetricsSnapshot:
         for (dialect, reason), count in counted.bad_messages.items():
             labelled = labels(dialect=dialect, reason=reason)
             self._lines.append(sample("dragoman_bad_messages_total", labelled, count))
+        self._begin("dragoman_access_reloads_total")
+        for result, count in counted.access_reloads.items():
+            self._lines.append(sample("dragoman_access_reloads_total", labels(result=result), count))
+        self._begin("dragoman_handshakes_rejected_total")
+        for (mechanism, reason), count in counted.peers_refused.items():
+            labelled = labels(mechanism=mechanism, reason=reason)
+            self._lines.append(sample("dragoman_handshakes_rejected_total", labelled, count))
+        self._begin("dragoman_rights_refused_total")
+        for (right, dialect), count in counted.rights_refused.items():
+            labelled = labels(right=right, dialect=dialect)
+            self._lines.append(sample("dragoman_rights_refused_total", labelled, count))
+        self._begin("dragoman_limits_reached_total")
+        for limit, count in counted.limits_reached.items():
+            self._lines.append(sample("dragoman_limits_reached_total", labels(limit=limit), count))
         self._begin("dragoman_unreported_outcomes_total")
         for outcome, count in counted.unreported_outcomes.items():
             self._lines.append(sample("dragoman_unreported_outcomes_total", labels(outcome=outcome), count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +15,7 @@ from starlette.responses import Response
 from dragoman.http.context import AppContext
 from dragoman.http.headers import Header
 from dragoman.http.problems import MEDIA_TYPE as PROBLEM
+from dragoman.http.request_access import PLAIN_COOKIE, SECURE_COOKIE
 from dragoman.http.request_parsing import JSON
 from dragoman.http.route import TEXT, Route
 from dragoman.operations.schemas import FailureView, JobIdText, View
@@ -26,8 +28,8 @@ ABOUT = """A job broker: callers submit jobs to named services, workers run them
 Times are in seconds, moments in RFC 3339 format; a job's id is 32 lower-case hex digits. Names in a path are
 percent-encoded, a slash in them as `%2F`. Errors are returned as `application/problem+json`: `type` is for programs,
 `detail` is a sentence for people. Any request may be rejected before it reaches its operation: 400 if it is not exact
-HTTP/1.1, 403 if its Host or Origin is not allowed, 408 if it is too slow, 413, 414 and 431 if it is too large, 415 if
-it is compressed, 503 if there are too many connections."""
+HTTP/1.1 or its URL has a secret, 401 if it needs a token and has none, 403 if its Host or Origin is not allowed, 408 if
+it is too slow, 413, 414 and 431 if it is too large, 415 if it is compressed, 503 if there are too many connections."""
 
 TAGS = {
     "calls": "Submit a job and wait for its result.",
@@ -43,7 +45,8 @@ TAGS = {
 # Descriptions of error statuses.
 MEANINGS = {
     400: "The body is not JSON.",
-    403: "The token is wrong.",
+    401: "The request has no valid token.",
+    403: "The principal lacks the right, or the token of the worker is wrong.",
     404: "It does not exist.",
     409: "The current state does not allow it, or the job was cancelled.",
     410: "It does not exist any more.",
@@ -55,6 +58,17 @@ MEANINGS = {
     503: "The broker is shutting down or starting. Retry after `Retry-After` seconds.",
     504: "The job timed out.",
     507: "The store cannot write, so the job was not accepted.",
+}
+
+# Credentials of requests to a listener with `auth=token`; a client certificate is another.
+SECURITY_SCHEMES: OpenApi = {
+    "token": {"type": "http", "scheme": "bearer", "description": "Token of a principal: `dgm_` and 43 characters."},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": SECURE_COOKIE,
+        "description": f"Session of a browser that has logged in at /login; without TLS its name is `{PLAIN_COOKIE}`.",
+    },
 }
 
 
@@ -69,13 +83,15 @@ class ProblemDetails(View):
     error: FailureView | msgspec.UnsetType = msgspec.UNSET
 
 
-def document_route(routes: Sequence[Route]) -> Route:
-    """Return the route of the document, which describes these routes and itself."""
+def document_route(routes: Sequence[Route], *, has_login: bool = False) -> Route:
+    """Return the route of the document, which describes these routes and itself. `has_login`: requests need a token."""
     written: list[bytes] = []
 
     async def handler(context: AppContext, request: Request) -> Response:
         if not written:
-            written.append(msgspec.json.encode(document([*routes, itself], context.health().version)))
+            written.append(
+                msgspec.json.encode(document([*routes, itself], context.health().version, has_login=has_login))
+            )
         return Response(written[0], media_type=JSON)
 
     summary = "This document: OpenAPI 3.1."
@@ -83,19 +99,27 @@ def document_route(routes: Sequence[Route]) -> Route:
     return itself
 
 
-def document(routes: Sequence[Route], version: str) -> OpenApi:
+def document(routes: Sequence[Route], version: str, *, has_login: bool = False) -> OpenApi:
+    routes = [each for each in routes if not each.is_page]
     schemas = Schemas(routes)
     paths: dict[str, OpenApi] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation_object(route, schemas)
+        if has_login and not route.is_public:
+            route = replace(route, problems=(*route.problems, 401))
+        described = _operation_object(route, schemas)
+        if has_login and route.is_public:
+            described["security"] = []
+        paths.setdefault(route.path, {})[route.method.lower()] = described
     used = {route.tag for route in routes}
+    security: OpenApi = {"security": [{name: []} for name in SECURITY_SCHEMES]} if has_login else {}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Dragoman", "version": version, "description": ABOUT, "license": {"name": "MIT"}},
         "servers": [{"url": "/"}],
         "tags": [{"name": name, "description": meaning} for name, meaning in TAGS.items() if name in used],
         "paths": paths,
-        "components": {"schemas": schemas.components},
+        "components": {"schemas": schemas.components, **({"securitySchemes": SECURITY_SCHEMES} if has_login else {})},
+        **security,
     }
 
 

@@ -23,6 +23,8 @@ class ClientDisconnected(Exception):
 class FutureResponder:
     """Receives the response of one operation and resolves a future."""
 
+    dialect = "http"
+
     __slots__ = ("owner", "response")
 
     def __init__(self, owner: Owner) -> None:

@@ -8,7 +8,7 @@ from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
 from dragoman.http.limits import HttpLimits
 
 # Options of a listener's URL that clients and workers ignore.
-IGNORED = ("insecure", *(each.name for each in fields(HttpLimits)))
+IGNORED = ("insecure", "loopback", "auth", *(each.name for each in fields(HttpLimits)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class ListenerOptions:
     max_workers: int = count(10_000, least=0)
     hosts: str = ""  # allowed names in Host besides loopback's, separated by commas (T12)
     stuck_timeout: float = time_limit(3600.0)
+    hsts: int = count(0, least=0)  # Strict-Transport-Security, in seconds; 0: not sent
 
     def __post_init__(self) -> None:
         if self.lease > self.max_lease:

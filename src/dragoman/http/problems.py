@@ -15,7 +15,9 @@ MEDIA_TYPE = "application/problem+json"
 STATUSES = {
     "not found": (404, "Not found"),
     "no such service": (404, "No such service"),
+    "forbidden": (403, "Forbidden"),
     "invalid": (422, "Not valid"),
+    "too large": (413, "Too large"),
     "conflict": (409, "Conflict"),
     "key reused": (409, "Key reused"),
     "busy": (429, "Busy"),
@@ -24,6 +26,7 @@ STATUSES = {
     "store unavailable": (507, "The store cannot write"),
     "internal": (500, "Internal error"),
 }
+FORBIDDEN = "forbidden: "  # begins the core's reason
 RETRY_AFTER = {"busy": "1", "loading": "1", "draining": "5"}
 
 
@@ -48,4 +51,5 @@ def problem_body(status: int, kind: str, title: str, detail: str) -> bytes:
 def problem_response(error: ErrorView, headers: Iterable[tuple[str, str]] = ()) -> Response:
     status, title = STATUSES[error.kind]
     more = [("retry-after", RETRY_AFTER[error.kind])] if error.kind in RETRY_AFTER else []
-    return problem(status, error.kind.replace(" ", "-"), title, error.detail, [*headers, *more])
+    detail = error.detail.removeprefix(FORBIDDEN)  # a sentence about the principal, wherever it was refused
+    return problem(status, error.kind.replace(" ", "-"), title, detail, [*headers, *more])

@@ -14,6 +14,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from dragoman.http import framing
+from dragoman.http.admission import CONNECTED
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.framing import BadRequest, Chunks
 from dragoman.http.limited_connection import ANSWER, CHUNKS, HEAD, IDLE, LENGTH, MOST_AHEAD, LimitedConnection
@@ -71,7 +72,7 @@ class LimitedProtocol(LimitedConnection):
         if end < len(data):
             data, rest = data[:end], data[end:]
         self._head = framing.read_head(data, self._limits)
-        if self._no_room is not None and not self._is_health_check(self._head):
+        if self._no_room is not None and not _is_health_check(self._head, self._open_paths):
             raise BadRequest(self._no_room)
         self._is_new = self._has_blank = False
         self._following = len(rest)
@@ -82,9 +83,6 @@ class LimitedProtocol(LimitedConnection):
         if self._fault is not None:
             raise BadRequest(self._fault)
         return rest
-
-    def _is_health_check(self, head: re.Match[bytes]) -> bool:
-        return head[1] in (b"GET", b"HEAD") and head[2].partition(b"?")[0] in self._watch.health_paths
 
     def _ignore_upgrade(self, head: bytes) -> None:
         """Parse the head again without its upgrade: otherwise the parser takes what follows for another protocol."""
@@ -140,6 +138,10 @@ class LimitedProtocol(LimitedConnection):
         assert self._head is not None
         try:
             length = framing.body_length(self.headers, self._head, self._limits, self._watch.hosts)
+            check = self._watch.check
+            if check.rejects_forwarded and framing.is_forwarded(self.headers):
+                if not _is_health_check(self._head, check.public_paths):
+                    raise BadRequest(framing.FORWARDED)
         except BadRequest as error:
             self._fault = error.fault  # an exception would become an error of the parser
             if error.fault.status == 413:
@@ -166,6 +168,7 @@ class LimitedProtocol(LimitedConnection):
         self.scope["method"] = head[1].decode()
         self.scope["raw_path"] = target.path
         self.scope["query_string"] = target.query or b""
+        self.scope["extensions"] = {CONNECTED: self._admission}  # type: ignore[dict-item]
 
     def on_message_complete(self) -> None:
         if self._fault is None and not self._is_upgrade:
@@ -189,7 +192,7 @@ class LimitedProtocol(LimitedConnection):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._disconnect = DisconnectSignal()
         self._running = cycle
-        cycle.scope["extensions"] = {HANGUP: self._disconnect}  # type: ignore[dict-item]
+        cycle.scope["extensions"] = {HANGUP: self._disconnect, CONNECTED: self._admission}  # type: ignore[dict-item]
         is_incomplete = self._phase is not ANSWER and not 0 < self._left <= self._following
         close = self._close_gracefully if is_incomplete else None
         cycle.transport = ResponseTransport(self.transport, self._watch.traffic, close)  # type: ignore[assignment]
@@ -213,7 +216,17 @@ class LimitedProtocol(LimitedConnection):
             cycle.on_response = _nothing  # breaks the reference cycle
 
 
+def _is_health_check(head: re.Match[bytes], paths: frozenset[bytes]) -> bool:
+    return head[1] in (b"GET", b"HEAD") and head[2].partition(b"?")[0] in paths
+
+
 def _nothing() -> None: ...
 
 
-INTERNAL_ERROR = problem(500, "internal-error", "Internal error", "See the server's log.", [("connection", "close")])
+INTERNAL_ERROR = problem(
+    500,
+    "internal-error",
+    "Internal error",
+    "See the server's log.",
+    [("connection", "close"), ("cache-control", "no-store")],
+)

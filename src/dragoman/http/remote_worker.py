@@ -8,6 +8,7 @@ from math import inf
 
 from dragoman.core.effects import DeliverOutcome
 from dragoman.core.model import Attempt, Caller, Payload, Token, Worker
+from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient, RemoteWorker
 
 
@@ -16,8 +17,8 @@ class PendingCall(Caller):
 
     __slots__ = ("alarm", "alarm_number", "answer")
 
-    def __init__(self, recipient: Recipient, answer: Future[DeliverOutcome | None]) -> None:
-        super().__init__(recipient)
+    def __init__(self, recipient: Recipient, owner: Owner, answer: Future[DeliverOutcome | None]) -> None:
+        super().__init__(recipient, owner)
         self.answer = answer
         self.alarm = inf
         self.alarm_number = 0

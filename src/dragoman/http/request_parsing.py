@@ -73,18 +73,20 @@ def _defaults(schema: type[Any]) -> dict[str, Any]:
     return defaults
 
 
-async def body_of(context: AppContext, receive: Receive) -> Payload:
-    """Return the body, which usually has arrived already, in one piece."""
+async def body_of(context: AppContext, receive: Receive, most: int | None = None) -> Payload:
+    """Return the body, which usually has arrived already, in one piece. `most`: its bytes, if less than max_payload."""
+    limit = context.max_payload if most is None else min(most, context.max_payload)
     message = await receive()
     body: Payload = message.get("body", b"")
-    while message.get("more_body", False) and len(body) <= context.max_payload:
+    while message.get("more_body", False) and len(body) <= limit:
         message = await receive()
         body = bytearray(body) if type(body) is bytes else body
         body += message.get("body", b"")
     if message["type"] != "http.request":
         raise ClientDisconnected
-    if len(body) > context.max_payload:
-        raise HttpError(problem(413, "too-large", "Too large", f"max_payload is {context.max_payload} bytes."))
+    if len(body) > limit:
+        detail = f"max_payload is {limit} bytes." if most is None else f"This request has at most {limit} bytes."
+        raise HttpError(problem(413, "too-large", "Too large", detail))
     return body
 
 

@@ -35,3 +35,5 @@ class Route:
     problems: tuple[int, ...] = ()  # statuses of problem+json responses
     too_large: Callable[[AppContext, Request], None] | None = None  # called if the handler does not get the request
     answer_headers: Mapping[int, tuple[Header, ...]] = field(default_factory=dict)  # documented, by status
+    is_public: bool = False  # served to requests without a known principal
+    is_page: bool = False  # for people: not in the OpenAPI document

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from dragoman.http.all_bodies import AllBodies
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
-from dragoman.http.server_state import HttpServerState, Report, TooLarge
+from dragoman.http.server_state import NO_CHECK, ConnectionCheck, HttpServerState, Report, TooLarge
+from dragoman.http.tls_acceptor import Context, HandshakeLimits, TlsAcceptor, TlsReport
 from dragoman.http.transports import Traffic
 
 if TYPE_CHECKING:
@@ -27,7 +29,9 @@ def _ignore(_: object) -> None: ...
 
 
 class HttpServer:
-    """`report(reason, address)` is called for every rejected request, `failed(error)` for every exception of the app.
+    """`report(reason, address, detail)` is called for every rejected request.
+
+    `failed(error)` is called for every exception of the app.
 
     `end_streams` is called when the server begins to close: open event streams would delay it until the timeout.
     `too_large(scope)` is called for requests whose body is too large, which the app does not get.
@@ -45,10 +49,15 @@ class HttpServer:
         end_streams: Callable[[], None] | None = None,
         too_large: TooLarge = _ignore,
         health_paths: Iterable[str] = (),
+        check: ConnectionCheck = NO_CHECK,
+        hsts: int = 0,
+        all_bodies: AllBodies | None = None,
     ) -> None:
         self._loop = loop
         self._hosts = Hosts(allowed_hosts)
-        self._watch = HttpServerState(loop, limits, self._hosts, report, failed, too_large, health_paths)
+        self._watch = HttpServerState(
+            loop, limits, self._hosts, report, failed, too_large, health_paths, check, hsts, all_bodies
+        )
         self._end_streams = end_streams
         # Loggers are not configured, because they belong to the process. Proxy headers are not trusted.
         self._config = Config(
@@ -63,6 +72,7 @@ class HttpServer:
         )
         self._config.load()
         self._openings: list[asyncio.Task[asyncio.AbstractServer]] = []
+        self._acceptors: list[TlsAcceptor] = []
 
     @property
     def connections(self) -> int:
@@ -71,6 +81,10 @@ class HttpServer:
     @property
     def traffic(self) -> Traffic:
         return self._watch.traffic
+
+    def end_revoked(self) -> int:
+        """Abort connections and running requests of principals that have lost their access. Returns their number."""
+        return self._watch.end_revoked()
 
     def listen(self, sock: socket.socket) -> None:
         """Serve connections of this listening socket, and take ownership of it."""
@@ -81,6 +95,11 @@ class HttpServer:
             self._hosts.allow(sock.getsockname()[0])
             opening = self._loop.create_server(self.new_protocol, sock=sock, backlog=BACKLOG)
         self._openings.append(self._loop.create_task(opening))
+
+    def listen_tls(self, sock: socket.socket, context: Context, failed: TlsReport, limits: HandshakeLimits) -> None:
+        """Serve connections with TLS, each with the context that `context` returns. `limits`: of all listeners."""
+        self._hosts.allow(sock.getsockname()[0])
+        self._acceptors.append(TlsAcceptor(self._loop, sock, self.new_protocol, context, failed, limits))
 
     def new_protocol(self) -> LimitedProtocol:
         """Return the protocol of a new connection."""
@@ -101,7 +120,8 @@ class HttpServer:
         tasks = list(self._watch.shared.tasks)
         self.abort()
         await self._watch.empty()
-        await asyncio.wait([*self._openings, *tasks], timeout=CANCEL_WAIT)
+        if waiting := [*self._openings, *tasks]:
+            await asyncio.wait(waiting, timeout=CANCEL_WAIT)
 
     def abort(self) -> None:
         """Close everything now. Running requests of the app are cancelled."""
@@ -114,6 +134,8 @@ class HttpServer:
 
     def _stop_listening(self) -> None:
         self._watch.is_closing = True
+        for acceptor in self._acceptors:
+            acceptor.close()
         for opening in self._openings:
             if opening.done():
                 _close(opening)

@@ -6,24 +6,47 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any, cast
 
 from uvicorn.server import ServerState
 
+from dragoman.core.memory import MemoryAccount
+from dragoman.http.admission import Admission
+from dragoman.http.all_bodies import AllBodies
 from dragoman.http.body_budget import BodyBudget
 from dragoman.http.connection import TimedConnection
+from dragoman.http.framing import RequestError
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
+from dragoman.http.security_headers import security_headers
 from dragoman.http.transports import Traffic
 
 SLOWEST_SWEEP = 0.5
+RECHECK = 60.0  # seconds after which the principals of running requests are checked again
 LATE = 1.0  # seconds; a sweep that is this late means that the server was paused
-NOSNIFF = (b"x-content-type-options", b"nosniff")
 
-Report = Callable[[str, str], None]
+Report = Callable[[str, str, str], None]  # reason, address, detail
 ReportError = Callable[[BaseException], None]
 TooLarge = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCheck:
+    """Check of new connections. Health checks in `public_paths` are answered to everybody.
+
+    `admit(socket, certificate)` returns the principal of a connection, None if its requests must prove one, or the
+    error of all its other requests; it raises OSError if the connection has ended. `certificate` is verified (DER).
+    A request that a proxy has forwarded has the proxy's user, not that of its client.
+    """
+
+    admit: Callable[[Any, bytes | None], Admission | RequestError | None] = lambda *_: None
+    public_paths: frozenset[bytes] = frozenset()
+    rejects_forwarded: bool = False
+
+
+NO_CHECK = ConnectionCheck()
 
 
 class HttpServerState:
@@ -38,7 +61,11 @@ class HttpServerState:
         failed: ReportError,
         too_large: TooLarge,
         health_paths: Iterable[str] = (),
+        check: ConnectionCheck = NO_CHECK,
+        hsts: int = 0,
+        all_bodies: AllBodies | None = None,
     ) -> None:
+        """`all_bodies`: those of all listeners; None: there is no other listener."""
         self.loop = loop
         self.limits = limits
         self.hosts = hosts
@@ -46,9 +73,10 @@ class HttpServerState:
         self.failed = failed
         self.too_large = too_large
         self.health_paths = frozenset(path.encode() for path in health_paths)
+        self.check = check
         self.is_closing = False
         self.traffic = Traffic()
-        self.bodies = BodyBudget(limits.max_memory)
+        self.bodies = BodyBudget(limits.max_memory, all_bodies or AllBodies(MemoryAccount(limits.max_memory)))
         self.shared = ServerState()
         self.by_address: Counter[str] = Counter()  # without connections in the reserve
         self.reserve: dict[TimedConnection, None] = {}  # connections above the limits, oldest first
@@ -57,7 +85,9 @@ class HttpServerState:
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._swept = 0.0
+        self._rechecked = 0.0
         self._second = 0
+        self._headers = security_headers(hsts)
 
     def __len__(self) -> int:
         return len(self.shared.connections)
@@ -69,7 +99,7 @@ class HttpServerState:
         """Start the timer, because there is a connection."""
         if self._timer is None:
             self._update_date()
-            self._swept = self.loop.time()
+            self._swept = self._rechecked = self.loop.time()
             self._timer = self.loop.call_later(self._every, self._sweep)
 
     def leave(self) -> None:
@@ -92,8 +122,15 @@ class HttpServerState:
             self._timer.cancel()
             self._timer = None
 
+    def end_revoked(self) -> int:
+        """Abort connections and running requests of principals that have lost their access. Returns their number."""
+        self._rechecked = self.loop.time()
+        return sum(connection.end_if_revoked() for connection in self.connections())
+
     def _sweep(self) -> None:
         now = self.loop.time()
+        if now - self._rechecked >= RECHECK:
+            self.end_revoked()
         passed, self._swept = now - self._swept, now
         self._timer = self.loop.call_later(self._every, self._sweep) if self.shared.connections else None
         self._update_date()
@@ -108,4 +145,4 @@ class HttpServerState:
         second = int(time.time())
         if second != self._second:
             self._second = second
-            self.shared.default_headers = [(b"date", formatdate(second, usegmt=True).encode()), NOSNIFF]
+            self.shared.default_headers = [(b"date", formatdate(second, usegmt=True).encode()), *self._headers]

@@ -6,6 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.core.events import (
     JOB_ENDED,
@@ -21,8 +22,10 @@ from dragoman.core.events import (
     WorkerEvent,
 )
 from dragoman.core.model import Job, JobId
+from dragoman.core.rights import LOCAL, Principal
 from dragoman.http.sse import EventStream, Streams
 from dragoman.operations.schemas import JobIdText, OutcomeName, State, View
+from dragoman.operations.visibility import sees_job_event, services_in_event
 
 
 class JobEventView(View, omit_defaults=True):
@@ -56,16 +59,19 @@ class Subscribers:
     def __init__(self, events: Events) -> None:
         self._events = events
         self._subscription: Subscription | None = None
-        self._to_all: dict[EventStream, None] = {}
-        self._to_job: dict[JobId, dict[EventStream, None]] = {}
+        # Each stream with the principal whose rights filter its events; None: all events, without a check.
+        self._to_all: dict[EventStream, Principal | None] = {}
+        self._to_job: dict[JobId, dict[EventStream, Principal | None]] = {}
 
-    def open_stream(self, streams: Streams, job: Job | None = None) -> EventStream:
-        """Open a stream of the events of this job, beginning with its present state, or of all jobs and workers."""
+    def open_stream(self, streams: Streams, principal: Principal, job: Job | None = None) -> EventStream:
+        """Open a stream of the events of this job, beginning with its present state, or of all jobs and workers. The
+        principal must be allowed to see the job; of all others it gets those that it may see when they occur (R148)."""
         stream = EventStream(streams, lambda: self._leave(stream, job))
+        viewer = principal if principal.name != LOCAL else None
         if job is None:
-            self._to_all[stream] = None
+            self._to_all[stream] = viewer
         else:
-            self._to_job.setdefault(job.id, {})[stream] = None
+            self._to_job.setdefault(job.id, {})[stream] = viewer
             if job.outcome is None or job.is_told:  # else its end is published when the store has it (R103)
                 stream.publish(job.state.value, _encode(_state_of(job)))
             if job.is_told:
@@ -77,20 +83,24 @@ class Subscribers:
         """Write an event to the streams that it concerns."""
         name = KIND_NAMES[event.kind]
         if isinstance(event, JobEvent):
-            own = self._to_job.get(event.id, ())
+            own = self._to_job.get(event.id, {})
             if not own and not self._to_all:
                 return
             data = _encode(_job_view(event))
-            for stream in (*self._to_all, *own):
-                stream.publish(name, data)
+            for stream, viewer in (*self._to_all.items(), *own.items()):
+                if viewer is None or sees_job_event(viewer, event):
+                    stream.publish(name, data)
             if event.kind == JOB_ENDED:
                 for stream in own:
                     stream.end()
         elif isinstance(event, WorkerEvent) and self._to_all:
             view = WorkerEventView(id=event.id, name=event.name, dialect=event.dialect, services=list(event.services))
             data = _encode(view)
-            for stream in self._to_all:
-                stream.publish(name, data)
+            for stream, viewer in self._to_all.items():
+                if viewer is None:
+                    stream.publish(name, data)
+                elif (services := services_in_event(viewer, event)) is not None:
+                    stream.publish(name, _encode(replace(view, services=services)))
 
     def _leave(self, stream: EventStream, job: Job | None) -> None:
         if job is None:

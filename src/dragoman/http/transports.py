@@ -58,3 +58,10 @@ def tune(transport: asyncio.Transport) -> None:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
         except OSError:
             pass  # the connection has ended already, and `connection_lost` follows
+
+
+def end_writing(transport: asyncio.Transport) -> None:
+    """Send the end of the stream after the last response. With TLS there is no such half close: the client ends the
+    connection because of `connection: close`, or the server does when it has waited long enough."""
+    if transport.can_write_eof():
+        transport.write_eof()

@@ -17,10 +17,11 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.core.admission import can_offer
+from dragoman.core.admission import can_offer, forbidden_work
 from dragoman.core.failure import Failure, reported_failure
 from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.names import is_text
+from dragoman.core.rights import WORK
 from dragoman.http.broker_side import token_of
 from dragoman.http.context import AppContext
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
@@ -83,7 +84,7 @@ class WorkerFailure(OperationRequest):
 SECRET = Header(
     "Dragoman-Worker-Token",
     TokenText,
-    "The token from the response to joining; or `Authorization: Bearer`.",
+    "The token from the response to joining. Without `auth=token`, `Authorization: Bearer` may have it instead.",
 )
 ATTEMPT = Header(
     "Dragoman-Attempt", TokenText, "The attempt's token, from the response with the job.", is_required=True
@@ -104,7 +105,12 @@ async def join(context: AppContext, request: Request) -> Response:
         _refuse("invalid", f"lease {lease:g} is over the maximum of {options.max_lease:g} (max_lease)")
     if len(session) >= options.max_workers:
         _refuse("busy", f"{len(session)} workers are connected, the maximum (max_workers); retry later")
-    remote = session.join(name, parsed.services, parsed.capacity, lease, _address(request), context.now())
+    owner = context.owner(request.scope)
+    forbidden = forbidden_work(owner.principal, parsed.services)
+    if forbidden is not None:
+        context.broker.refused_rights.note(owner.principal, WORK, parsed.services, session.dialect)
+        _refuse("forbidden", forbidden)
+    remote = session.join(name, parsed.services, parsed.capacity, lease, owner, _address(request), context.now())
     if remote is None:
         _refuse("busy", f"{context.broker.policy.max_services} services are known, the maximum (max_services)")
     id = remote.worker.id
@@ -159,7 +165,8 @@ async def result(context: AppContext, request: Request) -> Response:
     token = _token(request)
     body = await _result_body(context, request)
     now = context.now()
-    if context.broker.attempts.is_resumable(token):  # dispatched before a restart of the broker (R107)
+    principal = context.owner(request.scope).principal
+    if context.broker.attempts.is_resumable(token, principal):  # dispatched before a restart of the broker (R107)
         return await _deliver_resumable(context, token, parsed, body, request, now)
     if context.operations.is_loading and context.session.remote(in_path(request, "id", WorkerNumber)) is None:
         _refuse("loading", BEING_READ)
@@ -195,7 +202,7 @@ async def _deliver_resumable(
 ) -> Response:
     broker = context.broker
     failed = None if parsed.outcome == "done" else _failure(body, request)  # first: an invalid body claims nothing
-    attempt = broker.attempts.claim_resumable(token)
+    attempt = broker.attempts.claim_resumable(token, context.owner(request.scope).principal)
     assert attempt is not None
     if failed is None:
         is_current = broker.succeed(attempt, body, now)
@@ -237,12 +244,14 @@ async def leave(context: AppContext, request: Request) -> Response:
 
 
 def _worker(context: AppContext, request: Request) -> RemoteHttpWorker:
-    """Return the worker in the path, after checking its token."""
+    """Return the worker in the path, after checking its token. Workers of other principals do not exist."""
     remote = context.session.remote(in_path(request, "id", WorkerNumber))
-    if remote is None:
+    if remote is None or remote.worker.owner.principal is not context.principal(request.scope):
         raise HttpError(_gone("it left, was silent for too long, or the broker was restarted; join again"))
     secret = request.headers.get(SECRET.name)
-    if secret is None:
+    if secret is None and context.access.has_tokens:
+        secret = ""
+    elif secret is None:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else ""
     if not compare_digest(secret.encode(), remote.secret.encode()):
@@ -277,7 +286,7 @@ def _end_too_large(context: AppContext, request: Request) -> None:
     length = request.headers.get("content-length")
     size = f" of {length} bytes" if length is not None else ""
     reason = f"its answer{size} is over max_payload {context.max_payload}"
-    resumable = broker.attempts.claim_resumable(token)
+    resumable = broker.attempts.claim_resumable(token, context.owner(request.scope).principal)
     if resumable is not None:
         broker.fail(resumable, reason, now)
         context.runner.connections.request_iteration()

@@ -8,38 +8,41 @@ side: a request that waits until a job is accepted or has ended is one of their 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect
+from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
-from dragoman.core.model import Job, JobId, Payload, Service, WorkerId
+from dragoman.core.interim_effects import Acknowledge
+from dragoman.core.model import Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.recipients import TimedRecipient
-from dragoman.core.states import DONE, ENDED, RefusalReason
+from dragoman.core.rights import CALL
+from dragoman.core.states import ENDED, RefusalReason
 from dragoman.operations.job_details import send_payload, show_job
+from dragoman.operations.job_list import list_jobs
 from dragoman.operations.job_options import delayed_options, options_of
 from dragoman.operations.payloads import payload_of
+from dragoman.operations.permissions import Permissions
 from dragoman.operations.purge import Purge
 from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
-from dragoman.operations.scheduled_run import ScheduledRun
-from dragoman.operations.scheduler import Scheduler
+from dragoman.operations.scheduled_run import ScheduledRun, forbidden_run
+from dragoman.operations.scheduler import Scheduler, ScheduleState
 from dragoman.operations.schemas import (
+    AccessView,
     DrainRequest,
     EmptyRequest,
     EnqueueRequest,
     ErrorView,
     HealthView,
     JobRef,
-    JobsView,
     JobView,
     ListJobsRequest,
     OperationError,
@@ -56,17 +59,25 @@ from dragoman.operations.schemas import (
     WhyView,
     WorkerRef,
     WorkersView,
-    WorkerView,
 )
-from dragoman.operations.table import OPERATIONS
-from dragoman.operations.views import job_view, service_views, worker_view
+from dragoman.operations.table import ENQUEUE, OPERATIONS
+from dragoman.operations.targets import LOADING, Targets
+from dragoman.operations.views import job_view, service_views
+from dragoman.operations.visibility import (
+    owns_job,
+    reads_job,
+    sees_schedule,
+    sees_service,
+    sees_worker,
+    signature,
+)
+from dragoman.operations.visible_views import visible_health, visible_worker
 from dragoman.operations.why import why
 
 LOADING_TICK: Final = 0.2  # seconds between two ticks while jobs of an earlier run are being loaded
-LOADING: Final = "jobs of the last run are still being read; retry in a second"
 KEYS_LOADING: Final = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
 LIMIT_REACHED: Final = (
-    "a limit is reached (max_jobs, max_jobs_per_service, max_jobs_per_caller or max_memory); retry when jobs have ended"
+    "a limit is reached (of the broker, of the service, of its caller or of its principal); retry when jobs have ended"
 )
 
 
@@ -111,7 +122,11 @@ class OperationHandlers(TimedRecipient):
         self._waiting: Deadlines[PendingRequest] = Deadlines()
         self._purges: list[tuple[Purge, Responder]] = []
         self._next_tick = -inf  # earliest time at which something may be due
-        self.scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended)
+        forbidden = partial(forbidden_run, broker.principals)
+        self.scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended, forbidden)
+        self.targets = Targets(broker, self.scheduler)
+        self.permissions = Permissions(broker, self.targets)
+        self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
 
     @property
     def is_loading(self) -> bool:
@@ -125,11 +140,19 @@ class OperationHandlers(TimedRecipient):
     ) -> PendingRequest | None:
         """Execute an operation. Returns the pending request if it may wait; `leave` drops it."""
         self._next_tick = -inf
+        row = OPERATIONS[operation]
+        act = None
         try:
+            rights = responder.owner.principal.rights
+            # `enqueue` is frequent. For a principal that may call the service, there is no more to check.
+            if row is not ENQUEUE or not (rights.calls_all or rights.may(CALL, request.service)):
+                act = self.permissions.check(row, request, responder)
             pending: PendingRequest | None = FUNCTIONS[operation](self, request, payload, responder, now)
         except OperationError as error:
             responder.refuse(error.problem)
             return None
+        if act is not None:
+            self.permissions.record(row, act, responder.owner)
         return pending
 
     def enqueue(self, request: EnqueueRequest, payload: Payload, responder: Responder, now: float) -> PendingRequest:
@@ -138,20 +161,21 @@ class OperationHandlers(TimedRecipient):
             raise OperationError("loading", KEYS_LOADING)
         pending = PendingRequest(self, responder, inf)
         body = payload_of(request, payload)
-        self.broker.submit(request.service, body, pending, job_options, now, key=request.key, owner=responder.owner)
+        self.broker.submit(request.service, body, pending, job_options, now, key=request.key)
         return pending
 
     def job(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
-        show_job(self._find(request.id), self._store_access, self._offset(), responder)
+        job = self.targets.job(request.id)
+        show_job(job, self._store_access, self._offset(), responder, reads_job(responder.owner.principal, job))
 
     def payload(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
-        send_payload(self._find(request.id), self._store_access, self._offset(), responder)
+        send_payload(self.targets.job(request.id), self._store_access, self._offset(), responder)
 
     def result(
         self, request: ResultRequest, payload: Payload, responder: Responder, now: float
     ) -> PendingRequest | None:
         """Answer with the outcome and the result; or with the job's state, if it has not ended after `wait` seconds."""
-        job = self._find(request.id)
+        job = self.targets.job(request.id)
         if job.state is not ENDED and request.wait <= 0.0:
             responder.answer(job_view(job, self._offset()))
             return None
@@ -161,19 +185,21 @@ class OperationHandlers(TimedRecipient):
         return pending
 
     def why(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
-        job = self._find(request.id)
+        job = self.targets.job(request.id)
         responder.answer(WhyView(id=request.id, why=why(job, self.broker, now, self.store.problem)))
 
     def cancel(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
-        job = self._find(request.id)
-        if not self.broker.withdraw(job, now, "cancelled on request"):
+        job = self.targets.job(request.id)
+        principal = responder.owner.principal
+        by = "on request" if owns_job(principal, job) else signature(principal, "on request", "by ")
+        if not self.broker.withdraw(job, now, f"cancelled {by}"):
             raise OperationError("conflict", f"job {request.id} has already ended: {job.outcome}")
         self._answer_when_saved(responder, lambda: job_view(job, self._offset()))
 
     def retry(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         """Retry a quarantined job. A client that repeats the request gets the job that the first one created."""
-        job = self._find(request.id)
-        again = self._retried(job)
+        job = self.targets.job(request.id)
+        again = self.targets.retried(job)
         if again is None:
             if not job.quarantined:
                 state = f"ended {job.outcome}" if job.state is ENDED else f"is {job.state}"
@@ -192,19 +218,18 @@ class OperationHandlers(TimedRecipient):
     def jobs(self, request: ListJobsRequest, payload: Payload, responder: Responder, now: float) -> None:
         """List jobs, newest first."""
         self._refuse_while_loading()
-        offset = self._offset()
-        found = list(islice(self._matching(request), request.limit + 1))
-        more = found[request.limit - 1].id.hex() if len(found) > request.limit else None
-        responder.answer(JobsView(jobs=[job_view(job, offset) for job in found[: request.limit]], after=more))
+        responder.answer(list_jobs(self.broker, request, responder.owner.principal, self._offset()))
 
     def services(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
         worker_registry = self.broker.worker_registry
-        views = service_views(list(worker_registry.services.values()), list(worker_registry.workers.values()), now)
+        principal = responder.owner.principal
+        seen = [each for each in worker_registry.services.values() if sees_service(principal, each.name)]
+        views = service_views(seen, list(worker_registry.workers.values()), now)
         responder.answer(ServicesView(services=views))
 
     def service(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(self._service_view(self._service(request.name), now))
+        responder.answer(self._service_view(self.targets.service(request.name), now))
 
     def pause(self, request: PauseRequest, payload: Payload, responder: Responder, now: float) -> None:
         most = self.broker.policy.max_service_bytes
@@ -212,47 +237,51 @@ class OperationHandlers(TimedRecipient):
             raise OperationError(
                 "invalid", f"service name {request.name!r}: 1 to {most} bytes of printable text are allowed"
             )
-        service = self.broker.operator.pause(request.name, request.by)
+        by = signature(responder.owner.principal, request.by)
+        service = self.broker.operator.pause(request.name, by)
         if service is None:
             raise OperationError(
                 "busy", f"{len(self.broker.worker_registry.services)} services are known, the maximum (max_services)"
             )
-        self._store_access.note(f"pause/{request.name}", request.by)
+        self._store_access.note(f"pause/{request.name}", by)
         self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
     def resume(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
-        service = self._service(request.name)
+        service = self.targets.service(request.name)
         self.broker.operator.resume(request.name, now)
         self._store_access.note(f"pause/{request.name}", None)
         self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
     def purge(self, request: PurgeRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
-        self._service(request.name)
-        self._purges.append((Purge(self.broker, request), responder))
+        self.targets.service(request.name)
+        by = signature(responder.owner.principal, "on request", "by ")
+        self._purges.append((Purge(self.broker, request, f"purged {by}"), responder))
         self._store_access.when_saved(lambda problem: None)  # makes the runner call `tick`
 
     def workers(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(
-            WorkersView(workers=[worker_view(each, now) for each in self.broker.worker_registry.workers.values()])
-        )
+        principal, workers = responder.owner.principal, self.broker.worker_registry.workers.values()
+        views = [visible_worker(each, principal, now) for each in workers if sees_worker(principal, each)]
+        responder.answer(WorkersView(workers=views))
 
     def worker(self, request: WorkerRef, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(self._worker_view(request.id, now))
+        responder.answer(visible_worker(self.targets.worker(request.id), responder.owner.principal, now))
 
     def drain(self, request: DrainRequest, payload: Payload, responder: Responder, now: float) -> None:
-        self._worker_view(request.id, now)
-        worker = self.broker.worker_registry.workers[WorkerId(request.id)]
-        self.broker.availability.drain(worker, now, at_once=request.now, stays=worker.profile.comes_back)
-        self._answer_when_saved(responder, lambda: worker_view(worker, now))
+        worker, principal = self.targets.worker(request.id), responder.owner.principal
+        by = signature(principal, "an operator")
+        self.broker.availability.drain(worker, now, at_once=request.now, stays=worker.profile.comes_back, by=by)
+        self._answer_when_saved(responder, lambda: visible_worker(worker, principal, now))
 
     def schedules(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(SchedulesView(schedules=self.scheduler.list()))
+        principal = responder.owner.principal
+        seen = self.scheduler.list(lambda each: sees_schedule(principal, each.owner, each.request.service))
+        responder.answer(SchedulesView(schedules=seen))
 
     def set_schedule(self, request: ScheduleRequest, payload: Payload, responder: Responder, now: float) -> None:
         if payload:
             request = replace(request, payload=None, payload_base64=b64encode(payload_of(request, payload)).decode())
-        view = self.scheduler.put(request, now, now + self._offset())
+        view = self.scheduler.put(request, now, now + self._offset(), responder.owner.principal.name)
         self._answer_when_saved(responder, lambda: view)
 
     def schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
@@ -272,7 +301,10 @@ class OperationHandlers(TimedRecipient):
         self._answer_when_saved(responder, lambda: view)
 
     def health(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(self._show_health())
+        responder.answer(visible_health(self._show_health(), responder.owner.principal))
+
+    def reload_access(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(self.reload_table())
 
     # ---------------------------------------------------------------- effects and time
 
@@ -323,68 +355,18 @@ class OperationHandlers(TimedRecipient):
         if self.is_loading:
             raise OperationError("loading", LOADING)
 
-    def _find(self, name: str) -> Job:
-        job = self.broker.jobs.get(JobId(bytes.fromhex(name)))
-        if job is not None:
-            return job
-        if self.is_loading:
-            raise OperationError("loading", LOADING)
-        raise OperationError("not found", f"no job has id {name}: it never existed, or its outcome was deleted")
-
-    def _retried(self, job: Job) -> Job | None:
-        """Job that an earlier retry of this one created, or None. Raises OperationError if that job has failed."""
-        if job.retried_as is None:
-            return None
-        again = self.broker.jobs.get(job.retried_as)
-        if again is not None and (again.state is not ENDED or again.outcome is DONE):
-            return again
-        name = job.retried_as.hex()
-        if again is None:
-            raise OperationError("conflict", f"it was retried already, as job {name}, whose outcome was deleted")
-        advice = "; retry that one" if again.quarantined else ""
-        raise OperationError("conflict", f"it was retried already, as job {name}, which ended {again.outcome}{advice}")
-
     def _job_view(self, job: Job) -> JobView:
         return job_view(job, self._offset())
-
-    def _matching(self, request: ListJobsRequest) -> Iterator[Job]:
-        newest_first = iter(reversed(self.broker.jobs.values()))
-        if request.after is not None:
-            last = bytes.fromhex(request.after)
-            if last not in self.broker.jobs:
-                gone = f"the list cannot continue after job {request.after}, which was deleted; list from the start"
-                raise OperationError("loading", LOADING) if self.is_loading else OperationError("not found", gone)
-            for job in newest_first:
-                if job.id == last:
-                    break
-        for job in newest_first:
-            if (
-                (request.service is None or job.service.name == request.service)
-                and (request.state is None or job.state == request.state)
-                and (request.outcome is None or job.outcome == request.outcome)
-                and (request.quarantined is None or job.quarantined == request.quarantined)
-            ):
-                yield job
-
-    def _service(self, name: str) -> Service:
-        service = self.broker.worker_registry.services.get(name)
-        if service is None:
-            raise OperationError("not found", f"no service is named {name!r}: no worker offers it, and it has no jobs")
-        return service
 
     def _service_view(self, service: Service, now: float) -> ServiceView:
         return service_views([service], list(self.broker.worker_registry.workers.values()), now)[0]
 
-    def _worker_view(self, id: int, now: float) -> WorkerView:
-        worker = self.broker.worker_registry.workers.get(WorkerId(id))
-        if worker is None:
-            raise OperationError("not found", f"no worker has id {id}: it has left, or never joined")
-        return worker_view(worker, now)
-
-    def _submit_run(self, request: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
+    def _submit_run(self, state: ScheduleState, payload: bytes, key: str, now: float) -> JobId | None:
         if self.store.problem is not None:
             return None
-        run = ScheduledRun(self.scheduler, request.name)
+        request = state.request
+        owner = self.broker.owners.of_stored(self.broker.principals.named(state.owner))
+        run = ScheduledRun(self.scheduler, request.name, owner)
         pending = PendingRequest(self, run, inf)
         job = self.broker.submit(request.service, payload, pending, delayed_options(request), now, key=key)
         run.job = job.id if job is not None else None
@@ -429,6 +411,11 @@ def _identity(view: View) -> View:
     return view
 
 
+def no_table() -> AccessView:
+    """Refuse to reload: the broker was started without an access table."""
+    raise OperationError("conflict", "this broker has no access table; start it with an access folder")
+
+
 # Error kinds of the core's refusals.
 ERROR_KINDS: Final = {
     RefusalReason.NO_SUCH_SERVICE: "no such service",
@@ -437,6 +424,8 @@ ERROR_KINDS: Final = {
     RefusalReason.KEY_REUSED: "key reused",
     RefusalReason.STORE_UNAVAILABLE: "store unavailable",
     RefusalReason.INVALID: "invalid",
+    RefusalReason.FORBIDDEN: "forbidden",
+    RefusalReason.TOO_LARGE: "too large",
 }
 
 # The function of each operation: the method of its name.

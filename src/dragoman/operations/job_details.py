@@ -14,7 +14,7 @@ from dragoman.core.model import Job, Payload
 from dragoman.core.states import ENDED
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import JobView, OperationError, PayloadKind, PayloadView
-from dragoman.operations.views import job_view
+from dragoman.operations.views import job_view, outline
 
 FIRST_BYTES: Final = 256  # number of payload bytes in a view
 JSON_BYTES: Final = 65_536  # a longer text is not parsed in order to name its kind
@@ -31,18 +31,22 @@ class JobBodies(Protocol):
     def when_saved(self, call: Callable[[str | None], None]) -> None: ...
 
 
-def show_job(job: Job, bodies: JobBodies, offset: float, responder: Responder) -> None:
-    """Answer with all details of a job. An outcome is shown once it is committed (R103)."""
+def show_job(job: Job, bodies: JobBodies, offset: float, responder: Responder, is_full: bool) -> None:
+    """Answer with all details of a job; without `is_full`, with its states and its outcome (R147). An outcome is shown
+    once it is committed (R103)."""
     is_ended = job.state is ENDED
     if is_ended and not job.is_told:
-        bodies.when_saved(lambda _: show_job(job, bodies, offset, responder))
+        bodies.when_saved(lambda _: show_job(job, bodies, offset, responder, is_full))
+        return
+    if not is_full:
+        responder.answer(outline(job, offset))
         return
 
     def show(payload: Payload, result: Payload, failure: Failure | None) -> None:
         if is_ended is (job.state is ENDED):
             responder.answer(_detailed_view(job, offset, payload, result, failure))
         else:  # it ended, or left the quarantine, while the store read it
-            show_job(job, bodies, offset, responder)
+            show_job(job, bodies, offset, responder, is_full)
 
     bodies.fetch(job, show)
 

@@ -68,8 +68,12 @@ class _JsonEncodingResponder:
         self._responder = responder
 
     @property
-    def owner(self) -> Owner | None:
+    def owner(self) -> Owner:
         return self._responder.owner
+
+    @property
+    def dialect(self) -> str:
+        return self._responder.dialect
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         self._responder.tell(_encoder.encode(view), payload, failure)

@@ -39,8 +39,12 @@ class OlderResponder:
         self._is_renamed = operation in RENAMED_VIEWS
 
     @property
-    def owner(self) -> Owner | None:
+    def owner(self) -> Owner:
         return self._responder.owner
+
+    @property
+    def dialect(self) -> str:
+        return self._responder.dialect
 
     @property
     def edition(self) -> int:

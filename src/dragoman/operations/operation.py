@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar, get_args
+from typing import Final, Generic, Literal, TypeVar, get_args
 
 from dragoman.operations.schemas import ErrorKind, OperationRequest, View
 
 Right = Literal["call", "work", "see", "administer"]
+# The object that the right is about. The first field of the request names a service, job, worker or schedule. For a
+# `list` the handler leaves out what the principal may not see. `broker`: the right over all services. `none`: no right
+# is needed.
+Target = Literal["service", "job", "worker", "schedule", "list", "broker", "none"]
+NAMED_TARGETS: Final = ("service", "job", "worker", "schedule")
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 RequestType = TypeVar("RequestType", bound=OperationRequest)
 ViewType = TypeVar("ViewType", bound=View)
+
+JOB_LOCATION: Final = "/v1/jobs/{id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,14 +26,15 @@ class Operation(Generic[RequestType, ViewType]):
     """One row of the table.
 
     `errors` are the error kinds of this operation alone. `all_errors` adds `invalid` for an operation that has fields,
-    and `loading` and `store unavailable` for one that writes.
+    `loading` and `store unavailable` for one that writes, and `forbidden` for one that needs a right (R146).
     """
 
     name: str  # the name on the native wire; underscores take the place of spaces in Python
     request: type[RequestType]
     view: type[ViewType]
     summary: str  # for the OpenAPI document, docstrings, `--help` and the reference page
-    right: Right  # the right that a principal needs
+    right: Right  # the right that a principal needs over the target
+    target: Target
     method: Method
     path: str  # names in braces are fields of the request; the other fields are the query or the body
     writes: bool = False  # the response is sent after the commit
@@ -45,6 +53,12 @@ class Operation(Generic[RequestType, ViewType]):
             raise ValueError(
                 f"operation {self.name!r}: unknown right {self.right!r}; allowed are {', '.join(get_args(Right))}"
             )
+        if self.target not in get_args(Target):
+            raise ValueError(
+                f"operation {self.name!r}: unknown target {self.target!r}; allowed are {', '.join(get_args(Target))}"
+            )
+        if self.target in NAMED_TARGETS and not self.request.__struct_fields__:
+            raise ValueError(f"operation {self.name!r}: no field of its request names the {self.target}")
         missing = [each for each in self.path_fields if each not in self.request.__struct_fields__]
         if missing:
             raise ValueError(
@@ -62,13 +76,18 @@ class Operation(Generic[RequestType, ViewType]):
         return tuple(each for each in self.request.__struct_fields__ if each not in self.path_fields)
 
     @property
+    def creates_job(self) -> bool:
+        """True if it creates a job, for which `call` is needed."""
+        return self.location == JOB_LOCATION
+
+    @property
     def has_body(self) -> bool:
         """True if fields of the request are the body of an HTTP request; else they are its query."""
         return self.method in ("POST", "PUT") and bool(self.other_fields)
 
     @property
     def group(self) -> str:
-        """The kind of resource: `jobs`, `services`, `workers`, `schedules` or `health`."""
+        """The kind of resource: `jobs`, `services`, `workers`, `schedules`, `access` or `health`."""
         return self.path.split("/")[2]
 
     @property
@@ -80,4 +99,5 @@ class Operation(Generic[RequestType, ViewType]):
         """Error kinds that it may return."""
         general: list[ErrorKind] = ["invalid"] if self.request.__struct_fields__ else []
         general += ["loading", "store unavailable"] if self.writes else []
+        general += ["forbidden"] if self.target not in ("list", "none") else []
         return (*self.errors, *(each for each in general if each not in self.errors))

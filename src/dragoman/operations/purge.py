@@ -15,10 +15,12 @@ BATCH = 1_000  # jobs
 class Purge:
     """Purges the jobs that match now. A job whose state has changed when its batch runs is left unchanged."""
 
-    __slots__ = ("_broker", "_count", "_jobs", "_name")
+    __slots__ = ("_broker", "_count", "_jobs", "_name", "_reason")
 
-    def __init__(self, broker: Broker, request: PurgeRequest) -> None:
+    def __init__(self, broker: Broker, request: PurgeRequest, reason: str) -> None:
+        """`reason`: that of the outcome of cancelled jobs."""
         self._broker = broker
+        self._reason = reason
         self._name = request.name
         self._count = 0
         self._jobs: deque[tuple[Job, bool]] = deque(
@@ -36,7 +38,7 @@ class Purge:
 
     def _cancel(self, job: Job, now: float) -> bool:
         is_queued = job.state is WAITING or job.state is DELAYED
-        return is_queued and self._broker.withdraw(job, now, "purged on request")
+        return is_queued and self._broker.withdraw(job, now, self._reason)
 
     def _delete(self, job: Job) -> bool:
         if not job.is_archived:

@@ -9,6 +9,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Caller, Payload
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
+from dragoman.core.rights import Principal
 from dragoman.operations.schemas import ErrorView, View
 
 
@@ -16,8 +17,12 @@ class Responder(Protocol):
     """Receives the response of an operation: one call of `answer` or `refuse`."""
 
     @property
-    def owner(self) -> Owner | None:
-        """Owner whose limits apply to the jobs of this client."""
+    def owner(self) -> Owner:
+        """Owner of the jobs of this client: its principal has the rights."""
+
+    @property
+    def dialect(self) -> str:
+        """Dialect of the request, for the count of refused rights."""
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None: ...
 
@@ -28,7 +33,10 @@ class JsonResponder(Protocol):
     """Receives the response of an operation in JSON: one call of `tell` or `object`."""
 
     @property
-    def owner(self) -> Owner | None: ...
+    def owner(self) -> Owner: ...
+
+    @property
+    def dialect(self) -> str: ...
 
     @property
     def edition(self) -> int:
@@ -45,7 +53,7 @@ class PendingRequest(Caller):
     __slots__ = ("alarm", "alarm_number", "due", "responder")
 
     def __init__(self, recipient: Recipient, responder: Responder, due: float) -> None:
-        super().__init__(recipient)
+        super().__init__(recipient, responder.owner)
         self.responder: Responder | None = responder  # None: answered, or the client disconnected
         self.due = due  # time until which it waits for an outcome; inf: waits for acceptance
         self.alarm = inf
@@ -55,7 +63,8 @@ class PendingRequest(Caller):
 class NullResponder:
     """Ignores the response."""
 
-    owner = None
+    owner = Owner(Principal("nobody"))
+    dialect = "operations"
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         pass

@@ -1,20 +1,32 @@
-"""Responder of one run of a schedule, until the job is accepted."""
+"""Runs of schedules: the right of their owner, and the responder of each until its job is accepted."""
 
 from __future__ import annotations
 
 from dragoman.core.failure import Failure
 from dragoman.core.model import JobId, Payload
+from dragoman.core.owners import Owner
+from dragoman.core.rights import CALL, Principals
 from dragoman.operations.scheduler import Scheduler
 from dragoman.operations.schemas import ErrorView, View
+
+
+def forbidden_run(principals: Principals, owner: str, service: str) -> str | None:
+    """Return the reason why this principal may not enqueue jobs of the service, or None if it may."""
+    principal = principals.named(owner)
+    if principal.may(CALL, service):
+        return None
+    return f"{owner} may not call '{service}'{': it is not in the access table' if principal.is_gone else ''}"
 
 
 class ScheduledRun:
     """Notifies the scheduler if the store could not write the run."""
 
-    __slots__ = ("_name", "_scheduler", "job")
-    owner = None  # no limits of a caller apply; the scheduler limits the number of runs
+    dialect = "schedule"
 
-    def __init__(self, scheduler: Scheduler, name: str) -> None:
+    __slots__ = ("_name", "_scheduler", "job", "owner")
+
+    def __init__(self, scheduler: Scheduler, name: str, owner: Owner) -> None:
+        self.owner = owner
         self._scheduler = scheduler
         self._name = name
         self.job: JobId | None = None

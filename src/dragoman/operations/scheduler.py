@@ -14,6 +14,9 @@ until these have passed; to avoid that, delete the schedule and create it again.
 A schedule with an interval (`every`) does not wait: if the wall clock is set back, all times of the schedule are moved
 back by the same amount (`Schedule.move_back`). While the broker runs, the monotonic clock gives the amount; after a
 restart, the latest time in the state does. In both cases the next run is due within one interval.
+
+A schedule belongs to the principal that set it, and so do the jobs of its runs (R143). If that principal may not call
+the service when a run is due, the run is not made, and the schedule is paused until it is resumed or set again (R144).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import msgspec
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.model import JobId
 from dragoman.core.names import is_name
+from dragoman.core.rights import LOCAL
 from dragoman.operations.cron import Cron, parse, zone_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.schemas import OperationError, ScheduleRequest, ScheduleView
@@ -55,6 +59,8 @@ class ScheduleState(msgspec.Struct, kw_only=True):
     runs: int = 0
     skipped: int = 0
     set_back: int = 0  # number of moves back; part of the keys, because times repeat after one
+    owner: str = LOCAL  # name of the principal that created it; runs are its jobs; stores before format 5 have none
+    paused_reason: str = ""  # if the broker itself has paused it
 
 
 class Schedule:
@@ -112,6 +118,8 @@ class Schedule:
             timezone=request.timezone,
             overlap=request.overlap,
             paused=request.paused,
+            paused_reason=state.paused_reason,
+            owner=state.owner,
             next=datetime.fromtimestamp(self.due, self.zone) if self.due != inf else None,
             last=datetime.fromtimestamp(state.last, self.zone) if state.last is not None else None,
             last_job=state.last_job,
@@ -125,13 +133,17 @@ class Scheduler:
 
     def __init__(
         self,
-        submit: Callable[[ScheduleRequest, bytes, str, float], JobId | None],
+        submit: Callable[[ScheduleState, bytes, str, float], JobId | None],
         note: Callable[[str, str | None], None],
         has_ended: Callable[[JobId], bool],
+        forbidden: Callable[[str, str], str | None],
     ) -> None:
+        """`forbidden` returns the reason why a principal may not call a service, or None if it may."""
+        self.when_paused: Callable[[str, str], None] = lambda name, reason: None  # called if the broker pauses one
         self._submit = submit  # returns None if the job is refused
         self._note = note
         self._has_ended = has_ended
+        self._forbidden = forbidden
         self._schedules: dict[str, Schedule] = {}
         self._upcoming: Deadlines[Schedule] = Deadlines()  # by the wall clock
         self._refused: deque[Schedule] = deque()
@@ -158,21 +170,38 @@ class Scheduler:
             self._arm(schedule, wall)
         return problems
 
-    def list(self) -> list[ScheduleView]:
-        return [self._schedules[name].view() for name in sorted(self._schedules)]
+    def list(self, sees: Callable[[ScheduleState], bool] = lambda _: True) -> list[ScheduleView]:
+        """Return the schedules for which `sees` returns True, by name."""
+        return [self._schedules[name].view() for name in sorted(self._schedules) if sees(self._schedules[name].stored)]
+
+    def has(self, name: str) -> bool:
+        return name in self._schedules
+
+    def find(self, name: str) -> Schedule:
+        """Raises OperationError if there is none."""
+        schedule = self._schedules.get(name)
+        if schedule is None:
+            raise self.missing(name)
+        return schedule
+
+    def missing(self, name: str) -> OperationError:
+        return OperationError("not found", f'no schedule is named "{name}"')
 
     def get(self, name: str) -> ScheduleView:
-        return self._find(name).view()
+        return self.find(name).view()
 
-    def put(self, request: ScheduleRequest, now: float, wall: float) -> ScheduleView:
-        """Create or replace a schedule. With the same cron expression or interval, its times and counters continue."""
+    def put(self, request: ScheduleRequest, now: float, wall: float, owner: str = LOCAL) -> ScheduleView:
+        """Create or replace a schedule. With the same cron expression or interval, its times and counters continue. A
+        schedule that is replaced keeps its owner."""
         self._check_clocks(now, wall)
-        state = ScheduleState(request=request, start=wall, since=wall, decided=0.0)
+        before = self._schedules.get(request.name)
+        owner = owner if before is None else before.stored.owner
+        state = ScheduleState(request=request, start=wall, since=wall, decided=0.0, owner=owner)
         schedule = Schedule(state)
         check_names(request)
+        self._require_right(state)
         if schedule.next(wall) == inf:
             raise OperationError("invalid", f'cron expression "{request.cron}" never matches: no year has such a day')
-        before = self._schedules.get(request.name)
         if before is not None:
             _inherit(state, before)
             self._disarm(before)
@@ -185,7 +214,7 @@ class Scheduler:
 
     def remove(self, name: str) -> None:
         """Delete a schedule. Its jobs are left unchanged."""
-        self._disarm(self._find(name))
+        self._disarm(self.find(name))
         del self._schedules[name]
         self._note(PREFIX + name, None)
 
@@ -194,6 +223,7 @@ class Scheduler:
 
     def resume(self, name: str, now: float, wall: float) -> ScheduleView:
         """Resume a schedule. Runs that were due while it was paused are not made."""
+        self._require_right(self.find(name).stored)
         return self._set_paused(name, False, now, wall)
 
     def run_not_stored(self, name: str, job: JobId) -> None:
@@ -258,6 +288,9 @@ class Scheduler:
             schedule.due = schedule.next(_decided_until(state, wall))
         if schedule.due > wall:
             self._rearm(schedule)
+        elif (reason := self._forbidden(state.owner, state.request.service)) is not None:
+            self._change_pause(schedule, True, wall, reason)
+            self.when_paused(state.request.name, reason)
         elif self._is_running(state):
             state.skipped += 1
             self._decide(schedule, wall)
@@ -271,7 +304,7 @@ class Scheduler:
 
     def _run(self, schedule: Schedule, now: float, wall: float) -> None:
         state = schedule.stored
-        job = self._submit(state.request, schedule.payload, schedule.key(), now)
+        job = self._submit(state, schedule.payload, schedule.key(), now)
         if job is None:
             self._refuse(schedule)
             self._retry_at = now + RETRY_DELAY
@@ -319,24 +352,31 @@ class Scheduler:
 
     def _set_paused(self, name: str, paused: bool, now: float, wall: float) -> ScheduleView:
         self._check_clocks(now, wall)
-        schedule = self._find(name)
-        state = schedule.stored
-        if state.request.paused is not paused:
-            state.request = msgspec.structs.replace(state.request, paused=paused)
-            state.since = wall
-            self._disarm(schedule)
-            self._arm(schedule, wall)
-            self._write(schedule)
+        schedule = self.find(name)
+        if schedule.stored.request.paused is not paused:
+            self._change_pause(schedule, paused, wall)
         return schedule.view()
+
+    def _change_pause(self, schedule: Schedule, paused: bool, wall: float, reason: str = "") -> None:
+        state = schedule.stored
+        state.request = msgspec.structs.replace(state.request, paused=paused)
+        state.paused_reason = reason
+        state.since = wall
+        self._disarm(schedule)
+        self._arm(schedule, wall)
+        self._write(schedule)
+
+    def _require_right(self, state: ScheduleState) -> None:
+        """Raise OperationError if the owner may not call the service: no run would be made."""
+        reason = self._forbidden(state.owner, state.request.service)
+        if reason is not None:
+            advice = f"give it the right `call` over '{state.request.service}', or delete the schedule and set it anew"
+            raise OperationError(
+                "forbidden", f'schedule "{state.request.name}" belongs to {state.owner}, and {reason}; {advice}'
+            )
 
     def _write(self, schedule: Schedule) -> None:
         self._note(PREFIX + schedule.stored.request.name, msgspec.json.encode(schedule.stored).decode())
-
-    def _find(self, name: str) -> Schedule:
-        try:
-            return self._schedules[name]
-        except KeyError:
-            raise OperationError("not found", f'no schedule is named "{name}"') from None
 
 
 def _decided_until(state: ScheduleState, wall: float) -> float:
@@ -347,8 +387,7 @@ def _decided_until(state: ScheduleState, wall: float) -> float:
 def _inherit(state: ScheduleState, before: Schedule) -> None:
     """Take over the state of the schedule that is being replaced."""
     old, request = before.stored, state.request
-    state.decided, state.last, state.last_job = old.decided, old.last, old.last_job
-    state.set_back = old.set_back
+    state.decided, state.last, state.last_job, state.set_back = old.decided, old.last, old.last_job, old.set_back
     if (before.cron, old.request.every, old.request.timezone) == (cron_of(request), request.every, request.timezone):
         state.start, state.runs, state.skipped = old.start, old.runs, old.skipped
         if not old.request.paused:

@@ -106,6 +106,8 @@ ErrorKind = Literal[
     "store unavailable",
     "key reused",
     "no such service",
+    "forbidden",
+    "too large",
     "internal",
 ]
 
@@ -356,6 +358,8 @@ class ScheduleView(View):
     last_job: JobIdText | None
     runs: int
     skipped: int
+    owner: Annotated[str, Meta(description="Principal that set the schedule. It owns the jobs of all runs.")] = "local"
+    paused_reason: Annotated[str, Meta(description="Reason, if the broker itself has paused the schedule.")] = ""
 
 
 class SchedulesView(View):
@@ -365,13 +369,24 @@ class SchedulesView(View):
 # ---------------------------------------------------------------- the broker
 
 
+class AccessView(View):
+    """Changes of a reload: names of principals, and the number of connections that were closed."""
+
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+    disconnected: int
+
+
 class HealthView(View):
+    """State of the broker. The numbers are null for a client without `see` over all services."""
+
     ready: bool
     problems: list[str]
     version: str
-    jobs: int
-    workers: int
-    peers: int
+    jobs: int | None
+    workers: int | None
+    peers: int | None
     draining: bool
     loading: bool
 

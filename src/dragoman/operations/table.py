@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dragoman.operations.operation import Operation
+from dragoman.operations.operation import JOB_LOCATION, Operation
 from dragoman.operations.schemas import (
+    AccessView,
     DrainRequest,
     EmptyRequest,
     EnqueueRequest,
@@ -44,12 +45,13 @@ ENQUEUE: Final = Operation(
     view=JobView,
     summary="Enqueue a background job. The response is sent when the job is on disk.",
     right="call",
+    target="service",
     method="POST",
     path="/v1/jobs",
     writes=True,
     takes_payload=True,
     status=202,
-    location="/v1/jobs/{id}",
+    location=JOB_LOCATION,
     errors=("key reused", "busy", "draining"),
     returned="id",
 )
@@ -59,6 +61,7 @@ JOBS: Final = Operation(
     view=JobsView,
     summary="List jobs, newest first.",
     right="see",
+    target="list",
     method="GET",
     path="/v1/jobs",
     pages=True,
@@ -72,6 +75,7 @@ JOB: Final = Operation(
     summary="Show one job. The view has its times and attempts, the first bytes of its payload while that is kept, its "
     "last progress report and, once it has ended, its result or its error.",
     right="see",
+    target="job",
     method="GET",
     path="/v1/jobs/{id}",
     errors=("not found", "loading"),
@@ -81,7 +85,8 @@ PAYLOAD: Final = Operation(
     request=JobRef,
     view=JobView,
     summary="Get the payload of a job as it was submitted. It is kept until the job ends, and in quarantine.",
-    right="see",
+    right="call",
+    target="job",
     method="GET",
     path="/v1/jobs/{id}/payload",
     returns_payload=True,
@@ -94,6 +99,7 @@ CANCEL: Final = Operation(
     view=JobView,
     summary="Cancel a job that has not ended.",
     right="call",
+    target="job",
     method="DELETE",
     path="/v1/jobs/{id}",
     writes=True,
@@ -105,6 +111,7 @@ RESULT: Final = Operation(
     view=JobView,
     summary="Get the result of a job.",
     right="call",
+    target="job",
     method="GET",
     path="/v1/jobs/{id}/result",
     returns_payload=True,
@@ -117,12 +124,13 @@ RETRY: Final = Operation(
     view=JobView,
     summary="Retry a job in quarantine: a new job is created with its payload, and the old one leaves the quarantine. "
     "`retry_of` of the new job and `retried_as` of the old one link the two.",
-    right="administer",
+    right="call",
+    target="job",
     method="POST",
     path="/v1/jobs/{id}/retry",
     writes=True,
     status=202,
-    location="/v1/jobs/{id}",
+    location=JOB_LOCATION,
     errors=("not found", "conflict", "busy"),
     returned="id",
 )
@@ -132,6 +140,7 @@ WHY: Final = Operation(
     view=WhyView,
     summary="Explain in one sentence why a job is not running, or how it ended.",
     right="see",
+    target="job",
     method="GET",
     path="/v1/jobs/{id}/why",
     errors=("not found", "loading"),
@@ -146,6 +155,7 @@ SERVICES: Final = Operation(
     view=ServicesView,
     summary="List services with their queues and workers.",
     right="see",
+    target="list",
     method="GET",
     path="/v1/services",
     errors=("loading",),
@@ -157,6 +167,7 @@ SERVICE: Final = Operation(
     view=ServiceView,
     summary="Show one service.",
     right="see",
+    target="service",
     method="GET",
     path="/v1/services/{name}",
     errors=("not found",),
@@ -170,6 +181,7 @@ PAUSE: Final = Operation(
     summary="Pause a service: none of its jobs is dispatched until the service is resumed. New jobs are accepted, and "
     "running jobs continue.",
     right="administer",
+    target="service",
     method="POST",
     path="/v1/services/{name}/pause",
     writes=True,
@@ -182,6 +194,7 @@ RESUME: Final = Operation(
     view=ServiceView,
     summary="Resume a paused service.",
     right="administer",
+    target="service",
     method="POST",
     path="/v1/services/{name}/resume",
     writes=True,
@@ -195,6 +208,7 @@ PURGE: Final = Operation(
     summary="Cancel the waiting and delayed jobs of a service. With the state `ended`, delete the outcomes of its "
     "ended jobs. Running jobs continue.",
     right="administer",
+    target="service",
     method="POST",
     path="/v1/services/{name}/purge",
     writes=True,
@@ -211,6 +225,7 @@ WORKERS: Final = Operation(
     view=WorkersView,
     summary="List workers of every dialect with their jobs.",
     right="see",
+    target="list",
     method="GET",
     path="/v1/workers",
     returned="workers",
@@ -221,6 +236,7 @@ WORKER: Final = Operation(
     view=WorkerView,
     summary="Show one worker.",
     right="see",
+    target="worker",
     method="GET",
     path="/v1/workers/{id}",
     errors=("not found",),
@@ -235,6 +251,7 @@ DRAIN: Final = Operation(
     "`comes_back` is true would join again, so it stays connected without jobs. With `now`, its jobs are "
     "taken from it and it is removed at once.",
     right="administer",
+    target="worker",
     method="POST",
     path="/v1/workers/{id}/drain",
     writes=True,
@@ -250,6 +267,7 @@ SCHEDULES: Final = Operation(
     view=SchedulesView,
     summary="List schedules.",
     right="see",
+    target="list",
     method="GET",
     path="/v1/schedules",
     command="schedule list",
@@ -261,6 +279,7 @@ SCHEDULE: Final = Operation(
     view=ScheduleView,
     summary="Show one schedule.",
     right="see",
+    target="schedule",
     method="GET",
     path="/v1/schedules/{name}",
     errors=("not found",),
@@ -270,13 +289,15 @@ SET_SCHEDULE: Final = Operation(
     name="set schedule",
     request=ScheduleRequest,
     view=ScheduleView,
-    summary="Create a schedule, or replace the one of this name. Exactly one of `cron` and `every` is needed.",
-    right="administer",
+    summary="Create a schedule, or replace the one of this name. Exactly one of `cron` and `every` is needed. A name "
+    "that another principal uses is a conflict.",
+    right="call",
+    target="schedule",
     method="PUT",
     path="/v1/schedules/{name}",
     writes=True,
     takes_payload=True,
-    errors=("busy",),
+    errors=("busy", "conflict"),
     command="schedule set",
 )
 DELETE_SCHEDULE: Final = Operation(
@@ -284,7 +305,8 @@ DELETE_SCHEDULE: Final = Operation(
     request=ScheduleRef,
     view=ScheduleView,
     summary="Delete a schedule. Jobs that it has already enqueued are not affected.",
-    right="administer",
+    right="call",
+    target="schedule",
     method="DELETE",
     path="/v1/schedules/{name}",
     writes=True,
@@ -296,7 +318,8 @@ PAUSE_SCHEDULE: Final = Operation(
     request=ScheduleRef,
     view=ScheduleView,
     summary="Pause a schedule: it enqueues no jobs until it is resumed.",
-    right="administer",
+    right="call",
+    target="schedule",
     method="POST",
     path="/v1/schedules/{name}/pause",
     writes=True,
@@ -308,7 +331,8 @@ RESUME_SCHEDULE: Final = Operation(
     request=ScheduleRef,
     view=ScheduleView,
     summary="Resume a paused schedule.",
-    right="administer",
+    right="call",
+    target="schedule",
     method="POST",
     path="/v1/schedules/{name}/resume",
     writes=True,
@@ -318,13 +342,27 @@ RESUME_SCHEDULE: Final = Operation(
 
 # ---------------------------------------------------------------- the broker
 
+RELOAD_ACCESS: Final = Operation(
+    name="reload access",
+    request=EmptyRequest,
+    view=AccessView,
+    summary="Read the access folder again. If a file is invalid, nothing changes. The answer names the principals that "
+    "were added, removed and changed; connections of principals that lost their access are closed.",
+    right="administer",
+    target="broker",
+    method="POST",
+    path="/v1/access/reload",
+    errors=("conflict", "invalid"),
+    command="access reload",
+)
 HEALTH: Final = Operation(
     name="health",
     request=EmptyRequest,
     view=HealthView,
     summary="Show whether the broker accepts new jobs, the reasons if not, and the numbers of jobs and workers. "
-    "`peers` is the number of connections.",
+    "`peers` is the number of connections. Without `see` over all services, reasons and numbers are left out.",
     right="see",
+    target="none",
     method="GET",
     path="/v1/health",
 )
@@ -354,6 +392,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         DELETE_SCHEDULE,
         PAUSE_SCHEDULE,
         RESUME_SCHEDULE,
+        RELOAD_ACCESS,
         HEALTH,
     )
 }

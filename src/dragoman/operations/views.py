@@ -6,9 +6,12 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Job, Payload, Service, Worker
+from dragoman.core.recipients import dialect_of
 from dragoman.core.states import ENDED
 from dragoman.operations.schemas import AttemptView, FailureView, JobView, ServiceView, WorkerView
 
@@ -86,6 +89,11 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
     return view
 
 
+def outline(job: Job, offset: float) -> JobView:
+    """Return the view of a job for a principal that may see its state and outcome, and no text of its caller (R147)."""
+    return replace(job_view(job, offset), key=None)
+
+
 def show_result(view: JobView, result: Payload, failure: Failure | None) -> None:
     """Add the result if the job is done, else the failure if there is one."""
     if view.outcome != "done":
@@ -111,7 +119,7 @@ def service_views(services: list[Service], workers: list[Worker], now: float) ->
             running[service] = running.get(service, 0) + 1
     views = []
     for service in services:
-        head = service.queue.head()
+        head = service.queue.oldest()
         runs = running.get(service, 0)
         views.append(
             ServiceView(
@@ -134,7 +142,7 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
     return WorkerView(
         id=worker.id,
         name=worker.name,
-        dialect=dialect_of(worker),
+        dialect=dialect_of(worker.recipient),
         state=worker.state.value,
         services=[service.name for service in worker.services],
         capacity=worker.profile.capacity,
@@ -144,7 +152,3 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
         silent=round(max(0.0, now - worker.seen), 3),
         lease=worker.profile.lease if worker.profile.lease != inf else None,
     )
-
-
-def dialect_of(worker: Worker) -> str:
-    return getattr(worker.recipient, "dialect", "?")

@@ -84,6 +84,10 @@ def _waiting_reason(job: Job, broker: Broker, now: float) -> str:
     workers = [each for each in broker.worker_registry.workers.values() if service in each.services]
     if not workers:
         return f"It waits: no worker offers '{service.name}'."
+    principal = job.principal
+    if principal.running >= principal.max_running:
+        name = principal.name
+        return f"It waits: {name} runs {principal.running} jobs, the maximum (max_running of {name})."
     return f"It waits: {_worker_summary(workers, now)}."
 
 

@@ -21,11 +21,12 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from urllib.parse import unquote
 
 from dragoman.dialects.catalogue import DIALECTS
+from dragoman.streams.tls_context import HTTP_PROTOCOL, NATIVE_PROTOCOL, TlsFiles
 
 URL_VARIABLE = "DRAGOMAN_URL"  # has the default address of clients, workers and commands
 T = TypeVar("T")
 
-TRANSPORTS = ("tcp", "ipc", "unix", "http")
+TRANSPORTS = ("tcp", "ipc", "unix", "http", "tls", "https")
 
 # sun_path has 108 bytes on Linux, and the last is the terminator.
 MAX_UNIX_PATH_BYTES = 107
@@ -34,6 +35,11 @@ MAX_PORT = 65_535
 # Dialects of schemes that name none.
 _DIALECT_OF_PLAIN_TRANSPORT = {scheme: row.name for row in DIALECTS.values() for scheme in row.schemes}
 _UNIX_TRANSPORTS = ("ipc", "unix")
+_TLS_TRANSPORTS = {"tls": "tcp", "https": "http"}  # the same without TLS
+_DIALECT_OF_PLAIN_TRANSPORT |= {tls: _DIALECT_OF_PLAIN_TRANSPORT[plain] for tls, plain in _TLS_TRANSPORTS.items()}
+_SECRET_OPTION = re.compile(r"(?:^|&)(?:access_)?token=|dgm_", re.IGNORECASE)
+TLS_OPTIONS = ("cert", "key", "ca", "client_ca", "server_name")
+_TLS_PROTOCOLS = {"native": NATIVE_PROTOCOL, "http": HTTP_PROTOCOL}  # application protocols (ALPN), by dialect
 
 
 class AddressError(ValueError):
@@ -52,6 +58,15 @@ class TcpAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsAddress(TcpAddress):
+    """A host and a port where TLS is spoken, with the files that the address names."""
+
+    tls: TlsFiles
+
+    __str__ = TcpAddress.__str__
+
+
+@dataclass(frozen=True, slots=True)
 class UnixAddress:
     """The path of a Unix socket or, for dialects with several sockets, of their folder."""
 
@@ -66,7 +81,7 @@ SocketAddress = TcpAddress | UnixAddress
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed address. `options` is immutable, percent-decoded and otherwise unchanged."""
+    """A parsed address. `options` is immutable, percent-decoded and otherwise unchanged; `place` has those of TLS."""
 
     url: str
     dialect: str
@@ -79,6 +94,7 @@ def parse(url: str, dialects: Collection[str], *, dials: bool = False) -> Addres
     """Parse `url`; `dialects` are the names allowed in front of the `+`. `dials`: the address of a client or a worker,
     for which an error does not suggest port 0."""
     _refuse_strange_characters(url)
+    _refuse_secrets(url, dials)
     scheme, separator, rest = url.partition("://")
     if not separator:
         raise address_error(
@@ -89,14 +105,12 @@ def parse(url: str, dialects: Collection[str], *, dials: bool = False) -> Addres
     if "#" in rest:
         raise address_error(url, "an address has no fragment; remove the '#' or write it as %23")
     dialect, transport = _read_scheme(scheme.lower(), dialects, url)
-    place, _, query = rest.partition("?")
-    return Address(
-        url=url,
-        dialect=dialect,
-        transport=transport,
-        place=_read_place(transport, _decode(place, url), url, dials),
-        options=MappingProxyType(_split_options(query, url)),
-    )
+    text, _, query = rest.partition("?")
+    place, options = _read_place(transport, _decode(text, url), url, dials), _split_options(query, url)
+    if transport in _TLS_TRANSPORTS and isinstance(place, TcpAddress):
+        files = {name: options.pop(name) for name in TLS_OPTIONS if name in options}
+        place = TlsAddress(place.host, place.port, TlsFiles(**files, protocol=_TLS_PROTOCOLS.get(dialect, "")))
+    return Address(url, dialect, transport, place, MappingProxyType(options))
 
 
 def _refuse_strange_characters(url: str) -> None:
@@ -104,12 +118,20 @@ def _refuse_strange_characters(url: str) -> None:
         raise address_error(url, "spaces and control characters are not allowed in an address; write a space as %20")
 
 
+def _refuse_secrets(url: str, dials: bool) -> None:
+    """Refuse a token in the options. Other users see addresses in the list of processes, and logs keep them."""
+    query = url.partition("?")[2]
+    if _SECRET_OPTION.search(query) or _SECRET_OPTION.search(unquote(query)):
+        instead = "name a file that has it with token_file=, or set DRAGOMAN_TOKEN" if dials else "a listener has none"
+        raise address_error(url, f"an address must not have a token, because others can read it; {instead}")
+
+
 def _read_scheme(scheme: str, dialects: Collection[str], url: str) -> tuple[str, str]:
     dialect, plus, transport = scheme.partition("+")
     if not plus:
         dialect, transport = _read_plain_scheme(scheme, dialects, url)
-    elif transport == "http":
-        raise address_error(url, "http:// has no dialect in front of it; write http://127.0.0.1:7480")
+    elif transport in ("http", "https"):
+        raise address_error(url, f"{transport}:// has no dialect in front of it; write {transport}://127.0.0.1:7480")
     if dialect not in dialects:
         raise _unknown_dialect(dialect, dialects, url)
     if transport not in TRANSPORTS:
@@ -170,7 +192,8 @@ def _read_unix_place(path: str, url: str) -> UnixAddress:
 def _read_tcp_place(text: str, url: str, dials: bool) -> TcpAddress:
     authority, _, path = text.partition("/")
     if "@" in authority:
-        raise address_error(url, "an address has no user or password; remove everything before the '@'")
+        instead = "; a token belongs into a file (token_file=) or into DRAGOMAN_TOKEN" if dials else ""
+        raise address_error(url, f"an address has no user or password; remove everything before the '@'{instead}")
     if path:
         raise address_error(url, f"only ?options may follow host:port; remove {'/' + path!r}")
     if not authority:
@@ -256,18 +279,23 @@ def parse_frontend(text: str, beside: SocketAddress, url: str, *, dials: bool = 
     _refuse_control_characters(text, url)
     transport, separator, place = text.partition("://")
     if separator:
-        if transport not in ("tcp", *_UNIX_TRANSPORTS):
-            raise address_error(url, f"frontend={text}: must be a port, or start with tcp:// or ipc:// (no dialect)")
+        network = "tls" if isinstance(beside, TlsAddress) else "tcp"  # callers get what workers get
+        if transport not in (network, *_UNIX_TRANSPORTS):
+            problem = f"must be a port, or start with {network}:// or ipc:// (no dialect)"
+            raise address_error(url, f"frontend={text}: {problem}")
         if "?" in place or "#" in place:
             raise address_error(url, f"frontend={text}: has no options of its own; append them to the address itself")
-        return _read_place(transport, place, url, dials)
+        frontend = _read_place(transport, place, url, dials)
+        if isinstance(beside, TlsAddress) and isinstance(frontend, TcpAddress):
+            return dataclasses.replace(beside, host=frontend.host, port=frontend.port)
+        return frontend
     if isinstance(beside, UnixAddress):
         raise address_error(
             url,
             f"frontend={text}: must be a whole percent-encoded URL, because the address has a path and no port: "
             "frontend=ipc%3A%2F%2F%2Ftmp%2Ff.ipc",
         )
-    return TcpAddress(beside.host, _read_port(text, url, dials))
+    return dataclasses.replace(beside, port=_read_port(text, url, dials))
 
 
 def is_loopback(place: SocketAddress) -> bool:
@@ -281,6 +309,11 @@ def is_loopback(place: SocketAddress) -> bool:
     # Python versions differ on is_loopback of ::ffff:127.0.0.1, so the mapped IPv4 address is checked.
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return (mapped or ip).is_loopback
+
+
+def verifies_clients(place: SocketAddress) -> bool:
+    """Return whether every client of this listener must show a certificate that it accepts."""
+    return isinstance(place, TlsAddress) and bool(place.tls.client_ca)
 
 
 def read_options(kind: type[T], options: Mapping[str, str], url: str, *, also: Collection[str] = ()) -> T:
@@ -386,8 +419,11 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 
 def address_error(url: str, problem: str) -> AddressError:
-    """Return an error that shows the problem and `url`, with any password replaced by ***, and the name of
+    """Return an error that shows the problem and `url`, with any password or token replaced by ***, and the name of
     DRAGOMAN_URL if that is its value: the user may have forgotten the variable."""
     shown = re.sub(r"://[^/?#]+@", "://***@", url)
+    place, mark, query = shown.partition("?")
+    if _SECRET_OPTION.search(query) or _SECRET_OPTION.search(unquote(query)):
+        shown = f"{place}{mark}***"
     source = f" (the value of {URL_VARIABLE})" if os.environ.get(URL_VARIABLE) == url else ""
     return AddressError(f"bad address {shown!r}{source}: {problem}")

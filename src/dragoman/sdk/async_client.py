@@ -15,6 +15,7 @@ from dragoman.sdk.async_operations import AsyncClientOperations
 from dragoman.sdk.calls import Calls, Maps, OptionValues, Submits
 from dragoman.sdk.client_settings import encode_payload
 from dragoman.sdk.codecs import Codec
+from dragoman.sdk.credentials import hidden
 from dragoman.sdk.engine import Engine
 from dragoman.sdk.futures import AsyncJobFuture
 from dragoman.sdk.operation import OperationAnswer, OperationCall
@@ -58,9 +59,10 @@ class AsyncClient(
     ) -> None: ...
 
     def __init__(self, url: str | None = None, *, codec: str = "bytes", **options: Unpack[ClientOptions]) -> None:
-        """Raises AddressError."""
+        """Raises AddressError and CredentialError, which are ValueErrors."""
         self._set_up(url, codec, **options)
         self._options = options
+        self._options["token"] = hidden(options.get("token"))
         self._executor_client: Client[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None

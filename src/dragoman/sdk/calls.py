@@ -13,8 +13,9 @@ from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.client_settings import CONNECTIONS, client_is_closed, settings_of, window_of
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
+from dragoman.sdk.credentials import credentials_of
 from dragoman.sdk.default_url import url_or_default
-from dragoman.sdk.option_types import CallOptions, MapOptions
+from dragoman.sdk.option_types import CallOptions, CredentialOptions, MapOptions
 from dragoman.sdk.submit_options import SubmitOptionsCache
 from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
@@ -43,10 +44,11 @@ class ClientSettings:
         connect_timeout: float = 10.0,
         connections: int = CONNECTIONS,
         wait_for_broker: bool = True,
+        **credentials: Unpack[CredentialOptions],
     ) -> None:
-        """Raises AddressError and ValueError."""
+        """Raises AddressError, CredentialError and ValueError."""
         self.url = url_or_default(url)
-        self.options_cache = SubmitOptionsCache(self.url)
+        self.options_cache = SubmitOptionsCache(self.url, credentials_of(**credentials))
         self._codec = codec_of(codec)
         self._settings = settings_of(connect_timeout, connections, wait_for_broker)
 

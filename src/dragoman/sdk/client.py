@@ -55,6 +55,13 @@ class Client(
     applies to a sent job after its connection is lost. `wait_for_broker=False`: do not retry if
     the first attempt to connect fails. `connections`: maximum number of connections, in dialects where each carries
     one call at a time.
+
+    A broker may require a proof of identity. `key`: the name of a key that `dragoman keys new` has made, or the path of
+    its file; `server_key`: the broker's public key, 64 hex digits or Z85. `token`, or `token_file`, the path of a file
+    that has it; both only for HTTP and native addresses, and only where others cannot read it: with TLS, or on this
+    machine. `tls`: True, or a `Tls` with files: the address uses TLS. All but `token` may be options of the URL, and
+    DRAGOMAN_KEY, DRAGOMAN_SERVER_KEY, DRAGOMAN_TOKEN and DRAGOMAN_TOKEN_FILE are the defaults. If the broker does not
+    accept it, jobs raise NotAllowed.
     """
 
     @overload
@@ -66,7 +73,7 @@ class Client(
     def __init__(self: Client[Any], url: str | None = ..., *, codec: str, **options: Unpack[ClientOptions]) -> None: ...
 
     def __init__(self, url: str | None = None, *, codec: str = "bytes", **options: Unpack[ClientOptions]) -> None:
-        """Raises AddressError."""
+        """Raises AddressError and CredentialError, which are ValueErrors."""
         self._set_up(url, codec, **options)
         self._process = os.getpid()
         self._lock = threading.Lock()

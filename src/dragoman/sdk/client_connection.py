@@ -10,8 +10,16 @@ from typing import Any, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.sides import ClientSide, Failure, Outcome, SubmitOptions
-from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, OperationError, WrongDialect, error_from
+from dragoman.dialects.sides import FORBIDDEN, UNAUTHENTICATED, ClientSide, Failure, Outcome, SubmitOptions
+from dragoman.sdk.errors import (
+    BrokerUnavailable,
+    DragomanError,
+    JobFailed,
+    NotAllowed,
+    OperationError,
+    WrongDialect,
+    error_from,
+)
 from dragoman.sdk.operation import OperationCall
 from dragoman.sdk.outgoing import OutgoingConnection, handshake_problem, open_connection
 from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
@@ -174,6 +182,9 @@ class ClientConnection:
                 try:
                     await self._connect()
                     return
+                except NotAllowed as problem:
+                    self._refused(problem)
+                    break
                 except BrokerUnavailable as problem:
                     self._owner.unreachable(problem)
                 delay = self._back_off.next()
@@ -181,9 +192,15 @@ class ClientConnection:
             self.dialling = None
         self._owner.lost(self)
 
+    def _refused(self, problem: NotAllowed) -> None:
+        """Fail all jobs: the broker does not accept this client, or not any longer."""
+        self.fail_all(lambda: NotAllowed(str(problem)))
+        self.side = self._target.sides.client_side(self._target.options, self)
+        self._owner.unreachable(problem)
+
     async def _connect(self) -> None:
         place = self._target.place
-        carrier = self._target.sides.client_carrier(place)
+        carrier = self._target.client_carrier()
         self._has_received = False
         opening = self._open(place, carrier, self._received, self._ended, DIAL_LIMIT, self._batch_done)
         self._link = await self._recognition.open(opening)
@@ -200,7 +217,7 @@ class ClientConnection:
         try:
             self.side.receive(message, monotonic())
         except Malformed as problem:
-            if self._recognition.is_known:
+            if self._recognition.is_known or problem.reason == FORBIDDEN:
                 self._invalid_message(problem)
             else:
                 self._disconnect()
@@ -259,7 +276,8 @@ class ClientConnection:
         """Close the connection after an invalid message and fail its jobs."""
         if not self.side.is_ready:
             rejected = f"the broker at {self._target.place} rejected the connection: {problem.detail}"
-            self._owner.unreachable(BrokerUnavailable(rejected))
+            kind = NotAllowed if problem.reason == FORBIDDEN else BrokerUnavailable
+            self._owner.unreachable(kind(rejected))
         reason = f"failed: invalid response from the broker: {problem.detail}"
         self._disconnect()
         self.fail_all(lambda: JobFailed(reason))
@@ -309,7 +327,10 @@ class ClientConnection:
         failure: Failure | None = None,
         refusal: str = "",
     ) -> None:
-        self._fail(job_ref, error_from(outcome, reason, failure, refusal))
+        if refusal == UNAUTHENTICATED:
+            self._unauthenticated(job_ref)
+        else:
+            self._fail(job_ref, error_from(outcome, reason, failure, refusal))
 
     def abandoned(self, job_ref: Hashable, reason: str) -> None:
         self._fail(job_ref, BrokerUnavailable(reason))
@@ -326,7 +347,15 @@ class ClientConnection:
             job.answer(view, payload)
 
     def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
-        self._fail(job_ref, OperationError(kind, detail))
+        if kind == UNAUTHENTICATED:
+            self._unauthenticated(job_ref)
+        else:
+            self._fail(job_ref, OperationError(kind, detail))
+
+    def _unauthenticated(self, job_ref: Hashable) -> None:
+        from dragoman.sdk.refusals import unauthenticated
+
+        self._fail(job_ref, unauthenticated(self._target.place, self._target.proof))
 
     def _fail(self, job_ref: Hashable, error: DragomanError) -> None:
         job: PendingItem = job_ref  # type: ignore[assignment]

@@ -13,6 +13,7 @@ from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.dialects.sides import ClientIO, ClientSide, WorkerIO, WorkerSide
 from dragoman.sdk.address import SocketAddress, UnixAddress
 from dragoman.sdk.ids import new_session
+from dragoman.sdk.proof import Proof
 
 # The broker limits the size of messages (max_payload); clients and workers accept every message that it sends.
 HARD_CAP = ZmtpLimits().hard_cap
@@ -29,10 +30,13 @@ class Sides:
 
     check_services: Callable[[Sequence[str]], str | None] = _absent  # checks service names, where the wire has names
     # Not for workers to which the broker connects.
-    worker_carrier: Callable[[SocketAddress], Carrier] = _absent
+    worker_carrier: Callable[[SocketAddress, Proof], Carrier] = _absent
     worker_side: Callable[[Any, WorkerIO, Sequence[str], int], WorkerSide] = _absent
-    client_carrier: Callable[[SocketAddress], Carrier] = _absent
+    client_carrier: Callable[[SocketAddress, Proof], Carrier] = _absent
     client_side: Callable[[Any, ClientIO], ClientSide] = _absent
+    takes_key: bool = False  # the wire has CURVE
+    takes_token: bool = False
+    ignores_token: bool = False  # a listener that requires no token ignores one; others reject it
 
 
 def native() -> Sides:
@@ -44,6 +48,8 @@ def native() -> Sides:
         worker_side=peer.WorkerSide,
         client_carrier=_zmtp(peer.SOCKET),
         client_side=lambda options, io: peer.ClientSide(options, io, new_session()),
+        takes_key=True,
+        takes_token=True,
     )
 
 
@@ -56,6 +62,7 @@ def pingpong() -> Sides:
         worker_side=lambda options, io, _, __: peer.WorkerSide(options, io),
         client_carrier=_zmtp(single_frame_client.CLIENT_SOCKET),
         client_side=peer.ClientSide,
+        takes_key=True,
     )
 
 
@@ -63,14 +70,14 @@ def powerhose() -> Sides:
     from dragoman.dialects import single_frame_client
     from dragoman.dialects.powerhose import peer
 
-    return Sides(client_carrier=_zmtp(single_frame_client.CLIENT_SOCKET), client_side=peer.ClientSide)
+    return Sides(client_carrier=_zmtp(single_frame_client.CLIENT_SOCKET), client_side=peer.ClientSide, takes_key=True)
 
 
 def memodb() -> Sides:
     from dragoman.carriers.sp import Sp, SpLimits
     from dragoman.dialects.memodb import peer
 
-    def carrier(place: SocketAddress) -> Carrier:
+    def carrier(place: SocketAddress, _: Proof) -> Carrier:
         return Sp(peer.SOCKET, ipc=isinstance(place, UnixAddress), limits=SpLimits(max_payload=HARD_CAP))
 
     def first_request() -> int:
@@ -101,6 +108,7 @@ def majordomo() -> Sides:
         worker_side=lambda options, io, services, _: peer.WorkerSide(options, io, services[0]),
         client_carrier=_zmtp(peer.SOCKET),
         client_side=peer.ClientSide,
+        takes_key=True,
     )
 
 
@@ -109,16 +117,29 @@ def http() -> Sides:
     from dragoman.dialects.http import peer
     from dragoman.sdk.http_requests import http_request_for
 
-    def carrier(place: SocketAddress) -> Carrier:
+    def carrier(place: SocketAddress, proof: Proof) -> Carrier:
         host = "localhost" if isinstance(place, UnixAddress) else str(place)
-        return HttpClient(host, probe=peer.PROBE, alive=peer.ALIVE, limits=HttpClientLimits(max_payload=HARD_CAP))
+        limits = HttpClientLimits(max_payload=HARD_CAP)
+        return HttpClient(host, probe=peer.PROBE, alive=peer.ALIVE, fields=proof.authorization, limits=limits)
 
     return Sides(
         check_services=peer.check_services,
         client_carrier=carrier,
         client_side=lambda _, io: peer.ClientSide(io, http_request_for),
+        takes_token=True,
+        ignores_token=True,
     )
 
 
-def _zmtp(socket_type: str) -> Callable[[SocketAddress], Carrier]:
-    return lambda _: Zmtp(socket_type, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP, max_frames=MOST_FRAMES))
+def _zmtp(socket_type: str) -> Callable[[SocketAddress, Proof], Carrier]:
+    limits = ZmtpLimits(max_payload=HARD_CAP, max_frames=MOST_FRAMES)
+    return lambda _, proof: dialling_zmtp(socket_type, proof, limits)
+
+
+def dialling_zmtp(socket_type: str, proof: Proof, limits: ZmtpLimits) -> Zmtp:
+    """Return the carrier of a new connection. CURVE is loaded only for a proof by key."""
+    if not proof.security.is_encrypted:
+        return Zmtp(socket_type, dials=True, limits=limits, security=proof.security)
+    from dragoman.carriers.zmtp_curve import zmtp_carrier
+
+    return zmtp_carrier(socket_type, dials=True, limits=limits, security=proof.security)

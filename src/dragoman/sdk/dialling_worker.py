@@ -11,7 +11,7 @@ from typing import cast
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, Outcome, ReportingSide
 from dragoman.sdk.connection_log import ConnectionLog
-from dragoman.sdk.errors import BrokerUnavailable, WrongDialect
+from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed, WrongDialect
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
 from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
@@ -42,6 +42,7 @@ class DiallingWorker:
         self._jobs: dict[Hashable, RunningJob] = {}
         self._reports = target.dialect.reports
         self._suspect: RunningJob | None = None
+        self._refusal = ""  # the reason for which the broker does not allow this worker
         self._is_last_invalid = False  # the last message on this connection was invalid
         self._port_error: WrongDialect | None = None
         self._is_flush_due = False
@@ -71,6 +72,10 @@ class DiallingWorker:
         self._log.write(logging.WARNING, "reconnecting: %s", reason)
         self._disconnect()
 
+    def refused(self, reason: str) -> None:
+        self._refusal = f"the broker at {self._target.place} does not allow this worker: {reason}"
+        self._disconnect()
+
     def leave(self, reason: str) -> None:
         log.info("leaving: %s", reason)
         if not self._stop.is_set():
@@ -83,6 +88,9 @@ class DiallingWorker:
         while not self._is_done:
             try:
                 await self._connect()
+            except NotAllowed as problem:
+                log.error("stopping: %s", problem)
+                return NOT_ALLOWED
             except BrokerUnavailable as problem:
                 if self._stop.is_set() and self._side.is_busy:
                     log.error("results dropped, because the broker is unavailable: %s", problem)
@@ -91,6 +99,9 @@ class DiallingWorker:
                 continue
             await self._serve_connection()
             await self._close_connection()
+            if self._refusal:
+                log.error("stopping: %s", self._refusal)
+                return NOT_ALLOWED
             await self._identify_lost_port()
             if self._jobs and not self._side.is_busy and not self._target.dialect.shares_connections:
                 # These jobs came on the lost connection and ended with it, in the broker's view. The worker is not free
@@ -123,7 +134,7 @@ class DiallingWorker:
         """Connect, unless `stop` is called meanwhile; then READY is not sent. Raises BrokerUnavailable."""
         self._lost.clear()
         place = self._target.place
-        carrier = self._target.sides.worker_carrier(place)
+        carrier = self._target.worker_carrier()
         link = open_connection(place, carrier, self._received, self._ended, CONNECT_TIMEOUT)
         opening = asyncio.ensure_future(self._recognition.open(link))
         await first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())

@@ -18,7 +18,7 @@ from time import monotonic
 
 from dragoman.sdk.client_connection import ClientConnection, OpenLink, PendingItem
 from dragoman.sdk.coarse_timers import CoarseTimers
-from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobTimeout, WrongDialect
+from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobTimeout, NotAllowed, WrongDialect
 from dragoman.sdk.outgoing import open_connection
 from dragoman.sdk.recognition import Recognition
 from dragoman.sdk.targets import Target
@@ -184,7 +184,7 @@ class Engine:
 
     def unreachable(self, problem: BrokerUnavailable) -> None:
         self._problem = problem
-        if (not self._wait_for_broker and not self._was_up) or isinstance(problem, WrongDialect):
+        if (not self._wait_for_broker and not self._was_up) or isinstance(problem, WrongDialect | NotAllowed):
             self._fail_waiting(inf, problem)
 
     def lost(self, connection: ClientConnection) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dragoman.dialects.sides import Failure, Outcome
 
+NOT_ALLOWED = 3  # exit code of a worker that the broker does not accept, as of commands without a broker
+
 
 class DragomanError(Exception):
     """Base class of all exceptions of this package."""
@@ -14,13 +16,17 @@ class BrokerUnavailable(DragomanError, ConnectionError):
 
 
 class WrongDialect(BrokerUnavailable):
-    """The port speaks another dialect than the address names, or does not belong to a broker."""
+    """The port speaks another dialect than the address names, or does not belong to a broker: with TLS, its certificate
+    is not the broker's."""
 
     def __init__(self, sentence: str, operation_sentence: str = "") -> None:
         super().__init__(sentence)
-        self.operation_sentence = (
-            operation_sentence or sentence
-        )  # the message for an operation, which fewer dialects have
+        # The message for an operation, which fewer dialects have.
+        self.operation_sentence = operation_sentence or sentence
+
+
+class NotAllowed(BrokerUnavailable):
+    """The broker does not accept the key, token or certificate of this client or worker, or requires one."""
 
 
 class Unsupported(DragomanError):
@@ -78,6 +84,10 @@ class PayloadTooLarge(JobRefused):
     """The payload is larger than the broker's limit."""
 
 
+class Forbidden(JobError):
+    """The principal of this client lacks a right. The message names the right, and the command that gives it."""
+
+
 class NoSuchJob(JobError, NotFound):
     """No job has this id: it never existed, or its outcome was deleted."""
 
@@ -103,6 +113,7 @@ _BY_REFUSAL: dict[str, type[JobError]] = {
     "no such service": NoSuchService,
     "busy": Busy,
     "too large": PayloadTooLarge,
+    "forbidden": Forbidden,
 }
 
 

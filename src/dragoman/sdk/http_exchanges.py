@@ -10,6 +10,7 @@ from dragoman.sdk.address import SocketAddress
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
 from dragoman.sdk.recognition import Recognition
+from dragoman.sdk.refusals import unauthenticated
 from dragoman.sdk.targets import Target
 
 CONNECT_TIMEOUT = 5.0
@@ -27,7 +28,7 @@ class HttpExchanges:
 
     async def send(self, request: Request, timeout: float) -> Response:
         """Send a request and return its response. If the task is cancelled, the connection is closed. Raises
-        BrokerUnavailable."""
+        BrokerUnavailable, and its subclass NotAllowed if the broker does not accept this worker's token."""
         connection = await self._connection()
         try:
             response = await connection.send(request, timeout)
@@ -39,6 +40,8 @@ class HttpExchanges:
         else:
             connection.idle_since = self._loop.time()
             self._idle.append(connection)
+        if response.status == 401:
+            raise unauthenticated(self._target.place, self._target.proof)
         return response
 
     def close(self) -> None:
@@ -54,7 +57,7 @@ class HttpExchanges:
                 return connection
             connection.close()
         connection = _Connection(self._target.place)
-        await connection.open(self._target.sides.client_carrier(self._target.place), self.recognition)
+        await connection.open(self._target.client_carrier(), self.recognition)
         return connection
 
 

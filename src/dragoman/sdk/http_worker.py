@@ -29,7 +29,7 @@ from dragoman.dialects.http.codec import (
 )
 from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.connection_log import ConnectionLog
-from dragoman.sdk.errors import BrokerUnavailable
+from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed
 from dragoman.sdk.http_exchanges import HttpExchanges
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.targets import Target
@@ -84,9 +84,14 @@ class HttpWorker:
                 except Gone as gone:
                     log.warning("joining again: %s", gone)
                     self._member = None
+                except NotAllowed:
+                    raise
                 except BrokerUnavailable as problem:
                     await self._wait_before_retry(problem)
             await self._leave()
+        except NotAllowed as problem:
+            log.error("stopping: %s", problem)
+            return NOT_ALLOWED
         finally:
             for task in (*self._tasks, *([self._polling] if self._polling is not None else ())):
                 task.cancel()
@@ -217,6 +222,8 @@ class HttpWorker:
             if self._held and member is not None and member is self._member:
                 try:
                     response = await self._exchanges.send(write_heartbeat(member), member.lease)
+                except NotAllowed:
+                    raise  # ends the worker
                 except BrokerUnavailable as problem:
                     log.warning("heartbeat failed: %s", problem)
                 else:
@@ -250,13 +257,15 @@ class HttpWorker:
         self._changed.set()
 
     async def _try_to_report(self, request: Request) -> str | None:
-        """Send a result once. Returns None, or the reason for a retry."""
+        """Send a result once. Returns None, or the reason for a retry. Raises NotAllowed."""
         try:
             async with self._reporters:
                 response = await self._exchanges.send(request, RESPONSE_TIMEOUT)
             if response.is_done:
                 return None
             detail = _parsed(lambda: read_problem(response)).detail
+        except NotAllowed:
+            raise  # ends the worker
         except BrokerUnavailable as problem:
             return str(problem)
         if response.status == 503:

@@ -19,6 +19,8 @@ from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import (
     BrokerUnavailable,
     Busy,
+    Forbidden,
+    JobError,
     JobFailed,
     JobRefused,
     JobTimeout,
@@ -193,10 +195,11 @@ def error_of(row: Operation[Any, Any], error: OperationError) -> Exception:
 
 
 _MISSING: dict[str, Callable[[str], Exception]] = {"jobs": NoSuchJob, "services": NoSuchService}
-_REFUSALS: dict[str, type[JobRefused]] = {
+_REFUSALS: dict[str, type[JobError]] = {
     "no such service": NoSuchService,
     "busy": Busy,
     "too large": PayloadTooLarge,
+    "forbidden": Forbidden,
 }
 
 

@@ -14,7 +14,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import Performer
 
 if TYPE_CHECKING:
-    from dragoman.operations.schemas import HealthView, JobView, ScheduleView, ServiceView, WorkerView
+    from dragoman.operations.schemas import AccessView, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 
 
 class ClientOperations(Performer, Generic[Result]):
@@ -287,7 +287,7 @@ class ClientOperations(Performer, Generic[Result]):
     ) -> ScheduleView:
         """Create a schedule, or replace the one of this name.
 
-        Exactly one of `cron` and `every` is needed.
+        Exactly one of `cron` and `every` is needed. A name that another principal uses is a conflict.
 
         - `cron`: Cron expression: minute, hour, day of the month, month, day of the week.
         - `every`: Interval in seconds, instead of a cron expression. [1 to 31622400 (366 days)]
@@ -354,10 +354,21 @@ class ClientOperations(Performer, Generic[Result]):
 
         return self.operation(RESUME_SCHEDULE, ScheduleRef(name=name))
 
+    def reload_access(self) -> AccessView:
+        """Read the access folder again.
+
+        If a file is invalid, nothing changes. The answer names the principals that were added, removed and changed;
+        connections of principals that lost their access are closed.
+        """
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import RELOAD_ACCESS
+
+        return self.operation(RELOAD_ACCESS, EmptyRequest())
+
     def health(self) -> HealthView:
         """Show whether the broker accepts new jobs, the reasons if not, and the numbers of jobs and workers.
 
-        `peers` is the number of connections.
+        `peers` is the number of connections. Without `see` over all services, reasons and numbers are left out.
         """
         from dragoman.operations.schemas import EmptyRequest
         from dragoman.operations.table import HEALTH

@@ -10,7 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from typing_extensions import TypeVar
+
+    from dragoman.sdk.credentials import Tls
 
     Result = TypeVar("Result", default=bytes)
 else:  # the default needs Python 3.13 at run time; only type checkers use it
@@ -19,7 +23,17 @@ else:  # the default needs Python 3.13 at run time; only type checkers use it
     Result = TypeVar("Result")
 
 
-class ClientOptions(TypedDict, total=False):
+class CredentialOptions(TypedDict, total=False):
+    """Options by which a client or a worker proves its identity; see `Client`."""
+
+    key: str | PathLike[str] | None
+    server_key: str | None
+    token: str | None
+    token_file: str | PathLike[str] | None
+    tls: Tls | bool | None
+
+
+class ClientOptions(CredentialOptions, total=False):
     """Options of a new client besides URL and codec; see `Client`."""
 
     connect_timeout: float

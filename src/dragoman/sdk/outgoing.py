@@ -6,10 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge
-from dragoman.sdk.address import SocketAddress
-from dragoman.sdk.errors import BrokerUnavailable
+from dragoman.sdk.address import SocketAddress, TlsAddress
+from dragoman.sdk.errors import BrokerUnavailable, NotAllowed, WrongDialect
+from dragoman.streams.byte_stream import ByteStream
 from dragoman.streams.dial import connect
 from dragoman.streams.stream import Stream
+from dragoman.streams.tls import TlsStream
+from dragoman.streams.tls_context import TlsFileError, client_role
+from dragoman.streams.tls_problems import REFUSED_BY_BROKER
 
 
 def _nothing() -> None:
@@ -18,6 +22,10 @@ def _nothing() -> None:
 
 class Ungreeted(BrokerUnavailable):
     """The port accepts connections, but the carrier's handshake failed."""
+
+    def __init__(self, sentence: str, carrier: Carrier | None = None) -> None:
+        super().__init__(sentence)
+        self.carrier = carrier  # of a connection that failed or was closed; None after a time-out
 
 
 def handshake_problem(place: SocketAddress, problem: str) -> str:
@@ -33,7 +41,7 @@ class OutgoingConnection:
     Messages sent within one iteration of the loop are written together, at its end or by `flush`.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, stream: Stream, carrier: Carrier) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, stream: ByteStream, carrier: Carrier) -> None:
         self._loop = loop
         self._stream = stream
         self._encode = carrier.encode
@@ -73,26 +81,32 @@ async def open_connection(
     timeout: float,
     batch_done: Callable[[], None] = _nothing,
 ) -> OutgoingConnection:
-    """Connect and complete the carrier's handshake. `batch_done` is called after all messages of one read
-    were passed to `received`. Raises BrokerUnavailable."""
+    """Connect and complete the handshakes of TLS and of the carrier. `batch_done` is called after all messages of one
+    read were passed to `received`. Raises BrokerUnavailable."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     try:
+        role = client_role(place.tls, place.host) if isinstance(place, TlsAddress) else None
         connected = await connect(loop, place, timeout)
+    except TlsFileError as error:
+        raise BrokerUnavailable(f"cannot connect to {place}: {error}") from None
     except OSError as error:
         problem = "connection refused" if isinstance(error, ConnectionRefusedError) else error.strerror or str(error)
         raise BrokerUnavailable(f"no broker answers at {place}: {problem or 'timed out'}") from error
     ready: asyncio.Future[None] = loop.create_future()
-    stream = Stream(loop, connected, carrier)
+    stream: ByteStream
+    stream = Stream(loop, connected, carrier) if role is None else TlsStream(loop, connected, carrier, role)
+    link = OutgoingConnection(loop, stream, carrier)
 
     def arrived(messages: Messages) -> None:
         if carrier.outgoing:
+            link.flush()  # encoded before; with CURVE, bytes must be written in the order in which they were encoded
             outgoing, carrier.outgoing = carrier.outgoing, []
             stream.write(list(outgoing))
         if carrier.failure is not None:
             end(f"{place} does not speak the expected protocol: {carrier.failure.detail}")
             return
-        if carrier.ready and not ready.done():
+        if carrier.ready and stream.is_ready and not ready.done():
             ready.set_result(None)
         for message in messages:
             received(message)
@@ -100,12 +114,13 @@ async def open_connection(
             batch_done()
 
     def closed(problem: str) -> None:
-        end(problem if ready.done() else handshake_problem(place, problem))
+        is_explained = ready.done() or isinstance(stream, TlsStream)  # `_failed_handshake` explains errors of TLS
+        end(problem if is_explained else handshake_problem(place, problem))
 
     def end(problem: str) -> None:
         stream.close()
         if not ready.done():
-            ready.set_exception(Ungreeted(problem))
+            ready.set_exception(_failed_handshake(stream, carrier, place, problem))
         else:
             ended(problem)
 
@@ -117,8 +132,22 @@ async def open_connection(
             await ready
     except TimeoutError:
         stream.close()
-        raise Ungreeted(f"{place} accepted the connection but sent no greeting within {timeout:g} s") from None
+        missing = "greeting" if stream.is_ready else "TLS handshake"
+        raise Ungreeted(f"{place} accepted the connection but sent no {missing} within {timeout:g} s") from None
     except asyncio.CancelledError:
         stream.close()
         raise
-    return OutgoingConnection(loop, stream, carrier)
+    return link
+
+
+def _failed_handshake(stream: ByteStream, carrier: Carrier, place: SocketAddress, problem: str) -> BrokerUnavailable:
+    """Return the error about a connection that ended before it was ready."""
+    if not isinstance(stream, TlsStream):
+        return Ungreeted(problem, carrier)
+    if not stream.tls_problem and stream.is_ready:
+        hint = "it may require another certificate (cert= and key=), or speak another dialect"
+        return Ungreeted(f"{place}: {problem} after the TLS handshake: {hint}", carrier)
+    if not stream.tls_problem:
+        return Ungreeted(f"{place}: {problem}")
+    kind = NotAllowed if problem.startswith(REFUSED_BY_BROKER) else WrongDialect
+    return kind(f"{place}: {problem}")

@@ -19,9 +19,9 @@ from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.dialects.powerhose.peer import MASTER_AWAY, PARTING, REGISTRATION_SOCKET, WORK_SOCKET, WorkerSide
 from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.address import AddressError, SocketAddress, TcpAddress, UnixAddress, is_loopback, parse
-from dragoman.sdk.dialect_sides import HARD_CAP
+from dragoman.sdk.dialect_sides import HARD_CAP, dialling_zmtp
 from dragoman.sdk.dialling_worker import CONNECT_TIMEOUT, first
-from dragoman.sdk.errors import BrokerUnavailable
+from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
 from dragoman.sdk.recognition import SILENCE_LIMIT, Recognition
@@ -105,6 +105,9 @@ class PowerhoseWorker:
             await self._run_side(side, connecting)
             listener.close()
             await self._close_masters()
+        except NotAllowed as problem:
+            log.error("stopping: %s", problem)
+            return NOT_ALLOWED
         finally:
             connecting.cancel()
             listener.close()
@@ -132,17 +135,19 @@ class PowerhoseWorker:
             if side.is_over(now):
                 return
             if connecting.done():
-                connecting.result()  # raises: the task ends only by a programming error
+                connecting.result()  # raises: the task ends only by NotAllowed or a programming error
             await first(self._changed.wait(), asyncio.sleep(max(0.001, min(due - now, MAX_SLEEP))))
 
     async def _stay_connected(self, side: WorkerSide) -> None:
         place = self._target.place
         while True:
             lost = self._lost = asyncio.Event()
-            carrier = Zmtp(REGISTRATION_SOCKET, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP))
+            carrier = dialling_zmtp(REGISTRATION_SOCKET, self._target.proof, ZmtpLimits(max_payload=HARD_CAP))
             try:
                 opening = open_connection(place, carrier, self._received, self._ended, CONNECT_TIMEOUT)
                 link = await self._recognition.open(opening)
+            except NotAllowed:
+                raise  # ends the worker
             except BrokerUnavailable as problem:
                 log.warning("%s", problem)
             else:

@@ -38,6 +38,7 @@ from dragoman.sdk.pipes import (
     PipeReader,
     encode,
 )
+from dragoman.sdk.proof import TOKEN_VARIABLE
 from dragoman.streams.stream import Stream
 
 log = logging.getLogger("dragoman.worker")
@@ -216,7 +217,7 @@ class ChildProcess:
         ours, theirs = socket.socketpair()
         self._process = context.Process(target=run_child, args=(theirs, child_settings), daemon=True)
         try:
-            with _without_main(), _without_interrupts():
+            with _without_main(), _without_token(), _without_interrupts():
                 self._process.start()
         except (OSError, EOFError) as error:
             ours.close()
@@ -331,6 +332,17 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _without_token() -> Iterator[None]:
+    """Hide the worker's token from processes that are started here: handlers run in them (R157)."""
+    token = os.environ.pop(TOKEN_VARIABLE, None)
+    try:
+        yield
+    finally:
+        if token is not None:
+            os.environ[TOKEN_VARIABLE] = token
 
 
 @contextmanager

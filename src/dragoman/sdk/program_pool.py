@@ -13,6 +13,7 @@ from dragoman.dialects.sides import Failure
 from dragoman.sdk.exit_status import exit_text
 from dragoman.sdk.job_runner import RunningJob
 from dragoman.sdk.parent_death import exit_with_parent
+from dragoman.sdk.proof import TOKEN_VARIABLE
 
 CLOSE_TIMEOUT = 1.0  # seconds to wait for the exit of killed programs
 
@@ -57,6 +58,7 @@ class ProgramPool:
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # a terminal's Ctrl-C must reach only the worker
                 preexec_fn=exit_with_parent,
+                env={name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},  # R157
             )
         except OSError as error:
             job.fail(Failure("OSError", f"cannot start {name}: {error.strerror or error}"))

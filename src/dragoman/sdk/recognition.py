@@ -16,12 +16,13 @@ from enum import Enum
 from typing import Any
 
 from dragoman.carriers.carrier import Frame, Message
-from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_commands import OUR_GREETING
-from dragoman.dialects.catalogue import Dialect
-from dragoman.sdk.address import SocketAddress, UnixAddress
-from dragoman.sdk.errors import WrongDialect
+from dragoman.carriers.zmtp_commands import GREETING_BYTES, OUR_GREETING, greeting
+from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS
+from dragoman.sdk.address import SocketAddress, TlsAddress, UnixAddress
+from dragoman.sdk.dialect_sides import dialling_zmtp
+from dragoman.sdk.errors import BrokerUnavailable, NotAllowed, WrongDialect
 from dragoman.sdk.outgoing import OutgoingConnection, Ungreeted
+from dragoman.sdk.proof import Proof
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import connect
 
@@ -32,7 +33,9 @@ PROBE_TIMEOUT = 0.8  # seconds to wait for a broker's reply to a probe
 READ_BYTES = 4096
 
 REQUEST = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+SPEAKS_TLS = b"\r\n\r\nthis port speaks TLS: use https://"  # response of a broker to a request without TLS
 ALIVE = b"\r\n\r\nalive\n"
+OUR_GREETINGS = (OUR_GREETING, *(greeting(each, is_server=True) for each in (b"CURVE", b"PLAIN")))
 # Probes: a PING of PingPong with a count, and a service lookup (mmi.service) of Majordomo. Neither is a job in any
 # dialect.
 PING: tuple[bytes, ...] = (b"", b"PING", b"0")
@@ -52,6 +55,7 @@ class ListenerKind(Enum):
     MEMODB = "memodb"
     HTTP = "http"
     ZMTP = "zmtp"  # a ZeroMQ socket that is not Dragoman's
+    TLS = "tls"
     UNKNOWN = "unknown"
 
 
@@ -88,13 +92,13 @@ OPERATION_ADVICE = (
     "this request needs a native (tcp://, ipc://) or HTTP (http://) address of the broker, which it prints when it "
     "starts"
 )
+_ANY_DIALECT = (ListenerKind.UNKNOWN, ListenerKind.TLS)
 _SILENT = Finding(ListenerKind.UNKNOWN, "accepts connections but sends nothing")
 _BANNERS = (
     (b"HTTP/", "speaks HTTP, but is not a broker"),
     (b"SSH-", "speaks SSH"),
     (b"-ERR", "speaks the protocol of Redis"),
     (b"220 ", "speaks SMTP or FTP"),
-    (b"\x15\x03", "speaks TLS"),
 )
 
 
@@ -109,6 +113,7 @@ class Recognition:
     def __init__(self, target: Target, role: str) -> None:
         self._target = target
         self._role = role
+        self._is_doubtful = False  # the last connection probably ended in a refusal
         self.is_known = False
 
     @property
@@ -117,16 +122,23 @@ class Recognition:
 
     async def problem(self, *, thorough: bool = False) -> WrongDialect | None:
         """Return an error that names the port's protocol, or None if the port may be right."""
-        if self.is_known:
+        if self.is_known or isinstance(self._target.place, TlsAddress):  # errors of TLS name the problem themselves
             return None
-        problem = await wrong_port(self._target.dialect, self._role, self._target.place, thorough)
+        problem = await wrong_port(self._target, self._role, thorough)
         return None if problem is None or self.is_known else problem
 
     async def open(self, opening: Coroutine[Any, Any, OutgoingConnection]) -> OutgoingConnection:
-        """Return the connection. If its handshake is slow or fails, identify the port. Raises BrokerUnavailable, or
-        its subclass WrongDialect."""
-        if self.is_known:
-            return await opening
+        """Return the connection. If its handshake is slow or fails, find the reason. Raises BrokerUnavailable, or its
+        subclasses NotAllowed and WrongDialect."""
+        try:
+            link = await (opening if self.is_known else self._open_unknown(opening))
+        except Ungreeted as error:
+            raise await self._reason(error) from None
+        self._is_doubtful = False
+        return link
+
+    async def _open_unknown(self, opening: Coroutine[Any, Any, OutgoingConnection]) -> OutgoingConnection:
+        """Return the connection to a port that has not been identified yet."""
         task = asyncio.ensure_future(opening)
         try:
             await asyncio.wait({task}, timeout=SILENCE_LIMIT)
@@ -137,28 +149,37 @@ class Recognition:
             link = await task
             self.is_known = self._is_proven_by_greeting
             return link
-        except Ungreeted:
-            problem = await self.problem(thorough=True)
-            if problem is not None:
-                raise problem from None
-            raise
         finally:
             if not task.done():
                 task.cancel()
             elif not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not log it
 
+    async def _reason(self, error: Ungreeted) -> BrokerUnavailable:
+        """Return the error about a failed handshake: this side is not accepted, or the port has another protocol."""
+        from dragoman.sdk.refusals import ProbableRefusal, refusal_of
 
-async def wrong_port(dialect: Dialect, role: str, place: SocketAddress, thorough: bool) -> WrongDialect | None:
+        refusal = refusal_of(self._target.place, self._target.proof, error.carrier)
+        was_doubtful, self._is_doubtful = self._is_doubtful, isinstance(refusal, ProbableRefusal)
+        if was_doubtful and self._is_doubtful:
+            return NotAllowed(str(refusal))
+        return refusal or await self.problem(thorough=True) or error
+
+
+async def wrong_port(target: Target, role: str, thorough: bool) -> WrongDialect | None:
     """Return an error about a port that has another protocol, or None if the port may be right. `role`: client or
     worker. `thorough`: the port has sent an unexpected message, so all probes may be sent to it."""
-    finding = await _identify(place, EXPECTED[dialect.name, role], thorough)
+    dialect, place = target.dialect, target.place
+    finding = await _identify(target, EXPECTED[dialect.name, role], thorough)
     if finding is None or (thorough and finding is _SILENT):  # the caller's own error is more precise
         return None
     scheme = "ipc" if isinstance(place, UnixAddress) else "tcp"
     own = "the native dialect" if dialect.name == "native" else dialect.title
-    other = "" if finding.kind is ListenerKind.UNKNOWN or own in finding.predicate else f", not {own}"
+    other = "" if finding.kind in _ANY_DIALECT or own in finding.predicate else f", not {own}"
     found = f"{scheme}://{place} {finding.predicate}{other}"
+    if finding.kind is ListenerKind.TLS:
+        address = f"https://{place}" if dialect.name == "http" else f"{dialect.name}+tls://{place}"
+        return WrongDialect(f"{found}; use {address}, or check the broker's host and port")
     advice = _advice(finding.kind, role, scheme, place)
     has_operations = finding.kind in (ListenerKind.NATIVE, ListenerKind.HTTP, ListenerKind.UNKNOWN)
     return WrongDialect(f"{found}; {advice}", f"{found}; {advice if has_operations else OPERATION_ADVICE}")
@@ -178,10 +199,10 @@ def _advice(kind: ListenerKind, role: str, scheme: str, place: SocketAddress) ->
     return f"use http://{place}" if name == "http" and scheme == "tcp" else f"use {native}{scheme}://{place}"
 
 
-async def _identify(place: SocketAddress, expected: ListenerKind, thorough: bool) -> Finding | None:
+async def _identify(target: Target, expected: ListenerKind, thorough: bool) -> Finding | None:
     loop = asyncio.get_running_loop()
     try:
-        connection = await connect(loop, place, SILENCE_LIMIT)
+        connection = await connect(loop, target.place, SILENCE_LIMIT)
     except OSError:
         return None
     try:
@@ -194,14 +215,14 @@ async def _identify(place: SocketAddress, expected: ListenerKind, thorough: bool
                 if not more:
                     break
                 data += more
-        return await _classify(place, data, expected, thorough)
+        return await _classify(target, data, expected, thorough)
     except OSError:
         return None
     finally:
         connection.close()
 
 
-async def _classify(place: SocketAddress, data: bytes | None, expected: ListenerKind, thorough: bool) -> Finding | None:
+async def _classify(target: Target, data: bytes | None, expected: ListenerKind, thorough: bool) -> Finding | None:
     """Return the finding, or None if the port is as expected. A server that closes at once may only be overloaded."""
     if data is None:
         return _SILENT
@@ -209,12 +230,14 @@ async def _classify(place: SocketAddress, data: bytes | None, expected: Listener
         return None
     kind: ListenerKind | None = None
     if data.startswith(b"\xff"):
-        kind = await _probe_zmtp(place, _probes(expected, thorough))
+        kind = await _probe_zmtp(target, _probes(expected, thorough))
         if kind is ListenerKind.ZMTP:
             is_wrong = expected in (ListenerKind.NATIVE, ListenerKind.MEMODB, ListenerKind.HTTP)
             return Finding(kind, "speaks ZMTP") if is_wrong else None
     elif data.startswith(b"\0SP\0\0\x31"):
         kind = ListenerKind.MEMODB
+    elif data.startswith(b"\x15\x03") or (data.startswith(b"HTTP/") and data.endswith(SPEAKS_TLS)):  # an alert of TLS
+        return Finding(ListenerKind.TLS, "speaks TLS")
     elif data.startswith(b"HTTP/") and data.endswith(ALIVE):
         kind = ListenerKind.HTTP
     elif data.startswith(b"HTTP/") and data[8:10] == b" 5":
@@ -225,12 +248,12 @@ async def _classify(place: SocketAddress, data: bytes | None, expected: Listener
     return None if kind is expected else Finding(kind, _PREDICATES[kind])
 
 
-async def _probe_zmtp(place: SocketAddress, probes: Probes) -> ListenerKind:
+async def _probe_zmtp(target: Target, probes: Probes) -> ListenerKind:
     """Raises OSError."""
     loop = asyncio.get_running_loop()
-    connection = await connect(loop, place, SILENCE_LIMIT)
+    connection = await connect(loop, target.place, SILENCE_LIMIT)
     try:
-        peer = _ZmtpPeer(loop, connection)
+        peer = _ZmtpPeer(loop, connection, target.proof)
         await peer.greet()
         if not peer.is_ours:
             return ListenerKind.ZMTP
@@ -246,10 +269,10 @@ async def _probe_zmtp(place: SocketAddress, probes: Probes) -> ListenerKind:
 class _ZmtpPeer:
     """A short ZMTP connection for probes."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, connection: socket.socket, proof: Proof) -> None:
         self._loop = loop
         self._socket = connection
-        self._carrier = Zmtp("DEALER", dials=True)
+        self._carrier = dialling_zmtp("DEALER", proof, DEFAULT_LIMITS)
         self._first_bytes = b""
         self._messages: list[Message] = []
 
@@ -257,12 +280,15 @@ class _ZmtpPeer:
     def is_ours(self) -> bool:
         """Return whether this is a listener socket of a Dragoman broker."""
         carrier = self._carrier
-        return carrier.ready and carrier.peer_socket_type == "ROUTER" and self._first_bytes == OUR_GREETING
+        return carrier.ready and carrier.peer_socket_type == "ROUTER" and self._first_bytes in OUR_GREETINGS
 
     async def greet(self) -> None:
+        """Complete the handshake. Raises TimeoutError if a broker is too slow to be identified."""
         until = self._loop.time() + RESPONSE_TIMEOUT
         while not self._carrier.ready and await self._receive(until):
             pass
+        if not self._carrier.ready and self._carrier.failure is None and self._first_bytes in OUR_GREETINGS:
+            raise TimeoutError
 
     async def send_probes(self, probes: Sequence[Sequence[Frame]]) -> Message | None:
         """Send probes and return the first reply, or None if there is none."""
@@ -279,7 +305,7 @@ class _ZmtpPeer:
         data = await _read(self._socket, max(0.001, until - self._loop.time()))
         if not data:
             return False
-        self._first_bytes = (self._first_bytes + data)[: len(OUR_GREETING)]
+        self._first_bytes = (self._first_bytes + data)[:GREETING_BYTES]
         self._messages += [each for each in self._carrier.feed(data) if isinstance(each, list)]
         return self._carrier.failure is None
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import inf
 
 from dragoman.dialects.sides import SubmitOptions
+from dragoman.sdk.credentials import NO_CREDENTIALS, Credentials
 from dragoman.sdk.errors import Unsupported
-from dragoman.sdk.targets import SPOKEN, Target, caller_target
+from dragoman.sdk.targets import SPOKEN, Target, caller_target, check_services
 from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT, is_set
 
 MAX_CACHED = 1024  # cached options
@@ -16,10 +17,10 @@ _Key = tuple[str, float | None, float | None, float | None, int | None, int | No
 class SubmitOptionsCache:
     """Validated submit options of one client. May be used from any thread."""
 
-    def __init__(self, url: str) -> None:
-        """Raises AddressError."""
+    def __init__(self, url: str, credentials: Credentials = NO_CREDENTIALS) -> None:
+        """Raises AddressError and CredentialError."""
         self._url = url
-        self.target: Target = caller_target(url, None)
+        self.target: Target = caller_target(url, None, credentials)
         self._known: dict[_Key, SubmitOptions] = {}
 
     def submit_options(
@@ -40,7 +41,7 @@ class SubmitOptionsCache:
         known = self._known.get(key)
         if known is not None:
             return known
-        caller_target(self._url, service)
+        check_services(self.target.dialect, self._url, self.target.options.service, [service])
         for name, seconds in (("timeout", timeout), ("job_timeout", job_timeout), ("queue_timeout", queue_timeout)):
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"{name}={seconds}: must be a number of seconds over 0, or None")

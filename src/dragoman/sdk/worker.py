@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from dragoman.sdk import pickled_calls
+from dragoman.sdk.credentials import credentials_of
 from dragoman.sdk.default_url import url_or_default
 from dragoman.sdk.execution import DEFAULT_GRACE, ExecutionOptions
 from dragoman.sdk.handlers import Handler, describe
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference, is_loading, refer_to
+from dragoman.sdk.option_types import CredentialOptions
 from dragoman.sdk.printable import log_to_stderr
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,7 +31,8 @@ class Worker:
 
     Functions run in child processes, one per core by default, or in threads if `threads` is set. Coroutine functions
     share one event loop. Times are in seconds, sizes in bytes; docs/workers.md lists the options and their defaults.
-    The default URL is the environment variable DRAGOMAN_URL, else tcp://127.0.0.1:7400.
+    The default URL is the environment variable DRAGOMAN_URL, else tcp://127.0.0.1:7400. The arguments `key`,
+    `server_key`, `token`, `token_file` and `tls` are those of `Client`.
     """
 
     def __init__(
@@ -42,9 +45,11 @@ class Worker:
         max_jobs: int | None = None,
         max_memory: int | None = None,
         cancel_grace: float = DEFAULT_GRACE,
+        **credentials: Unpack[CredentialOptions],
     ) -> None:
         """Raises ValueError."""
         self.url = url_or_default(url)
+        self.credentials = credentials_of(**credentials)
         self.execution = ExecutionOptions(processes, threads, concurrency, max_jobs, max_memory, cancel_grace)
         self.services: dict[str, Handler] = {}
         self._module: str = sys._getframe(1).f_globals.get("__name__", "")  # child processes import the worker from it
@@ -95,9 +100,10 @@ class Worker:
         """Run until a signal, the broker or `stop` ends the worker. Returns the exit code, 0 for success.
 
         After the first SIGTERM or SIGINT the worker finishes its running jobs; after a second one it stops at once.
-        Raises AddressError if the URL is invalid, and HandlerLoadError if a child process cannot load a handler. In a
-        child process, which imports the module that calls this method, it returns at once. If `logging` is not
-        configured, the worker logs to standard error.
+        The exit code is 3 if the broker does not accept the key, token or certificate of this worker. Raises
+        AddressError if the URL is invalid, CredentialError if a credential is, and HandlerLoadError if a child process
+        cannot load a handler. In a child process, which imports the module that calls this method, it returns at once.
+        If `logging` is not configured, the worker logs to standard error.
         """
         from dragoman.sdk.worker_runner import run
 

@@ -12,6 +12,7 @@ from pkgutil import resolve_name
 from typing import Protocol
 
 from dragoman.sdk.address import address_error, parse
+from dragoman.sdk.credentials import Credentials
 from dragoman.sdk.dialling_worker import first
 from dragoman.sdk.event_loop import new_loop
 from dragoman.sdk.execution import ExecutionOptions
@@ -28,6 +29,7 @@ class WorkerDefinition(Protocol):
     """A worker as its program defines it; implemented by `worker.py:Worker`."""
 
     url: str
+    credentials: Credentials
     execution: ExecutionOptions
     services: dict[str, Handler]
     _stop: Callable[[], None] | None
@@ -80,14 +82,14 @@ def target_of(worker: WorkerDefinition) -> Target:
     address = parse(worker.url, SPOKEN, dials=True)
     dialect = SPOKEN[address.dialect]
     if dialect.shares_connections:
-        return worker_target(worker.url, names)
+        return worker_target(worker.url, names, worker.credentials)
     chosen = address.options.get("service")
     if chosen is None and len(names) == 1:
         chosen = names[0]
     if chosen in names:
         # A dialect without service names on the wire has no rules for names.
         named = (chosen,) if dialect.has_service_names else ()
-        return replace(worker_target(worker.url, named), services=(chosen,))
+        return replace(worker_target(worker.url, named, worker.credentials), services=(chosen,))
     problem = f"a worker in {address.dialect} offers one service"
     if chosen is not None:
         raise address_error(worker.url, f"{problem}; the URL chooses {chosen!r}, but this one has {', '.join(names)}")

@@ -3,55 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 
-from dragoman.carriers.carrier import Carrier
-from dragoman.dialects.interface import BrokerSide
-from dragoman.sdk.address import SocketAddress
+from dragoman.core.infinity import inf
 from dragoman.server import clock
-from dragoman.server.connection import StreamConnection
-from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.connections import Connections
+from dragoman.server.listener_socket import ListenerSocket
+from dragoman.server.local_peers import SHORTAGES, LocalPeers
 from dragoman.server.reports import Reports
 from dragoman.streams.sockets import describe, is_local, tune
-from dragoman.streams.stream import Stream
 
 ACCEPTS_PER_ITERATION = 64
-OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-
-@dataclass(frozen=True, slots=True)
-class ListenerSocket:
-    """One socket of a listener: its address, and the broker side and carrier of its connections."""
-
-    session: BrokerSide
-    socket_name: str
-    place: SocketAddress
-    carrier: Callable[[], Carrier]
-    limits: ConnectionLimits
-    is_for_peers: bool = True  # else a connection is one short exchange (R23)
 
 
 class Acceptor:
-    """Accepts connections on any number of sockets, at most `max_accepts_per_second` in a second."""
+    """Accepts connections on any number of sockets, at most `max_accepts_per_second` in a second, and at most
+    `max_handshakes` where they begin with a limited handshake."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connections: Connections, reports: Reports) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connections: Connections, reports: Reports, local_peers: LocalPeers
+    ) -> None:
         self.accepted = 0  # connections accepted in this second
         self._second = -1
         self._loop = loop
         self._connections = connections
         self._reports = reports
+        self._local_peers = local_peers
 
     def watch(self, listening: socket.socket, listener_socket: ListenerSocket) -> None:
         """Accept connections on this socket until it is removed from the loop."""
         self._loop.add_reader(listening, self._accept, listening, listener_socket)
 
     def _accept(self, listening: socket.socket, listener_socket: ListenerSocket) -> None:
+        mechanism, registry = listener_socket.mechanism, self._connections.registry
         for _ in range(ACCEPTS_PER_ITERATION):
+            if mechanism and (seconds := registry.handshakes.wait_time()):
+                self._pause_accepting(listening, listener_socket, seconds)
+                return
             if listener_socket.is_for_peers and self._has_accepted_enough():
                 self._pause_accepting(listening, listener_socket, 1.0 - clock.now() % 1.0)
                 return
@@ -60,7 +48,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in OUT_OF_RESOURCES:
+                if error.errno not in SHORTAGES:
                     raise
                 self._reports.remark("accept failed", level="error", problem=str(error))
                 self._pause_accepting(listening, listener_socket, 1.0)
@@ -73,11 +61,15 @@ class Acceptor:
             except OSError:  # it has been closed already
                 accepted.close()
                 continue
-            if self._connections.registry.admit(address, is_local_address) is not None:
+            if registry.admit(address, is_local_address) is not None:
+                accepted.close()
+                continue
+            admitted = self._local_peers.admit(accepted, listener_socket.loopback, label)
+            if admitted is None:
                 accepted.close()
                 continue
             carrier = listener_socket.carrier()
-            stream = Stream(self._loop, accepted, carrier)
+            stream = listener_socket.stream(self._loop, accepted, carrier)
             peer = self._connections.connected(
                 listener_socket.session,
                 listener_socket.socket_name,
@@ -88,8 +80,12 @@ class Acceptor:
                 listener_socket.limits,
                 is_local_address,
                 process,
+                admitted,
+                listener_socket.auth,
             )
-            start(stream, self._connections, peer)
+            if mechanism and not peer.is_open and not peer.is_lost:
+                registry.begin_handshake(peer, mechanism)
+            self._connections.start(peer)
 
     def _has_accepted_enough(self) -> bool:
         """True if `max_accepts_per_second` is reached. More connections wait in the kernel's queue (R23)."""
@@ -99,16 +95,14 @@ class Acceptor:
         return self.accepted >= self._connections.limits.max_accepts_per_second
 
     def _pause_accepting(self, listening: socket.socket, listener_socket: ListenerSocket, seconds: float) -> None:
-        """Stop accepting for a while. Existing connections are not affected."""
+        """Stop accepting for a while; inf: until a handshake has ended. Existing connections are not affected."""
         self._loop.remove_reader(listening)
 
         def again() -> None:
             if listening.fileno() >= 0:
                 self.watch(listening, listener_socket)
 
-        self._loop.call_later(seconds, again)
-
-
-def start(stream: Stream, connections: Connections, peer: StreamConnection) -> None:
-    """Start reading from a connection."""
-    stream.start(partial(connections.arrived, peer), partial(connections.ended, peer))
+        if seconds == inf:
+            self._connections.registry.handshakes.when_one_ends(again)
+        else:
+            self._loop.call_later(seconds, again)

@@ -13,7 +13,8 @@ class AdmissionLimits:
     max_connections_per_local_address: int = 10_000  # local
     max_connections_per_remote_address: int = 256
     max_accepts_per_second: int = 2_000  # new connections a second; more wait in the kernel's queue (R23)
-    max_memory: int = 1 << 30  # all send buffers together (R17)
+    max_handshakes: int = 200  # a second, with CURVE, TLS or a token (R168)
+    max_unauthenticated: int = 256  # connections whose handshake is in progress
     bad_messages: int = 20  # L23, in ten seconds
     late_iteration: float = 1.0  # D13
 

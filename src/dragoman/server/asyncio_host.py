@@ -6,12 +6,15 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server import clock
-from dragoman.server.acceptor import Acceptor, ListenerSocket, start
+from dragoman.server.acceptor import Acceptor
+from dragoman.server.authentication import Authentication
 from dragoman.server.connection import StreamConnection
+from dragoman.server.listener_socket import ListenerSocket
+from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess, LocalPeers, LoopbackRule
 from dragoman.server.processes import Processes, max_watched
 from dragoman.server.runner import Runner
 from dragoman.streams.dial import connect
@@ -24,16 +27,22 @@ SUSPEND_CHECK = 1.0  # seconds between checks for a suspend of the machine
 
 @dataclass(frozen=True, slots=True)
 class ExternalSocket:
-    """A listening socket on which another component accepts."""
+    """A listening socket on which another component accepts, and applies the rule for local users."""
 
     place: SocketAddress
-    serve: Callable[[socket.socket], None]
+    serve: Callable[[socket.socket, LocalPeers, LoopbackRule], None]
 
 
 class AsyncioHost:
     """Owns the sockets and the timer of the event loop; calls the runner."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, runner: Runner, now: Callable[[], float] = clock.now) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        runner: Runner,
+        now: Callable[[], float] = clock.now,
+        authentication: Authentication | None = None,
+    ) -> None:
         self._loop = loop
         self._now = now
         self._runner = runner
@@ -44,7 +53,10 @@ class AsyncioHost:
         self._dials: set[asyncio.Task[None]] = set()
         self._suspended = clock.suspended()
         self._connections = connections = runner.connections
-        self.acceptor = Acceptor(loop, connections, runner.reports)
+        self._local_peers = LocalPeers(
+            runner.reports, runner.broker.counters, now, authentication or Authentication(runner.broker.principals)
+        )
+        self.acceptor = Acceptor(loop, connections, runner.reports, self._local_peers)
         connections.wake = self._wake
         connections.host_access.dialler = self._dial
         self._processes = Processes(loop, max_watched(connections.limits.max_connections))
@@ -55,22 +67,29 @@ class AsyncioHost:
         self._wake()
         self._check_suspend()
 
-    def listen(self, listener_socket: ListenerSocket | ExternalSocket) -> SocketAddress:
+    def listen(
+        self, listener_socket: ListenerSocket | ExternalSocket, access: LocalAccess = DEFAULT_ACCESS
+    ) -> SocketAddress:
         """Open a listening socket. Returns its address, with the actual port if port 0 was requested."""
         place = listener_socket.place
         file = None
         if isinstance(place, TcpAddress):
             listening = listen_tcp(place.host, place.port)
-            place = TcpAddress(place.host, listening.getsockname()[1])
+            place = replace(place, port=listening.getsockname()[1])
         else:
-            listening = listen_unix(place.path)
+            listening = listen_unix(place.path, access.mode, access.group)
             file = which_file(place.path)
+        sockets = self._served if isinstance(listener_socket, ExternalSocket) else self._listening
+        sockets.append((listening, place, file))
+        try:
+            rule = self._local_peers.rule_of(listening, place, access)
+        except OSError:
+            self.close_listener(place)
+            raise
         if isinstance(listener_socket, ExternalSocket):
-            self._served.append((listening, place, file))
-            listener_socket.serve(listening)
+            listener_socket.serve(listening, self._local_peers, rule)
         else:
-            self._listening.append((listening, place, file))
-            self.acceptor.watch(listening, listener_socket)
+            self.acceptor.watch(listening, replace(listener_socket, loopback=rule))
         return place
 
     def close(self) -> None:
@@ -85,6 +104,7 @@ class AsyncioHost:
             if peer.stream is not None:
                 peer.stream.close()
         self._processes.close()
+        self._local_peers.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -130,7 +150,7 @@ class AsyncioHost:
     def _check_suspend(self) -> None:
         suspended = clock.suspended()
         if suspended - self._suspended > 1.0:
-            self._runner.handle_pause(suspended - self._suspended)
+            self._connections.registry.handle_pause(self._runner.broker, suspended - self._suspended)
         self._suspended = suspended
         self._loop.call_later(SUSPEND_CHECK, self._check_suspend)
 
@@ -184,4 +204,4 @@ class AsyncioHost:
         _, address, process = describe(connected)
         self._connections.host_access.dialled(peer, stream, address=address, process=process)
         if not peer.is_lost:
-            start(stream, self._connections, peer)
+            self._connections.start(peer)

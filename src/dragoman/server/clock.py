@@ -21,6 +21,7 @@ NOISES: Final = Struct(f"{NOISE_BYTES}s" * POOL)
 TOKENS: Final = Struct("16s" * POOL)
 
 
+random_bytes: Final = os.urandom
 now: Final = time.monotonic  # seconds; never runs backwards (R25)
 _wall: Final = time.time
 

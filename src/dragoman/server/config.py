@@ -24,7 +24,17 @@ PREFIX = "DRAGOMAN_"
 PATH_VARIABLE = "DRAGOMAN_CONFIG"
 
 # Documented variables with this prefix that are not settings; DRAGOMAN_PURE is read during installation.
-OTHER_VARIABLES = frozenset({PATH_VARIABLE, "DRAGOMAN_PURE", "DRAGOMAN_URL"})
+OTHER_VARIABLES = frozenset(
+    {
+        PATH_VARIABLE,
+        "DRAGOMAN_PURE",
+        "DRAGOMAN_URL",
+        "DRAGOMAN_KEY",
+        "DRAGOMAN_SERVER_KEY",
+        "DRAGOMAN_TOKEN",
+        "DRAGOMAN_TOKEN_FILE",
+    }
+)
 
 # Kubernetes sets such variables in every pod for a service named "dragoman".
 _KUBERNETES_VARIABLE = re.compile(r"DRAGOMAN_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?)")
@@ -45,6 +55,8 @@ class Config:
     listen: tuple[str, ...] = ()
     # The data folder, or `memory`; empty: `default_data_dir`.
     data: str = ""
+    # The access folder; empty: `access` beside the configuration file or in the data folder (`access/location.py`).
+    access: str = ""
     log: str = "auto"
     log_level: str = "info"
     drain_timeout: float = 30.0
@@ -56,6 +68,9 @@ class Config:
     max_connections_per_local_address: int = 10_000
     # R23: new connections a second.
     max_accepts_per_second: int = 2_000
+    # R168: handshakes with CURVE, TLS or a token, a second; and connections that have not finished theirs.
+    max_handshakes: int = 200
+    max_unauthenticated: int = 256
     # L21: largest size of the store's file.
     max_store_size: int = 10 << 30
     policy: Policy = dataclasses.field(default_factory=Policy)
@@ -234,6 +249,8 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "undelivered_delay": (0.001, 3_600),  # without a delay, a job that no worker takes would loop
     "retry_jitter": (0, 1),  # fraction of the delay
     "max_outcome_bytes": (0, 2**63 - 1),  # 0 keeps none
+    "max_bytes_per_service": (0, 2**63 - 1),  # 0: no limit of its own
+    "max_bytes_per_caller": (0, 2**63 - 1),  # 0: no limit of its own
 }
 
 

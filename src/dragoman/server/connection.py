@@ -11,6 +11,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.owners import Owner
 from dragoman.dialects import interface
 from dragoman.dialects.interface import BrokerSide
+from dragoman.server.authentication import Admitted, ListenerAuth
 from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from dragoman.streams.byte_stream import ByteStream
 
@@ -23,9 +24,9 @@ class StreamConnection(interface.Connection):
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "bad_count", "bad_since", "carrier", "closing", "dialled", "fresh_tags",
-        "holding", "is_lost", "is_open", "largest", "last_received", "latest", "latest_end", "limits", "out",
-        "seen_sent", "stream", "tags", "unsendable",
+        "admitted", "alarm", "alarm_number", "auth", "bad_count", "bad_since", "carrier", "closing", "dialled",
+        "fresh_tags", "handshake", "holding", "is_local", "is_lost", "is_open", "largest", "last_received", "latest",
+        "latest_end", "limits", "out", "seen_sent", "stream", "tags", "unsendable",
     )
     # fmt: on
 
@@ -37,21 +38,23 @@ class StreamConnection(interface.Connection):
         label: str,
         address: str,
         now: float,
+        owner: Owner,
         limits: ConnectionLimits = DEFAULT_LIMITS,
-        owner: Owner | None = None,
     ) -> None:
-        super().__init__(session)
+        super().__init__(session, owner)
         self.session = session
         self.socket_name = socket_name
         self.carrier = carrier
         self.label = label
         self.limits = limits
         self.address = address  # key of `max_connections_per_local_address`
-        self.owner = owner if owner is not None else Owner()  # counts its jobs towards the limits of a caller
-        self.owner.connections += 1
         self.process = 0  # its process id, if the kernel reports it
         self.identity = b""
         self.remote = None
+        self.auth: ListenerAuth | None = None  # None: who it is was known when it connected
+        self.admitted: Admitted | None = None  # None: dialled, or the broker has no authentication
+        self.handshake = ""  # mechanism of a handshake in progress that is limited (R168)
+        self.is_local = True  # it is on this machine
         self.stream: ByteStream | None = None  # None while it is being dialled
         self.dialled = False
         self.is_open = False  # the broker side has been notified
@@ -73,6 +76,11 @@ class StreamConnection(interface.Connection):
         self.bad_since = -inf
         self.alarm = inf
         self.alarm_number = 0
+        owner.enter()
+
+    def is_ready(self) -> bool:
+        """True if the handshakes of its carrier and of its stream are done."""
+        return self.carrier.ready and self.stream is not None and self.stream.is_ready
 
     def is_closing(self) -> bool:
         """True if it has ended or is being closed."""

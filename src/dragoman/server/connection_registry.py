@@ -7,16 +7,24 @@ memory, sends bad messages or causes an internal error. In every case `lose` not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from dragoman.carriers.carrier import Frame, Messages
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.broker import Broker
 from dragoman.core.counters import Counters
 from dragoman.core.errors import InvariantBroken
+from dragoman.core.memory import MemoryAccount
 from dragoman.server.admission import Admission, AdmissionLimits
+from dragoman.server.authentication import LOCAL_USER, Admitted
 from dragoman.server.connection import StreamConnection
+from dragoman.server.handshakes import Handshakes
 from dragoman.server.heartbeats import NO_HANDSHAKE, SEND_PING, SILENT, Heartbeats
 from dragoman.server.memory_budget import MemoryBudget
 from dragoman.server.reports import Reports
 from dragoman.streams.byte_stream import ByteStream
+
+ABORTED: Final = "handshake aborted"
 
 
 class ConnectionRegistry:
@@ -31,6 +39,7 @@ class ConnectionRegistry:
         clock: Callable[[], float],
         reports: Reports,
         limits: AdmissionLimits,
+        memory: MemoryAccount,
         *,
         close: Callable[[StreamConnection, str], None],
         post: Callable[[StreamConnection, Sequence[Frame]], None],
@@ -38,7 +47,8 @@ class ConnectionRegistry:
         self.peers: dict[StreamConnection, None] = {}
         self.admission = Admission(limits)
         self.heartbeats = Heartbeats()
-        self.budget = MemoryBudget(limits.max_memory)
+        self.budget = MemoryBudget(memory)
+        self.handshakes = Handshakes(limits.max_handshakes, limits.max_unauthenticated, clock)
         self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent on ended connections
         self._counters = counters
         self._clock = clock
@@ -64,12 +74,23 @@ class ConnectionRegistry:
             self.admission.enter(peer.address)
         self.heartbeats.began(peer)
 
+    def begin_handshake(self, peer: StreamConnection, mechanism: str) -> None:
+        """Count a handshake that has begun (R168)."""
+        peer.handshake = mechanism
+        self.handshakes.begin()
+
+    def end_handshake(self, peer: StreamConnection, *, is_done: bool) -> None:
+        """Count the end of a handshake, if one is in progress."""
+        if peer.handshake:
+            mechanism, peer.handshake = peer.handshake, ""
+            self.handshakes.end(mechanism, is_done=is_done)
+
     def lose(self, peer: StreamConnection, reason: str) -> None:
         """End a connection: notify the broker side, once, with the messages that were never sent."""
         if peer.is_lost:
             return
         peer.is_lost = True
-        peer.owner.connections -= 1
+        peer.owner.leave()
         peer.carrier.release()
         self.budget.forget(peer)
         self.heartbeats.forget(peer)
@@ -83,17 +104,50 @@ class ConnectionRegistry:
         if peer.stream is not None and not peer.dialled:
             self.admission.leave(peer.address)
         peer.closing = peer.closing or reason
+        self.end_handshake(peer, is_done=False)
         if peer.is_open or peer.dialled:
             now = self._clock()
             self.guarded(peer, lambda: peer.session.lost(peer, unsent, now))
 
     # ---------------------------------------------------------------- bad messages
 
-    def rejected(self, peer: StreamConnection, reason: str, detail: str) -> None:
-        """Close a connection whose bytes its carrier cannot decode."""
-        self._count_bad(peer, reason)
-        self._reports.log_limited("connection rejected", peer=peer, reason=reason, detail=detail)
-        self._close(peer, f"{reason}: {detail}")
+    def rejected(self, peer: StreamConnection, failure: Malformed) -> None:
+        """Close a connection whose bytes its carrier cannot decode, or whose credentials are unknown."""
+        self._count_bad(peer, failure.reason)
+        self._reject(peer, failure.reason, failure.detail, failure.identity.hex()[:8])
+        self._close(peer, f"{failure.reason}: {failure.detail}")
+
+    def turned_away(self, peer: StreamConnection, reason: str, detail: str, identity: str) -> None:
+        """Close a connection of which it is known who it is, and that is not admitted."""
+        self._counters.connections_rejected += 1
+        self._reject(peer, reason, detail, identity)
+        self._close(peer, reason)
+
+    def admitted(self, peer: StreamConnection, admitted: Admitted) -> None:
+        """Log the principal of a connection. Local users connect often: a controller's workers for every pulse."""
+        level = "debug" if _mechanism_of(peer) == LOCAL_USER else "info"
+        self._reports.admitted(
+            peer,
+            level,
+            principal=admitted.principal.name,
+            mechanism=_mechanism_of(peer),
+            identity=admitted.label,
+            address=peer.address,
+        )
+
+    def handshake_aborted(self, peer: StreamConnection, problem: str) -> None:
+        """Count and log a connection that ended before it was open."""
+        self._counters.refuse_peer(_mechanism_of(peer), ABORTED)
+        self._reports.log_limited(ABORTED, peer=peer, mechanism=_mechanism_of(peer), reason=problem)
+
+    def _reject(self, peer: StreamConnection, reason: str, detail: str, identity: str) -> None:
+        fields = {"reason": reason, "detail": detail, "address": peer.address}
+        if not peer.is_open:
+            self._counters.refuse_peer(_mechanism_of(peer), reason)
+            fields["mechanism"] = _mechanism_of(peer)
+        if identity:
+            fields["identity"] = identity
+        self._reports.log_limited("connection rejected", peer=peer, **fields)
 
     def bad_message(self, peer: StreamConnection, reason: str, detail: str) -> None:
         """Count a bad message, and close the connection after too many (D6)."""
@@ -118,8 +172,11 @@ class ConnectionRegistry:
                 self._post(peer, [peer.carrier.ping() or b""])
             elif state is NO_HANDSHAKE:
                 self._count_bad(peer, "handshake timeout")
+                self._counters.refuse_peer(_mechanism_of(peer), "handshake timeout")
                 reason = f"no handshake within {peer.limits.handshake_timeout:g} s"
-                self._reports.log_limited("connection rejected", peer=peer, reason=reason)
+                self._reports.log_limited(
+                    "connection rejected", peer=peer, mechanism=_mechanism_of(peer), reason=reason
+                )
                 self._close(peer, reason)
             elif state is SILENT:
                 reason = f"nothing received for {now - peer.last_received:.0f} s (carrier_timeout)"
@@ -145,18 +202,25 @@ class ConnectionRegistry:
 
     # ---------------------------------------------------------------- pauses of the broker
 
-    def read_all(self, until: float) -> None:
+    def handle_pause(self, broker: Broker, gap: float) -> float:
+        """Handle a pause of the broker or the machine (D13, R26): read what has arrived, then move every lease."""
+        self._reports.remark("event loop stalled", level="warning", seconds=round(gap, 3))
+        until = broker.resumed_at = self._clock()
+        self._read_all(until + 1.0)
+        now = self._clock()
+        gap += now - until  # connections that are not read yet were not late
+        broker.extend_leases(gap, now)
+        for peer in self.peers:
+            self.heartbeats.extend(peer, gap, now)
+        return now
+
+    def _read_all(self, until: float) -> None:
         """Read what arrived during a pause of the broker, at most until this time."""
         for peer in list(self.peers):
             if peer.stream is not None and not peer.is_lost:
                 peer.stream.read_dry()
             if self._clock() > until:
                 break
-
-    def extend_deadlines(self, gap: float, now: float) -> None:
-        """Move the due times of all connections by `gap` seconds, in which the broker was paused (D13)."""
-        for peer in self.peers:
-            self.heartbeats.extend(peer, gap, now)
 
     # ---------------------------------------------------------------- internal errors
 
@@ -180,7 +244,11 @@ class ConnectionRegistry:
 
     def _count_traffic(self, peer: StreamConnection, stream: ByteStream) -> None:
         received, sent = self.traffic.get(_dialect_of(peer), (0, 0))
-        self.traffic[_dialect_of(peer)] = received + stream.received, sent + stream.sent
+        self.traffic[_dialect_of(peer)] = received + stream.wire_received, sent + stream.wire_sent
+
+
+def _mechanism_of(peer: StreamConnection) -> str:
+    return peer.auth.asked_for if peer.auth is not None else LOCAL_USER
 
 
 def _dialect_of(peer: StreamConnection) -> str:

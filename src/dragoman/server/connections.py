@@ -8,26 +8,30 @@ asyncio here and no socket: the owner of the loop passes in a clock, a way to re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from functools import partial
+from typing import Final, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
-from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
+from dragoman.dialects.interface import BrokerSide, Connection
 from dragoman.server.admission import AdmissionLimits
+from dragoman.server.authentication import Admitted, ListenerAuth
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from dragoman.server.connection_registry import ConnectionRegistry
 from dragoman.server.host_access import HostAccess
+from dragoman.server.identification import Identification
 from dragoman.server.reports import Reports
+from dragoman.server.side_calls import SideCalls
 from dragoman.streams.byte_stream import ByteStream
 
 LATE: Final = 0.1  # if an iteration is this late, messages that arrived meanwhile were delayed by the broker
 
 
-class Connections(BrokerIO):
+class Connections(SideCalls):
     """Opens connections, passes their messages to broker sides, and writes the messages of broker sides."""
 
     def __init__(
@@ -52,8 +56,12 @@ class Connections(BrokerIO):
         self._strict = strict
         self._before_write: list[Callable[[float], None]] = []  # calls to make before the next write
         self._dirty: list[StreamConnection] = []  # connections with something to write or to close
-        self.registry = ConnectionRegistry(broker.counters, clock, reports, limits, close=self.close, post=self._post)
+        memory = broker.job_registry.memory
+        self.registry = ConnectionRegistry(
+            broker.counters, clock, reports, limits, memory, close=self.close, post=self._post
+        )
         self.peers = self.registry.peers
+        self._identification = Identification(broker, self.registry)
         self.host_access = HostAccess(
             self.registry, clock, dialler, later, enter=self._enter, request_iteration=self.request_iteration
         )
@@ -71,13 +79,23 @@ class Connections(BrokerIO):
         limits: ConnectionLimits = DEFAULT_LIMITS,
         is_local: bool = True,
         process: int = 0,
+        admitted: Admitted | None = None,
+        auth: ListenerAuth | None = None,
     ) -> StreamConnection:
-        """Add a new stream. Its carrier may start a handshake; the broker side is notified when that is done."""
-        owner = None if is_local else self._broker.owners.at(address)
-        peer = StreamConnection(session, socket_name, carrier, label, address, self._clock(), limits, owner)
-        peer.process = process
+        """Add a new stream. Its carrier may start a handshake; the broker side is notified when that is done.
+
+        `admitted`: the local user that connects; None: the broker's own. `auth` asks for other credentials.
+        """
+        owner = self._identification.first_owner(admitted, is_local, address)
+        peer = StreamConnection(session, socket_name, carrier, label, address, self._clock(), owner, limits)
+        peer.is_local, peer.process, peer.admitted, peer.auth = is_local, process, admitted, auth
         self._enter(peer, stream)
         return peer
+
+    def start(self, peer: StreamConnection) -> None:
+        """Start reading from a connection."""
+        if peer.stream is not None:
+            peer.stream.start(partial(self.arrived, peer), partial(self.ended, peer))
 
     def arrived(self, peer: StreamConnection, messages: Messages) -> None:
         """Process messages that the carrier decoded from received bytes."""
@@ -93,13 +111,13 @@ class Connections(BrokerIO):
         if carrier.outgoing:
             self._post(peer, carrier.outgoing)
             carrier.outgoing = []
-        if not peer.is_open and carrier.ready:
+        if not peer.is_open and peer.is_ready():
             self._open(peer, now)
         if messages and peer.closing is None:
             peer.latest = None
             self._receive(peer, messages, now)
         if carrier.failure is not None and peer.closing is None:
-            self.registry.rejected(peer, carrier.failure.reason, carrier.failure.detail)
+            self.registry.rejected(peer, carrier.failure)
 
     def _receive(self, peer: StreamConnection, messages: Messages, now: float) -> None:
         session, is_strict = peer.session, self._strict
@@ -118,7 +136,7 @@ class Connections(BrokerIO):
     def ended(self, peer: StreamConnection, problem: str) -> None:
         """Handle the end of a stream, or an error on it."""
         if not peer.is_open and not peer.is_lost and peer.last_received > peer.since:  # a port scan is not logged
-            self._reports.log_limited("handshake aborted", peer=peer, reason=problem)
+            self.registry.handshake_aborted(peer, problem)
         self.registry.lose(peer, problem)
         self.request_iteration()
 
@@ -149,38 +167,15 @@ class Connections(BrokerIO):
                 self._dirty.append(peer)
             self.request_iteration()
 
-    def dial(
-        self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, limits: Any = None
-    ) -> StreamConnection:
-        return self.host_access.dial(session, place, socket_name, carrier, limits or DEFAULT_LIMITS)
-
     def call_before_write(self, call: Callable[[float], None]) -> None:
         self._before_write.append(call)
         self.request_iteration()
-
-    def when_settled(self, whose: Connection, call: Callable[[float], object]) -> None:
-        self.host_access.when_settled(cast(StreamConnection, whose), call)
-
-    def when_process_ends(self, whose: Connection, call: Callable[[float], None]) -> Callable[[], None] | None:
-        return self.host_access.when_process_ends(cast(StreamConnection, whose), call)
 
     def request_iteration(self) -> None:
         """Request an iteration soon: a broker method was called, or there is something to write."""
         if not self.is_awake:
             self.is_awake = True
             self.wake()
-
-    def bad_message(self, sender: Connection, reason: str, detail: str = "") -> None:
-        self.registry.bad_message(cast(StreamConnection, sender), reason, detail)
-
-    def remark(self, event: str, /, *, level: str = "info", peer: Connection | None = None, **fields: object) -> None:
-        self._reports.remark(event, level=level, peer=peer, **fields)
-
-    def remark_limited(self, event: str, /, *, peer: Connection, level: str = "info", **fields: object) -> None:
-        self._reports.remark_limited(event, level=level, peer=peer, **fields)
-
-    def log_limited(self, event: str, /, *, peer: Connection | None = None, **fields: object) -> None:
-        self._reports.log_limited(event, peer=peer, **fields)
 
     # ---------------------------------------------------------------- from the runner
 
@@ -216,11 +211,15 @@ class Connections(BrokerIO):
         self._post(peer, peer.carrier.outgoing)
         peer.carrier.outgoing = []
         self.request_iteration()
-        if peer.carrier.ready:  # its carrier has no handshake
+        if peer.is_ready():  # neither its carrier nor its stream has a handshake
             self._open(peer, peer.last_received)
 
     def _open(self, peer: StreamConnection, now: float) -> None:
+        """Find the principal, and notify the broker side. The handshakes are done, so all credentials are known."""
+        if not self._identification.identify(peer):
+            return
         peer.is_open = True
+        self.registry.end_handshake(peer, is_done=True)
         peer.identity = peer.carrier.peer_identity
         self.registry.heartbeats.opened(peer, now)
         self.registry.guarded(peer, lambda: peer.session.opened(peer, now))

@@ -13,8 +13,8 @@ from dragoman.dialects.controller.editions import EDITIONS, SEED
 from dragoman.dialects.controller.messages import ControllerError
 from dragoman.dialects.controller.options import ListenerOptions as ControllerOptions
 from dragoman.sdk.address import UnixAddress, address_error
-from dragoman.server.acceptor import ListenerSocket
 from dragoman.server.controller_folder import ControllerFolder
+from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.wiring import Listener, ListenRequest, check_service
 
 

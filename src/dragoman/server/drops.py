@@ -21,6 +21,7 @@ ADVICE = {
     RefusalReason.BUSY: "the reason names the limit: add workers, submit more slowly, or raise the limit",
     RefusalReason.NO_SUCH_SERVICE: "start a worker that offers the service, or correct the name in the caller",
     RefusalReason.KEY_REUSED: "correct the caller: one idempotency key belongs to one payload",
+    RefusalReason.TOO_LARGE: "send less in one payload, or raise the limit in the file of the principal",
     RefusalReason.INVALID: "correct the caller: the reason says what is wrong",
 }
 

@@ -1,23 +1,29 @@
-"""Writes log lines about events of the core: workers that join and leave, paused services, the drain of the broker.
+"""Writes log lines about events of the core: workers that join and leave, paused services, refused rights, acts of
+administrators, the drain of the broker.
 
 The lines and fields are the same in every dialect. The number of lines is limited for each connection and in all, so
-that a worker that joins and leaves repeatedly does not flood the log.
+that a worker that joins and leaves repeatedly does not flood the log. Acts of administrators are logged without limit.
 """
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Final
 
 from dragoman.core.events import (
+    ADMINISTERED,
     BROKER_DRAINING,
+    RIGHT_REFUSED,
     SERVICE_PAUSED,
     SERVICE_RESUMED,
     WORKER_DRAINING,
     WORKER_JOINED,
     WORKER_LEFT,
+    AdministrationEvent,
     BrokerEvent,
     Event,
     Events,
+    RefusalEvent,
     ServiceEvent,
     WorkerEvent,
 )
@@ -28,8 +34,17 @@ LINES_OF_PEER: Final = 20  # per second, about the workers of one connection or 
 LINES: Final = 200  # per second, in all
 
 KINDS: Final = (
-    WORKER_JOINED | WORKER_DRAINING | WORKER_LEFT | SERVICE_PAUSED | SERVICE_RESUMED | BROKER_DRAINING
+    WORKER_JOINED
+    | WORKER_DRAINING
+    | WORKER_LEFT
+    | SERVICE_PAUSED
+    | SERVICE_RESUMED
+    | BROKER_DRAINING
+    | RIGHT_REFUSED
+    | ADMINISTERED
 )  # none of them occurs for each job
+
+RIGHT_INTERVAL: Final = 60.0  # seconds between two lines about the same missing right
 
 NAMES: Final = {
     WORKER_JOINED: "worker joined",
@@ -37,6 +52,7 @@ NAMES: Final = {
     WORKER_LEFT: "worker left",
     SERVICE_PAUSED: "service paused",
     SERVICE_RESUMED: "service resumed",
+    RIGHT_REFUSED: "right refused",
 }
 
 
@@ -48,6 +64,7 @@ class EventLog:
         self._drain_timeout = drain_timeout
         self._by_peer = RateLimit(LINES_OF_PEER, 1.0)
         self._by_all = RateLimit(LINES, 1.0)
+        self._by_right = RateLimit(1, RIGHT_INTERVAL)  # a refused program tries again and again
         events.subscribe(KINDS, self.receive)
 
     def receive(self, event: Event, now: float) -> None:
@@ -57,17 +74,30 @@ class EventLog:
         elif isinstance(event, ServiceEvent):
             by = {"by": event.by} if event.by else {}
             self._write(event.kind, event.name, {"service": event.name, **by}, now)
+        elif isinstance(event, RefusalEvent):
+            fact = (event.principal, event.right, event.services, event.dialect)
+            if self._by_right.take(fact, now) == 1:
+                self._write(event.kind, event.principal, _refusal_fields(event), now, "warning")
+        elif isinstance(event, AdministrationEvent):
+            self._log(
+                "info",
+                "administered",
+                principal=event.principal,
+                operation=event.operation,
+                target=event.target,
+                peer=event.peer,
+            )
         elif isinstance(event, BrokerEvent):
             self._log("info", "draining", running=event.running, seconds=self._drain_timeout)
 
-    def _write(self, kind: int, source: str, fields: dict[str, object], now: float) -> None:
+    def _write(self, kind: int, source: str, fields: dict[str, object], now: float, level: str = "info") -> None:
         """Write a line, unless a limit of this second is reached."""
         for limit, key in ((self._by_peer, source), (self._by_all, None)):
             more = limit.fields_of_line(key, now)
             if more is None:
                 return
             fields |= more
-        self._log("info", NAMES[kind], **fields)
+        self._log(level, NAMES[kind], **fields)
 
 
 def _worker_fields(event: WorkerEvent) -> dict[str, object]:
@@ -83,3 +113,14 @@ def _worker_fields(event: WorkerEvent) -> dict[str, object]:
     if event.kind == WORKER_LEFT:
         fields |= {"reason": event.reason, "held": event.held}
     return fields
+
+
+def _refusal_fields(event: RefusalEvent) -> dict[str, object]:
+    patterns = " ".join(f"--{event.right} {quote(each)}" for each in event.services)
+    return {
+        "principal": event.principal,
+        "right": str(event.right),
+        "service": ", ".join(event.services),
+        "dialect": event.dialect,
+        "advice": f"if it is to have this right: dragoman access allow {event.principal} {patterns}",
+    }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier
+from dragoman.core.owners import Owner
 from dragoman.dialects.interface import BrokerSide
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import ConnectionLimits
@@ -44,11 +45,17 @@ class HostAccess:
         self._request_iteration = request_iteration
 
     def dial(
-        self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, limits: ConnectionLimits
+        self,
+        session: BrokerSide,
+        place: object,
+        socket_name: str,
+        carrier: Carrier,
+        owner: Owner,
+        limits: ConnectionLimits,
     ) -> StreamConnection:
         """Connect to an address. `dialled` follows."""
         assert self.dialler is not None, "these connections have no dialler"
-        peer = StreamConnection(session, socket_name, carrier, str(place), "", self._clock(), limits)
+        peer = StreamConnection(session, socket_name, carrier, str(place), "", self._clock(), owner, limits)
         peer.dialled = True
         self._registry.peers[peer] = None
         self.dialler(peer, place)

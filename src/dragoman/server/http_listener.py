@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from functools import partial
 
 from dragoman.http import health
@@ -15,40 +16,76 @@ from dragoman.http.server import HttpServer
 from dragoman.http.sse import Streams
 from dragoman.sdk.address import address_error
 from dragoman.server.asyncio_host import ExternalSocket
+from dragoman.server.http_access import ANOTHER_USER, http_access
+from dragoman.server.local_peers import LocalPeers, LoopbackRule
 from dragoman.server.wiring import Listener, ListenRequest
+from dragoman.streams.tls_problems import tls_problem
 
 
 def listen_http(request: ListenRequest) -> Listener:
     if request.options.frontend is not None:
         raise address_error(request.address.url, "http has no frontend: callers and workers use the same address")
     listener_socket = ExternalSocket(request.address.place, partial(_serve_http, request))
-    return Listener(request.address, (("both", listener_socket),), ("callers, workers and operators; any service",))
+    notes = ("callers, workers and operators; any service",)
+    return Listener(request.address, (("both", listener_socket),), notes)
 
 
-def _serve_http(request: ListenRequest, listening: socket.socket) -> None:
+def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: LocalPeers, rule: LoopbackRule) -> None:
     context, runner = request.context, request.runner
     assert context is not None, "HTTP needs an event loop"
     own: HttpOptions = request.own
     limits: HttpLimits = request.limits
-    streams = Streams(limits.max_streams)
-    session = HttpBrokerSide(request.broker, runner.connections, own, streams)
-    runner.sessions.append(session)
-    listener_socket = HttpWorld(
-        request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload
-    )
-    listener_socket.traffic = context.http_traffic
-    hosts = [each for each in own.hosts.split(",") if each]
+    access = http_access(request, local_peers, rule)
 
-    def refused(reason: str, address: str) -> None:
+    def refused(reason: str, address: str, detail: str) -> None:
         request.broker.counters.bad_message("http", reason)
+        if reason == ANOTHER_USER:
+            local_peers.log(detail, address)
+            return
         runner.reports.log_limited("request rejected", address=address, reason=reason)
+
+    def handshake_failed(error: ssl.SSLError, address: str) -> None:
+        request.broker.counters.bad_message("http", "tls")
+        reason = tls_problem(error, b"", is_server=True)
+        runner.reports.log_limited("handshake aborted", address=address, reason=reason)
 
     def failed(error: BaseException) -> None:
         runner.reports.internal_error(error)
 
-    too_large = make_too_large(listener_socket)
-    server = HttpServer(
-        context.loop, make_app(listener_socket), limits, hosts, refused, failed, session.close, too_large, health.PATHS
+    tls = request.security.tls
+    streams = Streams(limits.max_streams)
+    session = HttpBrokerSide(request.broker, runner.connections, own, streams)
+    runner.sessions.append(session)
+    requests = access.request_access(context.now, tls is not None, refused)
+    world = HttpWorld(
+        request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload, requests
     )
+    world.traffic = context.http_traffic
+    world.certificates = context.access_control.expiries
+    server = HttpServer(
+        context.loop,
+        make_app(world),
+        limits,
+        [each for each in own.hosts.split(",") if each],
+        refused,
+        failed,
+        session.close,
+        make_too_large(world),
+        health.PATHS,
+        access.connection_check(),
+        own.hsts,
+        context.all_bodies,
+    )
+    requests.end_revoked = server.end_revoked
+
+    def end_revoked() -> int:
+        """End what belongs to principals without access: sessions, requests, connections and workers."""
+        ended = requests.sessions.sweep() if requests.sessions is not None else 0
+        return ended + server.end_revoked() + session.end_revoked(context.now())
+
+    context.access_control.watch(end_revoked)
     context.http.append((server, session))
-    server.listen(listening)
+    if tls is None:
+        server.listen(listening)
+    else:
+        server.listen_tls(listening, lambda: tls.role.context, handshake_failed, runner.connections.registry.handshakes)

@@ -21,6 +21,7 @@ class Reports:
         self._clock = clock
         self._log = log
         self._warnings = RateLimit(WARNINGS_PER_SECOND, 1.0)
+        self._admissions = RateLimit(WARNINGS_PER_SECOND, 1.0)
         self._bad_messages = RateLimit(1, 1.0)  # by connection; so below
         self._remarks = RateLimit(1, 1.0)
 
@@ -53,6 +54,12 @@ class Reports:
         more = self._warnings.fields_of_line(None, self._clock())
         if more is not None:
             self.remark(event, level="warning", peer=peer, **fields, **more)
+
+    def admitted(self, peer: interface.Connection, level: str, **fields: object) -> None:
+        """Log a connection whose principal is known, up to a limit for all of them."""
+        more = self._admissions.fields_of_line(None, self._clock())
+        if more is not None:
+            self.remark("connection admitted", level=level, peer=peer, **fields, **more)
 
     def internal_error(self, error: BaseException, peer: interface.Connection | None = None, **fields: object) -> None:
         """Count and log an internal error of the broker."""

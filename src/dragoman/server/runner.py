@@ -86,7 +86,7 @@ class Runner:
         if late > LATE:
             self.broker.resumed_at = now
         if late > self._late_iteration:
-            now = self.handle_pause(late)
+            now = self._registry.handle_pause(self.broker, late)
         broker = self.broker
         self._drain_effects(now)  # send what was decided before anything times out
         if now >= broker.next_deadline():
@@ -114,17 +114,6 @@ class Runner:
         except Exception as error:
             self.reports.internal_error(error)
             return now + 1.0
-
-    def handle_pause(self, gap: float) -> float:
-        """Handle a pause of the broker or the machine (D13, R26): read what has arrived, then move every lease."""
-        self.reports.remark("event loop stalled", level="warning", seconds=round(gap, 3))
-        until = self.broker.resumed_at = self._clock()
-        self._registry.read_all(until + 1.0)
-        now = self._clock()
-        gap += now - until  # connections that are not read yet were not late
-        self.broker.extend_leases(gap, now)
-        self._registry.extend_deadlines(gap, now)
-        return now
 
     # ---------------------------------------------------------------- effects
 

@@ -14,15 +14,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragoman.access.location import AccessPlaces
+from dragoman.access.problems import AccessError
 from dragoman.core.admission import BROKER_STOPS
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
+from dragoman.http.all_bodies import AllBodies
 from dragoman.operations.handlers import OperationHandlers
-from dragoman.operations.schemas import HealthView
-from dragoman.sdk.address import AddressError, TcpAddress, is_loopback
+from dragoman.operations.schemas import AccessView, HealthView, OperationError
+from dragoman.sdk.address import AddressError, TcpAddress
 from dragoman.server import clock
+from dragoman.server.access_control import AccessControl
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.asyncio_host import AsyncioHost
+from dragoman.server.authentication import Authentication
+from dragoman.server.certificate_watch import CertificateWatch
 from dragoman.server.config import Config, default_data_dir
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
@@ -30,13 +36,15 @@ from dragoman.server.log import make_log
 from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
 from dragoman.server.sd_notify import SdNotifier
-from dragoman.server.tuning import raise_descriptor_limit, tune_process
+from dragoman.server.state_dump import dump
+from dragoman.server.tuning import protect_secrets, raise_descriptor_limit, tune_process
 from dragoman.server.wiring import Listener, ServerContext, default_listeners, optional_listeners, prepare
 from dragoman.store.limits import StoreLimits
 from dragoman.store.null import NullStore
 from dragoman.store.schema import make_store
 from dragoman.store.sealing import Progress
 from dragoman.store.sqlite import SqliteStore
+from dragoman.streams.tls_context import ListenerTls
 
 if TYPE_CHECKING:
     from dragoman.http.broker_side import HttpBrokerSide
@@ -65,9 +73,12 @@ class Server:
         folder: Path | None = None,
         release: str = "",
         progress: Progress | None = None,
+        access: AccessPlaces | None = None,
+        no_access: bool = False,
     ) -> None:
         """`folder`: the data folder; None: nothing is stored. `release`: the version that the store is signed with.
-        `progress` is called while the store is upgraded; without it, the log has a line each second."""
+        `progress` is called while the store is upgraded; without it, the log has a line each second. `access`: places
+        of the access folder; `no_access` confirms that there is none any more. Raises AccessError."""
         self._loop = loop
         self._release = release
         self._now = now
@@ -80,7 +91,8 @@ class Server:
             max_connections_per_local_address=config.max_connections_per_local_address,
             max_connections_per_remote_address=config.max_connections_per_remote_address,
             max_accepts_per_second=config.max_accepts_per_second,
-            max_memory=config.policy.max_memory,
+            max_handshakes=config.max_handshakes,
+            max_unauthenticated=config.max_unauthenticated,
         )
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.store = self._open_store(folder, release) if folder is not None else NullStore()
@@ -89,14 +101,29 @@ class Server:
         offset = clock.wall_offset if now is clock.now else lambda: ahead
         self.operations = OperationHandlers(self.broker, self.runner.store_access, self.store, offset, self.health)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
-        self.host = AsyncioHost(loop, self.runner, now)
+        self.authentication = Authentication(self.broker.principals)
+        self.access_control = AccessControl(
+            self.broker,
+            self.runner.connections,
+            self.authentication,
+            access or AccessPlaces(data=folder),
+            log,
+            self._certificates,
+            no_access=no_access,
+        )
+        self.operations.reload_table = self._reload_table
+        self.host = AsyncioHost(loop, self.runner, now, self.authentication)
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
             self._restoring = Restore(self.store, self.runner, now, self._loaded)
             unread = self.operations.scheduler.load(self._restoring.prepare(), now(), now() + offset())
             for name, problem in unread.items():
                 log.warning("schedule invalid", name=name, problem=problem)
+        self.operations.scheduler.when_paused = lambda name, reason: log.warning(
+            "schedule paused", name=name, reason=reason
+        )
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
+        self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults: deque[tuple[float, int]] = deque()  # (time of the check, number of internal errors)
         self._listeners: list[Listener] = []
         self._is_open = False
@@ -105,7 +132,10 @@ class Server:
 
     def listen(self) -> Opened:
         """Open every listener. Returns them with (role, address) of their sockets."""
-        context = ServerContext(self._loop, self.operations, self._now, self.health, self._http)
+        bodies = AllBodies(self.broker.job_registry.memory)
+        context = ServerContext(
+            self._loop, self.operations, self._now, self.health, self._http, self.access_control, bodies
+        )
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
         needed = [prepare(url, self.broker, self.runner, context) for url in urls if url not in optional]
@@ -123,6 +153,8 @@ class Server:
         self._listeners = [listener for listener, _ in opened]
         self._is_open = True
         self.host.start()
+        self.access_control.start(self._loop)
+        self._certificate_watch.start(self._loop)
         self._loop.set_exception_handler(self._unhandled_exception)
         if self._restoring is not None:
             self._restoring.start()
@@ -134,10 +166,11 @@ class Server:
         listener.before_open()
         try:
             for who, listener_socket in listener.sockets:
-                place = self.host.listen(listener_socket)
-                scheme = "http" if listener.address.transport == "http" else "tcp"
+                place = self.host.listen(listener_socket, listener.access)
+                transport = listener.address.transport
+                scheme = transport if transport in ("http", "https", "tls") else "tcp"
                 places.append((who, f"{scheme if isinstance(place, TcpAddress) else 'ipc'}://{place}"))
-                if not is_loopback(place):
+                if listener.is_open_at(place):
                     self._log.warning("listening without authentication", place=str(place), url=listener.address.url)
             listener.when_open()
         except OSError:
@@ -145,6 +178,23 @@ class Server:
                 self.host.close_listener(listener_socket.place)
             raise
         return places
+
+    def _reload_table(self) -> AccessView:
+        """Reload on request. Raises OperationError."""
+        try:
+            report = self.access_control.reload()
+        except AccessError as error:
+            raise OperationError("invalid", "; ".join(str(each) for each in error.problems)) from None
+        changes = report.changes
+        return AccessView(list(changes.added), list(changes.removed), list(changes.changed), report.disconnected)
+
+    @property
+    def has_secrets(self) -> bool:
+        """True if secret keys are in the memory of this process."""
+        return self.authentication.has_curve_key or bool(self._certificates())
+
+    def _certificates(self) -> list[ListenerTls]:
+        return [listener.tls for listener in self._listeners if listener.tls is not None]
 
     @property
     def is_loading(self) -> bool:
@@ -160,6 +210,7 @@ class Server:
             problems.append("the broker is about to stop")
         if self.store.problem is not None:
             problems.append(f"the store cannot write: {self.store.problem}")
+        problems += self._certificate_watch.problems()
         if (faults := self._recent_faults()) >= MANY_FAULTS:
             problems.append(f"{faults} internal errors within a minute")
         return HealthView(
@@ -183,6 +234,8 @@ class Server:
 
     def close(self) -> bool:
         """End every connection, then let the store write what is pending. False: not everything was written."""
+        self.access_control.close()
+        self._certificate_watch.close()
         for server, _ in self._http:
             server.abort()
         self.host.close()
@@ -211,10 +264,6 @@ class Server:
             session.close()
         self.runner.run_once()
         self._stop_when_drained(self._now() + self._config.drain_timeout)
-
-    def ignore_hangup(self) -> None:
-        """Handle SIGHUP, which means in other programs: read the settings again (R111)."""
-        self._log.info("SIGHUP ignored", note="settings are read at the start")
 
     def _stop_when_drained(self, until: float) -> None:
         if not self._running() and not self._is_writing() and not self._is_saving():
@@ -309,42 +358,19 @@ class Server:
         self._log.error("internal error", problem=str(context.get("message")), exception=error)
 
 
-def dump(broker: Broker) -> dict[str, object]:
-    """Return the broker's state for debugging: no payloads, no tokens."""
-    return {
-        "jobs": [
-            {
-                "id": job.id.hex(),
-                "service": job.service.name,
-                "state": job.state,
-                "outcome": job.outcome,
-                "spent": job.spent,
-                "worker": job.attempt.worker.id if job.attempt else None,
-            }
-            for job in broker.jobs.values()
-        ],
-        "workers": [
-            {
-                "id": worker.id,
-                "name": worker.name,
-                "state": worker.state,
-                "services": [service.name for service in worker.services],
-                "running": [attempt.job.id.hex() for attempt in worker.running.values()],
-                "stuck": [attempt.job.id.hex() for attempt in worker.stuck.values()],
-            }
-            for worker in broker.worker_registry.workers.values()
-        ],
-    }
-
-
 def run(
     config: Config,
     environment: Mapping[str, str],
     announce: Callable[[Opened, Path | None], None],
     release: str = "",
     progress: Progress | None = None,
+    settings_file: Path | None = None,
+    no_access: bool = False,
 ) -> int:
-    """Run a broker until it is stopped. Returns the exit code; raises an error if it cannot start."""
+    """Run a broker until it is stopped. Returns the exit code; raises an error if it cannot start.
+
+    `settings_file`: the access folder may be beside it. `no_access`: there is no access folder any more.
+    """
     log = make_log(config.log, config.log_level)
     folder: DataFolder | None = None
     if config.data == "memory":
@@ -356,7 +382,14 @@ def run(
     try:
         with asyncio.Runner(loop_factory=loop_factory(config.loop)) as runner:
             server = partial(
-                Server, config=config, first_worker=first_worker, log=log, release=release, progress=progress
+                Server,
+                config=config,
+                first_worker=first_worker,
+                log=log,
+                release=release,
+                progress=progress,
+                access=AccessPlaces(config.access, settings_file, folder.path if folder is not None else None),
+                no_access=no_access,
             )
             return runner.run(_serve(server, folder.path if folder is not None else None, announce))
     finally:
@@ -378,9 +411,11 @@ async def _serve(
     try:
         opened = server.listen()
         tune_process()
+        if server.has_secrets:
+            protect_secrets()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, stop_requested)
-        loop.add_signal_handler(signal.SIGHUP, server.ignore_hangup)
+        loop.add_signal_handler(signal.SIGHUP, server.access_control.hangup)
         announce(opened, folder)  # a process that reads it may send a signal
         notifier.ready(loop, server.status)
         code = await server.stopped

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from dragoman.core.accepted_jobs import set_payload
 from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.failure import Failure
@@ -71,7 +72,7 @@ class StoreAccess:
                 job = effect.attempt.job
                 if job.attempt is not effect.attempt:
                     return  # this attempt has ended; the next one loads its own
-                self._broker.job_registry.fetched(job, payload)
+                set_payload(self._broker.job_registry, job, payload)
                 self._broker.effects.append(effect)
             else:
                 effect.result, effect.failure = result, failure

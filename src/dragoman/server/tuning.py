@@ -13,6 +13,8 @@ MIB = 1 << 20
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 
+PR_SET_DUMPABLE = 4  # of prctl
+
 YOUNG_OBJECTS = 50_000
 SPARE_DESCRIPTORS = 512
 
@@ -26,6 +28,15 @@ def raise_descriptor_limit() -> int:
     except (ValueError, OSError):
         pass
     return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft - SPARE_DESCRIPTORS, soft // 2)
+
+
+def protect_secrets() -> None:
+    """Write no core dump, and let no other process of this user read the memory: it has secret keys."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    except (OSError, AttributeError):
+        return
 
 
 def tune_process() -> None:

@@ -25,6 +25,7 @@ from dragoman.core.names import is_name
 from dragoman.dialects import interface
 from dragoman.dialects.catalogue import DIALECTS
 from dragoman.dialects.frontend import FRONTEND
+from dragoman.http.all_bodies import AllBodies
 from dragoman.http.limits import HttpLimits
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.json_api import JsonOperations
@@ -33,19 +34,24 @@ from dragoman.sdk.address import (
     Address,
     SocketAddress,
     TcpAddress,
+    TlsAddress,
     UnixAddress,
     address_error,
-    is_loopback,
     parse,
     parse_frontend,
     read_options,
 )
 from dragoman.server import clock
-from dragoman.server.acceptor import ListenerSocket
+from dragoman.server.access_control import AccessControl
 from dragoman.server.asyncio_host import ExternalSocket
+from dragoman.server.authentication import Authentication, AuthMechanism
 from dragoman.server.config import runtime_dir
 from dragoman.server.dial_policy import DialPolicy
+from dragoman.server.listener_security import ListenerSecurity, security_options
+from dragoman.server.listener_socket import ListenerSocket
+from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess
 from dragoman.server.runner import Runner
+from dragoman.streams.tls_context import ListenerTls
 
 if TYPE_CHECKING:
     from dragoman.dialects.majordomo.options import ListenerOptions as MajordomoOptions
@@ -75,6 +81,9 @@ class Listener:
     before_open: Callable[[], None] = lambda: None  # called before its sockets are opened; may raise OSError
     when_open: Callable[[], None] = lambda: None  # called when they are open
     say_goodbye: Callable[[str], None] = lambda _: None  # notifies clients that the broker stops, with a reason
+    access: LocalAccess = DEFAULT_ACCESS
+    tls: ListenerTls | None = None
+    is_open_at: Callable[[SocketAddress], bool] = lambda _: False  # peers at this address prove nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,8 @@ class ServerContext:
     now: Callable[[], float]
     health: Callable[[], HealthView]
     http: list[tuple[HttpServer, HttpBrokerSide]]  # the open servers
+    access_control: AccessControl
+    all_bodies: AllBodies | None = None
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]
@@ -102,7 +113,23 @@ class ListenRequest:
     limits: Any  # limits of its connections
     broker: Broker
     runner: Runner
+    security: ListenerSecurity
     context: ServerContext | None = None  # None: no operations and no HTTP
+
+    def socket(
+        self, session: interface.BrokerSide, name: str, place: SocketAddress, carrier: Callable[[], Carrier]
+    ) -> ListenerSocket:
+        tls = self.security.tls if isinstance(place, TlsAddress) else None
+        return ListenerSocket(session, name, place, carrier, self.limits, tls=tls, auth=self.security.auth(place))
+
+    def zmtp(self, limits: ZmtpLimits) -> Callable[[], Zmtp]:
+        """Return the function that makes the carrier of a new connection. It has the mechanism of the moment."""
+        auth = self.security.auth(self.address.place)
+        if auth is None or auth.mechanism is AuthMechanism.NONE:
+            return partial(Zmtp, "ROUTER", limits=limits)
+        from dragoman.carriers.zmtp_curve import zmtp_carrier
+
+        return lambda: zmtp_carrier("ROUTER", limits=limits, security=auth.security())
 
 
 def listen_pingpong(request: ListenRequest) -> Listener:
@@ -115,7 +142,7 @@ def listen_pingpong(request: ListenRequest) -> Listener:
         request.broker, runner.connections, own, request.options.max_payload, clock.now()
     )
     request.runner.sessions.append(session)
-    carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=request.options.max_payload))
+    carrier = request.zmtp(ZmtpLimits(max_payload=request.options.max_payload))
     return _with_frontend(request, session, pingpong.BACKEND, carrier, f", edition {own.edition.value}")
 
 
@@ -141,7 +168,7 @@ def listen_powerhose(request: ListenRequest) -> Listener:
         request.limits,
     )
     request.runner.sessions.append(session)
-    carrier = partial(Zmtp, "ROUTER", limits=limits)
+    carrier = request.zmtp(limits)
     return _with_frontend(request, session, powerhose.BACKEND, carrier)
 
 
@@ -163,15 +190,14 @@ def _with_frontend(
 ) -> Listener:
     """Create a listener with one socket for workers, and another for callers if the URL has a frontend."""
     address = request.address
-    sockets = [("workers", ListenerSocket(session, backend, address.place, carrier, request.limits))]
+    sockets = [("workers", request.socket(session, backend, address.place, carrier))]
     notes = [f"service {request.own.service!r}{note}"]
     if request.options.frontend is None:
         example = "PORT" if isinstance(address.place, TcpAddress) else "ipc%3A%2F%2F%2FPATH"
         notes.append(f"accepts workers only: add frontend={example} for callers")
     else:
         frontend = parse_frontend(request.options.frontend, address.place, address.url)
-        _check_loopback(address, is_loopback(frontend), request.options)
-        sockets.append(("callers", ListenerSocket(session, FRONTEND, frontend, carrier, request.limits)))
+        sockets.append(("callers", request.socket(session, FRONTEND, frontend, carrier)))
     return Listener(address, tuple(sockets), tuple(notes))
 
 
@@ -192,7 +218,7 @@ def listen_majordomo(request: ListenRequest) -> Listener:
     own: MajordomoOptions = request.own
     max_payload = request.options.max_payload
     session = MajordomoBrokerSide(request.broker, request.runner.connections, own, max_payload)
-    carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=max_payload))
+    carrier = request.zmtp(ZmtpLimits(max_payload=max_payload))
     return _single_socket(request, session, carrier)
 
 
@@ -203,8 +229,9 @@ def _single_socket(request: ListenRequest, session: interface.BrokerSide, carrie
         problem = f"{address.dialect} has no frontend: workers and callers use the same address"
         raise address_error(address.url, problem)
     request.runner.sessions.append(session)
-    listener_socket = ListenerSocket(session, "door", address.place, carrier, request.limits)
-    return Listener(address, (("both", listener_socket),), ("workers and callers; any service",))
+    listener_socket = request.socket(session, "door", address.place, carrier)
+    notes = ("workers and callers; any service",)
+    return Listener(address, (("both", listener_socket),), notes)
 
 
 def listen_native(request: ListenRequest) -> Listener:
@@ -219,7 +246,7 @@ def listen_native(request: ListenRequest) -> Listener:
     session = NativeBrokerSide(request.broker, request.runner.connections, own, max_payload, "dragoman", operations)
     most = max_payload + native.MOST_HEADS
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
-    listener = _single_socket(request, session, partial(Zmtp, "ROUTER", limits=limits))
+    listener = _single_socket(request, session, request.zmtp(limits))
     return replace(listener, say_goodbye=session.say_goodbye)
 
 
@@ -245,29 +272,31 @@ def optional_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"controller+unix://{quote(folder)}" for folder in folders)
 
 
-def prepare(url: str, broker: Broker, runner: Runner, context: ServerContext | None = None) -> Listener:
-    """Create the listener for this URL. Raises AddressError."""
+def prepare(
+    url: str,
+    broker: Broker,
+    runner: Runner,
+    context: ServerContext | None = None,
+    authentication: Authentication | None = None,
+) -> Listener:
+    """Create the listener for this URL. Raises AddressError. Without `authentication` there is no access table."""
     address = parse(url, DIALECTS)
     dialect = DIALECTS[address.dialect]
     kind, limits_kind = resolve_name(f"{dialect.options}:ListenerOptions"), resolve_name(dialect.limits)
-    known = {each.name for each in (*fields(kind), *fields(ListenerOptions), *fields(limits_kind))}
+    shared = (ListenerOptions, *security_options(dialect))
+    known = {each.name for each_kind in (kind, limits_kind, *shared) for each in fields(each_kind)}
     own = read_options(kind, address.options, url, also=known)
     options = read_options(ListenerOptions, address.options, url, also=known)
     limits = read_options(limits_kind, address.options, url, also=known)
     if isinstance(limits, HttpLimits) and "max_memory" not in address.options:
         limits = replace(limits, max_memory=broker.policy.max_memory)
-    _check_loopback(address, is_loopback(address.place), options)
-    listener: Listener = resolve_name(dialect.listen)(
-        ListenRequest(address, options, own, limits, broker, runner, context)
-    )
-    return listener
-
-
-def _check_loopback(address: Address, is_local: bool, options: ListenerOptions) -> None:
-    """Reject an address off loopback without `insecure=true` (T1): there is no authentication yet."""
-    if not is_local and not options.insecure:
-        raise address_error(
-            address.url,
-            "it listens off loopback, where anyone can submit jobs and return results; "
-            "write insecure=true in the URL to allow it",
-        )
+    if context is not None:
+        authentication = context.access_control.authentication
+    authentication = authentication or Authentication(broker.principals)
+    security = ListenerSecurity(address, dialect, authentication, insecure=options.insecure)
+    security.auth(address.place)
+    request = ListenRequest(address, options, own, limits, broker, runner, security, context)
+    listener: Listener = resolve_name(dialect.listen)(request)
+    access = security.local_access([each.place for _, each in listener.sockets])
+    notes = (*listener.notes, *security.notes)
+    return replace(listener, access=access, tls=security.tls, is_open_at=security.is_open_at, notes=notes)

@@ -4,6 +4,7 @@ A job's row is written once, unless its options change. Its *status* has a row o
 payload is never written twice. Times are stored as wall clock time, because the broker's clock restarts with the
 machine. Infinite times are NULL. `given` is the start time of the current attempt;
 for an ended job, the time at which it ended. Rows of earlier builds lack that time and the times in the history.
+`owner` is the name of the job's principal; NULL is `local`, as for all rows of earlier builds (R141).
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Job, JobId, Payload, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.restore import StoredJob
+from dragoman.core.rights import LOCAL
 from dragoman.core.states import DONE, ENDED, AttemptRecord, Outcome
 from dragoman.store.errors import InvalidRow
 
 Row = tuple[object, ...]
 
-JOB_COLUMNS: Final = ("number", "id", "service", "wishes", "created", "key", "digest", "retry_of", "payload")
+JOB_COLUMNS: Final = ("number", "id", "service", "wishes", "created", "key", "digest", "retry_of", "owner", "payload")
 STATUS_COLUMNS: Final = (
     "number",
     "start_at",
@@ -74,6 +76,7 @@ class RowEncoder:
 
     def head(self, job: Job, offset: float) -> Row:
         """Return the columns of a job that are known when it is submitted, without its payload."""
+        owner = job.owner.principal.name
         return (
             job.number,
             job.id,
@@ -83,6 +86,7 @@ class RowEncoder:
             job.key,
             job.digest or None,
             job.retry_of,
+            None if owner == LOCAL else owner,
         )
 
     def status_row(self, job: Job, offset: float) -> Row:
@@ -201,7 +205,7 @@ class RowDecoder:
 
     def job(self, row: list[object] | Row, offset: float) -> StoredJob:
         """Decode a job. `row`: its columns without the payload."""
-        number, id, service, job_options, created, key, digest, retry_of = row
+        number, id, service, job_options, created, key, digest, retry_of, owner = row
         if type(number) is not int or not 0 < number <= MOST_NUMBER:
             raise InvalidRow(f"row of job {number!r}: invalid number")
         if type(id) is not bytes or len(id) != ID_BYTES:
@@ -227,6 +231,10 @@ class RowDecoder:
             if type(retry_of) is not bytes or len(retry_of) != ID_BYTES:
                 raise InvalidRow(f"row of job {number}: invalid id of the retried job")
             kept.retry_of = JobId(retry_of)
+        if owner is not None:
+            if type(owner) is not str or not owner:
+                raise InvalidRow(f"row of job {number}: its owner is not the name of a principal")
+            kept.owner = self._names.setdefault(owner, owner)
         return kept
 
     def add_status(self, kept: StoredJob, row: list[object] | Row, offset: float) -> None:

@@ -53,7 +53,9 @@ def _statements(head: str, width: int, tail: str) -> dict[int, str]:
     return {rows: head + ",".join([row] * rows) + tail for rows in ROWS_A_STATEMENT}
 
 
-ADD_JOBS: Final = _statements("INSERT INTO job VALUES ", len(checksums.ALL_JOB_COLUMNS), "")
+# The columns are named: in a file that was upgraded, newer ones are behind the checksums.
+_ADD: Final = f"INSERT INTO job({','.join(checksums.ALL_JOB_COLUMNS)}) VALUES "  # noqa: S608
+ADD_JOBS: Final = _statements(_ADD, len(checksums.ALL_JOB_COLUMNS), "")
 # The status of a job that was refused because of a full disk is not stored.
 SET_STATUSES: Final = _statements(
     "INSERT OR REPLACE INTO fate SELECT * FROM (VALUES ",

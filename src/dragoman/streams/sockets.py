@@ -7,11 +7,15 @@ import fcntl
 import os
 import socket
 import stat
+import struct
 import termios
 
 # Seconds, and milliseconds for the last. Set where the system has them: macOS has neither the first nor the last.
 TCP_OPTIONS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 BACKLOG = 1024
+SO_PEERGROUPS = 59  # Linux 4.13 and newer; Python has no name for it
+MAX_GROUPS = 1024
+CREDENTIALS = struct.Struct("=iII")  # ucred: process, user and group
 
 
 class AddressInUse(OSError):
@@ -36,13 +40,15 @@ def listen_tcp(host: str, port: int) -> socket.socket:
     return listening
 
 
-def listen_unix(path: str) -> socket.socket:
-    """Listen on a socket file of mode 0600. Removes the file of a dead process; AddressInUse if a process listens."""
+def listen_unix(path: str, mode: int = 0o600, group: int | None = None) -> socket.socket:
+    """Listen on a socket file. Removes the file of a dead process; AddressInUse if a process listens."""
     _clean_stale(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         os.fchmod(listening.fileno(), 0o600)  # the file gets this mode; a umask would apply to all threads
         listening.bind(path)
+        if mode != 0o600 or group is not None:
+            _share(path, mode, group)
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
@@ -51,6 +57,22 @@ def listen_unix(path: str) -> socket.socket:
         raise OSError(error.errno, f"cannot listen on {path}: {error.strerror}") from error
     listening.setblocking(False)
     return listening
+
+
+def _share(path: str, mode: int, group: int | None) -> None:
+    """Set mode and group of a new socket file, and not those of a file that has replaced it."""
+    handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISSOCK(os.fstat(handle).st_mode):
+            raise OSError(errno.EEXIST, "another file has replaced the socket")
+        if group is not None:
+            os.chown(f"/proc/self/fd/{handle}", -1, group)
+        os.chmod(f"/proc/self/fd/{handle}", mode)
+    except PermissionError as error:
+        os.unlink(path)
+        raise OSError(error.errno, f"group {group} is not one of the broker's groups; add the broker to it") from None
+    finally:
+        os.close(handle)
 
 
 def which_file(path: str) -> tuple[int, int] | None:
@@ -150,9 +172,24 @@ def has_received_all(connected: socket.socket) -> bool:
     return not any(queued) and not connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
 
+def unix_uid(connected: socket.socket) -> int:
+    """Return the user id of the process that connected to a Unix socket."""
+    return _credentials(connected)[1]
+
+
+def unix_gids(connected: socket.socket) -> tuple[int, ...]:
+    """Return the group ids of the process that connected to a Unix socket, its own one first."""
+    first = _credentials(connected)[2]
+    try:
+        packed = connected.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, MAX_GROUPS * 4)
+    except OSError:  # more groups than the kernel returns here, or an old kernel
+        return (first,)
+    others = struct.unpack(f"{len(packed) // 4}I", packed)
+    return (first, *(each for each in others if each != first))
+
+
 def _credentials(connected: socket.socket) -> tuple[int, int, int]:
-    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    pid, uid, gid = (int.from_bytes(raw[i : i + 4], "little", signed=True) for i in (0, 4, 8))
+    pid, uid, gid = CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
     return pid, uid, gid
 
 

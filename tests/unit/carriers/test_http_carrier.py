@@ -35,6 +35,15 @@ def test_a_request_has_its_host_and_its_length() -> None:
     assert (body is LARGE, b"content-length: 262144\r\n" in head) == (True, True)
 
 
+def test_fields_of_the_carrier_are_in_every_request_but_the_probe() -> None:
+    """A token must not reach a server that has not shown to be a broker."""
+    carrier = HttpClient("h:1", probe=b"/livez", alive=b"alive\n", fields=b"authorization: Bearer secret\r\n")
+    assert carrier.outgoing == [b"GET /livez HTTP/1.1\r\nhost: h:1\r\n\r\n"]
+    assert carrier.encode([b"GET /v1/jobs", b"", b""]) == [
+        b"GET /v1/jobs HTTP/1.1\r\nhost: h:1\r\nauthorization: Bearer secret\r\n\r\n"
+    ]
+
+
 def test_responses_are_the_same_however_their_bytes_are_cut() -> None:
     stream = b"".join(
         (
@@ -84,6 +93,7 @@ def test_a_server_that_breaks_the_rules_fails_with_a_reason() -> None:
             ("not http", b"-ERR unknown command 'GET'\r\n"),
             ("not http", b"HTTP/2 200\r\n"),
             ("unasked", OK, 0),
+            ("unasked", b"HTTX", 0),
             ("bad status line", b"HTTP/1.1 2000 OK\r\n\r\n"),
             ("bad status line", b"HTTP/1.1  200 OK\r\n\r\n"),
             ("bad field", OK + b"no colon\r\n\r\n"),
@@ -101,6 +111,28 @@ def test_a_server_that_breaks_the_rules_fails_with_a_reason() -> None:
             ("bad chunk", OK + b"transfer-encoding: chunked\r\n\r\nx\r\n"),
             ("bad chunk", OK + b"transfer-encoding: chunked\r\n\r\n" + b"0" * 1025),
             ("bad chunk", OK + b"transfer-encoding: chunked\r\n\r\n1\r\nab\r\n"),
+        ],
+    )
+
+
+def test_texts_of_the_longest_allowed_size_are_read_in_all_cuts() -> None:
+    """A part of the line end behind them counted as a part of the text, so the cut decided."""
+    chunked = OK + b"transfer-encoding: chunked\r\n\r\n"
+
+    def check(stream: bytes, body: bytes) -> None:
+        for size in (len(stream), 1, 2, 3):
+            carrier = asked(1, HttpClientLimits(max_head=200, max_payload=100))
+            [message] = feed_all(carrier, pieces_of(stream, size))
+            assert isinstance(message, list)
+            assert message[2] == body
+
+    head = OK + b"content-length: 2\r\na: "
+    check_every_row(
+        check,
+        [
+            (head + b"b" * (200 - len(head)) + b"\r\n\r\nhi", b"hi"),
+            (chunked + b"1;" + b"x" * 1022 + b"\r\na\r\n0\r\n\r\n", b"a"),
+            (chunked + b"0\r\n" + b"t" * 200 + b"\r\n\r\n", b""),
         ],
     )
 

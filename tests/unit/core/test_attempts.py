@@ -6,8 +6,9 @@ from math import inf
 
 import pytest
 
-from dragoman.core.effects import DeliverOutcome, DeliverProgress, RemoveWorker, SendJob
+from dragoman.core.effects import DeliverOutcome, RemoveWorker, SendJob
 from dragoman.core.failure import Failure
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import Attempt
 from dragoman.core.states import JobState, Outcome, RemovalReason, WorkerState
 
@@ -31,7 +32,7 @@ def test_result_ends_the_job_done_and_frees_the_worker(broker: CheckedBroker, ca
     attempt = broker.running(worker, caller=caller)
     assert broker.succeed(attempt, b"result", 1.0)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result")]
-    assert (worker.state, broker.jobs, broker.job_registry.bytes) == (WorkerState.IDLE, {}, 0)
+    assert (worker.state, broker.jobs, broker.job_registry.memory.payloads) == (WorkerState.IDLE, {}, 0)
 
 
 def test_failure_ends_the_job_failed_when_no_attempt_remains(broker: CheckedBroker, caller: Caller) -> None:

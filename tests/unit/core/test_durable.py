@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Acknowledge, CancelAttempt, DeliverOutcome, Effect, SendJob
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, SendJob
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.states import JobState, Outcome, RefusalReason, WorkerState
 from dragoman.core.store_entries import DeleteJob, StoreJob
 

@@ -38,6 +38,7 @@ from dragoman.core.histogram import BOUNDS, Histogram
 from dragoman.core.options import WorkerProfile
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import Outcome
+from owners import LOCAL_OWNER
 
 from .world import Caller, CheckedBroker, attempt_of
 
@@ -155,7 +156,9 @@ def test_workers_join_drain_and_leave_once(broker: CheckedBroker) -> None:
 
 def test_events_of_a_worker_have_the_label_of_its_connection(broker: CheckedBroker) -> None:
     listen(broker)
-    worker = broker.plain.join(Recipient(), None, "w", ("a",), WorkerProfile(), 0.0, origin="10.0.0.7:4711")
+    worker = broker.plain.join(
+        Recipient(), None, "w", ("a",), WorkerProfile(), 0.0, LOCAL_OWNER, origin="10.0.0.7:4711"
+    )
     assert worker is not None
     broker.leave(worker, 1.0, "its connection ended")
     assert [event.peer for event in published(broker) if isinstance(event, WorkerEvent)] == ["10.0.0.7:4711"] * 2
@@ -212,7 +215,9 @@ def test_only_the_kinds_that_are_wanted_are_made(broker: CheckedBroker) -> None:
 
 def test_every_kind_is_a_bit_of_its_own() -> None:
     kinds = {
-        value for name, value in vars(events).items() if name.startswith(("JOB_", "WORKER_", "SERVICE_", "BROKER_"))
+        value
+        for name, value in vars(events).items()
+        if name.startswith(("JOB_", "WORKER_", "SERVICE_", "BROKER_", "RIGHT_", "ADMINISTERED"))
     }
     kinds -= {JOB_MOVES, JOB_KINDS}
     assert kinds == set(KIND_NAMES)

@@ -18,6 +18,7 @@ from dragoman.core.operator import Operator
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.states import JobState, Outcome
 from dragoman.core.store_reports import StoreReports
+from owners import LOCAL_OWNER
 
 from .world import NOBODY, VERBS, VERBS_OF, Caller, CheckedBroker, attempt_of
 
@@ -263,7 +264,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "orphaned": orphaned,
     "retry": lambda s: s.broker.operator.retry(s.job, SOON),
     "release": lambda s: s.broker.operator.release(s.job, SOON),
-    "join": lambda s: s.broker.join(NOBODY, None, "new", ["s"], WorkerProfile(), SOON),
+    "join": lambda s: s.broker.join(NOBODY, None, "new", ["s"], WorkerProfile(), SOON, LOCAL_OWNER),
     "idle": lambda s: s.broker.idle(s.worker, SOON),
     "seen": lambda s: s.broker.seen(s.worker, SOON),
     "detach": lambda s: s.broker.availability.detach(s.worker, SOON),
@@ -292,6 +293,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "saved": lambda s: s.broker.save_all(SOON),
     "unsaved": lambda s: s.broker.save_all(SOON, problem="disk full"),
     "extend_leases": lambda s: s.broker.extend_leases(5.0, SOON),
+    "limits_changed": lambda s: s.broker.operator.limits_changed(SOON),
     "tick": lambda s: s.broker.tick(SOON),
     "far": lambda s: s.broker.tick(FAR),
 }
@@ -336,6 +338,7 @@ abort        w       w       w        d       d       L       L       L      D  
 saved        w       w       w        d       d       r       r       r      D     C    F
 unsaved      R       w       w        d       d       r       r       r      D     C    F
 extend_leases  w       w       w        d       d       r       r       r      D     C    F
+limits_changed w       w       w        d       d       r       r       r      D     C    F
 tick         w       w       w        w       r       r       r       r      D     C    F
 far          w       T       T        w       w       T       T       T      D     C    F
 """
@@ -380,6 +383,7 @@ abort       g       g    g    g    g        g    g        g       g     g       
 saved       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 unsaved     o       i    b    i    u        r    d        d       d     a         a         a          d          g
 extend_leases o       i    b    i    u        r    d        d       d     a         a         a          d          g
+limits_changed o       i    b    i    u        r    d        d       d     a         a         a          d          g
 tick        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 far         g       g    g    g    g        g    g        g       g     g         g         g          g          g
 """
@@ -424,6 +428,7 @@ abort       g      g    g
 saved       i      a    a
 unsaved     i      a    a
 extend_leases i      a    a
+limits_changed i      a    a
 tick        i      a    a
 far         g      g    g
 """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Acknowledge, DeliverOutcome
+from dragoman.core.effects import DeliverOutcome
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.options import JobOptions
 from dragoman.core.states import JobState, Outcome, RefusalReason
 from dragoman.core.store_entries import StoreJob

@@ -17,6 +17,7 @@ from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, Wor
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import JobState, WorkerState
+from owners import LOCAL_OWNER
 
 JOB_TABLE = {
     JobState.WAITING: {JobState.DELAYED, JobState.RUNNING, JobState.ENDED},
@@ -40,13 +41,13 @@ WORKER_TABLE = {
 
 
 def a_job(state: JobState = JobState.WAITING) -> Job:
-    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), JobOptions(), 0.0)
+    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), JobOptions(), 0.0, LOCAL_OWNER)
     job.state = state
     return job
 
 
 def a_worker(state: WorkerState, capacity: int = 1, away_since: float = inf) -> Worker:
-    worker = Worker(WorkerId(1), Recipient(), None, "w", WorkerProfile(capacity=capacity), 0.0)
+    worker = Worker(WorkerId(1), Recipient(), None, "w", WorkerProfile(capacity=capacity), 0.0, LOCAL_OWNER)
     worker.state = state
     worker.away_since = away_since
     return worker

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.core.effects import DeliverOutcome, DeliverProgress
+from dragoman.core.effects import DeliverOutcome
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.states import DONE, FAILED, Outcome
 
 from .world import Caller, CheckedBroker, attempt_of

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.core.owners import Owner
 from dragoman.core.queues import SWEEP_FLOOR
+from dragoman.core.rights import ALL_RIGHTS, Principal
 from dragoman.core.states import JobState
 
-from .world import CheckedBroker
+from .world import Caller, CheckedBroker
 
 
 def served(broker: CheckedBroker, count: int, now: float) -> list[bytes]:
@@ -23,8 +25,8 @@ def served(broker: CheckedBroker, count: int, now: float) -> list[bytes]:
 
 def entries(broker: CheckedBroker, service: str = "s") -> int:
     """All entries of a queue, living and dead."""
-    queue = broker.worker_registry.services[service].queue
-    return sum(map(len, queue._lanes.values())) + len(queue._returned)
+    queues = broker.worker_registry.services[service].queue.queues
+    return sum(sum(map(len, queue._lanes.values())) + len(queue._returned) for queue in queues)
 
 
 def test_jobs_of_one_priority_go_out_in_the_order_they_came(broker: CheckedBroker) -> None:
@@ -143,3 +145,51 @@ def test_delayed_job_that_comes_back_stands_where_the_end_of_its_delay_puts_it(b
     broker.leave(worker, 12.0, "gone", unseen=list(worker.running.values()))
     broker.worker(now=13.0)
     assert (waiting.state, delayed.state) == (JobState.RUNNING, JobState.WAITING)
+
+
+# ---------------------------------------------------------------- turns of principals
+
+
+def caller_of(name: str, principals: dict[str, Principal]) -> Caller:
+    caller = Caller(name)
+    caller.owner = Owner(principals.setdefault(name, Principal(name, ALL_RIGHTS)))
+    return caller
+
+
+def test_principals_take_turns_and_keep_their_own_order(broker: CheckedBroker) -> None:
+    """D7: in order per service and principal."""
+    principals: dict[str, Principal] = {}
+    for name in ("aaaa", "bb", "c"):
+        for number in range(len(name)):
+            broker.call(b"%s%d" % (name[:1].encode(), number), caller=caller_of(name, principals), now=0.0)
+    assert served(broker, 7, 1.0) == [b"a0", b"b0", b"c0", b"a1", b"b1", b"a2", b"a3"]
+
+
+def test_flood_of_one_principal_delays_a_job_of_another_by_one(broker: CheckedBroker) -> None:
+    """Also if the flood has a higher priority, and came first."""
+    principals: dict[str, Principal] = {}
+    for _ in range(100):
+        broker.call(b"flood", caller=caller_of("flood", principals), priority=9)
+    broker.call(b"mine", caller=caller_of("other", principals), priority=0, now=1.0)
+    assert served(broker, 101, 2.0).index(b"mine") == 1
+
+
+def test_job_that_returns_keeps_its_place_among_the_jobs_of_its_principal(broker: CheckedBroker) -> None:
+    """R8."""
+    principals: dict[str, Principal] = {}
+    worker = broker.worker()
+    first = broker.call(b"a0", caller=caller_of("a", principals))
+    for payload in (b"a1", b"b0"):
+        broker.call(payload, caller=caller_of(payload[:1].decode(), principals))
+    assert first.attempt is not None
+    broker.leave(worker, 1.0, "gone", [first.attempt])
+    assert sorted(served(broker, 3, 2.0)[:2]) == [b"a0", b"b0"]
+
+
+def test_queue_of_a_principal_without_jobs_is_dropped(broker: CheckedBroker) -> None:
+    principals: dict[str, Principal] = {}
+    jobs = [broker.call(caller=caller_of(f"p{number}", principals)) for number in range(200)]
+    for job in jobs[1:]:
+        broker.withdraw(job, 1.0)
+    served(broker, 1, 2.0)
+    assert len(broker.worker_registry.services["s"].queue.queues) <= 1

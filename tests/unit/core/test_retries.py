@@ -10,16 +10,17 @@ from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.retries import TRIED_KEPT, attempts_used_up, back_off, record_attempt, remember_tried
 from dragoman.core.states import AttemptRecord, Outcome
+from owners import LOCAL_OWNER
 
 
 def a_job(spent: int = 0, deaths: int = 0, **job_options: object) -> Job:
-    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), JobOptions(**job_options), 0.0)
+    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), JobOptions(**job_options), 0.0, LOCAL_OWNER)
     job.spent, job.deaths = spent, deaths
     return job
 
 
 def a_worker(number: int = 1, attempts: int = 1) -> Worker:
-    return Worker(WorkerId(number), Recipient(), None, f"w{number}", WorkerProfile(attempts=attempts), 0.0)
+    return Worker(WorkerId(number), Recipient(), None, f"w{number}", WorkerProfile(attempts=attempts), 0.0, LOCAL_OWNER)
 
 
 def test_job_remembers_each_worker_once_in_the_order_they_had_it() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.core.accepted_jobs import set_payload
 from dragoman.core.effects import DeliverOutcome, RemoveWorker, SendJob
 from dragoman.core.events import WORKER_JOINED, WORKER_LEFT, PublishEvent, WorkerEvent
 from dragoman.core.invariants import check
@@ -13,6 +14,7 @@ from dragoman.core.model import ABSENT, Job, JobId, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
 from dragoman.core.restore import StoredJob, restore
+from dragoman.core.rights import Principal, Rights
 from dragoman.core.states import AttemptRecord, JobState, Outcome, WorkerState
 from dragoman.core.store_entries import DeleteJob, StoreJob
 
@@ -60,18 +62,18 @@ def test_job_goes_to_a_worker_that_is_idle_already(broker: CheckedBroker) -> Non
 def test_payload_that_was_fetched_counts(broker: CheckedBroker) -> None:
     """I5."""
     job = revive(broker, kept())
-    broker.job_registry.fetched(job, b"payload")
+    set_payload(broker.job_registry, job, b"payload")
     check(broker.plain)
-    assert (job.payload, broker.job_registry.bytes) == (b"payload", 7)
+    assert (job.payload, broker.job_registry.memory.payloads) == (b"payload", 7)
     broker.withdraw(job, NOW)
-    assert broker.job_registry.bytes == 0
+    assert broker.job_registry.memory.payloads == 0
 
 
 def test_payload_that_comes_after_the_end_is_dropped(broker: CheckedBroker) -> None:
     job = revive(broker, kept())
     broker.withdraw(job, NOW)
-    broker.job_registry.fetched(job, b"payload")
-    assert (job.payload, broker.job_registry.bytes) == (b"", 0)
+    set_payload(broker.job_registry, job, b"payload")
+    assert (job.payload, broker.job_registry.memory.payloads) == (b"", 0)
 
 
 def test_attempt_whose_payload_is_on_its_way_was_seen_by_nobody(broker: CheckedBroker) -> None:
@@ -190,16 +192,42 @@ def test_worker_that_names_its_attempt_may_still_deliver(broker: CheckedBroker, 
 
 def test_attempt_of_an_earlier_run_is_claimed_once(broker: CheckedBroker) -> None:
     job = revive(broker, given())
-    assert broker.attempts.is_resumable(TOKEN)
-    assert broker.attempts.claim_resumable(TOKEN) is job.attempt
-    assert not broker.attempts.is_resumable(TOKEN)
-    assert broker.attempts.claim_resumable(TOKEN) is None
+    principal = broker.principals.local
+    assert broker.attempts.is_resumable(TOKEN, principal)
+    assert broker.attempts.claim_resumable(TOKEN, principal) is job.attempt
+    assert not broker.attempts.is_resumable(TOKEN, principal)
+    assert broker.attempts.claim_resumable(TOKEN, principal) is None
+
+
+def test_attempt_of_an_earlier_run_is_finished_only_with_the_right_to_its_service(broker: CheckedBroker) -> None:
+    """R178. The token alone is of no use to a principal that may not work for the service."""
+    job = revive(broker, given())
+    stranger = Principal("stranger", Rights(call=("*",), work=(f"{job.service.name}2",), administer=("*",)))
+    assert not broker.attempts.is_resumable(TOKEN, stranger)
+    assert broker.attempts.claim_resumable(TOKEN, stranger) is None
+    worker = Principal("worker", Rights(work=(job.service.name,)))
+    assert broker.attempts.claim_resumable(TOKEN, worker) is job.attempt
+
+
+def test_early_result_without_the_right_to_its_service_is_dropped(broker: CheckedBroker) -> None:
+    """R178. The right is checked when the job is read: before that, its service is not known."""
+    stranger = Principal("stranger", Rights(work=("another",)))
+    assert broker.job_registry.early.keep(TOKEN, b"forged", stranger)
+    job = revive(broker, given())
+    assert job.state is JobState.RUNNING
+    assert broker.attempts.claim_resumable(TOKEN, broker.principals.local) is job.attempt
+
+
+def test_attempt_of_an_earlier_run_needs_the_right_to_work(broker: CheckedBroker) -> None:
+    job = revive(broker, given())
+    for work, expected in ((job.service.name, True), ("another", False)):
+        assert broker.attempts.is_resumable(TOKEN, Principal("web", Rights(work=[work]))) is expected
 
 
 def test_result_that_comes_before_its_job_is_read_waits_for_it(broker: CheckedBroker) -> None:
     """R107. Workers reconnect before a large store is read: the results they sent were dropped."""
     broker.job_registry.is_loading = True
-    assert broker.job_registry.early.keep(TOKEN, b"result")
+    assert broker.job_registry.early.keep(TOKEN, b"result", broker.principals.local)
     job = revive(broker, given())
     assert (job.outcome, job.result, broker.attempts.resumable, broker.worker_registry.workers) == (
         Outcome.DONE,
@@ -211,10 +239,10 @@ def test_result_that_comes_before_its_job_is_read_waits_for_it(broker: CheckedBr
 
 def test_results_that_come_early_are_bounded() -> None:
     broker = CheckedBroker(max_memory=10_000)
-    assert broker.job_registry.early.keep(TOKEN, bytes(6_000))
-    assert not broker.job_registry.early.keep(Token(b"u" * 16), bytes(6_000))
+    assert broker.job_registry.early.keep(TOKEN, bytes(6_000), broker.principals.local)
+    assert not broker.job_registry.early.keep(Token(b"u" * 16), bytes(6_000), broker.principals.local)
     assert broker.job_registry.early.clear() == 1
-    assert broker.job_registry.early.keep(TOKEN, bytes(6_000))
+    assert broker.job_registry.early.keep(TOKEN, bytes(6_000), broker.principals.local)
 
 
 def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) -> None:
@@ -255,7 +283,7 @@ def test_key_that_two_jobs_of_an_earlier_run_have_is_the_later_ones(broker: Chec
     first = revive(broker, kept(1, outcome=Outcome.DONE, keep_until=NOW + 10.0, key="k"))
     second = revive(broker, kept(2, outcome=Outcome.DONE, keep_until=NOW + 20.0, key="k"))
     broker.run_until(NOW + 10.0)
-    assert broker.job_registry.kept.first_with(first.service, "k") is second
+    assert broker.job_registry.kept.first_with(first.owner, first.service, "k") is second
     broker.run_until(NOW + 20.0)
     assert broker.jobs == {}
 

@@ -204,3 +204,14 @@ def test_owner_of_a_stored_job_that_is_in_no_table_has_no_rights() -> None:
     assert not any(owner.may(right, "a") for right in Right)
     assert principals.apply({"gone": (Rights(call=["a"]), NO_LIMITS)}).added == ("gone",)
     assert owner.may(CALL, "a")
+
+
+def test_principal_is_gone_if_no_table_lists_it_and_it_is_not_built_in() -> None:
+    """R142. `anyone` has all rights without a table, and then only those of the table."""
+    principals = Principals()
+    local, anyone, web = principals.local, principals.anyone, principals.named("web")
+    assert [each.is_gone for each in (local, anyone, web)] == [False, False, True]
+    principals.apply({"web": (NO_RIGHTS, NO_LIMITS)})
+    assert [each.is_gone for each in (local, anyone, web)] == [False, True, False]
+    principals.apply({"anyone": (Rights(call=["a"]), NO_LIMITS)})
+    assert [each.is_gone for each in (local, anyone, web)] == [False, False, True]

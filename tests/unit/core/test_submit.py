@@ -142,7 +142,7 @@ def test_room_is_there_again_when_a_job_has_ended(caller: Caller) -> None:
     broker = CheckedBroker(max_jobs=1, max_jobs_per_service=1, max_memory=1)
     for _ in range(3):
         broker.withdraw(broker.call(b"x"), 0.0)
-    assert (broker.job_registry.present, broker.job_registry.bytes) == (0, 0)
+    assert (broker.job_registry.present, broker.job_registry.memory.payloads) == (0, 0)
 
 
 @pytest.mark.parametrize("priority", [-1, 10])

@@ -9,12 +9,13 @@ import pytest
 from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.states import JobState, Outcome, RefusalReason, WorkerState
+from owners import LOCAL_OWNER
 
 from .world import NOBODY, Caller, CheckedBroker, attempt_of
 
 
 def join(broker: CheckedBroker, *services: str, now: float = 0.0) -> object:
-    return broker.join(NOBODY, None, "w", services, WorkerProfile(), now)
+    return broker.join(NOBODY, None, "w", services, WorkerProfile(), now, LOCAL_OWNER)
 
 
 def test_longest_idle_worker_goes_first(broker: CheckedBroker) -> None:

@@ -16,10 +16,13 @@ from dragoman.core.effects import DeliverOutcome, Effect, SendJob
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
+from dragoman.core.rights import ALL_RIGHTS, Principal, PrincipalLimits
 from dragoman.core.store_entries import StoreJob
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 # Methods that change the state of a broker, by the part of it that has them.
 VERBS_OF = {
@@ -31,7 +34,7 @@ VERBS_OF = {
     ),
     "availability": ("caller_away", "caller_back", "detach", "attach", "ask", "offer", "drain"),
     "attempts": ("begin", "extend", "progress", "refuse", "reject", "undelivered", "give_back"),
-    "operator": ("pause", "resume", "retry", "release", "close", "abort"),
+    "operator": ("pause", "resume", "retry", "release", "close", "abort", "limits_changed"),
     "store_reports": ("saved",),
 }
 VERBS = [verb for verbs in VERBS_OF.values() for verb in verbs]
@@ -42,7 +45,7 @@ NOBODY = Recipient()  # receives nothing: tests take the effects themselves
 
 class Caller(model.Caller):
     def __init__(self, name: str = "caller") -> None:
-        super().__init__(NOBODY)
+        super().__init__(NOBODY, LOCAL_OWNER)
         self.name = name
 
     def __repr__(self) -> str:
@@ -116,7 +119,7 @@ class CheckedBroker:
 
     def starting(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **profile: Any) -> Worker:
         names = services or ("s",)
-        worker = self.join(NOBODY, None, name, names, WorkerProfile(**profile), now, held_back_until=held)
+        worker = self.join(NOBODY, None, name, names, WorkerProfile(**profile), now, LOCAL_OWNER, held_back_until=held)
         assert worker is not None
         return worker
 
@@ -165,3 +168,18 @@ class CheckedBroker:
 def attempt_of(job: Job) -> Attempt:
     assert job.attempt is not None
     return job.attempt
+
+
+def principal_of(broker: CheckedBroker, name: str, **limits: Any) -> Principal:
+    """A principal with all rights and these limits."""
+    principal: Principal = broker.principals.named(name)
+    principal.rights = ALL_RIGHTS
+    principal.limit(PrincipalLimits(**limits))
+    return principal
+
+
+def caller_of(principal: Principal, label: str = "this connection") -> Caller:
+    """A caller of this principal, on a connection of its own."""
+    caller = Caller(principal.name)
+    caller.owner = Owner(principal, label)
+    return caller

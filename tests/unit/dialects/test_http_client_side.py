@@ -12,7 +12,7 @@ import pytest
 from case_tables import check_every_row
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.http.peer import IDLE, ClientSide, check_services
-from dragoman.dialects.sides import Failure, Outcome, SubmitOptions
+from dragoman.dialects.sides import UNAUTHENTICATED, Failure, Outcome, SubmitOptions
 from dragoman.sdk.http_requests import http_request_for
 
 ID = bytes(16)
@@ -241,3 +241,13 @@ def test_a_name_that_no_path_can_have_is_not_asked_for() -> None:
 def test_names_that_no_service_has(name: str) -> None:
     assert "is not a service name" in str(check_services([name]))
     assert check_services(["resize", "a/b", "größe"]) is None
+
+
+def test_response_401_is_about_the_sender_even_without_a_problem_document() -> None:
+    """A proxy in front of the broker may require a token, too. Its response was taken for that of a strange server."""
+    for body, kind in ((b"<html>", "text/html"), (b'{"type":"urn:dragoman:x"}', "application/problem+json")):
+        client = Client()
+        client.submit()
+        assert client.receive(401, body, kind) == (Outcome.REFUSED, "HTTP 401", None, UNAUTHENTICATED)
+        client.ask("services")
+        assert client.receive(401, body, kind)[-2:] == (UNAUTHENTICATED, "HTTP 401")

@@ -16,16 +16,19 @@ from dragoman.core.options import WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.states import Outcome
 from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
+from dragoman.http.admission import CONNECTED, Admission
 from dragoman.http.app import make_app
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.context import AppContext
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.options import ListenerOptions
+from dragoman.http.request_access import RequestAccess
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 WALL = 1_800_000_000.0  # what the wall clock is ahead
 MAX_PAYLOAD = 4096
@@ -88,9 +91,15 @@ class World:
             self.broker, self.operations, self.session, self.runner, lambda: self.now, self._health, MAX_PAYLOAD
         )
         self.hangups: list[DisconnectSignal] = []
+        self.admission: Admission | None = Admission(self.broker.principals.local)  # of the connection
         self._app = make_app(self.listener)
         transport = httpx2.ASGITransport(self._with_hangup)
         self._client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:7480")
+
+    def use(self, access: RequestAccess) -> None:
+        """Find the principals of requests in this way."""
+        self.listener.access = access
+        self._app = make_app(self.listener)
 
     # ---------------------------------------------------------------- requests
 
@@ -142,7 +151,9 @@ class World:
         return name
 
     def worker(self, *services: str, name: str = "w") -> Worker:
-        worker = self.broker.join(WorkerSession(), None, name, services or ("s",), WorkerProfile(), self.now)  # type: ignore[arg-type]
+        worker = self.broker.join(
+            WorkerSession(), None, name, services or ("s",), WorkerProfile(), self.now, LOCAL_OWNER
+        )  # type: ignore[arg-type]
         assert worker is not None
         self.broker.idle(worker, self.now)
         self.runner.run_once()
@@ -171,7 +182,7 @@ class World:
 
     def _with_hangup(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
         self.hangups.append(DisconnectSignal())
-        scope["extensions"] = {HANGUP: self.hangups[-1]}
+        scope["extensions"] = {HANGUP: self.hangups[-1], CONNECTED: self.admission}
         done: Coroutine[Any, Any, None] = self._app(scope, receive, send)  # type: ignore[assignment]
         return done
 

@@ -12,6 +12,8 @@ from http_worker import Worker, call, kind, only_job, token
 from http_world import World
 
 from dragoman.core.events import JOB_KINDS, WORKER_JOINED, WORKER_LEFT, WorkerEvent
+from dragoman.core.rights import LOCAL, Principal
+from dragoman.http.admission import CONNECTED
 from dragoman.http.app import make_app
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.sse import Streams
@@ -42,7 +44,7 @@ class Listener:
             "raw_path": path.encode(),
             "query_string": b"",
             "headers": [],
-            "extensions": {HANGUP: self.hangup},
+            "extensions": {HANGUP: self.hangup, CONNECTED: world.admission},
         }
         app = app or make_app(world.listener)
         self.task: asyncio.Task[None] = world.loop.create_task(app(scope, self._receive, self._send))
@@ -164,7 +166,8 @@ def test_events_are_made_only_while_somebody_listens(world: World) -> None:
 
 def test_streams_of_two_http_listeners_hear_the_same(world: World) -> None:
     first = Listener(world, "/v1/events")
-    second = Listener(world, "/v1/events", app=Subscribers(world.broker.events).open_stream(Streams(1)))
+    other = Subscribers(world.broker.events).open_stream(Streams(1), Principal(LOCAL))
+    second = Listener(world, "/v1/events", app=other)
     Worker(world, name="w")
     assert [event for event, _ in first.hears()] == ["joined"]
     assert [event for event, _ in second.hears()] == ["joined"]

@@ -9,16 +9,24 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dragoman.core.owners import Owner
+from dragoman.core.rights import Principal, Rights
+from dragoman.http.admission import ADMITTED, Admission
 from dragoman.http.health import ROUTES
 from dragoman.http.operation_routes import SPECIAL_ROUTES
 from dragoman.operations.schemas import HealthView
+from owners import LOCAL_OWNER
 
 
 class FakeContext:
     """The part of an AppContext that health checks use."""
 
-    def __init__(self, *problems: str) -> None:
+    def __init__(self, *problems: str, owner: Owner = LOCAL_OWNER) -> None:
         self._problems = list(problems)
+        self._owner = owner
+
+    def owner(self, scope: object) -> Owner:
+        return self._owner
 
     def health(self) -> HealthView:
         return HealthView(
@@ -35,7 +43,8 @@ class FakeContext:
 
 def get(path: str, listener: Any) -> Response:
     (route,) = (each for each in (*ROUTES, *SPECIAL_ROUTES.values()) if each.path == path)
-    return asyncio.run(route.handler(listener, Request({"type": "http", "headers": []})))  # type: ignore[arg-type]
+    scope = {"type": "http", "headers": [], "extensions": {ADMITTED: Admission(LOCAL_OWNER.principal)}}
+    return asyncio.run(route.handler(listener, Request(scope)))  # type: ignore[arg-type]
 
 
 def test_an_answer_means_that_the_loop_turns_whatever_else_is_wrong() -> None:
@@ -62,6 +71,21 @@ def test_how_the_broker_is_can_be_read_even_if_it_is_not_ready() -> None:
     assert (answer.status_code, answer.media_type) == (200, "application/json")
     told = json.loads(answer.body)
     assert (told["ready"], told["problems"], told["jobs"], told["workers"]) == (False, ["the disk is full"], 3, 2)
+
+
+def test_reasons_and_numbers_need_the_right_to_see_all_services() -> None:
+    full = get("/v1/health", FakeContext("the disk is full")).body
+    seer = Owner(Principal("ops", Rights(see=("*",))))
+    assert get("/v1/health", FakeContext("the disk is full", owner=seer)).body == full
+    web = Owner(Principal("web", Rights(call=("*",), see=("mail.*",))))
+    told = json.loads(get("/v1/health", FakeContext("the disk is full", owner=web)).body)
+    assert told == {
+        **json.loads(full),
+        "problems": [],
+        "jobs": None,
+        "workers": None,
+        "peers": None,
+    }
 
 
 def test_no_answer_about_health_is_kept_on_the_way() -> None:

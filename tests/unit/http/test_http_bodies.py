@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from dragoman.core.broker import Broker
+from dragoman.core.memory import MemoryAccount, Transit
 from dragoman.core.policy import Policy
+from dragoman.http.all_bodies import AllBodies
 from dragoman.http.server_state import HttpServerState
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
@@ -139,6 +141,27 @@ def test_what_follows_an_early_answer_costs_nothing(world: World) -> None:
     assert held(world) == 0
     visit.say(b"a" * 5 + get())
     assert visit.statuses == [404, 404]
+
+
+def test_bodies_of_several_listeners_count_together() -> None:
+    """L6: the largest of all goes, also if it came to another listener; payloads of jobs leave less room."""
+    memory = MemoryAccount(10)
+    worlds = [World(), World()]
+    try:
+        bodies = AllBodies(memory)
+        for each in worlds:
+            each.serve(limits=TEN, all_bodies=bodies)
+        large, small = half(worlds[0], 6), half(worlds[1], 4)
+        assert memory.transit[Transit.BODIES] == 10
+        small.say(b"a")
+        assert (large.statuses, small.statuses, memory.transit[Transit.BODIES]) == ([503], [], 5)
+        memory.payloads = 5
+        small.say(b"a")
+        assert (small.statuses, memory.transit[Transit.BODIES]) == ([503], 0)
+        assert b"max_memory 10" in small.transport.written
+    finally:
+        for each in worlds:
+            each.close()
 
 
 @pytest.mark.parametrize(("said", "limit"), [("", 1234), ("?max_memory=2MiB", 2 << 20)])

@@ -19,6 +19,7 @@ from dragoman.http.server import HttpServer
 from hostile_http import CHUNKED, HOSTILE, LIMITS, RIGHT, echo, get, post
 from http_visits import Visit, World
 
+SECURITY = (b"x-content-type-options", b"content-security-policy", b"referrer-policy")
 PATIENT = replace(LIMITS, head_timeout=3_600.0, body_timeout=3_600.0)  # bytes may take long on a busy machine
 
 
@@ -95,15 +96,16 @@ def test_a_refusal_does_not_echo(world: World) -> None:
     assert b"secret" not in visit.transport.written
 
 
-def test_every_response_has_a_date_and_forbids_sniffing_and_no_more(world: World) -> None:
+def test_every_response_has_a_date_and_the_security_headers_and_no_more(world: World) -> None:
+    """R164. The application adds Cache-Control itself."""
     visit = world.visit()
     visit.say(get() + get(b"Host: twice"))
     assert visit.statuses == [200, 400]
     heads = [each.partition(b"\r\n\r\n")[0] for each in visit.transport.written.split(b"HTTP/1.1 ")[1:]]
     names = [{line.partition(b":")[0] for line in each.split(b"\r\n")[1:]} for each in heads]
     assert names == [
-        {b"date", b"x-content-type-options", b"content-length", b"content-type"},
-        {b"date", b"x-content-type-options", b"content-length", b"content-type", b"connection"},
+        {*SECURITY, b"date", b"content-length", b"content-type"},
+        {*SECURITY, b"date", b"content-length", b"content-type", b"connection", b"cache-control"},
     ]
 
 

@@ -13,13 +13,16 @@ from dragoman.carriers.length_prefix import LengthPrefix
 from dragoman.core.counters import Counters
 from dragoman.core.histogram import BOUNDS
 from dragoman.core.options import JobOptions
+from dragoman.core.owners import Owner
+from dragoman.core.rights import ALL_RIGHTS
 from dragoman.core.states import Outcome
 from dragoman.http import labels
 from dragoman.http.exposition import OPENMETRICS, PROMETHEUS, MetricType, media_type
 from dragoman.http.labels import OTHER
 from dragoman.http.metrics import COUNTERS, METRICS
+from dragoman.http.metrics_snapshot import GAUGES, HISTOGRAMS
 from fake_stream import FakeStream
-from scraped import Caller, Dialect, Scraped, numbers, read
+from scraped import PATIENT, Caller, Dialect, Scraped, numbers, read
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -90,17 +93,31 @@ def test_workers_are_counted_by_service_dialect_and_state(scraped: Scraped) -> N
 
 def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
     """A counter that is added there must be named here."""
-    shown_otherwise = {"done", "undone", "bad_messages", "unreported_outcomes", "dropped"}  # the last one in the log
+    by_label = {
+        "access_reloads",
+        "bad_messages",
+        "limits_reached",
+        "peers_refused",
+        "rights_refused",
+        "unreported_outcomes",
+    }
+    shown_otherwise = {"done", "undone", "dropped", *by_label}  # `dropped` is in the log
     assert set(COUNTERS) == set(Counters.__slots__) - shown_otherwise
     counters = scraped.broker.counters
     for number, attribute in enumerate(COUNTERS, start=1):
         setattr(counters, attribute, number)
     counters.bad_message("memodb", "not CBOR")
     counters.unreported_outcome(Outcome.LOST)
+    counters.refuse_right("call", "native")
+    counters.refuse_peer("curve", "unknown key")
+    counters.access_reloaded("done")
     told = scraped.numbers()
     assert [told[name] for name, _ in COUNTERS.values()] == list(range(1, len(COUNTERS) + 1))
     assert told["dragoman_bad_messages_total{dialect=memodb,reason=not CBOR}"] == 1
     assert told["dragoman_unreported_outcomes_total{outcome=lost}"] == 1
+    assert told["dragoman_rights_refused_total{right=call,dialect=native}"] == 1
+    assert told["dragoman_access_reloads_total{result=done}"] == 1
+    assert told["dragoman_handshakes_rejected_total{mechanism=curve,reason=unknown key}"] == 1
 
 
 def test_the_store_and_the_loop_tell_how_they_do(scraped: Scraped) -> None:
@@ -257,6 +274,71 @@ def test_what_the_others_ended_never_falls(scraped: Scraped) -> None:
     assert told["dragoman_jobs_total{service=later offered,outcome=cancelled}"] == 1
 
 
+def test_places_go_to_services_with_workers_and_then_to_those_with_most_jobs(
+    scraped: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labels, "MOST_SERVICES", 2)
+    for name, jobs in (("one job", 1), ("two jobs", 2)):
+        scraped.broker.leave(scraped.worker(name), scraped.now, "gone")
+        for _ in range(jobs):
+            scraped.job(name)
+    scraped.worker("worker")
+    told = scraped.numbers()
+    assert sorted(name for name in told if "queue_depth" in name) == [
+        "dragoman_queue_depth{service=other}",
+        "dragoman_queue_depth{service=two jobs}",
+        "dragoman_queue_depth{service=worker}",
+    ]
+
+
+def test_service_that_is_not_used_gives_its_place_to_one_that_is(
+    scraped: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood of names that a worker offered once must not hide the services that come later."""
+    monkeypatch.setattr(labels, "MOST_SERVICES", 2)
+    gone = scraped.worker("gone")
+    scraped.worker("stays")
+    scraped.finish(scraped.job("gone"))
+    assert scraped.numbers()["dragoman_jobs_total{service=gone,outcome=done}"] == 1
+    scraped.broker.leave(gone, scraped.now, "gone")
+    assert "dragoman_queue_depth{service=gone}" in scraped.numbers()
+    scraped.worker("new")
+    told = scraped.numbers()
+    assert "dragoman_queue_depth{service=new}" in told
+    assert "dragoman_queue_depth{service=stays}" in told
+    assert "dragoman_queue_depth{service=gone}" not in told
+    assert told["dragoman_jobs_total{service=other,outcome=done}"] == 1
+
+
+def test_waiting_jobs_by_owner(scraped: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "MOST_OWNERS", 2)
+    for number, name in enumerate(("few", "more", "most", "none"), start=1):
+        principal = scraped.broker.principals.named(name)
+        principal.rights = ALL_RIGHTS
+        caller = Caller()
+        caller.belong_to(Owner(principal))
+        for _ in range(number % 4):
+            scraped.broker.submit("s", b"", caller, PATIENT, scraped.now)
+    told = {name: count for name, count in scraped.numbers().items() if "owner" in name}
+    assert told == {
+        "dragoman_owner_waiting_jobs{owner=most}": 3,
+        "dragoman_owner_waiting_jobs{owner=more}": 2,
+        "dragoman_owner_waiting_jobs{owner=other}": 1,
+    }
+
+
+def test_lines_are_bounded_with_ten_thousand_services_and_a_thousand_owners(scraped: Scraped) -> None:
+    for number in range(10_000):
+        scraped.worker(f"service {number}")
+    for service in scraped.broker.worker_registry.services.values():
+        service.waited.observe(0.1)
+        service.ran.observe(0.1)
+    for number in range(1_000):
+        scraped.broker.principals.named(f"owner {number}")
+    of_a_service = len(Outcome) + len(GAUGES) + len(HISTOGRAMS) * (len(BOUNDS) + 3) + 1  # and its workers
+    assert bytes(scraped.get(OPENMETRICS).body).count(b"\n") <= 201 * of_a_service + 201 + 3 * len(METRICS) + 100
+
+
 # ---------------------------------------------------------------- and quick
 
 
@@ -276,7 +358,7 @@ def test_a_scrape_of_very_many_lets_others_have_their_turn(scraped: Scraped) -> 
             await asyncio.sleep(0)
             now = perf_counter()
             longest, last = max(longest, now - last), now
-        assert len(bytes((await scrape).body)) > 2_000_000
+        assert 500_000 < len(bytes((await scrape).body)) < 2_000_000
         return longest
 
     assert min(asyncio.run(longest_gap()) for _ in range(3)) < 0.1

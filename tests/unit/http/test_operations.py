@@ -11,6 +11,7 @@ from http_world import MAX_PAYLOAD, World
 
 from dragoman.core.failure import Failure
 from dragoman.core.states import Outcome
+from dragoman.http.admission import ADMITTED
 
 UNKNOWN = "0" * 32
 
@@ -56,9 +57,15 @@ def test_one_caller_cannot_take_all_names() -> None:
 
 def test_jobs_of_a_remote_address_count_together(world: World) -> None:
     """L8."""
-    far, near = {"client": ("192.0.2.1", 1)}, {"client": ("::1", 1)}
-    assert world.listener.owner(far) is world.broker.owners.at("192.0.2.1")
-    assert world.listener.owner(near) is world.listener.owner({"client": None}) is world.listener.local_owner
+    admitted = {"extensions": {ADMITTED: world.admission}}
+    far, near = {"client": ("192.0.2.1", 1), **admitted}, {"client": ("::1", 1), **admitted}
+    assert world.listener.owner(far) is world.broker.owners.at("192.0.2.1", world.broker.principals.local)
+    assert (
+        world.listener.owner(near)
+        is world.listener.owner({"client": None, **admitted})
+        is not world.listener.owner(far)
+    )
+    assert world.listener.owner(near).label == "HTTP on this machine"
 
 
 def test_raw_body_is_the_payload_if_the_query_names_the_service(world: World) -> None:

@@ -11,6 +11,7 @@ from http_world import MAX_PAYLOAD, World
 
 import http_visits
 from dragoman.core.states import JobState, WorkerState
+from dragoman.http.admission import CONNECTED
 from dragoman.http.app import make_too_large
 from hostile_http import CHUNKED, get, post
 
@@ -68,6 +69,7 @@ def receive(world: World, path: str, headers: dict[str, str], method: str = "POS
     """Report a request that the server has rejected."""
     fields = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     scope: dict[str, Any] = {"type": "http", "method": method, "raw_path": path.encode(), "headers": fields}
+    scope["extensions"] = {CONNECTED: world.admission}
     make_too_large(world.listener)({**scope, "query_string": b""})
     world.settle()
 

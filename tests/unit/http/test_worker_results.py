@@ -12,6 +12,7 @@ from dragoman.core.model import Caller, JobId, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.restore import StoredJob, restore
 from dragoman.core.states import JobState, Outcome, WorkerState
+from owners import LOCAL_OWNER
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_job_given_to_an_ask_that_breaks_before_its_answer_is_written_goes_to_an
     worker, other = Worker(world), Worker(world)
     worker.asks()
     broken = world.hangups[-1]
-    world.broker.submit("s", b"x", Caller(WorkerSession()), JobOptions(), world.now)
+    world.broker.submit("s", b"x", Caller(WorkerSession(), LOCAL_OWNER), JobOptions(), world.now)
     world.runner.run_once()
     broken.happen()
     poll = other.asks()

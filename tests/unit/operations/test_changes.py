@@ -11,6 +11,7 @@ from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.restore import restore
 from dragoman.core.states import JobState, Outcome
 from dragoman.operations.schemas import ErrorView, JobView, PurgeRequest
+from owners import LOCAL_OWNER
 
 from .world import RecordingResponder, World, ended_job, quarantined_job
 
@@ -156,7 +157,7 @@ def test_purge_leaves_alone_what_has_gone_on_meanwhile(world: World) -> None:
     """A job that was chosen while it waited and has ended since keeps its outcome."""
     names = [world.enqueue() for _ in range(3)]
     world.operations.ask("purge", PurgeRequest(name="s"), b"", RecordingResponder(), world.now)
-    worker = world.broker.join(world.workers, None, "w", ("s",), WorkerProfile(capacity=3), world.now)
+    worker = world.broker.join(world.workers, None, "w", ("s",), WorkerProfile(capacity=3), world.now, LOCAL_OWNER)
     assert worker is not None
     world.broker.idle(worker, world.now)
     for name in names:
@@ -177,6 +178,6 @@ def test_two_purges_at_once_count_each_job_once(world: World) -> None:
 
 class _Nobody(Caller):
     def __init__(self) -> None:
-        super().__init__(self)
+        super().__init__(self, LOCAL_OWNER)
 
     def execute(self, effect: Any, now: float) -> None: ...

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.core.model import JobId
 from dragoman.operations import scheduler
-from dragoman.operations.scheduler import MAX_PAYLOAD, MAX_RUNS_PER_TICK, MAX_SCHEDULES, Scheduler
+from dragoman.operations.scheduler import MAX_PAYLOAD, MAX_RUNS_PER_TICK, MAX_SCHEDULES, Scheduler, ScheduleState
 from dragoman.operations.schemas import OperationError, ScheduleRequest
 
 from .two_clocks import DAY, HOUR, NOON, STARTED, World, clock
@@ -29,17 +29,17 @@ def test_runs_are_made_when_they_are_due() -> None:
 
 def test_a_run_has_the_request_the_payload_and_a_key_with_its_time() -> None:
     world = World()
-    submitted: list[tuple[ScheduleRequest, bytes, str, float]] = []
+    submitted: list[tuple[ScheduleRequest, bytes, str, float, str]] = []
 
-    def submit(request: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId:
-        submitted.append((request, payload, key, now))
+    def submit(state: ScheduleState, payload: bytes, key: str, now: float) -> JobId:
+        submitted.append((state.request, payload, key, now, state.owner))
         return JobId(b"j" * 16)
 
-    world.scheduler = Scheduler(submit, lambda key, value: None, lambda job: True)
+    world.scheduler = Scheduler(submit, lambda key, value: None, lambda job: True, lambda owner, service: None)
     request = ScheduleRequest(name="report", service="s", cron="0 * * * *", payload_base64="AP8=", priority=7)
-    world.scheduler.put(request, STARTED, NOON)
+    world.scheduler.put(request, STARTED, NOON, "web")
     world.scheduler.tick(STARTED, NOON + HOUR)
-    assert submitted == [(request, b"\x00\xff", "cron/report/2024-05-15T13:00:00+00:00", STARTED)]
+    assert submitted == [(request, b"\x00\xff", "cron/report/2024-05-15T13:00:00+00:00", STARTED, "web")]
 
 
 def test_view_tells_what_was_and_what_will_be() -> None:

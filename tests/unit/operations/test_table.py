@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
 from dragoman.operations.operation import Operation
-from dragoman.operations.schemas import JobRef, JobView, OperationRequest
+from dragoman.operations.schemas import EmptyRequest, JobRef, JobView, OperationRequest
 from dragoman.operations.table import OPERATIONS
 
 
@@ -65,17 +65,28 @@ FACTS: dict[str, Any] = {
 }
 
 
-def test_a_row_without_a_right_cannot_be_made() -> None:
-    assert Operation(**FACTS, right="administer").right == "administer"
+def test_a_row_without_a_right_and_its_target_cannot_be_made() -> None:
+    """R146"""
+    assert Operation(**FACTS, right="administer", target="job").right == "administer"
     with pytest.raises(TypeError, match="right"):
-        Operation(**FACTS)
+        Operation(**FACTS, target="job")
+    with pytest.raises(TypeError, match="target"):
+        Operation(**FACTS, right="see")
     with pytest.raises(ValueError, match="unknown right 'any'; allowed are call, work, see, administer"):
-        Operation(**FACTS, right="any")  # type: ignore[arg-type]
+        Operation(**FACTS, right="any", target="job")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="unknown target 'jobs'; allowed are service, job, worker, schedule, list, "):
+        Operation(**FACTS, right="see", target="jobs")  # type: ignore[arg-type]
+
+
+def test_a_target_without_a_field_that_names_it_cannot_be_made() -> None:
+    facts = {**FACTS, "request": EmptyRequest, "path": "/v1/forget"}
+    with pytest.raises(ValueError, match="operation 'forget': no field of its request names the job"):
+        Operation(**facts, right="see", target="job")
 
 
 def test_a_path_that_names_no_field_cannot_be_made() -> None:
     with pytest.raises(ValueError, match="its path names 'name', which is no field of its request"):
-        Operation(**{**FACTS, "path": "/v1/jobs/{name}"}, right="see")
+        Operation(**{**FACTS, "path": "/v1/jobs/{name}"}, right="see", target="job")
 
 
 def test_clients_load_the_table_without_the_broker() -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import Token
+from dragoman.core.model import Caller, Token
 from dragoman.core.options import JobOptions
+from dragoman.core.owners import Owner
+from dragoman.core.recipients import Recipient
 from dragoman.core.restore import StoredJob, restore
+from dragoman.core.rights import ALL_RIGHTS, PrincipalLimits
 from dragoman.core.states import Outcome
+from dragoman.operations.why import why as sentence_about
+from owners import LOCAL_OWNER
 
 from .world import World
 
@@ -46,7 +51,7 @@ def test_none_is_free_for_several_reasons(world: World) -> None:
     world.enqueue()
     away = world.worker()
     world.broker.availability.detach(away, world.now)
-    world.broker.join(world.workers, None, "boots", ("s",), away.profile, world.now)
+    world.broker.join(world.workers, None, "boots", ("s",), away.profile, world.now, LOCAL_OWNER)
     sentence = "It waits: none of 3 workers is free (1 busy, 1 unreachable, 1 starting)."
     assert why(world, world.enqueue()) == sentence
 
@@ -136,3 +141,16 @@ def test_ended_otherwise(world: World) -> None:
     world.ask("cancel", id=cancelled)
     assert why(world, cancelled) == "It ended cancelled: cancelled on request."
     assert world.job(cancelled).outcome is Outcome.CANCELLED
+
+
+def test_principal_that_runs_as_many_as_it_may(world: World) -> None:
+    """R166."""
+    web = world.broker.principals.named("web")
+    web.rights = ALL_RIGHTS
+    web.limit(PrincipalLimits(max_running=1))
+    caller = Caller(Recipient(), Owner(web))
+    world.worker(capacity=2)
+    jobs = [world.broker.submit("s", b"", caller, JobOptions(), world.now) for _ in range(2)]
+    assert jobs[1] is not None
+    sentence = sentence_about(jobs[1], world.broker, world.now)
+    assert sentence == "It waits: web runs 1 jobs, the maximum (max_running of web)."

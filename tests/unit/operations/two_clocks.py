@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from dragoman.core.model import JobId
-from dragoman.operations.scheduler import Scheduler
+from dragoman.operations.scheduler import Scheduler, ScheduleState
 from dragoman.operations.schemas import ScheduleRequest, ScheduleView
 
 NOON = datetime.fromisoformat("2024-05-15T12:00:00+00:00").timestamp()
@@ -20,16 +20,27 @@ class World:
         self.jobs: dict[str, JobId] = {}  # by key, as committed
         self.notes: dict[str, str] = {}
         self.made: list[tuple[str, bytes]] = []
+        self.owners: list[str] = []  # of the runs
+        self.powerless: set[str] = set()  # principals without rights
+        self.paused: list[tuple[str, str]] = []  # by the scheduler itself: name and reason
         self.over: set[JobId] = set()
         self.is_open = True  # runs are accepted
         self.now, self.wall = STARTED, NOON
         self._pending_jobs: dict[str, JobId] = {}
         self._pending_notes: list[tuple[str, str | None]] = []
-        self.scheduler = Scheduler(self._submit, self._note, self._is_over)
+        self.scheduler = self._new_scheduler()
 
-    def _submit(self, request: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
+    def _new_scheduler(self) -> Scheduler:
+        scheduler = Scheduler(self._submit, self._note, self._is_over, self._forbidden)
+        scheduler.when_paused = lambda name, reason: self.paused.append((name, reason))
+        return scheduler
+
+    def _forbidden(self, owner: str, service: str) -> str | None:
+        return f"{owner} may not call '{service}'" if owner in self.powerless else None
+
+    def _submit(self, state: ScheduleState, payload: bytes, key: str, now: float) -> JobId | None:
         assert now == self.now
-        assert key.startswith(f"cron/{request.name}/")
+        assert key.startswith(f"cron/{state.request.name}/")
         assert key not in self.jobs, f"{key} is made twice"
         assert key not in self._pending_jobs, f"{key} is made twice"
         if not self.is_open:
@@ -37,6 +48,7 @@ class World:
         job = JobId((len(self.jobs) + len(self._pending_jobs) + 1).to_bytes(16))
         self._pending_jobs[key] = job
         self.made.append((key, payload))
+        self.owners.append(state.owner)
         return job
 
     def _note(self, key: str, value: str | None) -> None:
@@ -59,16 +71,17 @@ class World:
         """Restart after `down` seconds: uncommitted changes are lost, the clock of jobs starts again."""
         self._pending_jobs, self._pending_notes = {}, []
         self.now, self.wall = STARTED, self.wall + down
-        self.scheduler = Scheduler(self._submit, self._note, self._is_over)
+        self.scheduler = self._new_scheduler()
         assert self.scheduler.load(self.notes, self.now, self.wall) == {}
 
     def finish_all(self) -> None:
         self.over |= set(self.jobs.values()) | set(self._pending_jobs.values())
 
-    def put(self, name: str = "report", **fields: object) -> ScheduleView:
+    def put(self, name: str = "report", owner: str = "local", **fields: object) -> ScheduleView:
         if "every" not in fields:
             fields.setdefault("cron", "0 * * * *")
-        view = self.scheduler.put(ScheduleRequest(name=name, service="s", **fields), self.now, self.wall)  # type: ignore[arg-type]
+        request = ScheduleRequest(name=name, service="s", **fields)  # type: ignore[arg-type]
+        view = self.scheduler.put(request, self.now, self.wall, owner)
         self.commit()
         return view
 

@@ -21,6 +21,7 @@ from dragoman.operations.table import OPERATIONS
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 UNKNOWN = "0" * 32  # an id that no job has
 WALL = 1_000_000.0  # seconds that the wall clock is ahead
@@ -78,7 +79,9 @@ class ManualStore:
 class RecordingResponder:
     """Records its response."""
 
-    def __init__(self, owner: Owner | None = None) -> None:
+    dialect = "test"
+
+    def __init__(self, owner: Owner = LOCAL_OWNER) -> None:
         self.owner = owner
         self.responses: list[Any] = []
         self.payload: bytes = b""
@@ -109,6 +112,7 @@ class WorkerSession:
 class World:
     def __init__(self, **policy: Any) -> None:
         self.now = 1_000.0
+        self.owner = LOCAL_OWNER  # of requests and workers
         self.store = ManualStore()
         self.log: list[str] = []
         self.broker = Broker(Policy(**policy), SeededEntropy("operations"))
@@ -127,6 +131,10 @@ class World:
         self.runner.sessions.append(self.operations)
         self.workers = WorkerSession()
 
+    def act_as(self, name: str) -> None:
+        """Make the requests and workers that follow those of this principal."""
+        self.owner = Owner(self.broker.principals.named(name), f"connection of {name}")
+
     def ask(self, operation: str, body: bytes = b"", /, **fields: Any) -> Any:
         """Call an operation. Returns its view or error, or None if there is no response yet."""
         responder = self.begin(operation, body, **fields)
@@ -134,7 +142,7 @@ class World:
         return responder.responses[0] if responder.responses else None
 
     def begin(self, operation: str, body: bytes = b"", /, **fields: Any) -> RecordingResponder:
-        responder = RecordingResponder()
+        responder = RecordingResponder(self.owner)
         responder.pending = self.operations.ask(
             operation, OPERATIONS[operation].request(**fields), body, responder, self.now
         )
@@ -157,7 +165,9 @@ class World:
         return attempt
 
     def worker(self, *services: str, name: str = "w", **profile: Any) -> Worker:
-        worker = self.broker.join(self.workers, None, name, services or ("s",), WorkerProfile(**profile), self.now)
+        worker = self.broker.join(
+            self.workers, None, name, services or ("s",), WorkerProfile(**profile), self.now, self.owner
+        )
         assert worker is not None
         self.broker.idle(worker, self.now)
         self.runner.run_once()

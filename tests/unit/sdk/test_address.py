@@ -13,16 +13,21 @@ from dragoman.sdk.address import (
     Address,
     AddressError,
     TcpAddress,
+    TlsAddress,
     UnixAddress,
     is_loopback,
     parse,
     parse_frontend,
     read_options,
+    verifies_clients,
 )
+from dragoman.streams.tls_context import TlsFiles
 
 DIALECTS = ("native", "pingpong", "powerhose", "memodb", "controller", "majordomo", "http")
 URL = "pingpong+tcp://127.0.0.1:7401"
 HOME = TcpAddress("127.0.0.1", 7401)
+FILES = TlsFiles("c.pem", "k.pem")
+SAFE = TlsAddress("127.0.0.1", 7401, FILES)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +57,31 @@ def test_an_address_is_read_into_its_parts(
     url: str, dialect: str, transport: str, place: TcpAddress | UnixAddress
 ) -> None:
     assert parse(url, DIALECTS) == Address(url, dialect, transport, place, {})
+
+
+@pytest.mark.parametrize(
+    ("scheme", "dialect", "protocol"),
+    [
+        ("native+tls", "native", "dragoman/1"),
+        ("tls", "native", "dragoman/1"),
+        ("memodb+tls", "memodb", ""),
+        ("https", "http", "http/1.1"),
+        ("http+tls", "http", "http/1.1"),
+    ],
+)
+def test_files_of_tls_belong_to_the_place(scheme: str, dialect: str, protocol: str) -> None:
+    query = "cert=a%20b.pem&key=k.pem&job_timeout=3&ca=ca.pem&client_ca=clients.pem&server_name=broker"
+    address = parse(f"{scheme}://[::1]:7400?{query}", DIALECTS)
+    files = TlsFiles("a b.pem", "k.pem", "ca.pem", "clients.pem", "broker", protocol)
+    assert (address.dialect, address.place) == (dialect, TlsAddress("::1", 7400, files))
+    assert address.options == {"job_timeout": "3"}
+    assert str(address.place) == "[::1]:7400"
+    assert verifies_clients(address.place)
+    assert not verifies_clients(parse("tls://localhost:1?cert=c&key=k", DIALECTS).place)
+
+
+def test_files_of_tls_are_unknown_without_it() -> None:
+    assert parse("tcp://localhost:1?cert=c", DIALECTS).options == {"cert": "c"}
 
 
 @pytest.mark.parametrize(
@@ -85,18 +115,19 @@ def test_options_are_split_and_percent_decoded(query: str, options: dict[str, st
         ("://h:1", "unknown scheme ''"),
         (
             "tpc://h:1",
-            "unknown scheme 'tpc' (did you mean 'tcp'?); allowed are tcp://, ipc://, http://, DIALECT+tcp://,",
+            "unknown scheme 'tpc' (did you mean 'tcp'?); allowed are tcp://, ipc://, http://, tls://, https://, ",
         ),
         (
             "udp://h:1",
-            "unknown scheme 'udp'; allowed are tcp://, ipc://, http://, DIALECT+tcp://, DIALECT+ipc://, where DIALECT "
-            "is one of controller, http, majordomo, memodb, native, pingpong, powerhose",
+            "unknown scheme 'udp'; allowed are tcp://, ipc://, http://, tls://, https://, DIALECT+tcp://, "
+            "DIALECT+ipc://, where DIALECT is one of controller, http, majordomo, memodb, native, pingpong, powerhose",
         ),
-        ("https://h:1", "unknown scheme 'https' (did you mean 'http'?)"),
+        ("htps://h:1", "unknown scheme 'htps' (did you mean 'https'?)"),
         ("+tcp://h:1", "unknown dialect ''"),
         ("pingpong://h:1", "the transport is missing; write pingpong+tcp://"),
         ("unix:///run/x", "unix:// needs a dialect in front of it"),
-        ("memodb+ws://h:1", "unknown transport 'ws'; transports are tcp, ipc, unix, http"),
+        ("memodb+ws://h:1", "unknown transport 'ws'; transports are tcp, ipc, unix, http, tls, https"),
+        ("native+https://h:1", "https:// has no dialect in front of it; write https://127.0.0.1:7480"),
         ("memodb+inproc://h", "unknown transport 'inproc'"),
         ("memodb+tpc://h:1", "did you mean 'tcp'?"),
         ("memodb+tcp+x://h:1", "unknown transport 'tcp+x'"),
@@ -254,6 +285,9 @@ def test_a_place_is_written_as_people_write_it(place: TcpAddress | UnixAddress, 
         ("tcp://[::1]:7402", UnixAddress("/tmp/b"), TcpAddress("::1", 7402)),
         ("ipc:///tmp/f.ipc", HOME, UnixAddress("/tmp/f.ipc")),
         ("unix:///tmp/100%.ipc", HOME, UnixAddress("/tmp/100%.ipc")),
+        ("7402", SAFE, TlsAddress("127.0.0.1", 7402, FILES)),
+        ("tls://[::1]:7402", SAFE, TlsAddress("::1", 7402, FILES)),
+        ("ipc:///tmp/f.ipc", SAFE, UnixAddress("/tmp/f.ipc")),
     ],
 )
 def test_a_frontend_is_a_port_on_the_same_host_or_a_whole_place(
@@ -275,6 +309,8 @@ def test_a_frontend_is_a_port_on_the_same_host_or_a_whole_place(
         ("pingpong+tcp://h:1", HOME, "start with tcp:// or ipc:// (no dialect)"),
         ("tcp://h:1?a=1", HOME, "frontend=tcp://h:1?a=1: has no options of its own"),
         ("tcp://me:secret@h:1", HOME, "no user or password"),
+        ("tls://h:1", HOME, "must be a port, or start with tcp:// or ipc://"),
+        ("tcp://h:1", SAFE, "must be a port, or start with tls:// or ipc://"),
     ],
 )
 def test_a_wrong_frontend_is_refused(text: str, beside: TcpAddress | UnixAddress, says: str) -> None:

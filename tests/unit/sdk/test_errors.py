@@ -7,6 +7,7 @@ import pytest
 from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.errors import (
     Busy,
+    Forbidden,
     JobCancelled,
     JobError,
     JobFailed,
@@ -37,7 +38,13 @@ def test_every_outcome_has_its_error(outcome: Outcome, kind: type[JobError]) -> 
 
 @pytest.mark.parametrize(
     ("refusal", "kind"),
-    [("busy", Busy), ("no such service", NoSuchService), ("too large", PayloadTooLarge), ("draining", JobRefused)],
+    [
+        ("busy", Busy),
+        ("no such service", NoSuchService),
+        ("too large", PayloadTooLarge),
+        ("forbidden", Forbidden),
+        ("draining", JobRefused),
+    ],
 )
 def test_kinds_of_refusals_have_their_errors(refusal: str, kind: type[JobError]) -> None:
     error = error_from(Outcome.REFUSED, "a sentence", refusal=refusal)

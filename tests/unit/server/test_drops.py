@@ -16,13 +16,14 @@ from dragoman.server.drops import INTERVAL, MOST_LINES
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 
 class Nobody(Caller):
     """A caller that ignores its outcomes, and its broker side."""
 
     def __init__(self) -> None:
-        super().__init__(self)
+        super().__init__(self, LOCAL_OWNER)
 
     def execute(self, effect: object, now: float) -> None: ...
 
@@ -93,10 +94,8 @@ def test_advice_fits_the_most_frequent_cause() -> None:
 
 def test_every_cause_has_advice() -> None:
     world = World()
-    causes = [
-        QUEUE_TIMEOUT,
-        *(each for each in RefusalReason if each not in (RefusalReason.DRAINING, RefusalReason.STORE_UNAVAILABLE)),
-    ]
+    in_other_lines = (RefusalReason.DRAINING, RefusalReason.FORBIDDEN, RefusalReason.STORE_UNAVAILABLE)
+    causes = [QUEUE_TIMEOUT, *(each for each in RefusalReason if each not in in_other_lines)]
     for cause in causes:
         world.drop(f"of {cause}", cause)
     assert len({line["advice"] for line in world.wait(0.0)}) == len(causes)

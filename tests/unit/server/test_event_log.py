@@ -14,19 +14,23 @@ from dragoman.core.events import (
     SERVICE_RESUMED,
     WORKER_LEFT,
     Event,
+    PublishEvent,
     ServiceEvent,
     Subscription,
     WorkerEvent,
 )
-from dragoman.core.model import WorkerId
-from dragoman.core.options import WorkerProfile
+from dragoman.core.model import Caller, WorkerId
+from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
+from dragoman.core.rights import NO_LIMITS, Principal, Right, Rights
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.event_log import LINES, LINES_OF_PEER, EventLog
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 
 class World:
@@ -51,7 +55,7 @@ class World:
 
     def come_and_go(self, origin: str) -> None:
         """A worker joins by the connection with this label, and leaves."""
-        worker = self.broker.join(Recipient(), None, "w", ("s",), WorkerProfile(), self.now, origin=origin)
+        worker = self.broker.join(Recipient(), None, "w", ("s",), WorkerProfile(), self.now, LOCAL_OWNER, origin=origin)
         assert worker is not None
         self.broker.leave(worker, self.now, "it has gone")
         self.runner.run_once()
@@ -195,3 +199,44 @@ def test_peers_that_come_and_go_without_end_are_no_flood_of_lines_together(world
         world.come_and_go(f"peer {number}")
     assert len(world.lines) == LINES
     assert world.lines[-1][2]["note"] == "more of these in this second are not shown"
+
+
+def test_a_refused_right_is_logged_and_counted_for_submit_join_and_offer() -> None:
+    """R152. The advice names the services whose right is missing, and no others."""
+    world = World()
+    world.write_log()
+    world.broker.principals.apply({"gpu": (Rights(work=("a", "b")), NO_LIMITS)})
+    owner = Owner(world.broker.principals.named("gpu"))
+    recipient = Recipient()
+    assert world.broker.submit("mail", b"", Caller(recipient, owner), JobOptions(), world.now) is None
+    assert world.broker.join(recipient, None, "w", ("a", "my mail"), WorkerProfile(), world.now, owner) is None
+    worker = world.broker.join(recipient, None, "w", ("a",), WorkerProfile(), world.now, owner)
+    assert worker is not None
+    assert not world.broker.availability.offer(worker, ("b", "c"), world.now)
+    world.broker.effects[:] = [each for each in world.broker.effects if isinstance(each, PublishEvent)]
+    world.runner.run_once()
+    lines = [(level, fields) for level, event, fields in world.lines if event == "right refused"]
+    advice = "if it is to have this right: dragoman access allow gpu "
+    about = {"principal": "gpu", "dialect": "?"}
+    assert lines == [
+        ("warning", {**about, "right": "call", "service": "mail", "advice": f"{advice}--call mail"}),
+        ("warning", {**about, "right": "work", "service": "my mail", "advice": f"{advice}--work 'my mail'"}),
+        ("warning", {**about, "right": "work", "service": "c", "advice": f"{advice}--work c"}),
+    ]
+    assert world.broker.counters.rights_refused == {("call", "?"): 1, ("work", "?"): 2}
+    assert world.broker.counters.dropped == {}, "no second line about the job"
+
+
+def test_refused_rights_are_limited_and_acts_of_administrators_are_not() -> None:
+    world = World()
+    world.write_log()
+    owner = Owner(Principal("web"), "address 10.0.0.7")
+    for number in range(2 * LINES):
+        for _ in range(2):  # the same within a minute is not logged again
+            world.broker.refused_rights.note(owner.principal, Right.SEE, (f"service {number % 3}",), "http")
+        world.broker.events.administered(owner, "purge", "mail")
+    world.runner.run_once()
+    events = [event for _, event, _ in world.lines]
+    assert (events.count("right refused"), events.count("administered")) == (3, 2 * LINES)
+    act = {"principal": "web", "operation": "purge", "target": "mail", "peer": "address 10.0.0.7"}
+    assert ("info", "administered", act) in world.lines

@@ -23,12 +23,14 @@ from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
+from dragoman.streams.byte_stream import ByteStream
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 GREETING = OUR_GREETING + b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
 
 
-class FakeStream:
+class FakeStream(ByteStream):
     """Takes as many bytes as there is room for; the rest is its backlog."""
 
     def __init__(self) -> None:
@@ -118,7 +120,7 @@ class World:
         return peer, stream
 
     def worker(self) -> Worker:
-        worker = self.broker.join(self.session, None, "w", ("s",), WorkerProfile(), self.now)
+        worker = self.broker.join(self.session, None, "w", ("s",), WorkerProfile(), self.now, LOCAL_OWNER)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker
@@ -159,7 +161,7 @@ def test_after_a_long_sleep_a_handshake_has_its_time_out_and_no_more(world: Worl
     limits = ConnectionLimits(handshake_timeout=10.0)
     peer, stream = world.connect(limits)
     world.now += 1.0
-    world.runner.handle_pause(8 * 3_600.0)
+    world.runner.connections.registry.handle_pause(world.broker, 8 * 3_600.0)
     assert world.now < peer.alarm <= world.now + limits.handshake_timeout
     end = world.now + limits.handshake_timeout
     while world.now < end:

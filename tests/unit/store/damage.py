@@ -6,6 +6,7 @@ from pathlib import Path
 
 import apsw
 
+from dragoman.store.checksums import JOB_SUMS, STATUS_SUMS
 from dragoman.store.sealing import FIRST, UNSEALED, seal_all
 from dragoman.store.statements import write_note
 
@@ -31,6 +32,24 @@ def damage(folder: Path, page: int) -> None:
     with open(folder / "store.db", "r+b") as file:
         file.seek(page * 4096)
         file.write(b"\xff" * 4096)
+
+
+def make_older(folder: Path, version: int) -> None:
+    """Turn a store whose jobs all belong to `local` into one of an older format, 1 to 4."""
+    file = raw(folder)
+    file.execute("ALTER TABLE job DROP COLUMN owner")
+    if version < 3:
+        for table, sums in (("job", JOB_SUMS), ("fate", STATUS_SUMS), ("note", ("sum",))):
+            for column in sums:
+                file.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        file.execute("DELETE FROM note WHERE key IN ('format', 'commits')")
+    else:
+        write_note(file, "format", str(version))
+    if version < 2:
+        file.execute("ALTER TABLE fate DROP COLUMN may_return")
+    file.pragma("user_version", version)
+    file.close()
+    (folder / "commits").unlink()
 
 
 def reseal(folder: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import apsw
 import pytest
 
-from dragoman.core.effects import Acknowledge, DeliverOutcome
+from dragoman.core.effects import DeliverOutcome
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.options import JobOptions
 from dragoman.core.states import JobState, Outcome, RefusalReason
 from dragoman.store import writer

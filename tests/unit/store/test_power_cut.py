@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from dragoman.core.effects import Acknowledge
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.store.limits import StoreLimits
 from dragoman.store.schema import bring_up_to_date, check_file, open_file
 

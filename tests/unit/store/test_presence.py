@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.core.effects import Acknowledge
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.states import Outcome, RefusalReason
 from dragoman.store import recovery
 from dragoman.store.limits import StoreLimits

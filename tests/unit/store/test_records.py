@@ -12,18 +12,23 @@ from hypothesis import strategies as st
 
 from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, WorkerId
 from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.owners import Owner
+from dragoman.core.rights import LOCAL, Principal
 from dragoman.core.states import AttemptRecord, Outcome
 from dragoman.store import statements
 from dragoman.store.commit import Commit
+from dragoman.store.errors import InvalidRow
 from dragoman.store.large_payloads import LARGE, LargePayloads
 from dragoman.store.rows import STATUS_COLUMNS, RowDecoder, RowEncoder, options_text
 from dragoman.store.schema import TABLES
+from owners import LOCAL_OWNER
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 said = st.text(max_size=20)  # by a peer: need not have a form in UTF-8
 times = st.floats(0, 1e9)
 offsets = st.floats(0, 4e9)
 sixteen = st.binary(min_size=16, max_size=16)
+owners = st.sampled_from(["a", "web", "w.e-b_0", "x" * 64]).map(lambda name: Owner(Principal(name)))
 job_options = st.builds(
     JobOptions,
     queue_timeout=times | st.just(inf),
@@ -43,7 +48,8 @@ endings = untimed | st.builds(AttemptRecord, st.integers(1, 100), said, st.sampl
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
     service = Service(draw(text), 60.0)
-    job = Job(JobId(draw(sixteen)), service, draw(st.binary(max_size=6_000)), (), draw(job_options), draw(times))
+    payload, owner = draw(st.binary(max_size=6_000)), draw(st.just(LOCAL_OWNER) | owners)
+    job = Job(JobId(draw(sixteen)), service, payload, (), draw(job_options), draw(times), owner)
     job.number = draw(st.integers(1, 2**60))
     job.key, job.digest = draw(st.none() | text), draw(st.just(b"") | sixteen)
     job.retry_of = draw(st.none() | sixteen.map(JobId))
@@ -51,7 +57,9 @@ def jobs(draw: st.DrawFn) -> Job:
     job.history = draw(st.none() | st.lists(endings, min_size=1, max_size=4))
     job.start_at = draw(times)
     if draw(st.booleans()):
-        worker = Worker(WorkerId(1), None, None, draw(said), WorkerProfile(can_resume=draw(st.booleans())), 0.0)
+        worker = Worker(
+            WorkerId(1), None, None, draw(said), WorkerProfile(can_resume=draw(st.booleans())), 0.0, LOCAL_OWNER
+        )
         job.attempt = Attempt(job, draw(st.integers(1, 100)), Token(draw(sixteen)), worker, draw(times), 0.0)
     else:
         job.outcome = draw(st.none() | st.sampled_from(Outcome))
@@ -85,6 +93,8 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
 
     assert (kept.number, kept.id, kept.service, kept.options) == (job.number, job.id, job.service.name, job.options)
     assert (kept.key, kept.digest, kept.retry_of) == (job.key, job.digest, job.retry_of)
+    assert kept.owner == job.principal.name
+    assert connection.execute("SELECT owner FROM job").get == (None if kept.owner == LOCAL else kept.owner)
     assert kept.created == moved(job.created)
     payload, result = statements.read_bodies(connection, job.number)
     if not has_fate:
@@ -123,8 +133,23 @@ def test_options_are_written_as_what_differs_from_the_defaults() -> None:
 
 def test_equal_options_are_one_object() -> None:
     reader = RowDecoder()
-    row = (1, b"x" * 16, "s", '{"durable":true}', 1.0, None, None, None, *(None,) * 13)
+    row = (1, b"x" * 16, "s", '{"durable":true}', 1.0, None, None, None, None, *(None,) * 13)
     assert reader.kept(row, 0.0).options is reader.kept(row, 0.0).options
+
+
+def test_equal_owners_are_one_text() -> None:
+    """A million jobs of one principal have one name in memory."""
+    reader = RowDecoder()
+    rows = [(1, b"x" * 16, "s", "{}", 1.0, None, None, None, "".join(("we", "b")), *(None,) * 13) for _ in range(2)]
+    first, second = (reader.kept(row, 0.0).owner for row in rows)
+    assert first is second == "web"
+
+
+@pytest.mark.parametrize("owner", ["", 7, b"web"])
+def test_owner_that_is_no_name_is_invalid(owner: object) -> None:
+    row = (1, b"x" * 16, "s", "{}", 1.0, None, None, None, owner, *(None,) * 13)
+    with pytest.raises(InvalidRow, match="row of job 1: its owner is not the name of a principal"):
+        RowDecoder().kept(row, 0.0)
 
 
 def test_many_options_do_not_pile_up() -> None:
@@ -132,7 +157,7 @@ def test_many_options_do_not_pile_up() -> None:
     scribe = RowEncoder()
     service = Service("s", 60.0)
     for number in range(5_000):
-        scribe.job_row(Job(JobId(b"x" * 16), service, b"", (), JobOptions(delay=float(number)), 0.0), 0.0)
+        scribe.job_row(Job(JobId(b"x" * 16), service, b"", (), JobOptions(delay=float(number)), 0.0, LOCAL_OWNER), 0.0)
     assert len(scribe._texts) <= 1_024
 
 
@@ -140,7 +165,7 @@ def test_history_is_the_json_that_it_was() -> None:
     """Earlier releases wrote it with `json.dumps`: its checksum is over the text. Times follow the reason."""
     history = [AttemptRecord(1, 'w "1"\n\ud800é', Outcome.TIMED_OUT, "no\\"), AttemptRecord(2, "", Outcome.DONE, "")]
     timed = AttemptRecord(3, "w", Outcome.FAILED, "no", 1.5, 2.0004)
-    job = Job(JobId(b"i" * 16), Service("s", 60.0), b"", (), JobOptions(), 0.0)
+    job = Job(JobId(b"i" * 16), Service("s", 60.0), b"", (), JobOptions(), 0.0, LOCAL_OWNER)
     job.history = history
     text = RowEncoder().status_row(job, 0.0)[STATUS_COLUMNS.index("history")]
     endings: list[tuple[object, ...]] = [

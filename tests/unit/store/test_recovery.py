@@ -10,9 +10,10 @@ import pytest
 
 from dragoman.core.states import Outcome
 from dragoman.store import recovery
-from dragoman.store.checksums import ALL_JOB_COLUMNS, sealed_job
+from dragoman.store.checksums import sealed_job
 from dragoman.store.errors import StoreError
 from dragoman.store.rows import JOB_COLUMNS
+from dragoman.store.statements import ADD_JOBS
 
 from .damage import damage, filled, raw, reseal
 from .world import Setup
@@ -105,6 +106,8 @@ BAD_TEXT = "CAST(x'61ff62' AS TEXT)"
         "job SET wishes = '{\"colour\": 1}'",
         "job SET id = x'00'",
         "job SET created = 9e999",
+        f"job SET owner = {BAD_TEXT}",
+        "job SET owner = ''",
     ],
 )
 def test_a_job_that_makes_no_sense_is_found_and_left_out(tmp_path: Path, change: str) -> None:
@@ -223,9 +226,8 @@ def test_rows_that_only_the_log_has_are_found(tmp_path: Path) -> None:
     file.pragma("wal_autocheckpoint", 0)
     file.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     rows = file.execute(f"SELECT number + 1000, {', '.join(JOB_COLUMNS[1:])} FROM job").fetchall()
-    marks = ", ".join("?" * len(ALL_JOB_COLUMNS))
     with file:
-        file.executemany(f"INSERT INTO job VALUES ({marks})", [sealed_job(row) for row in rows])
+        file.executemany(ADD_JOBS[1], [sealed_job(row) for row in rows])
     file.close()
     assert (tmp_path / "store.db-wal").stat().st_size > 0
     damage(tmp_path, 10)

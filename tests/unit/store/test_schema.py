@@ -11,9 +11,8 @@ import pytest
 from dragoman.store import recovery, schema
 from dragoman.store.errors import StoreError, temporary_error
 from dragoman.store.limits import StoreLimits
-from dragoman.store.statements import write_note
 
-from .damage import damage, filled, raw
+from .damage import damage, filled, make_older, raw
 from .world import LIMITS, Setup
 
 
@@ -25,7 +24,7 @@ def test_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     file.execute("UPDATE note SET value = ? WHERE key = 'format'", (str(schema.VERSION + 1),))
     file.close()
     with pytest.raises(
-        StoreError, match=r"was written by Dragoman 9\.1 \(format 5; this one reads up to 4\): use that"
+        StoreError, match=r"was written by Dragoman 9\.1 \(format 6; this one reads up to 5\): use that"
     ):
         Setup(tmp_path)
 
@@ -37,12 +36,7 @@ def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None
     job = setup.enqueue(b"old")
     setup.settle()
     setup.close()
-    file = raw(tmp_path)
-    file.execute("ALTER TABLE fate DROP COLUMN may_return")
-    file.execute("DELETE FROM note WHERE key IN ('format', 'commits')")
-    file.pragma("user_version", 1)
-    file.close()
-    (tmp_path / "commits").unlink()
+    make_older(tmp_path, 1)
     again = Setup(tmp_path)
     again.load()
     assert again.broker.jobs[job.id].spent == 1, "it cannot come back, so the attempt is lost"
@@ -52,25 +46,27 @@ def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None
     file.close()
 
 
-def test_file_of_the_version_before_keeps_its_rows(tmp_path: Path) -> None:
-    """Version 3 has no times in the history. Its rows have checksums, which are not written again."""
+@pytest.mark.parametrize("version", [3, 4])
+def test_file_of_a_version_with_checksums_keeps_its_rows(tmp_path: Path, version: int) -> None:
+    """Version 3 has no times in the history, and version 4 has no owners. Their rows have checksums, which are not
+    written again: they do not change for jobs of `local` (R141)."""
     setup = Setup(tmp_path)
-    job = setup.enqueue(b"old")
+    job = setup.enqueue(b"old", key="k")
     setup.settle()
     setup.close()
+    make_older(tmp_path, version)
     file = raw(tmp_path)
-    write_note(file, "format", "3")
-    file.pragma("user_version", 3)
     before = file.execute("SELECT * FROM job").fetchall()
     file.close()
-    (tmp_path / "commits").unlink()
+    assert recovery.check(tmp_path) == ""
     again = Setup(tmp_path)
     again.load()
-    assert [*again.broker.jobs] == [job.id]
+    assert [(each.id, each.principal.name) for each in again.broker.jobs.values()] == [(job.id, "local")]
     again.close()
     file = raw(tmp_path)
-    assert (file.pragma("user_version"), file.execute("SELECT * FROM job").fetchall()) == (4, before)
-    assert schema.noted_version(file) == 4
+    rows = file.execute("SELECT * FROM job").fetchall()
+    assert (file.pragma("user_version"), rows) == (5, [(*row, None) for row in before])
+    assert schema.noted_version(file) == 5
     file.close()
 
 

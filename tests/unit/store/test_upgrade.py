@@ -1,22 +1,29 @@
-"""Data folders that were written by the release before row checksums: `tests/fixtures/store-2885e3f`."""
+"""Data folders of older formats: those of the release before row checksums, `tests/fixtures/store-2885e3f`, and others
+that are made from a present one."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import apsw
 import pytest
 
 from dragoman.core.failure import Failure
-from dragoman.core.model import Job
+from dragoman.core.model import Job, JobId
 from dragoman.core.states import JobState, Outcome
 from dragoman.store import recovery, row_counter, schema, sealing
 from dragoman.store.file_names import adopt_older
+from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
+from dragoman.store.statements import write_note
 
+from .damage import make_older, raw
+from .disk import Disk, Platter
 from .test_losses import copied
 from .world import Setup
 
@@ -67,6 +74,9 @@ def check_all(folder: Path, ids: dict[str, list[str]]) -> None:
     assert {(each.started, each.ended) for each in records} == {(None, None)}
     assert [jobs[id].spent for id in ids["running"]] in ([0], [1])
     assert [key for key in setup.notes if key.startswith("cron/")] == ["cron/nightly"]
+    assert {job.principal.name for job in jobs.values()} == {"local"}  # that build had no other principals (R141)
+    again = setup.enqueue(body(setup, jobs[ids["waiting"][6]])[0], key="k1", service="paused")
+    assert again is jobs[ids["waiting"][6]]
     setup.close()
 
 
@@ -114,6 +124,119 @@ def test_upgrade_that_is_killed_goes_on(tmp_path: Path, kind: str, monkeypatch: 
         check_all(image, ids)
 
 
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    disk = Disk("upgraded")
+    yield disk
+    disk.unregister()
+
+
+def upgrade(folder: Path, disk: Disk, target: Path) -> list[Path]:
+    """Upgrade a store. Returns two images of the folder for each of its writes: those that a kill and a power cut leave
+    at this instant."""
+    images: list[Path] = []
+    random = Random("upgrade")
+    for path in folder.glob("store.db*"):
+        disk.platters[path.name] = Platter()
+        disk.platters[path.name].safe += path.read_bytes()
+
+    def look() -> None:
+        images.append(copied(folder, target / f"image-{len(images)}"))
+        images.append(copied(folder, target / f"image-{len(images)}"))
+        for name, left in disk.after_power_cut(random).items():
+            if name:
+                (images[-1] / name).write_bytes(left)
+
+    disk.before_write = look
+    SqliteStore(folder, lambda call: None, lambda: 0.0, StoreLimits(ballast=0), vfs=disk.name).close()
+    disk.before_write = lambda: None
+    return images
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_upgrade_is_safe_at_every_write(tmp_path: Path, kind: str, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R141: nothing is lost by a kill or a power cut."""
+    folder, ids = taken(kind, tmp_path / "data")
+    monkeypatch.setattr(sealing, "ROWS", 20)
+    images = upgrade(folder, disk, tmp_path)
+    assert {version_of(image) for image in images} == {2, schema.VERSION}
+    for image in images:
+        assert recovery.check(image) == ""
+    for image in images[::5]:  # of both kinds
+        check_all(image, ids)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_upgrade_of_each_format_is_safe_at_every_write(tmp_path: Path, version: int, disk: Disk) -> None:
+    """R141: a store is as before or upgraded, and all jobs are those of `local` with their keys."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    setup = Setup(folder)
+    setup.worker()
+    payloads = {setup.enqueue(b"%d" % each * 500, key=f"key {each}").id: b"%d" % each * 500 for each in range(6)}
+    setup.settle()
+    setup.broker.succeed(setup.given()[0].attempt, b"result", setup.now)
+    setup.settle()
+    setup.close()
+    make_older(folder, version)
+    images = upgrade(folder, disk, tmp_path)
+    assert {version_of(image) for image in images} == {version, schema.VERSION}
+    for image in images:
+        assert recovery.check(image) == ""
+        again = Setup(image, seed="again", now=setup.now)
+        again.load()
+        assert {job.id: job.principal.name for job in again.broker.jobs.values()} == dict.fromkeys(payloads, "local")
+        found = [again.enqueue(payload, key=f"key {each}").id for each, payload in enumerate(payloads.values())]
+        assert found == [*payloads]
+        again.close()
+
+
+def version_of(folder: Path) -> int:
+    """Return the format that a broker would find."""
+    image = apsw.Connection(str(copied(folder, folder.with_name(f"{folder.name}-read")) / "store.db"))
+    version: int = image.pragma("user_version")
+    image.close()
+    return version
+
+
+def test_upgrade_that_an_older_build_began_goes_on(tmp_path: Path) -> None:
+    """Format 4 with rows that have no checksums yet: its build was killed while it added them."""
+    setup = Setup(tmp_path)
+    ids = [setup.enqueue(b"%d" % each).id for each in range(6)]
+    setup.settle()
+    setup.close()
+    make_older(tmp_path, 4)
+    file = raw(tmp_path)
+    write_note(file, "unsealed", "job 3")
+    file.execute("UPDATE job SET head_sum = NULL, body_sum = NULL WHERE number > 3")
+    file.close()
+    assert recovery.check(tmp_path) == ""
+    again = Setup(tmp_path)
+    again.load()
+    assert [*again.broker.jobs] == ids
+    again.close()
+    file = raw(tmp_path)
+    assert file.execute("SELECT count(*) FROM job WHERE head_sum IS NULL").get == 0
+    assert file.execute("SELECT count(*) FROM note WHERE key = 'unsealed'").get == 0
+    file.close()
+
+
+def test_jobs_of_new_principals_are_stored_in_an_upgraded_folder(tmp_path: Path) -> None:
+    """Its new column is behind the checksums."""
+    folder, ids = taken("stopped", tmp_path / "data")
+    setup = Setup(folder, offset=WRITTEN - 100.0)
+    setup.load()
+    job = setup.enqueue(b"new", key="k1", service="paused", principal="web")
+    setup.settle()
+    setup.close()
+    assert recovery.check(folder) == ""
+    again = Setup(folder, offset=WRITTEN - 100.0, seed="again")
+    again.load()
+    assert again.broker.jobs[job.id].principal.name == "web"
+    assert again.broker.jobs[JobId(bytes.fromhex(ids["waiting"][6]))].key == "k1"
+    again.close()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_folder_of_the_release_before_is_recovered(tmp_path: Path, kind: str) -> None:
     folder, ids = taken(kind, tmp_path / "data")
@@ -121,6 +244,24 @@ def test_folder_of_the_release_before_is_recovered(tmp_path: Path, kind: str) ->
     assert made is not None
     assert (made.left_out, made.places, made.missing) == (0, 0, [])
     check_all(folder, ids)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_folder_of_each_format_is_recovered(tmp_path: Path, version: int) -> None:
+    """R141: its jobs belong to `local` then."""
+    setup = Setup(tmp_path)
+    ids = [setup.enqueue(b"%d" % each, key=f"key {each}").id for each in range(6)]
+    setup.settle()
+    setup.close()
+    make_older(tmp_path, version)
+    made = recovery.recover(tmp_path, force=True)
+    assert made is not None
+    assert (made.jobs, made.left_out, made.missing) == (6, 0, [])
+    again = Setup(tmp_path, seed="again")
+    again.load()
+    assert {job.id: job.principal.name for job in again.broker.jobs.values()} == dict.fromkeys(ids, "local")
+    assert again.enqueue(b"3", key="key 3").id == ids[3]
+    again.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

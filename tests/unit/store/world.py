@@ -9,16 +9,20 @@ from time import monotonic, sleep
 from typing import Any
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, SendJob
+from dragoman.core.effects import DeliverOutcome, Effect, SendJob
+from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Caller, Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.rights import ALL_RIGHTS, LOCAL
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
 from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 PATIENCE = 20.0  # only a failing test waits this long
 WALL = 1_700_000_000.0  # the wall clock at time 0 of the broker's clock
@@ -48,8 +52,8 @@ class Loop:
 class Side(Caller):
     """A recipient with one caller and worker, which records all effects."""
 
-    def __init__(self) -> None:
-        super().__init__(self)
+    def __init__(self, owner: Owner = LOCAL_OWNER) -> None:
+        super().__init__(self, owner)
         self.heard: list[Effect] = []
 
     def execute(self, effect: Effect, now: float) -> None:
@@ -88,6 +92,7 @@ class Setup:
             self.broker, self.store, lambda: self.now, lambda *_, **__: None, AdmissionLimits(), strict=True
         )
         self.caller = Side()
+        self._callers = {LOCAL: self.caller}
         self.workers = Side()
         self.is_loaded = False
         self.restoring = Restore(self.store, self.runner, lambda: self.now, self._loaded)
@@ -109,18 +114,40 @@ class Setup:
             assert not self.failures, self.failures
             self.runner.run_once()
 
-    def enqueue(self, payload: bytes = b"x", key: str | None = None, service: str = "s", **job_options: Any) -> Job:
+    def caller_of(self, principal: str) -> Side:
+        """The caller of this principal, which has all rights."""
+        if principal not in self._callers:
+            known = self.broker.principals.named(principal)
+            known.rights = ALL_RIGHTS
+            self._callers[principal] = Side(Owner(known))
+        return self._callers[principal]
+
+    def enqueue(
+        self,
+        payload: bytes = b"x",
+        key: str | None = None,
+        service: str = "s",
+        principal: str = LOCAL,
+        **job_options: Any,
+    ) -> Job:
         """Submit a background job; it is not committed yet."""
         asked = JobOptions(durable=True, waits=True, **{"attempts": 3, **job_options})
-        job = self.broker.submit(service, payload, self.caller, asked, self.now, key=key)
+        job = self.broker.submit(service, payload, self.caller_of(principal), asked, self.now, key=key)
         assert job is not None
         return job
 
     def worker(self, service: str = "s", **profile: Any) -> Worker:
-        worker = self.broker.join(self.workers, None, "w", (service,), WorkerProfile(**profile), self.now)
+        worker = self.broker.join(self.workers, None, "w", (service,), WorkerProfile(**profile), self.now, LOCAL_OWNER)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker
+
+    def heard(self) -> list[Effect]:
+        """Take the effects that all callers have received since the last call."""
+        effects = [effect for caller in self._callers.values() for effect in caller.heard]
+        for caller in self._callers.values():
+            caller.heard.clear()
+        return effects
 
     def accepted(self) -> list[bytes]:
         return [each.job.id for each in self.caller.of(Acknowledge)]

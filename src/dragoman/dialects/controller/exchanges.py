@@ -75,7 +75,7 @@ class Exchanges(Dialler):
             self.broken(exchange, now, is_seen=False)
             return
         exchange.carrier = self._carrier()
-        exchange.peer = self._io.dial(self._session, place, CONTROL, exchange.carrier)
+        exchange.peer = self._io.dial(self._session, place, CONTROL, exchange.carrier, remote.worker.owner)
         exchange.peer.remote = exchange
         if timeout < inf:
             self.deadlines.arm(exchange, now + timeout)

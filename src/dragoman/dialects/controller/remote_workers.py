@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
+from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
 from dragoman.core.options import WorkerProfile
+from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import DRAINING, STARTING
 from dragoman.dialects.controller.editions import Edition
@@ -82,19 +84,22 @@ class RemoteWorkers:
         next_pulse = self.lease(pulse.next_pulse)
         remote = RemoteWorker(self._new_id(edition), edition, peer, next_pulse, now + self._options.socket_wait)
         name = f"worker {remote.id}"
-        if not self._join(remote, name, peer.label, now):
+        if not self._join(remote, name, peer.owner, peer.label, now):
             return None
         self.by_id[remote.id] = remote
         self.count_of[uid] = self.count_of.get(uid, 0) + 1
         self.alarms.arm(remote, now + START_EVERY)
         return remote
 
-    def _join(self, remote: RemoteWorker, name: str, origin: str, now: float) -> bool:
+    def _join(self, remote: RemoteWorker, name: str, owner: Owner, origin: str, now: float) -> bool:
         offered = (self._options.service,)
-        worker = self._broker.join(self._recipient, remote, name, offered, self._profile, now, origin=origin)
-        if worker is not None:
-            remote.worker = worker
-        return worker is not None
+        worker = self._broker.join(self._recipient, remote, name, offered, self._profile, now, owner, origin=origin)
+        if worker is None:
+            _, reason = join_refusal(owner.principal, offered, self._broker.policy)
+            self._io.log_limited("worker rejected", worker=name, reason=reason)
+            return False
+        remote.worker = worker
+        return True
 
     def _new_id(self, edition: Edition) -> int:
         """Return a new id: odd for one edition and even for the other, so that an id always shows its edition (R85)."""
@@ -249,6 +254,7 @@ class RemoteWorkers:
         self.release(remote)
         former = remote.worker
         self._broker.leave(former, now, reason)
-        is_joined = self._join(remote, former.name, former.origin or "", now)
-        assert is_joined, "its service is known"
-        self._broker.idle(remote.worker, now)
+        if self._join(remote, former.name, former.owner, former.origin or "", now):
+            self._broker.idle(remote.worker, now)
+        else:
+            self._forget(remote, now)  # its principal has lost the right since

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -18,7 +19,7 @@ from dragoman.core.failure import Failure, pack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.names import is_name
 from dragoman.core.states import Outcome
-from dragoman.dialects.sides import JobInfo, SubmitOptions
+from dragoman.dialects.sides import UNAUTHENTICATED, JobInfo, SubmitOptions
 
 PROBE: Final = b"/livez"  # every broker replies to it at once, even an overloaded one
 ALIVE: Final = b"alive\n"
@@ -110,7 +111,10 @@ def read_response(message: Message) -> Response:
 
 
 def read_problem(response: Response) -> Problem:
-    """Parse a problem document. Raises Malformed if there is none: then the server is not a broker."""
+    """Parse a problem document. Raises Malformed if there is none: then the server is not a broker. A response 401 may
+    come from a proxy in front of one."""
+    if response.status == 401:
+        return Problem(UNAUTHENTICATED, "HTTP 401")
     content_type = response.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if content_type != PROBLEM:
         raise Malformed(
@@ -179,9 +183,16 @@ def read_join(response: Response) -> Membership:
     """Parse the response to a joining worker. Raises Malformed."""
     try:
         view = json.loads(bytes(response.body))
-        return Membership(int(view["id"]), str(view["token"]), float(view["lease"]), float(view["wait"]))
-    except (ValueError, KeyError, TypeError):
+        member = Membership(int(view["id"]), str(view["token"]), float(view["lease"]), float(view["wait"]))
+        if not 0 <= member.lease < inf or not 0 <= member.wait < inf or not _is_field_value(member.token):
+            raise ValueError("a time that is none, or a token that no header field can carry")
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise Malformed("bad answer", "the response to a joining worker is malformed") from None
+    return member
+
+
+def _is_field_value(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
 def write_next(member: Membership, wait: float, held: Iterable[str]) -> Request:
@@ -195,12 +206,14 @@ def read_job(response: Response) -> tuple[str, JobInfo]:
     fields = response.fields
     try:
         token = fields[b"dragoman-attempt"].decode()
-        timeout = fields.get(b"dragoman-timeout")
+        timeout = float(fields.get(b"dragoman-timeout", b"inf"))
+        if isnan(timeout):
+            raise ValueError("a time-out that is not a number")
         return token, JobInfo(
             unquote(fields[b"dragoman-service"].decode()),
             fields[b"dragoman-job"].decode(),
             int(fields[b"dragoman-attempt-number"]),
-            inf if timeout is None else float(timeout),
+            timeout,
         )
     except (ValueError, KeyError):
         raise Malformed("bad job", "a job lacks header fields") from None

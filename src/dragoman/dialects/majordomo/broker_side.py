@@ -15,13 +15,16 @@ from typing import Final, cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
-from dragoman.core.effects import DeliverOutcome, DeliverProgress, Effect, RemoveWorker, SendJob
+from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import Attempt, Token, Worker
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import RemoteWorker
-from dragoman.core.states import DONE, REFUSED, RemovalReason
+from dragoman.core.rights import CALL
+from dragoman.core.states import DONE, REFUSED, RefusalReason, RemovalReason
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.listener_profile import default_job_options, silent_worker
 from dragoman.dialects.majordomo.codec import (
@@ -143,6 +146,10 @@ class MajordomoBrokerSide(BrokerSide):
                 return inf
             if remote.beat_due > now:
                 return remote.beat_due
+            if remote.worker is None:  # it may not join
+                del self._beats[remote]
+                self._io.send(remote.peer, write_disconnect(remote.wire))
+                continue
             self._beat_later(remote, now)
             self._io.send(remote.peer, write_heartbeat(remote.wire))
         return now
@@ -230,16 +237,28 @@ class MajordomoBrokerSide(BrokerSide):
     # ---------------------------------------------------------------- workers join and leave
 
     def _join(self, remote: RemoteMajordomoWorker, service: str, now: float) -> None:
-        worker = self._broker.join(self, remote, remote.name, (service,), self._profile, now, origin=remote.peer.label)
+        worker = self._broker.join(
+            self, remote, remote.name, (service,), self._profile, now, remote.peer.owner, origin=remote.peer.label
+        )
         if worker is None:
-            # After DISCONNECT it would reconnect at once. Without a reply, it does so when it misses heartbeats.
-            remote.is_parted = True
-            self._io.log_limited("worker rejected", peer=remote.peer, worker=remote.name, service=service)
+            self._refuse(remote, service, now)
             return
         remote.worker = worker
         remote.is_parted = False
         self._beat_later(remote, now)
         self._io.when_settled(remote.peer, partial(self._broker.idle, worker))
+
+    def _refuse(self, remote: RemoteMajordomoWorker, service: str, now: float) -> None:
+        """Send nothing now: after DISCONNECT, the Guide's worker reconnects at once, again and again. Without the right
+        to join, it gets DISCONNECT when a heartbeat would be due (R174); otherwise it reconnects by itself."""
+        remote.is_parted = True
+        refusal, reason = join_refusal(remote.peer.owner.principal, (service,), self._broker.policy)
+        if refusal is RefusalReason.FORBIDDEN:
+            self._beat_later(remote, now)
+        else:
+            self._io.log_limited(
+                "worker rejected", peer=remote.peer, worker=remote.name, service=service, reason=reason
+            )
 
     def _beat_later(self, remote: RemoteMajordomoWorker, now: float) -> None:
         remote.beat_due = now + self._heartbeat
@@ -248,8 +267,8 @@ class MajordomoBrokerSide(BrokerSide):
 
     def _leave(self, remote: RemoteMajordomoWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
         worker = remote.worker
+        self._forget(remote)
         if worker is not None:
-            self._forget(remote)
             self._broker.leave(worker, now, reason, unseen)
 
     def _disconnect(self, remote: RemoteMajordomoWorker, reason: str, now: float) -> None:
@@ -287,18 +306,20 @@ class MajordomoBrokerSide(BrokerSide):
         assert type(message) is list
         request = read_client(message, caller.wire)
         if request.service.startswith(RESERVED):
-            status = self._look_up(request.service, request.body)
+            status = self._look_up(peer, request.service, request.body)
             self._io.send(peer, write_client_reply(caller.wire, request.service, status))
             return
         job_options = self._job_options if caller.wire.client_partial is None else self._streaming
-        self._broker.submit(request.service, request.body, peer, job_options, now, owner=peer.owner)
+        self._broker.submit(request.service, request.body, peer, job_options, now)
 
-    def _look_up(self, service: str, body: Frame) -> bytes:
-        """Return the status code of a request to the broker itself (RFC 8)."""
+    def _look_up(self, peer: Connection, service: str, body: Frame) -> bytes:
+        """Return the status code of a request to the broker itself (RFC 8). A service that the client may not call is
+        not found (R173)."""
         if service != "mmi.service":
             return NOT_IMPLEMENTED
         known = self._broker.worker_registry.services.get(body[: MAX_SERVICE_BYTES + 1].decode("utf-8", "replace"))
-        return FOUND if known is not None and known.workers else NOT_FOUND
+        is_found = known is not None and known.workers > 0 and peer.owner.principal.may(CALL, known.name)
+        return FOUND if is_found else NOT_FOUND
 
     def _answer(self, answer: DeliverOutcome) -> None:
         peer: Connection = answer.caller  # type: ignore[assignment]

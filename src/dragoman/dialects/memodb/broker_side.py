@@ -16,6 +16,7 @@ from typing import Final, cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
@@ -23,6 +24,8 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.rights import WORK
+from dragoman.core.states import RefusalReason
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.callers import Callers, milliseconds
@@ -35,6 +38,7 @@ from dragoman.dialects.memodb.records import (
     Key,
     RemoteMemoDbWorker,
     fingerprint,
+    key_of,
     log_about_peer,
     may_be_back,
 )
@@ -177,7 +181,7 @@ class MemoDbBrokerSide(BrokerSide):
             return
         known = record.readies.get(route)
         if known is None and self._lost_readies:
-            known = self._lost_readies.get((peer.address, route[-4:], request_hash, peer.process))  # R61
+            known = self._lost_readies.get(key_of(peer, route, request_hash))  # R61
             if known is not None and not may_be_back(known, peer):
                 known = None
         if known is not None and known.request_hash == request_hash:
@@ -190,9 +194,11 @@ class MemoDbBrokerSide(BrokerSide):
             return
         remote = RemoteMemoDbWorker(self._broker.entropy.token(), peer, route, request_hash)
         name = f"{peer.label} {remote.id[:4].hex()}"
-        worker = self._broker.join(self, remote, name, ready.services, self._profile, now, origin=peer.label)
+        worker = self._broker.join(
+            self, remote, name, ready.services, self._profile, now, peer.owner, origin=peer.label
+        )
         if worker is None:
-            self._io.remark("worker rejected", level="warning", peer=peer, services=list(ready.services))
+            self._refuse(peer, ready.services)
             return
         remote.worker = worker
         self._remotes[remote.id] = remote
@@ -200,6 +206,15 @@ class MemoDbBrokerSide(BrokerSide):
         record.readies[route] = remote
         self._park(remote, now)
         self._broker.idle(worker, now)
+
+    def _refuse(self, peer: Connection, services: Sequence[str]) -> None:
+        """Leave a READY without a reply: MemoDB has no message for a refusal. Without the right to join, the connection
+        is closed too (R174)."""
+        refusal, reason = join_refusal(peer.owner.principal, services, self._broker.policy)
+        if refusal is RefusalReason.FORBIDDEN:
+            self._io.close(peer, reason)
+        else:
+            self._io.remark("worker rejected", level="warning", peer=peer, services=list(services), reason=reason)
 
     def _receive_worker(
         self,
@@ -213,7 +228,8 @@ class MemoDbBrokerSide(BrokerSide):
     ) -> None:
         """Handle a RESULT, or a HEARTBEAT if `result` is None."""
         remote = self._remotes.get(id)
-        if remote is None or remote.address != peer.address:  # R66, T8: an id is valid only at its address
+        # R66, T8: an id is valid only for its principal and at its address.
+        if remote is None or remote.address != peer.address or remote.principal is not peer.owner.principal:
             if result is not None:
                 self._broker.counters.late_results += 1
             self._io.send(peer, [route, write_disconnect(id)])
@@ -263,6 +279,10 @@ class MemoDbBrokerSide(BrokerSide):
             self._move(remote, peer, route, remote.request_hash)
             remote.is_replayed = True  # on one connection, a repeated reply never leaves before the first
         remote.route = route
+        attempt = remote.attempt
+        if attempt is not None and not remote.principal.may(WORK, attempt.job.service.name):
+            self._resync(remote, "its principal lost the right to the service before it had the job", now)  # R174
+            return
         if remote.answer is not None:
             self._broker.counters.replayed_answers += 1
             self._io.send(peer, [route, *remote.answer])

@@ -26,6 +26,7 @@ from dragoman.dialects.memodb.records import (
     Key,
     PendingCall,
     RemoteMemoDbWorker,
+    key_of,
     log_about_peer,
     may_be_back,
 )
@@ -89,7 +90,7 @@ class Callers:
                 return
             self._supersede(known, now)
         if self.orphans:
-            orphan = self.orphans.get((peer.address, route[-4:], request_hash, peer.process))
+            orphan = self.orphans.get(key_of(peer, route, request_hash))
             if orphan is not None and may_be_back(orphan, peer):
                 del self.orphans[orphan.key]
                 self._adopt(orphan, peer, route)
@@ -100,7 +101,7 @@ class Callers:
         call = PendingCall(self._recipient, peer, route, request_hash, timeout)
         record.waiting[route] = call
         self.waiting += 1
-        self._broker.submit(service, payload, call, job_options, now, owner=peer.owner)
+        self._broker.submit(service, payload, call, job_options, now)
 
     def _repeat_reply(self, call: PendingCall) -> None:
         """Handle a repeated request: the same job, and the same reply if there is one (R62, R63)."""

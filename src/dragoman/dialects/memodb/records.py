@@ -19,15 +19,21 @@ DEAD_KEPT: Final = 256
 NO_HEADER: Final = bytes(WHOLE + 1)  # longer than anything compared with it
 
 
-# Facts that a request shares with its repetition on another connection: address, request id, hash and process.
-Key = tuple[str, bytes, int, int]
+# Facts that a request shares with its repetition on another connection: principal, address, request id, hash, process.
+Key = tuple[str, str, bytes, int, int]
+
+
+def key_of(peer: Connection, route: bytes, request_hash: int) -> Key:
+    """Return the facts by which a repeated request on this connection is found."""
+    return peer.owner.principal.name, peer.address, route[-4:], request_hash, peer.process
 
 
 def may_be_back(lost: PendingCall | RemoteMemoDbWorker, peer: Connection) -> bool:
     """Tell if this connection can be a new one of the client or worker whose connection was lost.
 
-    Address, process, request id and message are equal, or it would not have been found. A connection that was open long
-    before the other ended belongs to another client. A short time is allowed: the end may be noticed late.
+    Principal, address, process, request id and message are equal, or it would not have been found. A connection that
+    was open long before the other ended belongs to another client. A short time is allowed: the end may be noticed
+    late.
     """
     return peer.since > lost.left_at - NOTICED_WITHIN
 
@@ -62,6 +68,7 @@ class RemoteMemoDbWorker(RemoteWorker):
         "options",
         "overtaken",
         "peer",
+        "principal",
         "process",
         "request_hash",
         "route",
@@ -74,6 +81,7 @@ class RemoteMemoDbWorker(RemoteWorker):
     def __init__(self, id: bytes, peer: Connection, route: bytes, request_hash: int) -> None:
         self.id = id
         self.peer: Connection | None = peer  # the connection of its last request, while it is open
+        self.principal = peer.owner.principal  # only its connections can use the id (R177)
         self.address = peer.address
         self.route = route  # of its last request
         self.request_hash = request_hash  # hash of that request
@@ -92,7 +100,7 @@ class RemoteMemoDbWorker(RemoteWorker):
 
     @property
     def key(self) -> Key:
-        return self.address, self.route[-4:], self.request_hash, self.process
+        return self.principal.name, self.address, self.route[-4:], self.request_hash, self.process
 
     @property
     def attempt(self) -> Attempt | None:
@@ -124,7 +132,7 @@ class PendingCall(Caller):
     )
 
     def __init__(self, recipient: Recipient, peer: Connection, route: bytes, request_hash: int, timeout: int) -> None:
-        super().__init__(recipient)
+        super().__init__(recipient, peer.owner)
         self.peer: Connection | None = peer
         self.address = peer.address
         self.route = route
@@ -139,7 +147,7 @@ class PendingCall(Caller):
 
     @property
     def key(self) -> Key:
-        return self.address, self.route[-4:], self.request_hash, self.process
+        return self.owner.principal.name, self.address, self.route[-4:], self.request_hash, self.process
 
 
 class ConnectionRecord:

@@ -12,8 +12,10 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import CancelAttempt, DeliverOutcome, DeliverProgress, Effect, RemoveWorker, SendJob
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.states import RefusalReason
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.native.client_sessions import ClientSession
 from dragoman.dialects.native.clients import Clients
@@ -144,8 +146,12 @@ class NativeBrokerSide(BrokerSide):
             raise Malformed("unknown word", f"{name_of(kind)} is not a message type of version {VERSION}")
 
     def _hello(self, peer: Connection, hello: Hello, now: float) -> None:
-        if hello.role is Role.WORKER:
-            self._workers.enter(peer, hello, now)
+        is_worker = hello.role is Role.WORKER
+        forbidden = self._workers.enter(peer, hello, now) if is_worker else self._clients.forbidden(peer)
+        if forbidden is not None:
+            self._io.send(peer, write_error(HELLO, RefusalReason.FORBIDDEN, forbidden))
+            self._io.close(peer, forbidden)
+        elif is_worker:
             self._welcome(peer, Role.WORKER)
         else:
             client, resumed = self._clients.enter(peer, hello, now)

@@ -11,6 +11,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Caller, JobId
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
+from dragoman.core.rights import Principal
 from dragoman.dialects.interface import Connection
 from dragoman.dialects.native.codec import write_result
 
@@ -72,8 +73,8 @@ class ClientSession(Caller):
         "window",
     )
 
-    def __init__(self, recipient: Recipient, secret: str, epoch: str, window: int) -> None:
-        super().__init__(recipient)
+    def __init__(self, recipient: Recipient, owner: Owner, secret: str, epoch: str, window: int) -> None:
+        super().__init__(recipient, owner)
         self.secret = secret  # session and epoch, which identify it; empty: it cannot resume
         self.epoch = epoch
         self.window = window
@@ -89,11 +90,6 @@ class ClientSession(Caller):
         self._emptied = 0  # number of emptied ones at the beginning of `_kept`
         self._kept_count = 0
         self._kept_bytes = 0
-
-    @property
-    def owner(self) -> Owner | None:
-        """Owner whose limits apply to its jobs; None while it is disconnected."""
-        return self.peer.owner if self.peer is not None else None
 
     def keep(self, outcomes: UnacknowledgedOutcomes, max_bytes: int) -> None:
         """Keep sent outcomes. A client that respects its window cannot miss more than the last `window` ones."""
@@ -147,9 +143,11 @@ class ClientSessions:
         if client.secret:
             self._by_secret[client.secret] = client
 
-    def take(self, secret: str) -> ClientSession | None:
-        """Return the client of this secret, if known, and mark it as connected."""
+    def take(self, secret: str, principal: Principal) -> ClientSession | None:
+        """Return the client of this secret and principal, if known, and mark it as connected."""
         client = self._by_secret.get(secret)
+        if client is not None and client.owner.principal is not principal:
+            return None
         if client is not None:
             self._away.pop(secret, None)
             self.present[client] = None

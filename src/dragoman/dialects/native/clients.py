@@ -11,11 +11,13 @@ from typing import Any, Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import DeliverOutcome, DeliverProgress
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import JobId
 from dragoman.core.options import DEFAULT_PRIORITY, JobOptions
-from dragoman.core.recipients import Recipient
+from dragoman.core.recipients import Recipient, dialect_of
+from dragoman.core.rights import ADMINISTER, CALL, SEE
 from dragoman.core.states import DONE, Outcome, RefusalReason
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.native.client_sessions import ClientSession, ClientSessions, UnacknowledgedOutcomes
@@ -111,16 +113,24 @@ class Clients:
 
     # ---------------------------------------------------------------- connections
 
+    def forbidden(self, peer: Connection) -> str | None:
+        """Return the reason if the principal of a connection has no right that a client can use, or None."""
+        principal = peer.owner.principal
+        if any(principal.rights.may_some(each) for each in (CALL, SEE, ADMINISTER)):
+            return None
+        self._broker.refused_rights.note(principal, CALL, ("*",), dialect_of(self._recipient))
+        return f"{principal.name} may not call, see or administer any service"
+
     def enter(self, peer: Connection, hello: Hello, now: float) -> tuple[ClientSession, bool]:
         """Return the session of a client that sent HELLO, and whether it resumes an earlier one."""
         options = self._options
         session = hello.session if options.client_resume_timeout > 0 else ""
-        client = self.sessions.take(session + hello.epoch) if session else None
+        client = self.sessions.take(session + hello.epoch, peer.owner.principal) if session else None
         resumed = client is not None
         if client is None:  # also if it is known, but its WELCOME never arrived: then it means an earlier one
             epoch = self._broker.entropy.token().hex() if session else ""
             window = min(hello.window or options.window, options.window)
-            client = ClientSession(self._recipient, session + epoch, epoch, window)
+            client = ClientSession(self._recipient, peer.owner, session + epoch, epoch, window)
             self.sessions.enter(client)
         elif client.peer is not None:  # the former connection is dead, but its end was not noticed
             self._broker.counters.takeovers += 1
@@ -129,6 +139,7 @@ class Clients:
             former.remote = None
             self._io.close(former, "its client came back on a new connection")
         client.peer = peer
+        client.belong_to(peer.owner)
         client.edition = hello.edition
         client.connection += 1
         peer.remote = client
@@ -209,13 +220,11 @@ class Clients:
                     self._broker.worker_registry.names.counted_as(parsed.service), RefusalReason.BUSY, sentence
                 )
             return
-        broker, owner = self._broker, client.owner
+        broker = self._broker
         service, job_options, deadline = parsed.service, parsed.options, now + parsed.deadline
         names: list[Any] = read_names(ids)
         for index, id in enumerate(names, 2):
-            job = broker.submit(
-                service, message[index], client, job_options, now, deadline=deadline, id=id, owner=owner
-            )
+            job = broker.submit(service, message[index], client, job_options, now, deadline=deadline, id=id)
             if job is None:
                 client.refused.append(id)
                 names[index - 2] = b""

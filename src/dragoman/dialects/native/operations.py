@@ -44,8 +44,12 @@ class PendingOperation:
         self.pending: object | None = None
 
     @property
-    def owner(self) -> Owner | None:
+    def owner(self) -> Owner:
         return self._client.owner
+
+    @property
+    def dialect(self) -> str:
+        return "native"
 
     @property
     def edition(self) -> int:

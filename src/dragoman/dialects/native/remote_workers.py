@@ -12,6 +12,7 @@ from typing import Any, cast
 from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
 from dragoman.carriers.malformed import Malformed
 from dragoman.core import recipients
+from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.failure import reported_failure
@@ -19,7 +20,7 @@ from dragoman.core.model import Attempt, Token, Worker
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import Recipient
-from dragoman.core.states import DRAINING, GONE, Outcome
+from dragoman.core.states import DRAINING, GONE, Outcome, RefusalReason
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.native.codec import (
     expect_frames,
@@ -92,18 +93,23 @@ class RemoteWorkers:
 
     # ---------------------------------------------------------------- connections
 
-    def enter(self, peer: Connection, hello: Hello, now: float) -> None:
-        """Add a worker that sent HELLO. It becomes idle when its connection has settled."""
+    def enter(self, peer: Connection, hello: Hello, now: float) -> str | None:
+        """Add a worker that sent HELLO. It becomes idle when its connection has settled. Returns the reason if its
+        principal may not work for its services."""
         remote = RemoteWorker(peer, hello.name or peer.label)
         profile = self._profile.get((hello.capacity, hello.returns)) or self._new_profile(hello)
         worker = self._broker.join(
-            self._recipient, remote, remote.name, hello.services, profile, now, origin=peer.label
+            self._recipient, remote, remote.name, hello.services, profile, now, peer.owner, origin=peer.label
         )
         if worker is None:
-            raise Malformed("malformed", "services cannot be offered: too many, or not valid names")
+            refusal, reason = join_refusal(peer.owner.principal, hello.services, self._broker.policy)
+            if refusal is RefusalReason.FORBIDDEN:
+                return reason
+            raise Malformed("malformed", reason)
         remote.worker = worker
         peer.remote = remote
         self._io.when_settled(peer, partial(self._broker.idle, worker))
+        return None
 
     def _new_profile(self, hello: Hello) -> WorkerProfile:
         options = self._options
@@ -191,7 +197,7 @@ class RemoteWorkers:
         self._io.bad_message(remote.peer, TOO_LARGE, sentence)
         reason = over_max_payload("its answer", message.size, self._max_payload)
         for token in tokens:
-            attempt = remote.attempt(token) or self._resumable(token)
+            attempt = remote.attempt(token) or self._resumable(remote, token)
             if attempt is None:
                 self._broker.counters.late_results += 1
             else:
@@ -201,15 +207,17 @@ class RemoteWorkers:
         broker, job_registry = self._broker, self._broker.job_registry
         running: dict[Any, Attempt] = remote.worker.running if remote.worker is not None else {}
         for index, token in enumerate(read_result(message), 1):
-            attempt = running.get(token) or remote.attempt(token) or self._resumable(token)
+            attempt = running.get(token) or remote.attempt(token) or self._resumable(remote, token)
             if attempt is not None:
                 broker.succeed(attempt, message[index], now)
-            elif not job_registry.is_loading or not job_registry.early.keep(Token(token), message[index]):
+            elif not job_registry.is_loading or not job_registry.early.keep(
+                Token(token), message[index], remote.peer.owner.principal
+            ):
                 self._broker.counters.late_results += 1
 
     def _failed(self, remote: RemoteWorker, message: Message, now: float) -> None:
         failed = read_failed(message)
-        attempt = remote.attempt(failed.name) or self._resumable(failed.name)
+        attempt = remote.attempt(failed.name) or self._resumable(remote, failed.name)
         if attempt is None:
             self._broker.counters.late_results += 1
             return
@@ -218,9 +226,9 @@ class RemoteWorkers:
         outcome = Outcome.LOST if failed.outcome is Outcome.LOST else Outcome.FAILED
         self._broker.fail(attempt, reason, now, failure, outcome)
 
-    def _resumable(self, token: bytes) -> Attempt | None:
+    def _resumable(self, remote: RemoteWorker, token: bytes) -> Attempt | None:
         """Find an attempt of an earlier run of the broker whose worker still runs it (R107)."""
-        return self._broker.attempts.claim_resumable(Token(token))
+        return self._broker.attempts.claim_resumable(Token(token), remote.peer.owner.principal)
 
     def _report(self, remote: RemoteWorker, message: Message, now: float) -> None:
         token, payload = read_report(message)

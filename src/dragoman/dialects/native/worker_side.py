@@ -35,7 +35,7 @@ from dragoman.dialects.native.messages import (
 )
 from dragoman.dialects.native.options import WorkerOptions
 from dragoman.dialects.native.waiting import BEFORE_WELCOME, NO_WELCOME
-from dragoman.dialects.sides import Failure, JobInfo, Outcome, WorkerIO
+from dragoman.dialects.sides import FORBIDDEN, Failure, JobInfo, Outcome, WorkerIO
 
 WELCOME_SOON: Final = 0.02  # seconds
 RESULT_BYTES: Final = 64 << 10  # of results in one RESULT, if there are several
@@ -96,7 +96,10 @@ class WorkerSide:
                 raise Malformed("too large", f"a message of {message.size} bytes is over this worker's limit")
             self._receive(message, now)
         except Malformed as problem:
-            self._io.reconnect(f"{problem.reason}: {problem.detail}")
+            if problem.reason == FORBIDDEN:
+                self._io.refused(problem.detail)
+            else:
+                self._io.reconnect(f"{problem.reason}: {problem.detail}")
 
     def finished(self, job_ref: Hashable, result: Frame, now: float) -> None:
         token = self._end(job_ref)

@@ -50,8 +50,7 @@ class PingPongBrokerSide(BrokerSide):
     # ---------------------------------------------------------------- calls from the runner
 
     def opened(self, peer: Connection, now: float) -> None:
-        self.routing_ids.take(peer, now)
-        if peer.socket_name == BACKEND:
+        if self.routing_ids.take(peer, now) and peer.socket_name == BACKEND:
             name = peer.identity.decode("utf-8", "backslashreplace") if peer.identity else peer.label
             peer.remote = RemoteWorker(peer, name)
 

@@ -11,11 +11,13 @@ from typing import Final, cast
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core import recipients
+from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import RefusalReason
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.listener_profile import silent_worker
 from dragoman.dialects.pingpong.messages import EXIT, PONG, Disconnect, Ping, Ready, WorkerMessage
@@ -114,15 +116,26 @@ class RemoteWorkers:
             (self._options.service,),
             self._profile,
             now,
+            remote.peer.owner,
             held_back_until=held_back_until,
             origin=remote.peer.label,
         )
         if worker is None:
-            self._io.remark("worker rejected", level="warning", peer=remote.peer, worker=remote.name)
+            self._refuse(remote, now)
             return False
         remote.worker = worker
         self._io.when_settled(remote.peer, partial(self._broker.idle, worker))
         return True
+
+    def _refuse(self, remote: RemoteWorker, now: float) -> None:
+        """Send EXIT to a worker without the right to join (R174). Any other one gets no PONG, and reconnects."""
+        principal, services = remote.peer.owner.principal, (self._options.service,)
+        refusal, reason = join_refusal(principal, services, self._broker.policy)
+        if refusal is RefusalReason.FORBIDDEN:
+            remote.is_exiting = True
+            self._send_exit(remote, now)
+        else:
+            self._io.remark("worker rejected", level="warning", peer=remote.peer, worker=remote.name, reason=reason)
 
     def _ready(self, remote: RemoteWorker, now: float) -> None:
         if remote.is_exiting:

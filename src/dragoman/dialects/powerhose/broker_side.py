@@ -14,13 +14,16 @@ from typing import Final, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.admission import forbidden_work, join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.owners import Owner
 from dragoman.core.recipients import RemoteWorker
+from dragoman.core.rights import Right
 from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.listener_profile import default_job_options, silent_worker
@@ -67,6 +70,7 @@ class RemotePowerhoseWorker(RemoteWorker):
         "endpoint",
         "has_ids",
         "job_name",
+        "owner",
         "peer",
         "retry_at",
         "retry_delay",
@@ -74,8 +78,9 @@ class RemotePowerhoseWorker(RemoteWorker):
         "worker",
     )
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, owner: Owner) -> None:
         self.endpoint = endpoint
+        self.owner = owner  # of the connection that registered it
         self.address = ""  # of the client that registered it
         self.peer: Connection | None = None  # the broker's connection to it
         self.worker: Worker | None = None
@@ -203,14 +208,25 @@ class PowerhoseBrokerSide(BrokerSide):
         endpoint = parsed.endpoint if parsed.endpoint is not None else registration.endpoint
         if endpoint is None:
             raise Malformed("no endpoint", "no endpoint in this message or an earlier one; send PING:::<endpoint>")
+        registered = self._remotes.get(endpoint)
+        if registered is not None and registered.owner.principal is not peer.owner.principal:
+            may_work = registered.owner.principal.may(Right.WORK, self._options.service)
+            if may_work or registered.stage is not WorkerStage.AWAY:
+                raise Malformed("endpoint not allowed", f"{endpoint[:200]!r} was registered by another principal")
+            self._forget(registered)  # by a principal that has lost the right
+            registered = None
         if type(parsed) is Ping:
+            principal, services = peer.owner.principal, (self._options.service,)
+            if forbidden_work(principal, services) is not None:
+                self._broker.refused_rights.note(principal, Right.WORK, services, self.dialect)
+                self._io.send(peer, ERROR_FRAMES)  # R174
+                return
             self._ping(peer, endpoint, now)
             registration.endpoint = endpoint
             self._io.send(peer, PONG_FRAMES)
         else:
-            remote = self._remotes.get(endpoint)
-            if remote is not None:
-                self._remove(remote, now)
+            if registered is not None:
+                self._remove(registered, now)
             self._io.send(peer, REMOVED_FRAMES)
 
     def _ping(self, peer: Connection, endpoint: str, now: float) -> None:
@@ -227,7 +243,7 @@ class PowerhoseBrokerSide(BrokerSide):
             return
         self._check_reach(endpoint, peer)
         if remote is None:
-            remote = self._remotes[endpoint] = RemotePowerhoseWorker(endpoint)
+            remote = self._remotes[endpoint] = RemotePowerhoseWorker(endpoint, peer.owner)
         elif now < remote.retry_at:
             return  # it did not reply to the last WAKE (R57)
         self._away.pop(remote, None)
@@ -264,7 +280,7 @@ class PowerhoseBrokerSide(BrokerSide):
             self._io.log_limited("dial rejected", worker=remote.endpoint, reason=problem)
             self._set_away(remote)
             return
-        remote.peer = self._io.dial(self, place, WORK, self._carrier(), self._limits)
+        remote.peer = self._io.dial(self, place, WORK, self._carrier(), remote.owner, self._limits)
         remote.peer.remote = remote
         remote.due = remote.dial_until
         self._alarms.arm(remote, remote.due)
@@ -273,10 +289,13 @@ class PowerhoseBrokerSide(BrokerSide):
         if remote.peer is not peer:
             return  # it was dropped during the handshake
         offered = (self._options.service,)
-        worker = self._broker.join(self, remote, remote.endpoint, offered, self._profile, now, origin=peer.label)
+        worker = self._broker.join(
+            self, remote, remote.endpoint, offered, self._profile, now, remote.owner, origin=peer.label
+        )
         if worker is None:
-            self._io.log_limited("worker rejected", peer=peer, worker=remote.endpoint)
-            self._disconnect(remote, "too many services")
+            _, reason = join_refusal(remote.owner.principal, offered, self._broker.policy)
+            self._io.log_limited("worker rejected", peer=peer, worker=remote.endpoint, reason=reason)
+            self._disconnect(remote, reason)
             return
         remote.worker = worker
         remote.stage = WorkerStage.IDLE

@@ -24,6 +24,7 @@ from dragoman.dialects.controller.exchanges import CONTROL
 from dragoman.dialects.controller.messages import ControllerError
 from dragoman.dialects.controller.options import EditionName, ListenerOptions, OnMismatch
 from dragoman.dialects.controller.records import Purpose, RemoteWorker
+from owners import LOCAL_OWNER
 
 PULSE = {
     "seed": {"REGISTER": 0, "OK": 1, "FETCH_ME": 2, "SHUTDOWN": 3},
@@ -179,7 +180,7 @@ class Caller(model.Caller):
     """A caller that waits for a job, with its own recipient."""
 
     def __init__(self) -> None:
-        super().__init__(self)
+        super().__init__(self, LOCAL_OWNER)
         self.told: list[tuple[Outcome, bytes, str]] = []
 
     def execute(self, effect: Effect, now: float) -> None:

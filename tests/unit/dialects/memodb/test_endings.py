@@ -8,6 +8,7 @@ from dragoman.core.model import Caller
 from dragoman.core.options import JobOptions
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
+from owners import LOCAL_OWNER
 
 from .world import (
     DAY,
@@ -88,7 +89,7 @@ def test_jobs_of_other_dialects_go_out_with_their_run_time_and_a_day_if_they_hav
     world = World()
     side = world.connect()
     id = world.worker(side)
-    world.broker.submit("echo", b"job", Caller(Recipient()), JobOptions(job_timeout=timeout), world.now)
+    world.broker.submit("echo", b"job", Caller(Recipient(), LOCAL_OWNER), JobOptions(job_timeout=timeout), world.now)
     world.run_once()
     assert side.heard() == given(1, id, timeout=on_wire)
 

@@ -230,5 +230,5 @@ def test_a_result_of_an_earlier_run_is_kept_while_jobs_are_read() -> None:
     worker = world.worker()
     world.broker.job_registry.is_loading = True
     worker.say(*result((b"t" * 16, b"done")))
-    assert world.broker.job_registry.early.take(Token(b"t" * 16)) == b"done"
+    assert world.broker.job_registry.early.take(Token(b"t" * 16), "s") == b"done"
     assert world.counters.late_results == 0

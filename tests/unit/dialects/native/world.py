@@ -11,7 +11,8 @@ from typing import Any
 from dialect_world import DialectWorld, ZmtpEnd
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_limits import ZmtpLimits
-from dragoman.core.effects import DeliverOutcome, DeliverProgress, Effect
+from dragoman.core.effects import DeliverOutcome, Effect
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import Caller as CoreCaller
 from dragoman.core.policy import Policy
 from dragoman.core.states import ENDED
@@ -24,6 +25,7 @@ from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.json_api import JsonOperations
 from dragoman.operations.schemas import HealthView
 from dragoman.server.admission import AdmissionLimits
+from owners import LOCAL_OWNER
 
 MAX_PAYLOAD = 100_000
 HEADS = 65_536
@@ -201,7 +203,7 @@ class Other(CoreCaller):
     """A caller of another dialect, which records its outcomes."""
 
     def __init__(self) -> None:
-        super().__init__(self)
+        super().__init__(self, LOCAL_OWNER)
         self.told: list[Effect] = []
 
     def execute(self, effect: Effect, now: float) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.core.effects import DeliverOutcome, DeliverProgress
+from dragoman.core.effects import DeliverOutcome
+from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState, Outcome
 

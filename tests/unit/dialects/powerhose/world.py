@@ -25,6 +25,7 @@ from dragoman.dialects.powerhose.options import ListenerOptions
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.connection import StreamConnection
 from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
 PING, PONG, REMOVE, REMOVED, ERROR = b"PING", b"PONG", b"REMOVE", b"REMOVED", b"ERROR"
 WAKE, GIVE, JOB, JOBRES = b"WAKE", b"GIVE", b"JOB", b"JOBRES"
@@ -336,4 +337,4 @@ class Nobody(CoreCaller):
     """A caller whose outcomes are ignored."""
 
     def __init__(self) -> None:
-        super().__init__(Recipient())
+        super().__init__(Recipient(), LOCAL_OWNER)

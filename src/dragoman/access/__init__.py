@@ -1,0 +1,1 @@
+"""The access folder: principals, their identities, tokens and keys."""

@@ -1,0 +1,39 @@
+"""Unfinished request bodies of all HTTP listeners together (L6)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dragoman.core.memory import MemoryAccount, Transit
+
+
+class BodyHolder(Protocol):
+    """A connection with an unfinished body."""
+
+    def give_way(self) -> None:
+        """Reject the body, because memory is short."""
+
+
+class AllBodies:
+    """Counts the bytes of unfinished bodies in the memory account."""
+
+    def __init__(self, memory: MemoryAccount) -> None:
+        self.memory = memory
+        self._held: dict[BodyHolder, int] = {}
+
+    def grow(self, connection: BodyHolder, size: int) -> BodyHolder | None:
+        """Add bytes of a body. Returns the connection with the largest body if there is no room."""
+        self._held[connection] = self._held.get(connection, 0) + size
+        self._count(size)
+        if self.memory.room() >= 0:
+            return None
+        return max(self._held, key=self._held.__getitem__)
+
+    def forget(self, connection: BodyHolder) -> None:
+        """Remove a body that is complete or abandoned."""
+        size = self._held.pop(connection, 0)
+        if size:
+            self._count(-size)
+
+    def _count(self, change: int) -> None:
+        self.memory.set_transit(Transit.BODIES, self.memory.transit[Transit.BODIES] + change)

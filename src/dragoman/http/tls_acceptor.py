@@ -1,0 +1,141 @@
+"""Accepts HTTP connections with TLS, each with the context of the moment.
+
+asyncio's own server has one context for its whole life. A server that is closed and replaced by another one on the same
+socket loses connections that are accepted meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from dragoman.core.infinity import inf
+
+HANDSHAKE_TIMEOUT = 10.0  # seconds
+SHUTDOWN_TIMEOUT = 1.0  # seconds to wait for the client's close_notify
+ACCEPTS_PER_ITERATION = 64
+PAUSE = 1.0  # seconds without accepting, after it failed for lack of file descriptors
+
+# The response to a request without TLS. Dragoman's own clients recognise its body (`sdk/recognition.py`).
+PLAIN_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 34\r\nconnection: close\r\n\r\n"
+    b"this port speaks TLS: use https://"
+)
+
+Context = Callable[[], ssl.SSLContext]
+TlsReport = Callable[[ssl.SSLError, str], None]
+
+
+class HandshakeLimits(Protocol):
+    """Limits on the handshakes of all listeners (R168)."""
+
+    def wait_time(self) -> float:
+        """Seconds until a handshake may begin; inf: until another one has ended."""
+
+    def when_one_ends(self, call: Callable[[], None]) -> None: ...
+
+    def begin(self) -> None: ...
+
+    def end(self, mechanism: str, *, is_done: bool) -> None: ...
+
+
+class TlsAcceptor:
+    """`failed(error, address)` is called for each handshake that failed."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        new_protocol: Callable[[], asyncio.Protocol],
+        context: Context,
+        failed: TlsReport,
+        limits: HandshakeLimits,
+    ) -> None:
+        self._loop = loop
+        self._listening = listening
+        self._new_protocol = new_protocol
+        self._context = context
+        self._failed = failed
+        self._limits = limits
+        self._handshakes: set[asyncio.Task[bool]] = set()
+        self._is_accepting = False
+        self._is_closed = False
+        listening.setblocking(False)
+        self._resume()
+
+    def close(self) -> None:
+        """Accept no more connections, and abort the handshakes in progress."""
+        if not self._is_closed:
+            self._pause()
+            self._is_closed = True
+            self._listening.close()
+            for handshake in self._handshakes:
+                handshake.cancel()
+
+    def _resume(self) -> None:
+        if not self._is_closed and not self._is_accepting:
+            self._is_accepting = True
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _pause(self) -> None:
+        if self._is_accepting:
+            self._is_accepting = False
+            self._loop.remove_reader(self._listening)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_ITERATION):
+            if seconds := self._limits.wait_time():
+                self._pause()
+                if seconds == inf:
+                    self._limits.when_one_ends(self._resume)
+                else:
+                    self._loop.call_later(seconds, self._resume)
+                return
+            try:
+                accepted, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:
+                self._pause()
+                self._loop.call_later(PAUSE, self._resume)
+                return
+            accepted.setblocking(False)
+            self._limits.begin()
+            handshake = self._loop.create_task(self._shake_hands(accepted))
+            self._handshakes.add(handshake)
+            handshake.add_done_callback(self._done)
+
+    async def _shake_hands(self, accepted: socket.socket) -> bool:
+        """Returns whether the handshake succeeded."""
+        try:
+            host, port = accepted.getpeername()[:2]
+            spare = accepted.dup()  # a failed handshake closes the other one
+        except OSError:  # it has been closed already, or no file descriptors are left
+            accepted.close()
+            return False
+        with spare:
+            try:
+                await self._loop.connect_accepted_socket(
+                    self._new_protocol,
+                    accepted,
+                    ssl=self._context(),
+                    ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+                    ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
+                )
+            except ssl.SSLError as error:
+                if error.reason == "HTTP_REQUEST":
+                    with suppress(OSError):
+                        spare.send(PLAIN_REQUEST)
+                self._failed(error, f"{host}:{port}")
+                return False
+            except OSError:  # the client has closed the connection, or was too slow
+                return False
+        return True
+
+    def _done(self, handshake: asyncio.Task[bool]) -> None:
+        self._handshakes.discard(handshake)
+        self._limits.end("tls", is_done=not handshake.cancelled() and handshake.result())

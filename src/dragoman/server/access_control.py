@@ -1,0 +1,212 @@
+"""Access control: reads the access folder and the broker's keys, and applies them at the start and at every reload.
+
+A reload is all or nothing: everything is read and checked first, and then replaced at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dragoman.access.keys import BROKER, OLD_BROKER, KeyPair, broker_key_folder, key_file, read_key_file
+from dragoman.access.location import AccessPlaces, open_table
+from dragoman.access.problems import AccessError, access_error
+from dragoman.access.reload_report import ReloadReport, write_report
+from dragoman.core.broker import Broker
+from dragoman.core.rights import WORK, AccessChanges
+from dragoman.server import clock
+from dragoman.server.authentication import Authentication
+from dragoman.server.connections import Connections
+from dragoman.streams.tls_context import ListenerTls, TlsFileError
+
+CREDENTIALS_VARIABLE: Final = "CREDENTIALS_DIRECTORY"  # set by systemd for LoadCredential=
+LONGEST_WAIT: Final = 60.0
+REVOKED: Final = "its access was revoked"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessReport:
+    """Result of a reload."""
+
+    folder: str  # empty: there is no access table
+    changes: AccessChanges
+    disconnected: int  # connections that were closed because their access was revoked
+
+
+class AccessControl:
+    """Holds the access table of a running broker up to date."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        connections: Connections,
+        authentication: Authentication,
+        places: AccessPlaces,
+        log: Any,
+        certificates: Callable[[], Iterable[ListenerTls]],
+        *,
+        no_access: bool = False,
+    ) -> None:
+        """Read the folder for the first time. Raises AccessError if it cannot be used completely.
+
+        `certificates` returns those of all listeners.
+        """
+        self.authentication: Final = authentication
+        self._broker = broker
+        self._connections = connections
+        self._places = places
+        self._log = log
+        self._certificates = certificates
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watchers: list[Callable[[], int]] = []
+        table = open_table(places, os.geteuid(), no_access=no_access)
+        authentication.apply(table, self._read_keys())
+        self._reloads = 0
+        self._answer([])
+
+    def watch(self, call: Callable[[], int]) -> None:
+        """Call this after each change. It ends what belongs to principals without access, and returns the number."""
+        self._watchers.append(call)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Remove principals as they expire, from now on."""
+        self._loop = loop
+        self._watch_expiry()
+
+    def expiries(self) -> list[tuple[str, float]]:
+        """Return the listeners with TLS, and the Unix time at which the certificate of each expires."""
+        return [(each.listener, each.certificate.not_after.timestamp()) for each in self._certificates()]
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def hangup(self) -> None:
+        """Handle SIGHUP: reload (R111). Other settings stay."""
+        with suppress(AccessError):  # it is logged
+            self.reload()
+
+    def reload(self) -> AccessReport:
+        """Read the folder, the keys and the certificates again. Raises AccessError; then nothing has changed."""
+        try:
+            report = self._reload()
+        except AccessError as error:
+            problems = [str(each) for each in error.problems]
+            self._log.error("access not reloaded", problems=problems, note="nothing has changed")
+            self._answer(problems)
+            self._broker.counters.access_reloaded("failed")
+            raise
+        self._log_report("access reloaded", report)
+        self._answer([], report)
+        self._broker.counters.access_reloaded("done")
+        self._watch_expiry()
+        return report
+
+    def _reload(self) -> AccessReport:
+        folder = self._places.find()
+        table = open_table(self._places, os.geteuid())
+        if table is None and self.authentication.table is not None:
+            raise access_error("access", "there is no access folder any more; restore it, or restart with --no-access")
+        keys = self._read_keys()
+        if not keys and self.authentication.has_curve_key:
+            raise access_error(
+                "keys", "the broker's key is missing; restore it, or make one: dragoman keys new --broker"
+            )
+        try:
+            replacements = [each.prepare_reload() for each in self._certificates()]
+        except TlsFileError as error:
+            raise access_error("TLS", str(error)) from None
+        for use in replacements:
+            use()
+        changes = self.authentication.apply(table, keys)
+        return AccessReport(str(folder or ""), changes, self._disconnect())
+
+    def _answer(self, problems: list[str], report: AccessReport | None = None) -> None:
+        """Write the result for a command that has sent the signal."""
+        if self._places.data is None:
+            return
+        changes = report.changes if report is not None else AccessChanges()
+        answer = ReloadReport(
+            os.getpid(),
+            self._reloads,
+            problems,
+            list(changes.added),
+            list(changes.removed),
+            list(changes.changed),
+            report.disconnected if report is not None else 0,
+        )
+        self._reloads += 1
+        with suppress(OSError):
+            write_report(self._places.data, answer)
+
+    def _watch_expiry(self) -> None:
+        """Set the timer for the next principal that expires. The wall clock may be set, so it is at most a minute."""
+        self.close()
+        seconds = self.authentication.next_expiry
+        if seconds is not None and self._loop is not None:
+            self._timer = self._loop.call_later(min(seconds + 0.001, LONGEST_WAIT), self._expire)
+
+    def _expire(self) -> None:
+        changes = self.authentication.refresh()
+        if changes != AccessChanges():
+            self._log_report("access expired", AccessReport("", changes, self._disconnect()))
+        self._watch_expiry()
+
+    def _log_report(self, event: str, report: AccessReport) -> None:
+        changes = report.changes
+        self._log.info(
+            event,
+            added=list(changes.added),
+            removed=list(changes.removed),
+            changed=list(changes.changed),
+            disconnected=report.disconnected,
+        )
+
+    def _read_keys(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The broker's CURVE keys, the newest first. Raises AccessError."""
+        found: list[KeyPair] = []
+        uid = os.geteuid()
+        credentials = os.environ.get(CREDENTIALS_VARIABLE, "")
+        folders = [(Path(credentials), True)] if os.path.isabs(credentials) else []
+        folders += [(broker_key_folder(self._places.data), False)] if self._places.data is not None else []
+        for name in (BROKER, OLD_BROKER):
+            for folder, is_credential in folders:
+                path = key_file(folder, name)
+                if os.path.lexists(path):
+                    found.append(read_key_file(path, uid, is_credential=is_credential))
+                    break
+        return tuple((each.public, each.secret.reveal()) for each in found)
+
+    # ---------------------------------------------------------------- peers of principals that have changed
+
+    def _disconnect(self) -> int:
+        """Close connections whose identity is gone, and take services from workers that may not work for them."""
+        closed, now = 0, clock.now()
+        built_in = (self._broker.principals.local, self._broker.principals.anyone)
+        for peer in list(self._connections.peers):
+            admitted, principal = peer.admitted, peer.owner.principal
+            is_known = principal.is_listed or principal in built_in
+            if not is_known or (admitted is not None and not self.authentication.is_current(admitted)):
+                self._connections.close(peer, REVOKED)
+                closed += 1
+        closed += sum(call() for call in self._watchers)
+        for worker in list(self._broker.worker_registry.workers.values()):
+            principal = worker.owner.principal
+            if not (principal.is_listed or principal in built_in):
+                continue  # it leaves with its connection
+            offered = [each.name for each in worker.services]
+            allowed = [each for each in offered if principal.may(WORK, each)]
+            if offered and not allowed:
+                self._broker.availability.drain(worker, now)
+            elif len(allowed) < len(offered):
+                self._broker.availability.offer(worker, allowed, now)
+        self._broker.operator.limits_changed(now)
+        self._connections.request_iteration()
+        return closed

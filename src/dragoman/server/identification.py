@@ -1,0 +1,55 @@
+"""Identification of connections: finds the owner of a new one, and turns away those that nobody may use."""
+
+from __future__ import annotations
+
+from typing import final
+
+from dragoman.core.broker import Broker
+from dragoman.core.owners import Owner
+from dragoman.core.rights import Principal
+from dragoman.server.authentication import Admitted, Rejected
+from dragoman.server.connection import StreamConnection
+from dragoman.server.connection_registry import ConnectionRegistry
+
+
+@final
+class Identification:
+    """Sets the owner of connections: by the local user when it connects, and by its credentials when it opens."""
+
+    def __init__(self, broker: Broker, registry: ConnectionRegistry) -> None:
+        self._principals = broker.principals
+        self._owners = broker.owners
+        self._registry = registry
+
+    def first_owner(self, admitted: Admitted | None, is_local: bool, address: str) -> Owner:
+        """Return the owner until the handshakes are done. `admitted`: its local user; None: the broker's own."""
+        principal = admitted.principal if admitted is not None else self._principals.local
+        return self._owner(principal, is_local, address)
+
+    def identify(self, peer: StreamConnection) -> bool:
+        """Find the principal of a connection whose handshakes are done. False: it was turned away."""
+        if peer.closing is not None and not peer.dialled:
+            return False
+        if peer.auth is not None and peer.stream is not None and peer.admitted is not None:
+            found = peer.auth.judge(peer.admitted, peer.stream.peer_certificate, peer.carrier)
+            if isinstance(found, Rejected):
+                self._registry.turned_away(peer, found.reason, found.detail, found.identity)
+                return False
+            peer.admitted = found
+            if found.principal is not peer.owner.principal:
+                peer.owner.leave()
+                peer.belong_to(self._owner(found.principal, peer.is_local, peer.address))
+                peer.owner.enter()
+        principal = peer.owner.principal
+        limit = principal.limits.max_peers
+        if limit is not None and principal.peers > limit:
+            detail = f"{principal.name} has {limit}, the maximum (max_peers of {principal.name})"
+            identity = peer.admitted.label if peer.admitted is not None else ""
+            self._registry.turned_away(peer, "too many connections", detail, identity)
+            return False
+        if peer.admitted is not None and peer.admitted.identity is not None:
+            self._registry.admitted(peer, peer.admitted)
+        return True
+
+    def _owner(self, principal: Principal, is_local: bool, address: str) -> Owner:
+        return Owner(principal) if is_local else self._owners.at(address, principal)

@@ -1,0 +1,57 @@
+"""Commands that change the access folder tell the broker that runs with it, and print its answer."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import running_broker
+from programs import Programs
+
+
+def changed(programs: Programs, *words: str) -> tuple[int, str]:
+    done = programs.dragoman("access", *words, "--data", "data")
+    return done.ends(), done.err
+
+
+def test_commands_tell_the_broker_and_print_its_answer(programs: Programs) -> None:
+    folder = programs.folder
+    code, told = changed(programs, "allow", "www", "--uid", "33", "--call", "mail")
+    assert (code, "No broker runs with the data folder data; the next one reads the change" in told) == (0, True)
+    broker = programs.dragoman("serve", "tcp://127.0.0.1:0", "--data", "data")
+    url = broker.prints(r"(tcp://127.0.0.1:\d+)")
+    accepted = re.compile(rf"The broker \(process {broker.pid}\) has accepted the change\n")
+    code, told = changed(programs, "allow", "www", "--uid", "34")
+    assert code == 0
+    assert accepted.search(told)
+    bad = folder / "data" / "access" / "bad.toml"
+    bad.touch(mode=0o600)
+    bad.write_text("cal = []")
+    reload = programs.dragoman("access", "reload", "--connect", url)
+    assert reload.ends() == 2
+    assert "bad.toml, line 1: cal is not a key; did you mean 'call'?" in reload.err
+    code, told = changed(programs, "remove", "www")
+    assert code == 1
+    assert f"the broker (process {broker.pid}) has not accepted the change; it goes on with what it had" in told
+    bad.unlink()
+    reload = programs.dragoman("access", "reload", "--connect", url, "--json")
+    assert reload.ends() == 0
+    assert reload.out == '{"added":[],"removed":["www"],"changed":[],"disconnected":0}\n'
+
+
+def test_the_process_in_the_lock_file_is_believed_only_if_it_holds_the_lock(tmp_path: Path) -> None:
+    """The broker may run in another container that shares the folder: there its process id is another process."""
+    assert running_broker.broker_process(tmp_path) is None
+    lock = tmp_path / "lock"
+    lock.write_text(f"{os.getpid()}\n")
+    assert running_broker.broker_process(tmp_path) is None, "nobody holds the lock"
+    with open(lock) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert running_broker.broker_process(tmp_path) == os.getpid()
+        lock.write_text("1\n")
+        with pytest.raises(OSError, match="runs where its process id is not known"):
+            running_broker.broker_process(tmp_path)

@@ -1,0 +1,86 @@
+"""Login sessions: ids, expiry, number, and their end with the access of the principal (R159)."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from dragoman.core.rights import Principal
+from dragoman.http.admission import Admission
+from dragoman.http.login_sessions import ID_BYTES, LIFETIME, MAX_SESSIONS, LoginSessions
+
+
+class World:
+    def __init__(self, most: int = MAX_SESSIONS) -> None:
+        self.now = 1000.0
+        numbers = count(1)
+        self.drawn: list[int] = []
+        self.revoked: set[str] = set()
+
+        def random_bytes(size: int) -> bytes:
+            self.drawn.append(size)
+            return next(numbers).to_bytes(size, "big")
+
+        self.sessions = LoginSessions(random_bytes, lambda: self.now, most=most)
+
+    def open(self, name: str = "web") -> str:
+        return self.sessions.open(Admission(Principal(name), "token 1a2b3c4d", lambda: name not in self.revoked))
+
+
+def test_session_is_found_by_its_id() -> None:
+    world = World()
+    ids = [world.open("web"), world.open("ops")]
+    assert world.drawn == [ID_BYTES, ID_BYTES]
+    assert len(set(ids)) == 2
+    found = [world.sessions.find(id) for id in ids]
+    assert [each.principal.name for each in found if each is not None] == ["web", "ops"]
+    for wrong in ("", "x", ids[0][:-1], ids[0] + "A", "\udc80é"):
+        assert world.sessions.find(wrong) is None
+
+
+def test_id_is_kept_as_a_hash() -> None:
+    world = World()
+    id = world.open()
+    assert id not in repr(vars(world.sessions))
+
+
+def test_session_expires() -> None:
+    world = World()
+    id = world.open()
+    world.now += LIFETIME - 1
+    found = world.sessions.find(id)
+    assert found is not None
+    world.now += 1
+    assert world.sessions.find(id) is None
+    assert not found.is_current(), "a request that runs ends, too"
+    assert world.sessions.sweep() == 1
+    assert len(world.sessions) == 0
+
+
+def test_session_ends_at_logout() -> None:
+    world = World()
+    id = world.open()
+    found = world.sessions.find(id)
+    assert found is not None
+    assert found.is_current()
+    assert world.sessions.close(id)
+    assert not found.is_current()
+    assert world.sessions.find(id) is None
+    assert not world.sessions.close(id)
+
+
+def test_session_ends_with_the_access_of_its_principal() -> None:
+    world = World()
+    web, ops = world.open("web"), world.open("ops")
+    world.revoked.add("web")
+    assert world.sessions.find(web) is None
+    assert world.sessions.sweep() == 1
+    assert world.sessions.find(ops) is not None
+
+
+def test_oldest_session_ends_when_there_are_too_many() -> None:
+    world = World(most=3)
+    ids = [world.open() for _ in range(4)]
+    oldest = world.sessions.find(ids[0])
+    assert [world.sessions.find(id) is not None for id in ids] == [False, True, True, True]
+    assert oldest is None
+    assert len(world.sessions) == 3

@@ -1,0 +1,42 @@
+"""Limits on handshakes: a second, and at once (R168)."""
+
+from __future__ import annotations
+
+from dragoman.core.infinity import inf
+from dragoman.server.handshakes import Handshakes
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 10.25
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_handshakes_of_a_second() -> None:
+    clock = Clock()
+    handshakes = Handshakes(2, 100, clock)
+    for _ in range(2):
+        assert handshakes.wait_time() == 0.0
+        handshakes.begin()
+        handshakes.end("tls", is_done=True)
+    assert handshakes.wait_time() == 0.75
+    clock.now = 11.0
+    assert handshakes.wait_time() == 0.0
+
+
+def test_handshakes_at_once() -> None:
+    """The one that waits continues when any of the others has ended, done or failed."""
+    handshakes = Handshakes(100, 2, Clock())
+    resumed: list[str] = []
+    handshakes.begin()
+    handshakes.begin()
+    assert handshakes.wait_time() == inf
+    handshakes.when_one_ends(lambda: resumed.append("a"))
+    assert resumed == []
+    handshakes.end("curve", is_done=False)
+    assert (resumed, handshakes.in_progress, handshakes.wait_time()) == (["a"], 1, 0.0)
+    handshakes.end("tls", is_done=True)
+    assert resumed == ["a"]  # called once
+    assert handshakes.totals == {("curve", "failed"): 1, ("tls", "done"): 1}
