@@ -55,3 +55,21 @@ def test_the_process_in_the_lock_file_is_believed_only_if_it_holds_the_lock(tmp_
         lock.write_text("1\n")
         with pytest.raises(OSError, match="runs where its process id is not known"):
             running_broker.broker_process(tmp_path)
+
+
+def test_a_worker_with_a_token_in_its_environment_hides_its_memory(programs: Programs) -> None:
+    """R157: a program that it starts cannot read the token there. PR_GET_DUMPABLE is 3."""
+    module = (
+        "import ctypes\n"
+        "def dumpable(payload: bytes) -> bytes:\n"
+        "    return b'%d' % ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)\n"
+    )
+    (programs.folder / "handlers.py").write_text(module)
+    broker = programs.dragoman("serve", "http://127.0.0.1:0", "--data", "memory")
+    url = broker.prints(r"(http://127.0.0.1:\d+)")
+    words = ("worker", "handlers:dumpable", "--threads", "1", "--connect", url, "--service")
+    programs.dragoman(*words, "hidden", DRAGOMAN_TOKEN="dgm_" + "x" * 43)
+    programs.dragoman(*words, "plain")
+    broker.prints("worker joined", 2)
+    answers = [programs.run("call", service, "", "--connect", url).out for service in ("hidden", "plain")]
+    assert answers == ["0", "1"]

@@ -89,9 +89,9 @@ def test_handshakes_of_a_second_are_limited_and_nobody_is_rejected(stack: ExitSt
     seconds: Counter[int] = Counter()  # handshakes that began, by second
     begin = handshakes.begin
 
-    def counted() -> None:
+    def counted(address: str) -> None:
         seconds[handshakes._second] += 1
-        begin()
+        begin(address)
 
     handshakes.begin = counted  # type: ignore[method-assign]
     for _ in range(15):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import click
 
@@ -11,6 +12,8 @@ from dragoman.cli.serve import SETTINGS, load_sourced
 from dragoman.cli.tables import size_text
 
 SIZES = ("_bytes", "_size", "_memory")  # ends of the names of settings that are a number of bytes
+
+SECRET = re.compile(r"dgm_[\w-]+|(?<=://)[^/?#@]*(?=@)")
 
 
 @click.command()
@@ -28,7 +31,7 @@ def config(urls: tuple[str, ...], path: str | None, as_json: bool, **flags: obje
     _, sourced = load_sourced(urls, path, flags)
     rows = [(each.name, each.value, each.source) for each in sourced]
     shown_instead = {"listen": default_listeners(os.environ), "data": str(default_data_dir(os.environ))}
-    rows = [(name, value or shown_instead.get(name, value), source) for name, value, source in rows]
+    rows = [(name, _hidden(value or shown_instead.get(name, value)), source) for name, value, source in rows]
     if as_json:
         click.echo(json.dumps({name: {"value": value, "source": source} for name, value, source in rows}, indent=2))
         return
@@ -41,3 +44,10 @@ def config(urls: tuple[str, ...], path: str | None, as_json: bool, **flags: obje
 
 for option in reversed(SETTINGS):
     config = option(config)
+
+
+def _hidden(value: object) -> object:
+    """Return a setting without tokens and passwords, which do not belong into an address."""
+    if isinstance(value, list | tuple):
+        return [_hidden(each) for each in value]
+    return SECRET.sub("secret", value) if isinstance(value, str) else value

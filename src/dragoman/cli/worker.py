@@ -118,7 +118,12 @@ def worker(
         "max_memory": _size(max_memory) if max_memory is not None else None,
         "cancel_grace": cancel_grace,
     }
+    from dragoman.sdk.proof import TOKEN_VARIABLE
+    from dragoman.server.tuning import hide_memory
+
     chosen = {name: value for name, value in given.items() if value is not None}
+    if TOKEN_VARIABLE in os.environ:
+        hide_memory()  # programs that it starts could read the token there (R157)
     try:
         if target is not None:
             code = _run_object(target, services, url, chosen, log_level, reloads)

@@ -17,6 +17,7 @@ from dragoman.http.admission import Admission
 ID_BYTES: Final = 32
 LIFETIME: Final = 12 * 3600.0  # seconds
 MAX_SESSIONS: Final = 1000  # more than these: the oldest is closed
+MAX_PER_PRINCIPAL: Final = 20  # more than these: its own oldest is closed
 HALF: Final = 16  # bytes of a hash
 
 
@@ -53,6 +54,9 @@ class LoginSessions:
         id = base64.urlsafe_b64encode(self._random_bytes(ID_BYTES)).rstrip(b"=").decode()
         digest = _digest(id)
         self._sessions[digest[:HALF]] = _Session(digest, admission, self._now() + self.lifetime)
+        own = [key for key, each in self._sessions.items() if each.admission.principal is admission.principal]
+        if len(own) > MAX_PER_PRINCIPAL:
+            self._close(own[0])
         while len(self._sessions) > self._most:
             self._close(next(iter(self._sessions)))
         return id

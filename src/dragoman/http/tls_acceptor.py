@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from dragoman.core.infinity import inf
@@ -38,9 +39,12 @@ class HandshakeLimits(Protocol):
 
     def when_one_ends(self, call: Callable[[], None]) -> None: ...
 
-    def begin(self) -> None: ...
+    def admits(self, address: str) -> bool:
+        """True if one more handshake of this address may begin."""
 
-    def end(self, mechanism: str, *, is_done: bool) -> None: ...
+    def begin(self, address: str) -> None: ...
+
+    def end(self, mechanism: str, address: str, *, is_done: bool) -> None: ...
 
 
 class TlsAcceptor:
@@ -96,18 +100,22 @@ class TlsAcceptor:
                     self._loop.call_later(seconds, self._resume)
                 return
             try:
-                accepted, _ = self._listening.accept()
+                accepted, place = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:
                 self._pause()
                 self._loop.call_later(PAUSE, self._resume)
                 return
+            address = str(place[0])
+            if not self._limits.admits(address):
+                accepted.close()
+                continue
             accepted.setblocking(False)
-            self._limits.begin()
+            self._limits.begin(address)
             handshake = self._loop.create_task(self._shake_hands(accepted))
             self._handshakes.add(handshake)
-            handshake.add_done_callback(self._done)
+            handshake.add_done_callback(partial(self._done, address))
 
     async def _shake_hands(self, accepted: socket.socket) -> bool:
         """Returns whether the handshake succeeded."""
@@ -136,6 +144,6 @@ class TlsAcceptor:
                 return False
         return True
 
-    def _done(self, handshake: asyncio.Task[bool]) -> None:
+    def _done(self, address: str, handshake: asyncio.Task[bool]) -> None:
         self._handshakes.discard(handshake)
-        self._limits.end("tls", is_done=not handshake.cancelled() and handshake.result())
+        self._limits.end("tls", address, is_done=not handshake.cancelled() and handshake.result())

@@ -23,6 +23,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Job, JobId, Payload, Service
 from dragoman.core.names import is_name
+from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import TimedRecipient
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED, RefusalReason
@@ -281,7 +282,11 @@ class OperationHandlers(TimedRecipient):
     def set_schedule(self, request: ScheduleRequest, payload: Payload, responder: Responder, now: float) -> None:
         if payload:
             request = replace(request, payload=None, payload_base64=b64encode(payload_of(request, payload)).decode())
-        view = self.scheduler.put(request, now, now + self._offset(), responder.owner.principal.name)
+        principal = responder.owner.principal
+        size, most = len(payload_of(request, b"")), principal.limits.max_payload
+        if most is not None and size > most:
+            raise OperationError("too large", f"{over_max_payload('payload', size, most)} of {principal.name}")
+        view = self.scheduler.put(request, now, now + self._offset(), principal.name)
         self._answer_when_saved(responder, lambda: view)
 
     def schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:

@@ -297,7 +297,7 @@ SET_SCHEDULE: Final = Operation(
     path="/v1/schedules/{name}",
     writes=True,
     takes_payload=True,
-    errors=("busy", "conflict"),
+    errors=("busy", "conflict", "too large"),
     command="schedule set",
 )
 DELETE_SCHEDULE: Final = Operation(

@@ -61,7 +61,7 @@ class Acceptor:
             except OSError:  # it has been closed already
                 accepted.close()
                 continue
-            if registry.admit(address, is_local_address) is not None:
+            if (mechanism and not registry.handshakes.admits(address)) or registry.admit(address, is_local_address):
                 accepted.close()
                 continue
             admitted = self._local_peers.admit(accepted, listener_socket.loopback, label)

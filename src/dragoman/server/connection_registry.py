@@ -77,13 +77,13 @@ class ConnectionRegistry:
     def begin_handshake(self, peer: StreamConnection, mechanism: str) -> None:
         """Count a handshake that has begun (R168)."""
         peer.handshake = mechanism
-        self.handshakes.begin()
+        self.handshakes.begin(peer.address)
 
     def end_handshake(self, peer: StreamConnection, *, is_done: bool) -> None:
         """Count the end of a handshake, if one is in progress."""
         if peer.handshake:
             mechanism, peer.handshake = peer.handshake, ""
-            self.handshakes.end(mechanism, is_done=is_done)
+            self.handshakes.end(mechanism, peer.address, is_done=is_done)
 
     def lose(self, peer: StreamConnection, reason: str) -> None:
         """End a connection: notify the broker side, once, with the messages that were never sent."""

@@ -33,6 +33,11 @@ def raise_descriptor_limit() -> int:
 def protect_secrets() -> None:
     """Write no core dump, and let no other process of this user read the memory: it has secret keys."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hide_memory()
+
+
+def hide_memory() -> None:
+    """Let no other process of this user read the memory, the first environment included."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     except (OSError, AttributeError):

@@ -313,3 +313,12 @@ def test_full_disk_names_the_file(commands: Commands, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "fsync", full)
     path = commands.access / "web.toml"
     assert commands.run("access allow web --uid 2", code=74).stderr == f"dragoman: {path}: No space left on device\n"
+
+
+def test_settings_are_printed_without_secrets(commands: Commands) -> None:
+    """A token in an address is a mistake, which `serve` rejects; it is not repeated."""
+    for words in (["--json"], []):
+        done = commands.run("config", "http://127.0.0.1:1?token=dgm_0123456789", "http://a:b@127.0.0.1:2", *words)
+        assert "dgm_" not in done.stdout
+        assert "a:b" not in done.stdout
+        assert "http://127.0.0.1:1?token=secret" in done.stdout

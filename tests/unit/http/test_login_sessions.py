@@ -6,7 +6,7 @@ from itertools import count
 
 from dragoman.core.rights import Principal
 from dragoman.http.admission import Admission
-from dragoman.http.login_sessions import ID_BYTES, LIFETIME, MAX_SESSIONS, LoginSessions
+from dragoman.http.login_sessions import ID_BYTES, LIFETIME, MAX_PER_PRINCIPAL, MAX_SESSIONS, LoginSessions
 
 
 class World:
@@ -84,3 +84,15 @@ def test_oldest_session_ends_when_there_are_too_many() -> None:
     assert [world.sessions.find(id) is not None for id in ids] == [False, True, True, True]
     assert oldest is None
     assert len(world.sessions) == 3
+
+
+def test_logins_of_one_principal_close_no_session_of_another() -> None:
+    world = World()
+    ops, web = Principal("ops"), Principal("web")
+    first = world.sessions.open(Admission(ops, "token 1a2b3c4d", lambda: True))
+    ids = [world.sessions.open(Admission(web, "token 5e6f7a8b", lambda: True)) for _ in range(MAX_SESSIONS + 1)]
+    assert world.sessions.find(first) is not None
+    assert [world.sessions.find(id) is not None for id in ids[-MAX_PER_PRINCIPAL - 1 :]] == [
+        False,
+        *[True] * MAX_PER_PRINCIPAL,
+    ]

@@ -194,3 +194,11 @@ def test_reason_names_the_cause(world: World, table: dict[str, Any], reason: str
     assert (world.broker.jobs, view.paused, view.paused_reason) == ({}, True, reason)
     assert json.loads(world.store.notes["cron/n"])["paused_reason"] == reason
     assert world.ask("resume schedule", name="n").kind == "forbidden"
+
+
+def test_schedule_whose_payload_exceeds_the_limit_of_its_principal_is_not_set(world: World) -> None:
+    """R165: no run of it would ever be accepted."""
+    world.broker.principals.apply({"web": (Rights(call=("s",)), PrincipalLimits(max_payload=10))})
+    refused = ask_as(world, "web", "set schedule", name="a", service="s", every=10.0, payload="x" * 11)
+    assert (refused.kind, "max_payload" in refused.detail, "of web" in refused.detail) == ("too large", True, True)
+    assert ask_as(world, "web", "set schedule", name="a", service="s", every=10.0, payload="x" * 10).owner == "web"
