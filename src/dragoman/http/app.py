@@ -92,8 +92,12 @@ def _admit(context: AppContext, scope: Scope) -> bool:
 def _forbid_caching(response: Response) -> None:
     """Add `Cache-Control: no-store` to all responses but assets, which have their own."""
     headers = getattr(response, "raw_headers", None)  # an event stream has none
-    if headers is not None and all(name != b"cache-control" for name, _ in headers):
-        headers.append(NO_STORE)
+    if headers is None:
+        return
+    for name, _ in headers:
+        if name == b"cache-control":
+            return
+    headers.append(NO_STORE)
 
 
 def _not_found() -> Response:

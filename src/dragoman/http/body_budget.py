@@ -27,8 +27,10 @@ class BodyBudget:
 
     def forget(self, connection: BodyHolder) -> None:
         """Remove a body that is complete or abandoned."""
-        self.total -= self._held.pop(connection, 0)
-        self._all_bodies.forget(connection)
+        size = self._held.pop(connection, 0)
+        if size:
+            self.total -= size
+            self._all_bodies.forget(connection)
 
     def fault(self) -> RequestError:
         most = min(self._max_memory, self._all_bodies.memory.limit)

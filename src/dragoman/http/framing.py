@@ -216,7 +216,7 @@ def body_length(fields: list[tuple[bytes, bytes]], head: re.Match[bytes], limits
 
 def is_forwarded(fields: list[tuple[bytes, bytes]]) -> bool:
     """Tell if a proxy has forwarded the request: it has Forwarded or X-Forwarded-*. Names are in lower case."""
-    return any(name == b"forwarded" or name.startswith(b"x-forwarded-") for name, _ in fields)
+    return bool([name for name, _ in fields if name == b"forwarded" or name[:12] == b"x-forwarded-"])
 
 
 def _check_target(method: bytes, target: bytes, hosts: Hosts) -> None:
