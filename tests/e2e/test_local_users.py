@@ -334,12 +334,12 @@ class NamedEarlier:
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_a_request_of_a_reset_peer_is_not_run(programs: Programs, loop: str) -> None:
     setup = Setup(programs, loop=loop)
-    pause = "POST /v1/services/work/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+    pause = "POST /v1/services/tasks/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
     with bound() as own:
         setup.program.stop()
         as_user(ALICE, send_and_reset, setup.http, pause, own.getsockname()[1])
         connect_to(setup.http, own)
         setup.program.go_on()
-        own.sendall(b"GET /v1/services/work HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        own.sendall(b"GET /v1/services/tasks HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert own.recv(65_536).startswith(b"HTTP/1.1 404 ")
     assert json.loads(response(setup.http, "/v1/services")[1])["services"] == []
