@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
@@ -93,6 +94,7 @@ class ClientConnection:
         self._back_off = BackOff(random.uniform, cap=min(MAX_DIAL_DELAY, connect_timeout / 4))
         self._is_shared = target.dialect.calls_at_once
         self._may_dial_at_once = True  # it may dial without a delay
+        self._early: list[Callable[[], None]] | None = None  # messages and the end, until a new connection is open
         self._has_received = False  # a message has arrived on this connection
         self._is_suspect = False  # the received answer may come from a wrong port
         self._identifying: asyncio.Task[None] | None = None  # identifies the port
@@ -203,14 +205,26 @@ class ClientConnection:
         carrier = self._target.client_carrier()
         self._has_received = False
         opening = self._open(place, carrier, self._received, self._ended, DIAL_LIMIT, self._batch_done)
-        self._link = await self._recognition.open(opening)
+        early: list[Callable[[], None]] = []
+        self._early = early
+        try:
+            link = await self._recognition.open(opening)
+        finally:
+            self._early = None
+        self._link = link
         self.dialling = None
         if not self._recognition.is_known:
             self._identify_timer = asyncio.get_running_loop().call_later(SILENCE_LIMIT, self._identify_if_silent)
         self.side.opened(monotonic())
+        for event in early:
+            if self._link is link:
+                event()
         self._batch_done()
 
     def _received(self, message: Message | TooLarge) -> None:
+        if self._early is not None:
+            self._early.append(partial(self._received, message))
+            return
         if self._link is None:  # messages behind the one that made us close the connection
             return
         self._has_received = True
@@ -290,6 +304,9 @@ class ClientConnection:
             self._link = None
 
     def _ended(self, problem: str) -> None:
+        if self._early is not None:
+            self._early.append(partial(self._ended, problem))
+            return
         if self._link is not None and not self.side.is_ready:
             self._owner.unreachable(BrokerUnavailable(handshake_problem(self._target.place, problem)))
         self._link = None
