@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from authority import Authority
 from dragoman.cli import running_broker
 from programs import Programs
 
@@ -73,3 +74,19 @@ def test_a_worker_with_a_token_in_its_environment_hides_its_memory(programs: Pro
     broker.prints("worker joined", 2)
     answers = [programs.run("call", service, "", "--connect", url).out for service in ("hidden", "plain")]
     assert answers == ["0", "1"]
+
+
+def test_a_certificate_without_a_principal_ends_the_worker_and_the_call(programs: Programs, tmp_path: Path) -> None:
+    """It is signed by the right authority, so TLS accepts it; the broker then says that it has no principal for it."""
+    authority = Authority(tmp_path / "ca")
+    stranger = authority.issue("stranger", "subjectAltName=DNS:stranger")
+    assert changed(programs, "allow", "ops", "--tls-name", "ops.example", "--call", "*", "--work", "*")[0] == 0
+    url = f"native+tls://127.0.0.1:0?{authority.issue().options}&client_ca={authority.cert}"
+    broker = programs.dragoman("serve", url, "--data", "data")
+    port = broker.prints(r"tls://127.0.0.1:(\d+)")
+    address = f"tls://127.0.0.1:{port}?ca={authority.cert}&{stranger.options}"
+    for words in (("worker", "--exec", "cat", "--service", "s"), ("call", "s", "x")):
+        refused = programs.run(*words, "--connect", address)
+        assert refused.ends() == 3
+        assert "this broker has no principal for the certificate of this client" in refused.err
+    broker.prints("unknown certificate", 2)

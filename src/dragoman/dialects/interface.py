@@ -105,6 +105,10 @@ class BrokerSide(TimedRecipient):
     def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         raise NotImplementedError
 
+    def refusal(self, reason: str) -> Sequence[Frame] | None:
+        """Return the message that tells a connection why it is not admitted; None: the dialect has no such message."""
+        return None
+
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         """End a connection. Messages with the tags in `unsent` were not sent completely."""
         raise NotImplementedError

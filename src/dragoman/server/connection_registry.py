@@ -16,7 +16,7 @@ from dragoman.core.counters import Counters
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.memory import MemoryAccount
 from dragoman.server.admission import Admission, AdmissionLimits
-from dragoman.server.authentication import LOCAL_USER, Admitted
+from dragoman.server.authentication import LOCAL_USER, UNKNOWN_CERTIFICATE, Admitted
 from dragoman.server.connection import StreamConnection
 from dragoman.server.handshakes import Handshakes
 from dragoman.server.heartbeats import NO_HANDSHAKE, SEND_PING, SILENT, Heartbeats
@@ -25,6 +25,7 @@ from dragoman.server.reports import Reports
 from dragoman.streams.byte_stream import ByteStream
 
 ABORTED: Final = "handshake aborted"
+TELLS_CERTIFICATE: Final = "this broker has no principal for the certificate of this client"
 
 
 class ConnectionRegistry:
@@ -121,6 +122,9 @@ class ConnectionRegistry:
         """Close a connection of which it is known who it is, and that is not admitted."""
         self._counters.connections_rejected += 1
         self._reject(peer, reason, detail, identity)
+        told = peer.session.refusal(TELLS_CERTIFICATE) if reason == UNKNOWN_CERTIFICATE else None
+        if told is not None:
+            self._post(peer, peer.carrier.encode(told))
         self._close(peer, reason)
 
     def admitted(self, peer: StreamConnection, admitted: Admitted) -> None:

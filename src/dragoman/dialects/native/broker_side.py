@@ -105,6 +105,9 @@ class NativeBrokerSide(BrokerSide):
             self._workers.remove(effect)
         # Acknowledge: background jobs are submitted by an operation, whose response acknowledges them.
 
+    def refusal(self, reason: str) -> list[Frame]:
+        return write_error(HELLO, RefusalReason.FORBIDDEN, reason)
+
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         remote, peer.remote = peer.remote, None
         if type(remote) is RemoteWorker:
