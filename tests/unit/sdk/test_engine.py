@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from dragoman.carriers.carrier import Frame
+from dragoman.dialects.native.codec import write_error
+from dragoman.dialects.native.messages import HELLO
 from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.engine import Engine
-from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobFailed, JobTimeout
+from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobFailed, JobTimeout, NotAllowed
 from dragoman.sdk.operation import OperationCall
 from dragoman.sdk.submit_options import SubmitOptionsCache
 
@@ -446,5 +448,31 @@ def test_jobs_wait_for_a_free_connection_longer_than_for_any(connections: int) -
         world.links[0].receive([b"", b"r"])
         assert world.links[0].take()[-1] == [[b"", b"%d" % connections]]
         await world.engine.close()
+
+    run(main)
+
+
+def test_messages_and_the_end_that_come_while_a_connection_opens_are_kept() -> None:
+    """They may arrive in one read with the end of the handshake, before the code that opens the connection goes on."""
+
+    async def main() -> None:
+        world = World(NATIVE)
+        forbidden = write_error(HELLO, "forbidden", "web may not call")
+
+        async def open(*words: Any) -> FakeLink:
+            link = await world._open(*words)
+            words[2](forbidden)
+            words[3]("the broker closed the connection")
+            return link
+
+        world.engine = Engine(
+            SubmitOptionsCache(NATIVE).target, world.loop, world._wake, open=open, connect_timeout=5.0, connections=2
+        )
+        (job,) = jobs_of(1)
+        world.enter(job)
+        await world.until(lambda: job.outcome is not None)
+        assert isinstance(job.outcome, NotAllowed)
+        assert "web may not call" in str(job.outcome)
+        assert len(world.links) == 1
 
     run(main)
