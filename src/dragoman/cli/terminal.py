@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 from math import inf
 from shutil import get_terminal_size
 from typing import TextIO
 from unicodedata import combining, east_asian_width
 
 import click
-import msgspec
 
 # Colours of states and outcomes. Other words have none.
 COLOURS = {
@@ -58,12 +57,12 @@ def coloured(text: str) -> str:
 
 
 def time_text(moment: datetime | None) -> str | None:
-    """A time in ISO 8601: local on a terminal, else in UTC as in JSON."""
+    """A time in ISO 8601 with milliseconds: local on a terminal, else in UTC."""
     if moment is None:
         return None
     if is_terminal():
         return moment.astimezone().isoformat(timespec="milliseconds")
-    return str(msgspec.to_builtins(moment))
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def text_width(text: str) -> int:
