@@ -12,8 +12,37 @@ import pytest
 from authority import Authority
 from programs import Programs
 
+TESTS = Path(__file__).parent
+
 # A process in the background of a shell script ignores Ctrl-C, and so would all processes that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Tests of these files take seconds each, some of them a minute.
+LONG = ("compiled/", "sim/", "machine/", "typing/", "browser/", "e2e/test_chaos", "interop/test_openapi.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Start long tests first, shared out among the processes: none of them is then left alone with one at the end.
+
+    Each process gets one block of the list (`--dist worksteal`), so each block begins with its share of long files.
+    """
+    count = getattr(config, "workerinput", {}).get("workercount", 1)
+    files: dict[Path, list[pytest.Item]] = {}
+    others: list[pytest.Item] = []
+    for item in items:
+        is_long = item.path.relative_to(TESTS).as_posix().startswith(LONG)
+        (files.setdefault(item.path, []) if is_long else others).append(item)
+    shares: list[list[pytest.Item]] = [[] for _ in range(count)]
+    for number, long in enumerate(files.values()):
+        shares[number % count] += long
+    left = len(items)
+    items.clear()
+    for number, share in enumerate(shares):
+        room = max(left // (count - number) - len(share), 0)
+        items += [*share, *others[:room]]
+        del others[:room]
+        left -= room + len(share)
 
 
 def pytest_collection_finish() -> None:

@@ -126,7 +126,8 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.started: list[Program] = []
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("DRAGOMAN_")}
+        ours = ("DRAGOMAN_", "PYTEST_")  # settings of the broker and of the tests that run now
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.environment |= {"XDG_STATE_HOME": str(folder / "state"), "PYTHONUNBUFFERED": "1"}
 
     def start(self, *words: object, given: bytes = b"", kind: type[Program] = Program, **environment: str) -> Program:
