@@ -20,9 +20,9 @@ from dragoman.http.disconnect import DisconnectSignal
 from dragoman.http.framing import Chunks, RequestError
 from dragoman.http.hosts import is_local
 from dragoman.http.problems import MEDIA_TYPE, problem_body
-from dragoman.http.security_headers import NO_STORE
+from dragoman.http.security_headers import NO_STORE, header_lines
 from dragoman.http.server_state import HttpServerState
-from dragoman.http.transports import end_writing, tune
+from dragoman.http.transports import ResponseTransport, end_writing, tune
 
 LINGER = 2.0  # seconds to keep reading after an error response; closing with unread data would discard the response
 LAST_LINGER = 0.1  # seconds, when the server is closing
@@ -73,6 +73,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._host = ""
         self._disconnect = DisconnectSignal()
         self._running: RequestResponseCycle | None = None
+        self._response: ResponseTransport | None = None  # of the running request
         # In the reserve only health checks are served, all other requests get this error (R127).
         self._no_room: RequestError | None = None
         self._open_paths = watch.health_paths
@@ -312,7 +313,6 @@ class LimitedConnection(HttpToolsProtocol):
     def _error_response(self, fault: RequestError) -> bytes:
         body = problem_body(fault.status, fault.reason, fault.title, fault.detail)
         headers = [
-            *self.server_state.default_headers,
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
@@ -320,4 +320,4 @@ class LimitedConnection(HttpToolsProtocol):
             *([(b"retry-after", b"1")] if fault.status == 503 else []),
             *([(b"www-authenticate", b"Bearer")] if fault.status == 401 else []),
         ]
-        return b"".join((STATUS_LINE[fault.status], *(b"%b: %b\r\n" % each for each in headers), b"\r\n", body))
+        return b"".join((STATUS_LINE[fault.status], self._watch.common_headers, header_lines(headers), b"\r\n", body))

@@ -179,6 +179,8 @@ class LimitedProtocol(LimitedConnection):
         self._watch.bodies.forget(self)
         if self.transport.is_closing():
             return
+        if self._response is not None:
+            self._response.flush()
         self.flow.resume_reading()
         if self._phase is ANSWER:
             self._await_request()
@@ -195,7 +197,8 @@ class LimitedProtocol(LimitedConnection):
         cycle.scope["extensions"] = {HANGUP: self._disconnect, CONNECTED: self._admission}  # type: ignore[dict-item]
         is_incomplete = self._phase is not ANSWER and not 0 < self._left <= self._following
         close = self._close_gracefully if is_incomplete else None
-        cycle.transport = ResponseTransport(self.transport, self._watch.traffic, close)  # type: ignore[assignment]
+        self._response = ResponseTransport(self.transport, self._watch.traffic, self._watch.common_headers, close)
+        cycle.transport = self._response  # type: ignore[assignment]
         task = self.loop.create_task(self._run(cycle, app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
@@ -211,6 +214,7 @@ class LimitedProtocol(LimitedConnection):
             if not cycle.response_started:
                 await INTERNAL_ERROR(cycle.scope, cycle.receive, cycle.send)
             elif not cycle.response_complete:
+                cycle.transport.flush()
                 self.transport.close()
         finally:
             cycle.on_response = _nothing  # breaks the reference cycle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 Field = tuple[bytes, bytes]
@@ -21,3 +22,8 @@ def security_headers(hsts: int = 0) -> list[Field]:
         (b"referrer-policy", b"no-referrer"),
     ]
     return [*headers, (b"strict-transport-security", b"max-age=%d" % hsts)] if hsts else headers
+
+
+def header_lines(headers: Iterable[Field]) -> bytes:
+    """Return headers as they are sent."""
+    return b"".join(b"%b: %b\r\n" % each for each in headers)

@@ -20,7 +20,7 @@ from dragoman.http.connection import TimedConnection
 from dragoman.http.framing import RequestError
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
-from dragoman.http.security_headers import security_headers
+from dragoman.http.security_headers import header_lines, security_headers
 from dragoman.http.transports import Traffic
 
 SLOWEST_SWEEP = 0.5
@@ -87,7 +87,8 @@ class HttpServerState:
         self._swept = 0.0
         self._rechecked = 0.0
         self._second = 0
-        self._headers = security_headers(hsts)
+        self._security = header_lines(security_headers(hsts))
+        self.common_headers = b""  # lines of every response
 
     def __len__(self) -> int:
         return len(self.shared.connections)
@@ -145,4 +146,4 @@ class HttpServerState:
         second = int(time.time())
         if second != self._second:
             self._second = second
-            self.shared.default_headers = [(b"date", formatdate(second, usegmt=True).encode()), *self._headers]
+            self.common_headers = b"date: %b\r\n%b" % (formatdate(second, usegmt=True).encode(), self._security)

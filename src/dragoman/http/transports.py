@@ -11,6 +11,10 @@ KEEPALIVE_EVERY = 5
 KEEPALIVE_TRIES = 3
 USER_TIMEOUT_MS = 20_000
 
+CONTINUE = b"100"  # the status of an interim response
+LENGTH_FIELD = b"\r\ncontent-length: "
+LARGE_BODY = 65_536  # bytes
+
 
 class Traffic:
     """Bytes received and sent over all connections of a server."""
@@ -23,23 +27,54 @@ class Traffic:
 
 
 class ResponseTransport:
-    """The transport of a response: it counts bytes, and may have its own `close`.
+    """The transport of a response: it adds the headers of every response, counts bytes, and may have its own `close`.
 
+    A head whose body follows at once is sent with it: two packets would cost more than all else that is done here.
     If the request's body is incomplete, closing waits for the client: some clients send everything before they read,
     and would lose an early response.
     """
 
-    __slots__ = ("_traffic", "_write", "close", "is_closing")
+    __slots__ = ("_close", "_common", "_head", "_is_started", "_traffic", "_write", "is_closing")
 
-    def __init__(self, transport: asyncio.Transport, traffic: Traffic, close: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, traffic: Traffic, common: bytes, close: Callable[[], None] | None = None
+    ) -> None:
+        """`common`: header lines of every response."""
         self._traffic = traffic
         self._write = transport.write
-        self.close = close if close is not None else transport.close
+        self._close = close if close is not None else transport.close
+        self._common = common
+        self._head = b""  # to be sent with the beginning of the body
+        self._is_started = False
         self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
-        self._traffic.sent += len(data)
-        self._write(data)
+        if not self._is_started and data[9:12] != CONTINUE:
+            self._is_started = True
+            line, _, fields = data.partition(b"\r\n")
+            data = b"%b\r\n%b%b" % (line, self._common, fields)
+            if LENGTH_FIELD in data:
+                self._head = data
+                return
+        if self._head:
+            if len(data) > LARGE_BODY:  # joining would copy it
+                self.flush()
+            else:
+                data, self._head = self._head + data, b""
+        if data:
+            self._traffic.sent += len(data)
+            self._write(data)
+
+    def flush(self) -> None:
+        """Send a head that no body has followed, as in a response to HEAD."""
+        if self._head:
+            head, self._head = self._head, b""
+            self._traffic.sent += len(head)
+            self._write(head)
+
+    def close(self) -> None:
+        self.flush()
+        self._close()
 
 
 def tune(transport: asyncio.Transport) -> None:
