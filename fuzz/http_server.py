@@ -16,6 +16,7 @@ from dragoman.http.limited_connection import LINGER, MOST_AHEAD
 from dragoman.http.limits import HttpLimits
 from dragoman.http.protocol import LimitedProtocol
 from dragoman.http.server import HttpServer
+from fuzz.fake_transport import FakeTransport
 from fuzz.http_framing import STATUSES_OF_HEADS
 
 if TYPE_CHECKING:
@@ -46,50 +47,6 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": response})
 
 
-class Transport(asyncio.Transport):
-    """Keeps the written bytes."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__({"peername": ("127.0.0.1", 5), "sockname": ("127.0.0.1", 7480)})
-        self._loop = loop
-        self.protocol: LimitedProtocol | None = None
-        self.written = b""
-        self.is_finished = False
-        self.is_closed = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        assert not self.is_finished, "bytes after the end of the response"
-        if not self.is_closed:
-            self.written += bytes(data)
-
-    def can_write_eof(self) -> bool:
-        return True
-
-    def write_eof(self) -> None:
-        self.is_finished = True
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            assert self.protocol is not None
-            self._loop.call_soon(self.protocol.connection_lost, None)
-
-    def abort(self) -> None:
-        self.close()
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-
 def test_one_input(data: bytes) -> None:
     whole = seen(data, [len(data)])
     seed = crc32(data)
@@ -113,7 +70,7 @@ async def _served(loop: asyncio.AbstractEventLoop, data: bytes, sizes: list[int]
     reasons: list[str] = []
     errors: list[BaseException] = []
     server = HttpServer(loop, echo, LIMITS, [], lambda reason, *_: reasons.append(reason), errors.append)
-    transport = Transport(loop)
+    transport = FakeTransport(loop)
     transport.protocol = protocol = server.new_protocol()
     protocol.connection_made(transport)
     try:
@@ -134,7 +91,7 @@ async def _served(loop: asyncio.AbstractEventLoop, data: bytes, sizes: list[int]
     return written[: rejected[0].start() if rejected else None], statuses, is_ended
 
 
-async def _send(data: bytes, sizes: list[int], transport: Transport, protocol: LimitedProtocol) -> None:
+async def _send(data: bytes, sizes: list[int], transport: FakeTransport, protocol: LimitedProtocol) -> None:
     pos = turn = 0
     while pos < len(data) and not transport.is_closed and not transport.is_finished:
         size = sizes[turn % len(sizes)]
@@ -148,7 +105,7 @@ async def _send(data: bytes, sizes: list[int], transport: Transport, protocol: L
         await asyncio.sleep(0)
 
 
-async def _wait(transport: Transport, protocol: LimitedProtocol, now: float) -> None:
+async def _wait(transport: FakeTransport, protocol: LimitedProtocol, now: float) -> None:
     """Let all time-outs pass. A connection that is silent for so long ends (R125)."""
     for seconds in (LIMITS.head_timeout, LIMITS.idle_timeout, LIMITS.body_timeout, LIMITS.body_timeout + LINGER):
         if not transport.is_closed:

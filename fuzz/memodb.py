@@ -16,24 +16,36 @@ from dragoman.core.names import is_name
 from dragoman.dialects.memodb import codec
 from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Job, ParsedMessage, Ready, Result
 
+# The limits of the protocol, not those of the codec: a change of the codec must be noticed.
+MAX_HEADER: Final = 65_536
+MAX_SERVICES: Final = 64
+MAX_NAME_BYTES: Final = 128
 MAX_TIMEOUT: Final = 2**64
 
 
 def test_one_input(data: bytes) -> None:
+    checked(data)
+
+
+def checked(data: bytes) -> str:
+    """Decode bytes both ways and compare with the other library. Returns the kind of message, or the reason why they
+    are malformed."""
     copy = bytearray(data)
     parsed, again = result(data), result(copy)
     item, end = decoded(data)
     if isinstance(parsed, Malformed):
-        assert str(again) == str(parsed)
-        assert copy == data
-        if 0 < end <= codec.MAX_HEADER and meaning(item, len(data) - end) is not None:
-            assert cbor2.dumps(item, canonical=True) != data[:end], f"a valid message is rejected: {parsed}"
-        return
-    assert again == parsed
+        assert str(again) == str(parsed), data.hex()
+        assert copy == data, data.hex()
+        if 0 < end <= MAX_HEADER and meaning(item, len(data) - end) is not None:
+            assert cbor2.dumps(item, canonical=True) != data[:end], f"{parsed}, but valid: {data.hex()}"
+        return parsed.reason
+    assert again == parsed, data.hex()
     payload = parsed.payload if isinstance(parsed, Job | Result) else b""
-    assert data[end:] == payload
-    assert meaning(item, len(payload)) == items_of(parsed)
-    assert codec.read(encoded(parsed)) == parsed
+    assert data[end:] == payload, data.hex()
+    assert meaning(item, len(payload)) == items_of(parsed), data.hex()
+    kind = type(parsed).__name__
+    assert codec.read(encoded(parsed)) == parsed, data.hex()
+    return kind
 
 
 def result(body: bytes | bytearray) -> ParsedMessage | Malformed:
@@ -91,7 +103,7 @@ def meaning(item: object, rest: int) -> list[object] | None:
     if type(kind) is not int or type(id) is not bytes:
         return None
     match kind, fields:
-        case 1, [list() as names] if rest == 0 and 0 < len(names) <= codec.MAX_SERVICES and all(map(is_service, names)):
+        case 1, [list() as names] if rest == 0 and 0 < len(names) <= MAX_SERVICES and all(map(is_service, names)):
             return [1, id, list(dict.fromkeys(names))]
         case 2, [name, timeout] if is_service(name) and type(timeout) is int and -1 <= timeout < MAX_TIMEOUT:
             return [2, id, name, timeout]
@@ -105,4 +117,4 @@ def meaning(item: object, rest: int) -> list[object] | None:
 
 
 def is_service(name: object) -> bool:
-    return isinstance(name, str) and is_name(name, codec.MAX_NAME_BYTES)
+    return isinstance(name, str) and is_name(name, MAX_NAME_BYTES)

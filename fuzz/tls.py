@@ -10,15 +10,15 @@ import asyncio
 import socket
 import ssl
 import subprocess
-from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, cast
 
-from dragoman.carriers.carrier import Frame, Messages, Reader
+from dragoman.carriers.carrier import Messages, Reader
 from dragoman.streams.tls import AHEAD, RECORD_BYTES, TlsStream
 from dragoman.streams.tls_context import ListenerTls, TlsFiles, TlsRole, client_role
+from fuzz.cut_socket import CutSocket, StillLoop
 from fuzz.input import Input
 
 MAX_STEPS: Final = 60
@@ -40,74 +40,6 @@ def roles(protocol: str) -> tuple[TlsRole, TlsRole]:
         if protocol == OLDER:
             client.context.maximum_version = ssl.TLSVersion.TLSv1_2
         return ListenerTls(files).role, client
-
-
-class Wire:
-    """A socket whose kernel takes and gives as many bytes as the input allows."""
-
-    def __init__(self) -> None:
-        self.room = 1 << 30
-        self.taken = bytearray()  # bytes that the stream has sent
-        self.arriving = bytearray()  # bytes for the stream
-
-    def send(self, data: Frame) -> int:
-        count = min(len(data), self.room)
-        if not count:
-            raise BlockingIOError
-        self.room -= count
-        self.taken += data[:count]
-        return count
-
-    def sendmsg(self, buffers: Iterable[Frame]) -> int:
-        return self.send(b"".join(buffers))
-
-    def recv(self, count: int) -> bytes:
-        if not self.arriving:
-            raise BlockingIOError
-        data = bytes(self.arriving[:count])
-        del self.arriving[:count]
-        return data
-
-    def fileno(self) -> int:
-        raise OSError("no file")
-
-    def shutdown(self, how: int) -> None:
-        raise OSError("no file")
-
-    def close(self) -> None:
-        pass
-
-
-class Loop:
-    """An event loop that does nothing by itself."""
-
-    def __init__(self) -> None:
-        self.readable: Callable[[], object] | None = None
-        self.writable: Callable[[], object] | None = None
-        self._timers: list[tuple[Callable[..., object], tuple[object, ...]]] = []
-
-    def run_timers(self) -> None:
-        timers, self._timers = self._timers, []
-        for call, args in timers:
-            call(*args)
-
-    def add_reader(self, _: object, call: Callable[[], object]) -> None:
-        self.readable = call
-
-    def add_writer(self, _: object, call: Callable[[], object]) -> None:
-        self.writable = call
-
-    def remove_reader(self, _: object) -> None:
-        self.readable = None
-
-    def remove_writer(self, _: object) -> None:
-        self.writable = None
-
-    def call_later(self, _: float, call: Callable[..., object], *args: object) -> None:
-        self._timers.append((call, args))
-
-    def call_soon(self, call: Callable[..., object], *args: object) -> None:
-        call(*args)
 
 
 class Collector(Reader):
@@ -138,7 +70,7 @@ class Connection:
     def __init__(self, is_server: bool, protocol: str) -> None:
         server, client = roles(protocol)
         role, peer_role = (server, client) if is_server else (client, server)
-        self._wire, self._loop = Wire(), Loop()
+        self._wire, self._loop = CutSocket(), StillLoop()
         self.carrier = Collector()
         self.ends: list[str] = []
         loop, connected = cast(asyncio.AbstractEventLoop, self._loop), cast(socket.socket, self._wire)

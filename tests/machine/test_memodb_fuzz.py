@@ -8,104 +8,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from io import BytesIO
 
 import cbor2
 
-from dragoman.carriers.malformed import Malformed
-from dragoman.core.names import is_name
-from dragoman.dialects.memodb import codec
-from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Job, ParsedMessage, Ready, Result
+from fuzz.memodb import checked
 
 INPUTS = 20_000
-KIB_64 = 65_536
 MEMO01 = b"\x66memo01"
-
-
-# -------------------------------------------------------------------- the other library
-
-
-def decoded(body: bytes) -> tuple[object, int]:
-    """Return the first item and its end, or (None, 0) if there is none. The library accepts much that the codec
-    rejects."""
-    stream = BytesIO(body)
-    try:
-        item = cbor2.CBORDecoder(stream).decode()
-    except Exception:
-        return None, 0
-    return item, stream.tell()
-
-
-def items_of(word: ParsedMessage) -> list[object]:
-    """Return the content of its header in the other library's types, after the version; a flag is always present."""
-    match word:
-        case Ready():
-            return [1, word.id, list(word.services)]
-        case Job():
-            return [2, word.id, word.service, word.timeout]
-        case Result():
-            return [3, word.id, word.is_leaving]
-        case Heartbeat():
-            return [4, word.id]
-        case Disconnect():
-            return [5, word.id]
-
-
-def meaning(item: object, rest: int) -> list[object] | None:
-    """Return the decoded header in the form of `items_of`, or None if it is no message with such a payload."""
-    if not isinstance(item, list) or len(item) < 3 or item[0] != "memo01":
-        return None
-    _, kind, id, *fields = item
-    if type(kind) is not int or type(id) is not bytes:
-        return None
-    match kind, fields:
-        case 1, [list() as names] if rest == 0 and 0 < len(names) <= 64 and all(map(is_service, names)):
-            return [1, id, list(dict.fromkeys(names))]
-        case 2, [name, timeout] if is_service(name) and type(timeout) is int and -1 <= timeout < 2**64:
-            return [2, id, name, timeout]
-        case 3, []:
-            return [3, id, False]
-        case 3, [bool() as flag]:
-            return [3, id, flag]
-        case ((4 | 5), []) if rest == 0:
-            return [kind, id]
-    return None
-
-
-def is_service(name: object) -> bool:
-    return type(name) is str and is_name(name, 128)
-
-
-def outcome(body: bytes | bytearray) -> ParsedMessage | Malformed:
-    try:
-        return codec.read(body)
-    except Malformed as error:
-        return error
-
-
-def judge(body: bytes) -> str:
-    """Decode it both ways, compare with the other library, and return the kind of result."""
-    copy = bytearray(body)
-    word, again = outcome(body), outcome(copy)
-    item, end = decoded(body)
-    if isinstance(word, Malformed):
-        assert str(again) == str(word), body.hex()
-        assert copy == body, body.hex()
-        if 0 < end <= KIB_64 and meaning(item, len(body) - end) is not None:
-            assert cbor2.dumps(item, canonical=True) != body[:end], f"refused: {body.hex()}"
-        return word.reason
-    assert again == word, body.hex()
-    payload = word.payload if isinstance(word, Job | Result) else b""
-    assert body[end:] == payload, body.hex()
-    assert meaning(item, len(payload)) == items_of(word), body.hex()
-    return type(word).__name__
 
 
 def judge_all(make: Callable[[random.Random], bytes], count: int, start: str) -> dict[str, int]:
     rng = random.Random(start)
     counts: dict[str, int] = {}
     for _ in range(count):
-        told = judge(make(rng))
+        told = checked(make(rng))
         counts[told] = counts.get(told, 0) + 1
     return counts
 

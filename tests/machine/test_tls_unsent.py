@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import deque
-from collections.abc import Callable, Iterable
 from itertools import chain, cycle
 from typing import Any, cast
 
@@ -18,13 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from authority import Authority
-from dragoman.carriers.carrier import Frame, Messages, Reader
+from dragoman.carriers.carrier import Messages, Reader
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.dialects.interface import BrokerSide
 from dragoman.server.connection import StreamConnection
 from dragoman.streams import tls
 from dragoman.streams.tls import RECORD_BYTES, TlsStream
 from dragoman.streams.tls_context import ListenerTls, TlsFiles, TlsRole, client_role
+from fuzz.cut_socket import CutSocket, StillLoop
 from owners import LOCAL_OWNER
 
 SIZES = st.one_of(
@@ -49,63 +48,6 @@ def roles(request: pytest.FixtureRequest, authority: Authority) -> Roles:
     if not request.param:
         client.context.maximum_version = ssl.TLSVersion.TLSv1_2
     return Roles(ListenerTls(files).role, client)
-
-
-class CutSocket:
-    """A socket that takes as many bytes as the test allows."""
-
-    def __init__(self) -> None:
-        self.allowed = 1 << 30
-        self.taken = bytearray()
-        self.arriving: deque[bytes] = deque()
-
-    def send(self, data: Frame) -> int:
-        count = min(len(data), self.allowed)
-        if not count:
-            raise BlockingIOError
-        self.allowed -= count
-        self.taken += data[:count]
-        return count
-
-    def sendmsg(self, buffers: Iterable[Frame]) -> int:
-        return self.send(b"".join(buffers))
-
-    def recv(self, count: int) -> bytes:
-        if not self.arriving:
-            raise BlockingIOError
-        return self.arriving.popleft()
-
-    def shutdown(self, how: int) -> None:
-        raise OSError
-
-    def close(self) -> None:
-        pass
-
-
-class StillLoop:
-    """An event loop that does nothing by itself."""
-
-    def __init__(self) -> None:
-        self.readable: Callable[[], object] = lambda: None
-        self.writable: Callable[[], object] | None = None
-
-    def add_reader(self, _: object, call: Callable[[], object]) -> None:
-        self.readable = call
-
-    def add_writer(self, _: object, call: Callable[[], object]) -> None:
-        self.writable = call
-
-    def remove_reader(self, _: object) -> None:
-        self.readable = lambda: None
-
-    def remove_writer(self, _: object) -> None:
-        self.writable = None
-
-    def call_later(self, *_: object) -> None:
-        pass
-
-    def call_soon(self, call: Callable[..., object], *args: object) -> None:
-        call(*args)
 
 
 class Bytes(Reader):
@@ -155,8 +97,8 @@ class World:
 
     def deliver(self) -> None:
         """Move bytes: from the client to the stream, and from the kernel to the client."""
-        if self._outgoing.pending:
-            self.socket.arriving.append(self._outgoing.read())
+        self.socket.arriving += self._outgoing.read()
+        while self.socket.arriving and self.loop.readable is not None:
             self.loop.readable()
         self._incoming.write(bytes(self.socket.taken[self._fed :]))
         self._fed = len(self.socket.taken)
@@ -172,7 +114,7 @@ class World:
 
     def let(self, count: int) -> None:
         """Let the kernel take this many bytes."""
-        self.socket.allowed = count
+        self.socket.room = count
         if self.loop.writable is not None and count:
             self.loop.writable()
 
@@ -191,7 +133,7 @@ def test_unsent_is_exact_through_tls(roles: Roles, data: st.DataObject) -> None:
     """D8: exactly the messages whose last byte the other side cannot see come back, in order."""
     world = World(roles)
     world.greet()
-    world.socket.allowed = data.draw(CUTS)
+    world.socket.room = data.draw(CUTS)
     messages: list[bytes] = []
     for _ in range(data.draw(st.integers(1, 4))):
         sizes = data.draw(st.lists(SIZES, min_size=1, max_size=8))
@@ -230,7 +172,7 @@ def test_received_bytes_are_the_sent_ones(roles: Roles, sizes: list[int], gap_by
 def test_at_most_128_kib_are_encrypted_ahead(roles: Roles) -> None:
     world = World(roles)
     world.greet()
-    world.socket.allowed = 0
+    world.socket.room = 0
     world.send(bytes(10 << 20))
     assert world.stream.backlog == 10 << 20
     assert tls.AHEAD <= world.stream._socket.backlog < tls.AHEAD + 2 * RECORD_BYTES
