@@ -76,6 +76,7 @@ def test_an_error_deep_inside_a_reader_fails_its_target() -> None:
 
     def check(target: str) -> None:
         owner, name = REACHED[target]
+        load(target)  # some use their reader while they are loaded
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(owner, name, broken)
             with pytest.raises(AssertionError, match="this reader is broken"):
