@@ -26,10 +26,14 @@ if TYPE_CHECKING:
         NotFound,
         PayloadTooLarge,
         Unsupported,
+        WrongArguments,
         WrongDialect,
     )
     from dragoman.sdk.futures import AsyncJobFuture, JobFuture
     from dragoman.sdk.worker import Worker
+    from dragoman.tasks.clients import using
+    from dragoman.tasks.handles import JobHandle
+    from dragoman.tasks.task import Task, task
     from dragoman.testing.local import LocalBroker
 
 __version__ = "0.1.0"
@@ -48,6 +52,7 @@ __all__ = [
     "JobError",
     "JobFailed",
     "JobFuture",
+    "JobHandle",
     "JobLost",
     "JobRefused",
     "JobTimeout",
@@ -60,11 +65,15 @@ __all__ = [
     "PayloadTooLarge",
     "ScheduleView",
     "ServiceView",
+    "Task",
     "Tls",
     "Unsupported",
     "Worker",
     "WorkerView",
+    "WrongArguments",
     "WrongDialect",
+    "task",
+    "using",
 ]
 
 _HOMES = {
@@ -75,10 +84,14 @@ _HOMES = {
     "HealthView": "operations.schemas",
     "ScheduleView": "operations.schemas",
     "JobFuture": "sdk.futures",
+    "JobHandle": "tasks.handles",
     "JobView": "operations.schemas",
     "ServiceView": "operations.schemas",
     "LocalBroker": "testing.local",
+    "Task": "tasks.task",
     "Tls": "sdk.credentials",
+    "task": "tasks.task",
+    "using": "tasks.clients",
     "Worker": "sdk.worker",
     "WorkerView": "operations.schemas",
 }

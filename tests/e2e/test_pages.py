@@ -184,6 +184,14 @@ def test_test_your_code(reads: Reads) -> None:
     reader.has_typed_all(but=("pip install pytest",))
 
 
+def test_python_tasks(reads: Reads) -> None:
+    reader = reads("docs/tasks.md")
+    reader.serve()
+    reader.works("dragoman worker shop")
+    reader.session()
+    reader.has_typed_all()
+
+
 def test_deploy(reads: Reads) -> None:
     reader = reads("docs/how-to/deploy.md")
     reader.ports = {"7400": "0", "7480": "0"}

@@ -20,7 +20,10 @@ from programs import Program, Programs, until
         ("no_such_module:f", "no_such_module"),
         ("handlers:no_such_function", "no_such_function"),
         ("handlers:not_callable", "not_callable"),
-        ("handlers", "MODULE:FUNCTION"),
+        (
+            "handlers",
+            "the module has no tasks (functions with @dragoman.task); run one of its functions: handlers:FUNCTION",
+        ),
         ("broken:f", "ZeroDivisionError"),
         ("needs_another:f", "not_installed_anywhere"),
     ],

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,7 @@ MOST = click.IntRange(1, 1000)
 @click.command(
     epilog="""\b
 Examples:
+  dragoman worker mypackage.tasks
   dragoman worker mypackage.images:worker
   dragoman worker mypackage.images:resize --service resize --connect tcp://127.0.0.1:7400
   dragoman worker --exec "convert - -resize 10% -" --connect pingpong+tcp://127.0.0.1:7401
@@ -35,7 +37,7 @@ Examples:
 Exit codes: 0 stopped; 2 usage; 3 the broker does not accept this key, token or certificate.
 """,
 )
-@click.argument("target", required=False, metavar="[MODULE:OBJECT]")
+@click.argument("target", required=False, metavar="[MODULE[:OBJECT]]")
 @click.option(
     "--exec",
     "command",
@@ -47,7 +49,7 @@ Exit codes: 0 stopped; 2 usage; 3 the broker does not accept this key, token or 
     "services",
     metavar="NAME",
     multiple=True,
-    help="Service to offer; may be repeated [default: all services of a Worker; else `default`]. "
+    help="Service to offer; may be repeated [default: all services of a Worker or of a module; else `default`]. "
     "In a dialect without service names, the URL's service=.",
 )
 @click.option(
@@ -96,8 +98,9 @@ def worker(
 ) -> None:
     """Run a worker until a signal or the broker stops it.
 
-    MODULE:OBJECT is a dragoman.Worker, or a function that is called with each job's payload (bytes) and returns the
-    result (bytes). Functions run in child processes, so that neither a long job nor one that crashes delays the
+    MODULE is a module of tasks, functions with @dragoman.task: all of them are offered. MODULE:OBJECT is one task, a
+    dragoman.Worker, or a function that is called with each job's payload (bytes) and returns the result (bytes).
+    Functions run in child processes, so that neither a long job nor one that crashes delays the
     heartbeats. With --exec, a program reads the payload from its standard input and writes the result to its standard
     output; an exit code other than 0 is a failure.
 
@@ -105,8 +108,8 @@ def worker(
     """
     if (target is None) == (command is None):
         fail(
-            "give either MODULE:OBJECT or --exec CMD, such as `dragoman worker --exec 'tr a-z A-Z' --service upper`; "
-            "`dragoman worker --help` has more examples",
+            "give either MODULE, MODULE:OBJECT or --exec CMD, such as `dragoman worker --exec 'tr a-z A-Z' --service "
+            "upper`; `dragoman worker --help` has more examples",
             USAGE,
         )
     log_to_stderr(log_level.upper(), force=True)
@@ -155,7 +158,7 @@ def _run_object(
         home = parse_reference(target)
         made = _worker_of(load(home), target, services, url, chosen)
         watch = FileWatcher() if reloads else None
-        code = run(made, home, log_level, watch)
+        code = run(made, home if home.name else None, log_level, watch)
     except HandlerLoadError as error:
         if not reloads:
             fail(f"cannot run {target}: {error}", USAGE, kept="\n")  # its traceback is our own
@@ -175,6 +178,8 @@ def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | No
     from dragoman.sdk.targets import worker_target
     from dragoman.sdk.worker import Worker
 
+    if isinstance(found, ModuleType) or hasattr(found, "task_handler"):
+        found = _worker_of_tasks(found, target)
     if isinstance(found, Worker):
         if services:
             missing = [name for name in services if name not in found.services]
@@ -194,6 +199,20 @@ def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | No
             made.service(name)(found)
         except TypeError as error:
             raise HandlerLoadError(str(error)) from error
+    return made
+
+
+def _worker_of_tasks(found: Any, target: str) -> Worker:
+    """Return a worker that offers a task, or all tasks of a module. Raises HandlerLoadError and ValueError."""
+    from dragoman.sdk.loading import HandlerLoadError
+    from dragoman.sdk.worker import Worker
+
+    made = Worker()
+    made.include(found)
+    if not made.services:
+        workers = [name for name, each in vars(found).items() if isinstance(each, Worker)]
+        advice = f"run its Worker: {target}:{workers[0]}" if workers else f"run one of its functions: {target}:FUNCTION"
+        raise HandlerLoadError(f"the module has no tasks (functions with @dragoman.task); {advice}")
     return made
 
 

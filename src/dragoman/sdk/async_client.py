@@ -71,7 +71,7 @@ class AsyncClient(
 
     # ---------------------------------------------------------------- jobs
 
-    async def _call(self, asked: OptionValues, payload: Any, codec: str | None) -> Any:
+    async def _call(self, asked: OptionValues, payload: Any, codec: str | Codec | None) -> Any:
         return await self._enter(self.options_cache.submit_options(*asked), payload, self._chosen(codec))
 
     def _map(

@@ -52,7 +52,7 @@ class ClientSettings:
         self._codec = codec_of(codec)
         self._settings = settings_of(connect_timeout, connections, wait_for_broker)
 
-    def _chosen(self, codec: str | None) -> Codec:
+    def _chosen(self, codec: str | Codec | None) -> Codec:
         return self._codec if codec is None else codec_of(codec)
 
     def _check_open(self) -> None:
@@ -76,7 +76,9 @@ class Calls(ClientSettings, Generic[Own, OfBytes, OfAny]):
     ) -> OfBytes: ...
 
     @overload
-    def call(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[CallOptions]) -> OfAny: ...
+    def call(
+        self, service: str, payload: Any = b"", *, codec: str | Codec, **options: Unpack[CallOptions]
+    ) -> OfAny: ...
 
     def call(
         self,
@@ -84,7 +86,7 @@ class Calls(ClientSettings, Generic[Own, OfBytes, OfAny]):
         payload: Any = b"",
         *,
         timeout: float | None = TIMEOUT,
-        codec: str | None = None,
+        codec: str | Codec | None = None,
         priority: int | None = None,
         attempts: int | None = None,
         job_timeout: float | None = JOB_TIMEOUT,
@@ -102,7 +104,7 @@ class Calls(ClientSettings, Generic[Own, OfBytes, OfAny]):
         values = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True)
         return self._call(values, payload, codec)
 
-    def _call(self, values: OptionValues, payload: Any, codec: str | None) -> Any:
+    def _call(self, values: OptionValues, payload: Any, codec: str | Codec | None) -> Any:
         """Submit a job with these options and wait for its result."""
         raise NotImplementedError
 
@@ -119,7 +121,9 @@ class Submits(ClientSettings, Generic[Own, OfBytes, OfAny]):
     ) -> OfBytes: ...
 
     @overload
-    def submit(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[CallOptions]) -> OfAny: ...
+    def submit(
+        self, service: str, payload: Any = b"", *, codec: str | Codec, **options: Unpack[CallOptions]
+    ) -> OfAny: ...
 
     def submit(
         self,
@@ -127,7 +131,7 @@ class Submits(ClientSettings, Generic[Own, OfBytes, OfAny]):
         payload: Any = b"",
         *,
         timeout: float | None = TIMEOUT,
-        codec: str | None = None,
+        codec: str | Codec | None = None,
         priority: int | None = None,
         attempts: int | None = None,
         job_timeout: float | None = JOB_TIMEOUT,
@@ -155,7 +159,7 @@ class Maps(ClientSettings, Generic[Payloads, Own, OfBytes, OfAny]):
     ) -> OfBytes: ...
 
     @overload
-    def map(self, service: str, payloads: Payloads, *, codec: str, **options: Unpack[MapOptions]) -> OfAny: ...
+    def map(self, service: str, payloads: Payloads, *, codec: str | Codec, **options: Unpack[MapOptions]) -> OfAny: ...
 
     def map(
         self,
@@ -164,7 +168,7 @@ class Maps(ClientSettings, Generic[Payloads, Own, OfBytes, OfAny]):
         *,
         window: int | None = None,
         timeout: float | None = TIMEOUT,
-        codec: str | None = None,
+        codec: str | Codec | None = None,
         priority: int | None = None,
         attempts: int | None = None,
         job_timeout: float | None = JOB_TIMEOUT,

@@ -82,7 +82,7 @@ class Client(
 
     # ---------------------------------------------------------------- jobs
 
-    def _call(self, asked: OptionValues, payload: Any, codec: str | None) -> Any:
+    def _call(self, asked: OptionValues, payload: Any, codec: str | Codec | None) -> Any:
         job = self._enter(self.options_cache.submit_options(*asked), payload, self._chosen(codec))
         try:
             return job.result()

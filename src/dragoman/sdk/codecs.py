@@ -28,8 +28,10 @@ class Codec:
     separator: bytes = b""  # appended to each part, so that joined objects can be separated
 
 
-def codec(name: str) -> Codec:
-    """Return the codec with this name. Raises ValueError if the name is unknown."""
+def codec(name: str | Codec) -> Codec:
+    """Return the codec with this name; a codec stands for itself. Raises ValueError if the name is unknown."""
+    if isinstance(name, Codec):
+        return name
     try:
         return CODECS[name]
     except KeyError:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from dragoman.dialects.sides import JobInfo
+from dragoman.dialects.sides import NOTHING_SAID, JobInfo
 from dragoman.sdk.codecs import Codec, Payload
 from dragoman.sdk.errors import Unsupported
 
@@ -62,3 +62,10 @@ class Context:
         if self._without_parts:
             raise Unsupported(f"{self._without_parts} does not support parts of a result; return the whole result")
         self._report(self._codec.encode(part) + self._codec.separator, True)
+
+
+def local_context(service: str) -> Context:
+    """Return a context for a task that is called here, without a job: reports are ignored."""
+    from dragoman.sdk.codecs import codec
+
+    return Context(service, NOTHING_SAID, codec("bytes"), lambda *_: None, lambda: False)

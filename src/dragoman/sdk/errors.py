@@ -56,6 +56,10 @@ class JobFailed(JobError):
         return type(self), (str(self), self.remote_type, self.remote_message, self.remote_traceback)
 
 
+class WrongArguments(DragomanError, ValueError):
+    """The arguments of a job do not fit the parameters of its task."""
+
+
 class JobTimeout(JobError, TimeoutError):
     """A time-out ended before the result arrived."""
 

@@ -13,9 +13,11 @@ from typing import Any
 from dragoman.dialects.sides import Failure
 from dragoman.sdk.codecs import Codec, Payload, codec
 from dragoman.sdk.context import Context
+from dragoman.sdk.errors import WrongArguments
 from dragoman.sdk.signatures import context_parameter
 
 MAIN = ("__main__", "__mp_main__")
+OURS = (__name__, "dragoman.tasks.task")
 
 
 class HandlerFailed(Exception):
@@ -35,6 +37,7 @@ class Handler:
     codec: Codec
     context_name: str  # parameter that receives the context; empty: none
     is_async: bool
+    origin: object = None  # the object that a child process imports; None: the function
 
     @property
     def wants_context(self) -> bool:
@@ -69,6 +72,8 @@ class Handler:
     def _decode(self, payload: Payload) -> Any:
         try:
             return self.codec.decode(payload)
+        except WrongArguments as error:
+            raise HandlerFailed(Failure("dragoman.WrongArguments", str(error))) from None
         except Exception as error:
             message = f"the payload is not valid {self.codec.name}, the codec of {self.name!r}: {_message(error)}"
             raise HandlerFailed(Failure("ValueError", message)) from None
@@ -84,7 +89,10 @@ class Handler:
 
 def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes") -> Handler:
     """Return a handler for this function. Raises TypeError if it cannot be called with a payload, and ValueError if the
-    codec is unknown."""
+    codec is unknown. A task makes its own handler."""
+    make: Callable[[str], Handler] | None = getattr(function, "task_handler", None)
+    if make is not None:
+        return make(name)
     if not callable(function):
         raise TypeError(f"a handler must be callable, not a {type(function).__name__}")
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
@@ -107,8 +115,8 @@ def _message(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """Return the traceback from the handler's own code on, without the frame of this module."""
+    """Return the traceback from the handler's own code on, without frames of this module and of tasks."""
     behind: TracebackType | None = error.__traceback__
-    if behind is not None and behind.tb_next is not None:
+    while behind is not None and behind.tb_next is not None and behind.tb_frame.f_globals.get("__name__") in OURS:
         behind = behind.tb_next
     return "".join(traceback.format_exception(type(error), error, behind)).rstrip("\n")

@@ -30,12 +30,12 @@ class ObjectReference:
     """Reference to an object by module and name. The main script is identified by its file."""
 
     module: str
-    name: str
+    name: str  # empty: the module itself
     script: str = ""
     package: str = ""  # package of a script that was started by `python -m`
 
     def __str__(self) -> str:
-        return f"{self.script or self.module}:{self.name}"
+        return f"{self.script or self.module}:{self.name}".removesuffix(":")
 
 
 @contextmanager
@@ -54,20 +54,22 @@ def is_loading() -> bool:
 
 
 def parse_reference(target: str) -> ObjectReference:
-    """Parse `MODULE:OBJECT`. Raises HandlerLoadError."""
+    """Parse `MODULE:OBJECT`, or the name of a module of tasks. Raises HandlerLoadError."""
     module, colon, name = target.partition(":")
-    if not colon or not module or not name:
+    if not module or (colon and not name):
         raise HandlerLoadError(
-            f"{target!r} is not of the form MODULE:FUNCTION or MODULE:WORKER; an example is mypackage.images:resize"
+            f"{target!r} is not of the form MODULE, MODULE:FUNCTION or MODULE:WORKER; an example is "
+            "mypackage.images:resize"
         )
     return ObjectReference(module, name)
 
 
 def load(reference: ObjectReference) -> Any:
-    """Import and return the object. Raises HandlerLoadError with the traceback of the import."""
+    """Import and return the object, or the module if the reference names no object. Raises HandlerLoadError with the
+    traceback of the import."""
     with loading():
         found: Any = _script(reference) if reference.script else _module(reference.module)
-    for part in reference.name.split("."):
+    for part in reference.name.split(".") if reference.name else ():
         try:
             found = getattr(found, part)
         except AttributeError:

@@ -23,7 +23,7 @@ def context_parameter(function: Callable[..., Any]) -> str:
     if not parameters or parameters[0].kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
         raise TypeError(f"{name} has no parameter for the payload; a handler is called as {name}(payload)")
     names = _names_of(function)
-    contexts = [each for each in parameters if _is_context(each.annotation, names)]
+    contexts = [each for each in parameters if is_context(each.annotation, names)]
     if parameters[0] in contexts:
         raise TypeError(f"the first parameter of {name} is a Context; the first parameter must be the payload")
     if len(contexts) > 1 or any(each.kind is each.POSITIONAL_ONLY or "VAR" in each.kind.name for each in contexts):
@@ -48,7 +48,8 @@ def _names_of(function: Any) -> dict[str, Any]:
     return found
 
 
-def _is_context(annotation: Any, names: dict[str, Any]) -> bool:
+def is_context(annotation: Any, names: dict[str, Any] | None = None) -> bool:
+    """Return whether an annotation names the type `Context`. `names`: global names that it may use."""
     if isinstance(annotation, str):
         try:
             annotation = get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), names)["it"]
@@ -56,7 +57,7 @@ def _is_context(annotation: Any, names: dict[str, Any]) -> bool:
             identifiers = re.findall(r"[\w.]+", annotation)
             return any(name.rpartition(".")[2] == Context.__name__ for name in identifiers)
     if get_origin(annotation) is Annotated:
-        return _is_context(get_args(annotation)[0], names)
+        return is_context(get_args(annotation)[0], names)
     if get_origin(annotation) in (Union, UnionType):
-        return any(_is_context(each, names) for each in get_args(annotation))
+        return any(is_context(each, names) for each in get_args(annotation))
     return annotation is Context

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, Unpack, overload
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from dragoman.sdk import pickled_calls
 from dragoman.sdk.credentials import credentials_of
@@ -15,6 +16,9 @@ from dragoman.sdk.handlers import Handler, describe
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference, is_loading, refer_to
 from dragoman.sdk.option_types import CredentialOptions
 from dragoman.sdk.printable import log_to_stderr
+
+if TYPE_CHECKING:
+    from dragoman.tasks.task import Task
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -78,6 +82,17 @@ class Worker:
             return self._offer(None, name, codec)
         return lambda function: self._offer(name, function, codec)
 
+    def include(self, *found: ModuleType | Task[Any, Any]) -> None:
+        """Offer tasks: each one given, and all that a given module has at its top level. Raises ValueError.
+
+        worker.include(mypackage.images, send_mail)
+        """
+        from dragoman.tasks.found import tasks_in
+
+        for each in found:
+            for task in tasks_in(each) if isinstance(each, ModuleType) else [each]:
+                self._offer(task.name, task, task.format)
+
     def offer_python_calls(self, name: str) -> None:
         """Offer a service that calls any function it receives, for `Client.executor(name, codec="pickle")`.
 
@@ -124,9 +139,10 @@ class Worker:
         home = home or refer_to(self, self._module)
         found = {}
         for name in services:
-            reference = home or _refer_to_function(self.services[name].function)
+            handler = self.services[name]
+            reference = home or _refer_to_function(handler.origin or handler.function)
             if reference is None:
-                function = getattr(self.services[name].function, "__qualname__", "its handler")
+                function = getattr(handler.origin or handler.function, "__qualname__", "its handler")
                 raise HandlerLoadError(
                     f"a child process cannot import {function}, the handler of {name!r}; define it, or the Worker, at "
                     "the top level of a module, or run jobs in threads (threads=4, --threads 4)"
@@ -135,6 +151,6 @@ class Worker:
         return found
 
 
-def _refer_to_function(function: Callable[..., Any]) -> ObjectReference | None:
+def _refer_to_function(function: object) -> ObjectReference | None:
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     return refer_to(function, module, name) if module and name else None

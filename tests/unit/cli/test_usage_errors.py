@@ -10,8 +10,8 @@ from dragoman.cli import dragoman
 
 ID = "a job's id has 32 lower-case hex digits, as `dragoman enqueue` and `dragoman jobs` print it"
 WORKER = (
-    "give either MODULE:OBJECT or --exec CMD, such as `dragoman worker --exec 'tr a-z A-Z' --service upper`; `dragoman "
-    "worker --help` has more examples"
+    "give either MODULE, MODULE:OBJECT or --exec CMD, such as `dragoman worker --exec 'tr a-z A-Z' --service upper`; "
+    "`dragoman worker --help` has more examples"
 )
 ATTEMPTS = "Invalid value for '--attempts': '1000': must be at most 100; allowed: 1 to 100"
 TIMEOUT = "Invalid value for '--timeout': {}: must be a number of seconds over 0, such as 30 or 0.5, or none"

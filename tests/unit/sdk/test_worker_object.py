@@ -436,7 +436,8 @@ def test_a_reference_leads_to_its_object() -> None:
     assert load(reference) is Told.context
     assert refer_to(Told.context, __name__, "Told.context") == reference
     assert refer_to(Told.context, __name__, "Told") is None
-    for wrong in ("module", ":name", "module:"):
+    assert parse_reference("module") == ObjectReference("module", "")
+    for wrong in ("", ":name", "module:"):
         with pytest.raises(HandlerLoadError, match="MODULE:FUNCTION"):
             parse_reference(wrong)
 

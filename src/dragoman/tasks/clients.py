@@ -1,0 +1,76 @@
+"""The client that tasks use: the one of a `with using(client)` block, else one of this process."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.sdk.async_client import AsyncClient
+    from dragoman.sdk.client import Client
+
+    AnyClient = Client[Any] | AsyncClient[Any]
+
+_chosen: ContextVar[AnyClient | None] = ContextVar("dragoman_client", default=None)
+_lock = threading.Lock()
+_default: Client[Any] | None = None
+_process = 0  # in which `_default` was created; it does not survive a fork
+
+
+@contextmanager
+def using(client: AnyClient) -> Iterator[None]:
+    """Let all tasks within this block, in this thread or asyncio task, use a client.
+
+        with Client("tcp://broker:7400") as client, using(client):
+            add.call(1, 2)
+
+    An AsyncClient serves the methods that are awaited, such as `acall`; a Client serves all.
+    """
+    token = _chosen.set(client)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def current_client() -> Client[Any]:
+    """Return the client for methods that block. Raises RuntimeError if the chosen one is an AsyncClient."""
+    from dragoman.sdk.client import Client
+
+    chosen = _chosen.get()
+    if chosen is None:
+        return default_client()
+    if not isinstance(chosen, Client):
+        raise RuntimeError("this block uses an AsyncClient: await acall, asubmit, aenqueue or amap, or use a Client")
+    return chosen
+
+
+def current_async_client() -> AnyClient:
+    """Return the client for methods that are awaited. Outside of a `using` block it is a Client with its own thread."""
+    chosen = _chosen.get()
+    return default_client() if chosen is None else chosen
+
+
+def default_client() -> Client[Any]:
+    """Return the client of this process, with the address of DRAGOMAN_URL. It is closed when the process ends."""
+    global _default, _process
+    if _default is not None and _process == os.getpid():
+        return _default
+    from dragoman.sdk.client import Client
+
+    with _lock:
+        if _default is None or _process != os.getpid():
+            if _default is None:
+                atexit.register(_close)
+            _default, _process = Client(), os.getpid()
+        return _default
+
+
+def _close() -> None:
+    if _default is not None and _process == os.getpid():
+        _default.close()

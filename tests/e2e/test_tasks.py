@@ -1,0 +1,109 @@
+"""Tasks through a broker: a module of tasks is run by `dragoman worker`, and called from here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from greeting_tasks import Greeting, add, divide, greet, twice
+
+from dragoman import AsyncClient, Client, JobFailed, LocalBroker, using
+from programs import Programs
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def broker(programs: Programs) -> Iterator[LocalBroker]:
+    """A broker with a worker of all tasks, and a client that tasks use."""
+    with LocalBroker() as broker, Client(broker.urls["native"]) as client, using(client):
+        programs.environment["PYTHONPATH"] = str(HERE)
+        worker = programs.dragoman("worker", "greeting_tasks", "--connect", broker.urls["native"])
+        worker.prints("services offered: greet, numbers.add, twice, divide")
+        worker.prints("connected to")
+        yield broker
+
+
+def test_tasks_are_called_enqueued_and_mapped(broker: LocalBroker) -> None:
+    assert greet(["Ada"]) == Greeting("hello Ada", ["Ada"])  # here
+    assert greet.call(["Ada", "Bob"], word="hi") == Greeting("hi Ada and Bob", ["Ada", "Bob"])
+    assert greet.submit(["Eve"]).result(timeout=60) == Greeting("hello Eve", ["Eve"])
+    assert list(add.map(range(4), b=10)) == [10, 11, 12, 13]
+    assert twice.call(b"\x00\xff") == b"\x00\xff\x00\xff"
+    handle = twice.enqueue(b"ab")
+    assert handle.result(timeout=60) == b"abab"
+    assert handle.why() == "It is done."
+    assert handle.job().service == "twice"
+    assert handle.progress() is None or handle.progress()["note"] == "half"  # kept while it runs
+    assert not handle.cancel()
+    assert twice.handle(handle.id).result() == b"abab"
+
+
+def test_tasks_are_awaited(broker: LocalBroker) -> None:
+    async def with_an_async_client() -> None:
+        async with AsyncClient(broker.urls["native"]) as client:
+            with using(client):
+                await awaited()
+                with pytest.raises(RuntimeError, match="this block uses an AsyncClient: await acall"):
+                    greet.call([])
+
+    async def awaited() -> None:
+        assert await add(1, 2) == 3  # here
+        assert await add.acall(1, 2) == 3
+        assert await add.asubmit(3, 4) == 7
+        assert [each async for each in add.amap([1, 2], b=5)] == [6, 7]
+        handle = await greet.aenqueue(["Ada"])
+        assert (await handle.aresult(timeout=60)).to == ["Ada"]
+        assert (await handle.ajob()).outcome == "done"
+        assert await handle.awhy() == "It is done."
+        assert not await handle.acancel()
+
+    asyncio.run(awaited())  # with the Client of the fixture
+    asyncio.run(with_an_async_client())
+
+
+def test_errors_name_the_parameter_or_the_line(broker: LocalBroker) -> None:
+    with pytest.raises(JobFailed, match=r"WrongArguments: argument 'b' of divide: expected `float`, got `str`$"):
+        divide.call(1, "2")  # type: ignore[arg-type]
+    with pytest.raises(JobFailed) as failed:
+        divide.call(1, 0)
+    assert failed.value.remote_type == "ZeroDivisionError"
+    lines = failed.value.remote_traceback.splitlines()
+    assert "greeting_tasks.py" in lines[1], lines
+    with pytest.raises(TypeError, match=r"^divide: missing a required argument: 'b'"):
+        divide.call(1)  # type: ignore[call-arg]
+
+
+def test_any_program_calls_a_task(broker: LocalBroker, programs: Programs) -> None:
+    called = programs.run("call", "numbers.add", '{"a": 1, "b": 2}', "--connect", broker.urls["native"])
+    assert (called.ends(), called.out) == (0, "3"), called.err
+
+
+def test_default_client_has_the_address_of_the_environment(broker: LocalBroker, programs: Programs) -> None:
+    """In a process of its own, and in its child after a fork."""
+    program = programs.folder / "caller.py"
+    program.write_text(
+        "import os\n"
+        "from greeting_tasks import add\n"
+        "assert add.call(1, 2) == 3\n"
+        "if child := os.fork():\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+        "    print(add.call(3, 4))\n"
+        "else:\n"
+        "    assert add.call(5, 6) == 11\n"
+        "    os._exit(0)\n"
+    )
+    done = programs.start("python", program, DRAGOMAN_URL=broker.urls["native"])
+    assert (done.ends(), done.out) == (0, "7\n"), done.err
+
+
+def test_module_without_tasks_is_refused_with_advice(programs: Programs) -> None:
+    programs.environment["PYTHONPATH"] = os.fspath(HERE)
+    (programs.folder / "other.py").write_text("from dragoman import Worker\nmy_worker = Worker()\n")
+    programs.environment["PYTHONPATH"] = os.fspath(programs.folder)
+    worker = programs.run("worker", "other")
+    assert worker.ends() == 2
+    assert "the module has no tasks (functions with @dragoman.task); run its Worker: other:my_worker" in worker.err

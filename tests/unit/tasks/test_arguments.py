@@ -1,0 +1,182 @@
+"""Arguments and results of tasks: types that survive the way, and errors that name the parameter."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+import pytest
+from pydantic import BaseModel, Field
+
+from case_tables import check_every_row
+from dragoman import Context, WrongArguments
+from dragoman.tasks.arguments import TaskSignature
+from dragoman.tasks.formats import FORMATS
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Line(msgspec.Struct):
+    start: Point
+    end: Point | None = None
+
+
+class Person(BaseModel):
+    name: str
+    age: int = Field(ge=0)
+
+
+NOON = datetime(2026, 11, 16, 12, 0, 0, 5, UTC)
+VALUES: list[tuple[Any, Any]] = [
+    (int, 2**53),
+    (float, 0.1),
+    (str, "ä\x00€"),
+    (bytes, bytes(range(256))),
+    (bool, True),
+    (type(None), None),
+    (list[int], [1, 2]),
+    (dict[str, Point], {"a": Point(1, 2)}),
+    (tuple[int, str], (1, "a")),
+    (set[int], {1, 2}),
+    (Point, Point(3)),
+    (Line, Line(Point(1), Point(2, 3))),
+    (Colour, Colour.RED),
+    (Literal["a", "b"], "a"),
+    (datetime, NOON),
+    (date, NOON.date()),
+    (timedelta, timedelta(seconds=1.5)),
+    (Decimal, Decimal("1.10")),
+    (UUID, UUID(int=7)),
+    (int | None, None),
+    (Any, {"a": [1, None]}),
+    (Person, Person(name="Ada", age=36)),
+    (list[Person], [Person(name="Ada", age=36)]),
+    (Annotated[int, msgspec.Meta(ge=0)], 0),
+]
+
+
+def signature(function: Callable[..., Any], format: str = "json") -> TaskSignature:
+    return TaskSignature("t", function, FORMATS[format])
+
+
+def test_every_type_survives_in_every_format() -> None:
+    def check(format: str, kind: Any, value: Any) -> None:
+        def function(value: Any) -> Any: ...
+
+        function.__annotations__ = {"value": kind, "return": kind}
+        task = signature(function, format)
+        assert task.decode(task.encode((value,), {})) == ([value], {})
+        assert task.decode_result(task.encode_result(value)) == value
+
+    check_every_row(check, [(format, *row) for format in FORMATS for row in VALUES])
+
+
+def many(a: int, /, b: int = 2, *rest: int, c: str, d: str = "d", **more: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "sent", "called"),
+    [
+        ((1,), {"c": "x"}, {"a": 1, "c": "x"}, ([1], {"c": "x"})),
+        ((1, 3, 4, 5), {"c": "x"}, {"a": 1, "b": 3, "rest": [4, 5], "c": "x"}, ([1, 3, 4, 5], {"c": "x"})),
+        ((1,), {"c": "x", "z": 9}, {"a": 1, "c": "x", "more": {"z": 9}}, ([1], {"c": "x", "z": 9})),
+        ((1,), {"b": 7, "c": "x", "d": "y"}, {"a": 1, "b": 7, "c": "x", "d": "y"}, ([1, 7], {"c": "x", "d": "y"})),
+    ],
+)
+def test_arguments_are_sent_by_name_without_defaults(args: Any, kwargs: Any, sent: Any, called: Any) -> None:
+    task = signature(many)
+    payload = task.encode(args, kwargs)
+    assert msgspec.json.decode(payload) == sent
+    assert task.decode(payload) == called
+    found_args, found_kwargs = task.decode(payload)
+    many(*found_args, **found_kwargs)
+
+
+def plain(a: int, point: Point, b: int = 1) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("payload", "problem"),
+    [
+        (b'{"a":"x","point":{"x":1}}', "argument 'a' of t: expected `int`, got `str`"),
+        (b'{"a":1,"point":{"x":[]}}', "argument 'point' of t: expected `int`, got `array`, at point.x"),
+        (b'{"a":1}', "argument 'point' of t is missing"),
+        (b'{"a":1,"point":{}}', "argument 'point' of t: object missing required field `x`"),
+        (b'{"a":1,"point":{"x":1},"z":1}', "t has no parameter 'z'; its parameters: a, point, b"),
+        (b"[1]", "the arguments of t cannot be decoded: Expected `object`, got `array`; expected an object of names"),
+        (b"{", "the arguments of t cannot be decoded: Input data was truncated"),
+        (b'{"\xff":1}', "the arguments of t cannot be decoded"),
+    ],
+)
+def test_wrong_arguments_name_the_parameter(payload: bytes, problem: str) -> None:
+    with pytest.raises(WrongArguments, match=r"^" + re.escape(problem)):
+        signature(plain).decode(payload)
+
+
+def test_errors_of_a_model_name_the_parameter() -> None:
+    def function(person: Person) -> None: ...
+
+    function.__annotations__ = {"person": Person}
+    with pytest.raises(
+        WrongArguments, match=r"^argument 'person' of t: age: Input should be greater than or equal to 0$"
+    ):
+        signature(function).decode(b'{"person":{"name":"Ada","age":-1}}')
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [((), {}), ((1,), {}), ((1, 2, 3, 4), {}), ((1, 2), {"a": 1}), ((1, 2), {"z": 1})]
+)
+def test_callers_get_the_error_of_a_plain_call(args: Any, kwargs: Any) -> None:
+    with pytest.raises(TypeError) as here:
+        plain(*args, **kwargs)
+    with pytest.raises(TypeError, match=r"^t: ") as there:
+        signature(plain).encode(args, kwargs)
+    assert type(here.value) is type(there.value)
+
+
+def test_arguments_after_a_gap_are_passed_by_name() -> None:
+    def function(a: int = 1, b: int = 2) -> int:
+        return 10 * a + b
+
+    function.__annotations__ = {"a": int, "b": int}
+    args, kwargs = signature(function).decode(b'{"b":5}')
+    assert function(*args, **kwargs) == 15
+
+
+def test_context_is_no_argument() -> None:
+    def function(ctx: Context, a: int) -> None: ...
+
+    function.__annotations__ = {"ctx": Context, "a": int}
+    task = signature(function)
+    assert task.wants_context
+    assert task.encode((1,), {}) == b'{"a":1}'
+
+
+def test_context_must_come_first() -> None:
+    def function(a: int, ctx: Context) -> None: ...
+
+    function.__annotations__ = {"ctx": Context, "a": int}
+    with pytest.raises(TypeError, match="parameter 'ctx' of t is a Context; the Context must be the first one"):
+        signature(function)
+
+
+def test_objects_of_unknown_types_are_refused() -> None:
+    def function(a: Any) -> None: ...
+
+    with pytest.raises(TypeError, match="a object cannot be an argument or a result; use a dataclass"):
+        signature(function).encode((object(),), {})
