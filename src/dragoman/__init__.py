@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         WrongDialect,
     )
     from dragoman.sdk.futures import AsyncJobFuture, JobFuture
+    from dragoman.sdk.hooks import JobHooks, add_hooks
     from dragoman.sdk.worker import Worker
     from dragoman.tasks.clients import using
     from dragoman.tasks.handles import JobHandle
@@ -53,6 +54,7 @@ __all__ = [
     "JobFailed",
     "JobFuture",
     "JobHandle",
+    "JobHooks",
     "JobLost",
     "JobRefused",
     "JobTimeout",
@@ -72,6 +74,7 @@ __all__ = [
     "WorkerView",
     "WrongArguments",
     "WrongDialect",
+    "add_hooks",
     "task",
     "using",
 ]
@@ -85,6 +88,8 @@ _HOMES = {
     "ScheduleView": "operations.schemas",
     "JobFuture": "sdk.futures",
     "JobHandle": "tasks.handles",
+    "JobHooks": "sdk.hooks",
+    "add_hooks": "sdk.hooks",
     "JobView": "operations.schemas",
     "ServiceView": "operations.schemas",
     "LocalBroker": "testing.local",

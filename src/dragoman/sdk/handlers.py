@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from dragoman.dialects.sides import Failure
+from dragoman.sdk import hooks
 from dragoman.sdk.codecs import Codec, Payload, codec
 from dragoman.sdk.context import Context
 from dragoman.sdk.errors import WrongArguments
@@ -23,9 +24,10 @@ OURS = (__name__, "dragoman.tasks.task")
 class HandlerFailed(Exception):
     """The handler raised an exception, or its payload or result cannot be converted."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, cause: BaseException) -> None:
         super().__init__(failure.message)
         self.failure = failure
+        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,23 @@ class Handler:
 
     @property
     def wants_context(self) -> bool:
-        return bool(self.context_name)
+        return bool(self.context_name) or bool(hooks.registered)
 
     def perform(self, payload: Payload, context: Context | None) -> Payload:
         """Call the function and return the encoded result. Raises HandlerFailed."""
+        if context is None or not hooks.registered:
+            return self._perform(payload, context)
+        with hooks.around(context):
+            return self._perform(payload, context)
+
+    async def perform_async(self, payload: Payload, context: Context | None) -> Payload:
+        """Await the function, for a handler that is a coroutine function. Raises HandlerFailed."""
+        if context is None or not hooks.registered:
+            return await self._perform_async(payload, context)
+        with hooks.around(context):
+            return await self._perform_async(payload, context)
+
+    def _perform(self, payload: Payload, context: Context | None) -> Payload:
         argument = self._decode(payload)
         try:
             if self.context_name:
@@ -52,11 +67,10 @@ class Handler:
             else:
                 result = self.function(argument)
         except BaseException as error:  # such as CancelledError: it must not end the thread that runs the handler
-            raise HandlerFailed(failure_of(error)) from None
+            raise HandlerFailed(failure_of(error), error) from None
         return self._encode(result)
 
-    async def perform_async(self, payload: Payload, context: Context | None) -> Payload:
-        """Await the function, for a handler that is a coroutine function. Raises HandlerFailed."""
+    async def _perform_async(self, payload: Payload, context: Context | None) -> Payload:
         argument = self._decode(payload)
         try:
             if self.context_name:
@@ -66,17 +80,17 @@ class Handler:
         except (asyncio.CancelledError, GeneratorExit):
             raise  # the task was cancelled, not the handler failed
         except BaseException as error:
-            raise HandlerFailed(failure_of(error)) from None
+            raise HandlerFailed(failure_of(error), error) from None
         return self._encode(result)
 
     def _decode(self, payload: Payload) -> Any:
         try:
             return self.codec.decode(payload)
         except WrongArguments as error:
-            raise HandlerFailed(Failure("dragoman.WrongArguments", str(error))) from None
+            raise HandlerFailed(Failure("dragoman.WrongArguments", str(error)), error) from None
         except Exception as error:
             message = f"the payload is not valid {self.codec.name}, the codec of {self.name!r}: {_message(error)}"
-            raise HandlerFailed(Failure("ValueError", message)) from None
+            raise HandlerFailed(Failure("ValueError", message), error) from None
 
     def _encode(self, result: Any) -> Payload:
         try:
@@ -84,7 +98,7 @@ class Handler:
         except Exception as error:
             kind = type(result).__name__
             message = f"the handler's result, a {kind}, cannot be encoded as {self.codec.name}: {_message(error)}"
-            raise HandlerFailed(Failure("TypeError", message)) from None
+            raise HandlerFailed(Failure("TypeError", message), error) from None
 
 
 def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes") -> Handler:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from dragoman.sdk.async_client import AsyncClient
@@ -40,14 +41,12 @@ def using(client: AnyClient) -> Iterator[None]:
 
 def current_client() -> Client[Any]:
     """Return the client for methods that block. Raises RuntimeError if the chosen one is an AsyncClient."""
-    from dragoman.sdk.client import Client
-
     chosen = _chosen.get()
     if chosen is None:
         return default_client()
-    if not isinstance(chosen, Client):
+    if inspect.iscoroutinefunction(chosen.enqueue):
         raise RuntimeError("this block uses an AsyncClient: await acall, asubmit, aenqueue or amap, or use a Client")
-    return chosen
+    return cast("Client[Any]", chosen)
 
 
 def current_async_client() -> AnyClient:

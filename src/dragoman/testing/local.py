@@ -92,6 +92,10 @@ class LocalBroker:
                 raise TimeoutError(f"after {timeout:g} s fewer than {count} workers {state}")
             time.sleep(0.002)
 
+    def workers_of(self, service: str) -> int:
+        """Return the number of connected workers that offer a service."""
+        return self._thread.run(lambda: self._workers(service))
+
     def advance(self, seconds: float) -> None:
         """Advance the broker's time. Everything that becomes due happens, in order, before this returns."""
         clock = self._clock
