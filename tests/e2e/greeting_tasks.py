@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dragoman import Context, task
+from dragoman import Context, PermanentFailure, Retry, task
 
 
 @dataclass
@@ -35,3 +35,21 @@ def divide(a: float, b: float) -> float:
 
 
 not_a_task = 5
+
+
+@task(attempts=3, never_retry_on=ValueError)
+def parse(text: str) -> int:
+    return int(text)
+
+
+@task(attempts=3, retry_on=(ConnectionError, TimeoutError))
+async def fetch(ctx: Context, name: str) -> str:
+    if name == "later" and ctx.attempt < 3:
+        raise Retry(0, "not there yet")
+    if name == "flaky" and ctx.attempt < 2:
+        raise ConnectionError(name)
+    if name == "gone":
+        raise PermanentFailure("it is gone")
+    if name == "wrong":
+        raise LookupError(name)
+    return f"{name} at attempt {ctx.attempt}"

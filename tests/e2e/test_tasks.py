@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from greeting_tasks import Greeting, add, divide, greet, twice
+from greeting_tasks import Greeting, add, divide, fetch, greet, parse, twice
 
 from dragoman import AsyncClient, Client, JobFailed, LocalBroker, using
 from programs import Programs
@@ -22,7 +22,7 @@ def broker(programs: Programs) -> Iterator[LocalBroker]:
     with LocalBroker() as broker, Client(broker.urls["native"]) as client, using(client):
         programs.environment["PYTHONPATH"] = str(HERE)
         worker = programs.dragoman("worker", "greeting_tasks", "--connect", broker.urls["native"])
-        worker.prints("services offered: greet, numbers.add, twice, divide")
+        worker.prints("services offered: greet, numbers.add, twice, divide, parse, fetch")
         worker.prints("connected to")
         yield broker
 
@@ -75,6 +75,29 @@ def test_errors_name_the_parameter_or_the_line(broker: LocalBroker) -> None:
     assert "greeting_tasks.py" in lines[1], lines
     with pytest.raises(TypeError, match=r"^divide: missing a required argument: 'b'"):
         divide.call(1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("dialect", ["native", "http"])
+def test_handlers_decide_about_retries(programs: Programs, dialect: str) -> None:
+    """R181, by workers of both dialects that have it."""
+    with LocalBroker("tcp://127.0.0.1:0", "http://127.0.0.1:0") as broker, Client(broker.urls["native"]) as client:
+        programs.environment["PYTHONPATH"] = str(HERE)
+        worker = programs.dragoman("worker", "greeting_tasks", "--connect", broker.urls[dialect])
+        worker.prints("services offered")
+        broker.wait_for_workers(service="fetch")
+        with using(client):
+            quick = fetch.with_options(retry_first=0.01, retry_jitter=0)
+            assert quick.enqueue("later").result(timeout=60) == "later at attempt 3"
+            assert quick.enqueue("flaky").result(timeout=60) == "flaky at attempt 2"
+            decided = "Its worker has decided that it is not retried."
+            for job in (quick.enqueue("gone"), quick.enqueue("wrong"), parse.enqueue("seven")):
+                with pytest.raises(JobFailed):
+                    job.result(timeout=60)
+                view = job.job()
+                assert (len(view.attempts), view.quarantined) == (1, True)
+                assert view.error is not None
+                assert view.error.permanent
+                assert decided in job.why()
 
 
 def test_any_program_calls_a_task(broker: LocalBroker, programs: Programs) -> None:

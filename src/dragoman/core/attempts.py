@@ -274,7 +274,7 @@ class Attempts:
         delay: float | None = None,
     ) -> None:
         """Use up the attempt: a worker may have seen the job (R9). While attempts remain, the job is retried after
-        `delay`, or as R11 defines."""
+        `delay`, or after the one that the worker has decided (R181), or as R11 defines."""
         job = attempt.job
         job.attempt = None
         self._job_registry.parts.drop(attempt)
@@ -282,11 +282,13 @@ class Attempts:
         job.queue_due = inf  # the next attempt may wait as long as the first
         reason = reason.encode("utf-8", "replace")[: self._policy.max_error_bytes].decode("utf-8", "ignore")
         record_attempt(job, attempt, outcome, reason, now)
-        is_last = attempts_used_up(job, attempt.worker, self._policy)
+        decided = failure.retry_in if failure is not None else None
+        is_last = decided == inf or attempts_used_up(job, attempt.worker, self._policy)
         if is_last or (self._dispatch.is_draining and not job.options.durable):
             job.quarantined = job.options.durable
             self._job_registry.end(job, outcome, b"", reason, now, failure=failure)
         elif self._outlives_caller(job, now):
+            delay = delay if decided is None else min(decided, self._policy.max_delay)
             if delay is not None:
                 self._retry_after(job, delay, now)
             else:

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.core.admission import can_offer, forbidden_work
-from dragoman.core.failure import Failure, reported_failure
+from dragoman.core.failure import NEVER, Failure, reported_failure
 from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.names import is_text
 from dragoman.core.rights import WORK
@@ -79,6 +79,13 @@ class WorkerFailure(OperationRequest):
     message: str
     type: str = ""
     detail: str = ""
+    retry_in: Annotated[
+        Annotated[float, Meta(ge=0)] | Literal["never"] | None,
+        Meta(
+            description="Seconds until the next attempt, or `never`: the failure is permanent. By default the options "
+            "of the job decide."
+        ),
+    ] = None
 
 
 SECRET = Header(
@@ -312,7 +319,8 @@ def _failure(body: Payload, request: Request) -> tuple[str, Failure | None]:
         _refuse("invalid", f"in the body: {explain(error, WorkerFailure)}")
     except msgspec.DecodeError as error:
         raise HttpError(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {error}.")) from None
-    failure = reported_failure(parsed.type, parsed.message, parsed.detail)
+    retry_in = inf if parsed.retry_in == NEVER else parsed.retry_in
+    failure = reported_failure(parsed.type, parsed.message, parsed.detail, retry_in)
     return failure.sentence, failure
 
 

@@ -172,11 +172,12 @@ class AttemptView(View):
 
 
 class FailureView(View):
-    """A worker's error; `detail` is its traceback."""
+    """A worker's error; `detail` is its traceback. `permanent`: the worker has decided that the job is not retried."""
 
     type: str
     message: str
     detail: str
+    permanent: bool = False
 
 
 class PayloadView(View):

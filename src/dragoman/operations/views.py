@@ -108,7 +108,9 @@ def show_result(view: JobView, result: Payload, failure: Failure | None) -> None
 def failure_view(failure: Failure | None) -> FailureView | None:
     if failure is None:
         return None
-    return FailureView(type=failure.type, message=failure.message, detail=failure.traceback)
+    return FailureView(
+        type=failure.type, message=failure.message, detail=failure.traceback, permanent=failure.is_permanent
+    )
 
 
 def service_views(services: list[Service], workers: list[Worker], now: float) -> list[ServiceView]:

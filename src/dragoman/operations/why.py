@@ -51,7 +51,9 @@ def _ended(job: Job) -> str:
     if job.retried_as is not None:
         quarantine = f" It was retried as job {job.retried_as.hex()}."
     reason = _last_attempt(job) if job.history and job.history[-1].reason == job.reason else job.reason
-    return f"It ended {job.outcome}{f': {reason}' if reason else ''}.{quarantine}"
+    is_permanent = job.failure is not None and job.failure.is_permanent
+    decided = " Its worker has decided that it is not retried." if is_permanent else ""
+    return f"It ended {job.outcome}{f': {reason}' if reason else ''}.{decided}{quarantine}"
 
 
 def _running(job: Job, now: float) -> str:

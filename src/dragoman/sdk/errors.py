@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from dragoman.dialects.sides import Failure, Outcome
 
 NOT_ALLOWED = 3  # exit code of a worker that the broker does not accept, as of commands without a broker
@@ -56,7 +58,25 @@ class JobFailed(JobError):
         return type(self), (str(self), self.remote_type, self.remote_message, self.remote_traceback)
 
 
-class WrongArguments(DragomanError, ValueError):
+class Retry(DragomanError):
+    """Raised by a handler: the attempt failed, and the job is retried after `delay` seconds while attempts remain."""
+
+    def __init__(self, delay: float, reason: str = "") -> None:
+        if not 0 <= delay < inf:
+            raise ValueError(f"delay={delay}: must be a number of seconds, 0 or more")
+        super().__init__(delay, reason)
+        self.delay = delay
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason or f"its handler requests another attempt after {self.delay:g} s"
+
+
+class PermanentFailure(DragomanError):
+    """Raised by a handler: the job failed and is not retried, whatever its number of attempts."""
+
+
+class WrongArguments(PermanentFailure, ValueError):
     """The arguments of a job do not fit the parameters of its task."""
 
 

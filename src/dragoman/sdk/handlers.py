@@ -7,6 +7,7 @@ import inspect
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from types import TracebackType
 from typing import Any
 
@@ -14,11 +15,12 @@ from dragoman.dialects.sides import Failure
 from dragoman.sdk import hooks
 from dragoman.sdk.codecs import Codec, Payload, codec
 from dragoman.sdk.context import Context
-from dragoman.sdk.errors import WrongArguments
+from dragoman.sdk.errors import PermanentFailure, Retry, WrongArguments
 from dragoman.sdk.signatures import context_parameter
 
 MAIN = ("__main__", "__mp_main__")
-OURS = (__name__, "dragoman.tasks.task")
+OURS = (__name__, "dragoman.tasks.task", "dragoman.tasks.retries")
+_PUBLIC = {f"dragoman.sdk.errors.{name}": f"dragoman.{name}" for name in ("PermanentFailure", "Retry")}
 
 
 class HandlerFailed(Exception):
@@ -87,7 +89,7 @@ class Handler:
         try:
             return self.codec.decode(payload)
         except WrongArguments as error:
-            raise HandlerFailed(Failure("dragoman.WrongArguments", str(error)), error) from None
+            raise HandlerFailed(Failure("dragoman.WrongArguments", str(error), retry_in=inf), error) from None
         except Exception as error:
             message = f"the payload is not valid {self.codec.name}, the codec of {self.name!r}: {_message(error)}"
             raise HandlerFailed(Failure("ValueError", message), error) from None
@@ -118,7 +120,14 @@ def failure_of(error: BaseException) -> Failure:
     kind = type(error)
     hidden = ("builtins", *MAIN)
     name = kind.__qualname__ if kind.__module__ in hidden else f"{kind.__module__}.{kind.__qualname__}"
-    return Failure(name, _message(error), _traceback(error))
+    return Failure(_PUBLIC.get(name, name), _message(error), _traceback(error), _retry_in(error))
+
+
+def _retry_in(error: BaseException) -> float | None:
+    """Return the decision of a handler about retries, as in `Failure`."""
+    if isinstance(error, PermanentFailure) or getattr(error, "__dragoman_permanent__", False):
+        return inf
+    return error.delay if isinstance(error, Retry) else None
 
 
 def _message(error: BaseException) -> str:

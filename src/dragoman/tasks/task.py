@@ -15,6 +15,7 @@ from dragoman.tasks.clients import current_async_client, current_client
 from dragoman.tasks.formats import FormatName, format_of
 from dragoman.tasks.handles import JobHandle, awaited
 from dragoman.tasks.options import TaskOptions, call_options, check, enqueue_options
+from dragoman.tasks.retries import NO_RULES, ExceptionTypes, RetryRules, rules_of
 
 if TYPE_CHECKING:
     from dragoman.sdk.futures import JobFuture
@@ -36,7 +37,12 @@ class Task(Generic[P, R]):
     """
 
     def __init__(
-        self, function: Callable[..., Any], name: str, format: FormatName = "json", options: TaskOptions | None = None
+        self,
+        function: Callable[..., Any],
+        name: str,
+        format: FormatName = "json",
+        options: TaskOptions | None = None,
+        retries: RetryRules = NO_RULES,
     ) -> None:
         """Raises TypeError and ValueError."""
         functools.update_wrapper(self, function)
@@ -44,6 +50,7 @@ class Task(Generic[P, R]):
         self.name = name  # of the service
         self.format = format
         self.options: TaskOptions = options or {}
+        self.retries = retries
         self._signature = TaskSignature(name, function, format_of(format))
         self._codec = self._make_codec()
 
@@ -139,8 +146,8 @@ class Task(Generic[P, R]):
     def _perform(self, arguments: tuple[list[Any], dict[str, Any]], context: Context | None = None) -> Any:
         args, kwargs = arguments
         if self._signature.wants_context:
-            return self.function(context, *args, **kwargs)
-        return self.function(*args, **kwargs)
+            args = [context, *args]
+        return self.retries.call(self.function, args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._signature.wants_context:
@@ -236,7 +243,14 @@ def task(function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 @overload
-def task(*, name: str = ..., format: FormatName = ..., **options: Unpack[TaskOptions]) -> TaskDecorator: ...
+def task(
+    *,
+    name: str = ...,
+    format: FormatName = ...,
+    retry_on: ExceptionTypes = ...,
+    never_retry_on: ExceptionTypes = ...,
+    **options: Unpack[TaskOptions],
+) -> TaskDecorator: ...
 
 
 def task(
@@ -245,6 +259,8 @@ def task(
     *,
     name: str = "",
     format: FormatName = "json",
+    retry_on: ExceptionTypes = (),
+    never_retry_on: ExceptionTypes = (),
     **options: Unpack[TaskOptions],
 ) -> Any:
     """Make a task of a function. `name`: its service, by default the name of the function.
@@ -258,15 +274,18 @@ def task(
 
     Arguments and results are encoded as JSON by default; their types may be those of msgspec: builtin types,
     dataclasses, msgspec structs, datetimes, UUIDs, enums, and models of pydantic. A first parameter of the type
-    `Context` gets the job's context. `options` are the defaults of all its jobs. Raises TypeError and ValueError.
+    `Context` gets the job's context. `options` are the defaults of all its jobs. `retry_on`: exceptions after which the
+    job is retried while attempts remain; after all others it is not. `never_retry_on`: exceptions after which it is not
+    retried. Raises TypeError and ValueError.
     """
     check(options)
+    retries = rules_of(retry_on, never_retry_on)
 
     def make(function: Callable[..., Any]) -> Task[Any, Any]:
         kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
         chosen = name or getattr(function, "__name__", "")
         if not chosen:
             raise TypeError(f"{function!r} has no __name__; give the task a name: @task(name='NAME')")
-        return kind(function, chosen, format, options)
+        return kind(function, chosen, format, options, retries)
 
     return make if function is None else make(function)

@@ -75,7 +75,7 @@ def test_failure_is_told_with_its_workers_account(world: World) -> None:
     assert sent.status_code == 204, sent.text
     answer = world.finish(call)
     assert kind(answer) == (502, "failed")
-    assert answer.json()["error"] == account
+    assert answer.json()["error"] == account | {"permanent": False}
     assert answer.json()["detail"] == "ValueError: not so"
 
 

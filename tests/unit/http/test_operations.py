@@ -240,7 +240,7 @@ def test_a_failure_comes_with_its_parts(world: World) -> None:
     world.fail(id, "ValueError: no", Failure("ValueError", "no", "Traceback"))
     view = world.finish(asked).json()
     assert (view["outcome"], view["result"]) == ("failed", None)
-    assert view["error"] == {"type": "ValueError", "message": "no", "detail": "Traceback"}
+    assert view["error"] == {"type": "ValueError", "message": "no", "detail": "Traceback", "permanent": False}
     assert world.ask("GET", f"/v1/jobs/{id}").json()["error"]["type"] == "ValueError"
 
 
@@ -382,7 +382,7 @@ def test_a_job_that_failed_has_no_result(world: World, outcome: Outcome) -> None
     world.fail(id, "ValueError: no", Failure("ValueError", "no", "here"), outcome)
     said = expect_problem(world.ask("GET", f"/v1/jobs/{id}/result"), 502, outcome.value)
     assert (said["detail"], said["job"]) == ("ValueError: no", id)
-    assert said["error"] == {"type": "ValueError", "message": "no", "detail": "here"}
+    assert said["error"] == {"type": "ValueError", "message": "no", "detail": "here", "permanent": False}
 
 
 def test_a_job_that_timed_out_has_no_result(world: World) -> None:

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.failure import Failure, pack_failure
+from dragoman.core.failure import NEVER, Failure, pack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.names import is_name
 from dragoman.core.states import Outcome
@@ -224,7 +224,9 @@ def write_result(member: Membership, attempt: str, result: Frame) -> Request:
 
 
 def write_failure(member: Membership, attempt: str, failure: Failure) -> Request:
-    request = {"type": failure.type, "message": failure.message, "detail": failure.traceback}
+    request: dict[str, Any] = {"type": failure.type, "message": failure.message, "detail": failure.traceback}
+    if failure.retry_in is not None:
+        request["retry_in"] = NEVER if failure.is_permanent else failure.retry_in
     line = b"POST /v1/workers/%d/result?outcome=failed" % member.id
     return [line, _about(member, attempt) + JSON, json.dumps(request).encode()]
 

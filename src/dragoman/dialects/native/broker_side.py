@@ -155,12 +155,20 @@ class NativeBrokerSide(BrokerSide):
             self._io.send(peer, write_error(HELLO, RefusalReason.FORBIDDEN, forbidden))
             self._io.close(peer, forbidden)
         elif is_worker:
-            self._welcome(peer, Role.WORKER)
+            self._welcome(peer, Role.WORKER, retries=hello.retries)
         else:
             client, resumed = self._clients.enter(peer, hello, now)
             self._welcome(peer, Role.CLIENT, client.window, resumed, client.epoch)
 
-    def _welcome(self, peer: Connection, role: Role, window: int = 0, resumed: bool = False, epoch: str = "") -> None:
+    def _welcome(
+        self,
+        peer: Connection,
+        role: Role,
+        window: int = 0,
+        resumed: bool = False,
+        epoch: str = "",
+        retries: bool = False,
+    ) -> None:
         options = self._options
         welcome = Welcome(
             options.heartbeat,
@@ -171,6 +179,7 @@ class NativeBrokerSide(BrokerSide):
             resumed,
             epoch,
             self._about,
+            retries,
         )
         self._io.send(peer, write_welcome(welcome, role))
 

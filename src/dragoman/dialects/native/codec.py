@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.failure import Failure, pack_failure
+from dragoman.core.failure import Failure, pack_failure, read_retry, retry_text
 from dragoman.core.infinity import inf
 from dragoman.core.states import Outcome
 from dragoman.dialects.native.messages import (
@@ -58,6 +58,7 @@ MAX_CAPACITY: Final = 1024
 RESULT_BYTE: Final = bytes((RESULT,))
 JOB_BYTE: Final = bytes((JOB,))
 TELL_BYTE: Final = bytes((TELL,))
+MOST_RETRY: Final = 32  # bytes
 
 
 # -------------------------------------------------------------------- names
@@ -104,6 +105,7 @@ def read_hello(message: Message) -> Hello:
         services=_services(about) if is_worker else (),
         capacity=_count(about, "capacity", 1, MAX_CAPACITY) if is_worker else 1,
         returns=is_worker and about.get("returns") is True,
+        retries=is_worker and about.get("retries") is True,
         session="" if is_worker else _session(about),
         epoch="" if is_worker else _text(about, "epoch", ""),
         window=0 if is_worker else _count(about, "window", 0, LONGEST),
@@ -117,6 +119,8 @@ def write_hello(hello: Hello) -> list[Frame]:
         about |= {"services": list(hello.services), "capacity": hello.capacity}
     if hello.returns:
         about["returns"] = True
+    if hello.retries:
+        about["retries"] = True
     if hello.session:
         about["session"] = hello.session
     if hello.epoch:
@@ -141,6 +145,7 @@ def read_welcome(message: Message) -> Welcome:
         resumed=about.get("resumed") is True,
         epoch=_text(about, "epoch", ""),
         broker=_text(about, "broker", ""),
+        retries=about.get("retries") is True,
     )
 
 
@@ -155,6 +160,8 @@ def write_welcome(welcome: Welcome, role: Role) -> list[Frame]:
         about |= {"window": welcome.window, "resume": welcome.resume, "resumed": welcome.resumed}
         if welcome.epoch:
             about["epoch"] = welcome.epoch
+    if welcome.retries:
+        about["retries"] = True
     return [bytes((WELCOME, VERSION)), json.dumps(about).encode()]
 
 
@@ -327,16 +334,23 @@ def write_result(names: Sequence[bytes], payloads: Sequence[Frame]) -> list[Fram
 
 def read_failed(message: Message) -> Failed:
     head = message[0]
-    if len(head) < 2 + NAME or len(message) != 4:
+    if len(head) < 2 + NAME or not 4 <= len(message) <= 5:
         raise Malformed("malformed", f"FAILED of {len(message)} frames; head, type, message and detail are required")
     if head[1] not in OUTCOMES:
         raise Malformed("malformed", f"outcome {head[1]}: 1 to {max(OUTCOMES)} are allowed")
-    texts = [_decode(frame[:MOST_TEXT]) for frame in message[1:]]
-    return Failed(OUTCOMES[head[1]], read_name(head, 2), *texts)
+    type, text, detail = (_decode(frame[:MOST_TEXT]) for frame in message[1:4])
+    retry_in = read_retry(_decode(message[4][:MOST_RETRY])) if len(message) > 4 else None
+    if len(message) > 4 and retry_in is None:
+        raise Malformed("malformed", 'the last frame of FAILED must be seconds, such as "10", or "never"')
+    return Failed(OUTCOMES[head[1]], read_name(head, 2), type, text, detail, retry_in)
 
 
-def write_failed(outcome: Outcome, name: bytes, type: str, message: str, detail: str = "") -> list[Frame]:
-    return [bytes((FAILED, OUTCOME_NUMBERS[outcome])) + name, _encode(type), _encode(message), _encode(detail)]
+def write_failed(
+    outcome: Outcome, name: bytes, type: str, message: str, detail: str = "", retry_in: float | None = None
+) -> list[Frame]:
+    frames: list[Frame] = [bytes((FAILED, OUTCOME_NUMBERS[outcome])) + name]
+    frames += [_encode(type), _encode(message), _encode(detail)]
+    return frames if retry_in is None else [*frames, retry_text(retry_in).encode()]
 
 
 def read_name(head: Frame, start: int = 1) -> bytes:

@@ -112,6 +112,7 @@ class Hello:
     services: tuple[str, ...] = ()
     capacity: int = 1
     returns: bool = False  # a worker that can deliver results to a restarted broker (R107)
+    retries: bool = False  # a worker that decides about retries in FAILED (R181)
     session: str = ""
     epoch: str = ""  # from the last WELCOME of this session
     window: int = 0  # 0: not set
@@ -130,6 +131,7 @@ class Welcome:
     resumed: bool = False
     epoch: str = ""
     broker: str = ""
+    retries: bool = False  # a worker may decide about retries in FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +167,4 @@ class Failed:
     type: str
     message: str
     detail: str
+    retry_in: float | None = None  # from a worker: seconds, inf for never; None: it has not decided

@@ -222,7 +222,7 @@ class RemoteWorkers:
             self._broker.counters.late_results += 1
             return
         reason = f"{failed.type}: {failed.message}" if failed.type else failed.message
-        failure = reported_failure(failed.type, failed.message, failed.detail)
+        failure = reported_failure(failed.type, failed.message, failed.detail, failed.retry_in)
         outcome = Outcome.LOST if failed.outcome is Outcome.LOST else Outcome.FAILED
         self._broker.fail(attempt, reason, now, failure, outcome)
 

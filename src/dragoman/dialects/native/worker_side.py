@@ -53,7 +53,11 @@ class WorkerSide:
         self._io = io
         self._concurrency = concurrency
         self._hello = Hello(
-            Role.WORKER, services=tuple(services), capacity=min(concurrency + options.prefetch, 1024), name=name
+            Role.WORKER,
+            services=tuple(services),
+            capacity=min(concurrency + options.prefetch, 1024),
+            name=name,
+            retries=True,
         )
         self._welcome = BEFORE_WELCOME
         self._is_open = False
@@ -123,7 +127,8 @@ class WorkerSide:
         token = self._end(job_ref)
         if token is not None:
             report = failure or Failure("", reason)
-            self._send(write_failed(outcome, token, report.type, report.message, report.traceback), now)
+            retry_in = report.retry_in if self._welcome.retries else None
+            self._send(write_failed(outcome, token, report.type, report.message, report.traceback, retry_in), now)
             self._start_next()
 
     def returned(self, job_ref: Hashable, now: float) -> None:

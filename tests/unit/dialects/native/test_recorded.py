@@ -55,6 +55,7 @@ ALLOWED = [
     Allowed("TELL", r"view(\.jobs\[.+\])?\.retried_as", NOT_THERE, ANY, "a new key of jobs; unknown keys are ignored"),
     Allowed("TELL", rf"{JOB}\.(started|ended|payload|progress)", NOT_THERE, ANY, "new keys of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.attempts\[.*\]\.(started|ended)", NOT_THERE, ANY, "new keys of attempts; likewise"),
+    Allowed("TELL", rf"{JOB}\.error\.permanent", NOT_THERE, False, "a new key of failures; likewise"),
     Allowed("TELL", r"view(\.workers\[\])?\.comes_back", NOT_THERE, False, "a new key of workers; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.owner", NOT_THERE, "local", "a new key of schedules; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.paused_reason", NOT_THERE, "", "a new key of schedules; likewise"),

@@ -26,7 +26,7 @@ from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
 ID = bytes(range(16))
-HELLO = [b"\x01\x01\x02", b'{"services": ["echo"], "capacity": 2}']
+HELLO = [b"\x01\x01\x02", b'{"services": ["echo"], "capacity": 2, "retries": true}']
 DRAIN, BEAT = [b"\x05"], [b"\x04"]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.core.policy import Policy
 
-from .world import A, End, World, failed, names, new_id, report, result, submit
+from .world import A, End, World, failed, hello, names, new_id, report, result, submit
 
 KIB_64 = 65_536
 
@@ -86,6 +86,31 @@ def test_what_stands_between_the_fields_of_a_failure_is_taken_out_of_them() -> N
     token, id = world.running(worker, client)
     worker.say(*failed(token, "a\0b", "c\0d", "e\0f"))
     assert client.told() == [("FAILED", "failed", id, "ab", "cd", "e\0f")]
+
+
+def test_a_worker_decides_about_retries_if_both_sides_know_it() -> None:
+    """R181."""
+    world = World()
+    for about in ({}, {"retries": True}):
+        end = world.connect()
+        ((word, _, welcome),) = end.say(*hello(2, {"services": ["other"], **about}))
+        assert (word, welcome.get("retries")) == ("WELCOME", about.get("retries"))
+    worker, client = world.worker(), world.client()
+    (id,) = world.submit(client, b"x", attempts=3)
+    token = worker.told()[0][1]
+    (again,) = worker.say(*failed(token), b"0")
+    assert (again[0], again[2]) == ("JOB", id)
+    worker.say(*failed(again[1]), b"never")
+    assert client.told() == [("FAILED", "failed", id, "ValueError", "not so", "")]
+
+
+def test_a_decision_that_cannot_be_read_is_malformed() -> None:
+    world = World()
+    worker, client = world.worker(), world.client()
+    token, _ = world.running(worker, client)
+    worker.receive([*failed(token), b"soon"])
+    world.run_once()
+    assert worker.told() == [("ERROR", "FAILED", "malformed")]
 
 
 def test_texts_of_a_failure_are_cut_at_64_kib() -> None:
