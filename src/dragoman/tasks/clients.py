@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _chosen: ContextVar[AnyClient | None] = ContextVar("dragoman_client", default=None)
 _lock = threading.Lock()
 _default: Client[Any] | None = None
+_default_url: str | None = None
 _process = 0  # in which `_default` was created; it does not survive a fork
 
 
@@ -66,8 +67,14 @@ def default_client() -> Client[Any]:
         if _default is None or _process != os.getpid():
             if _default is None:
                 atexit.register(_close)
-            _default, _process = Client(), os.getpid()
+            _default, _process = Client(_default_url), os.getpid()
         return _default
+
+
+def set_default_url(url: str) -> None:
+    """Set the address of the client of this process, in place of DRAGOMAN_URL. Call it before the first job."""
+    global _default_url
+    _default_url = url
 
 
 def _close() -> None:

@@ -69,6 +69,10 @@ class Task(Generic[P, R]):
         changed.options = {**self.options, **options}
         return changed
 
+    def check_arguments(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Raise TypeError if a call with these arguments would, or if they cannot be encoded."""
+        self._signature.encode(args, kwargs)
+
     # ---------------------------------------------------------------- calls
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
