@@ -56,6 +56,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
     streams = Streams(limits.max_streams)
     session = HttpBrokerSide(request.broker, runner.connections, own, streams)
     runner.sessions.append(session)
+    context.operations.listeners[session] = request.address.url.partition("?")[0]
     requests = access.request_access(context.now, tls is not None, refused)
     world = HttpWorld(
         request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload, requests
