@@ -8,7 +8,7 @@ from typing import Protocol
 from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure
 from dragoman.core.model import Job, Payload
-from dragoman.core.recipients import TimedRecipient
+from dragoman.operations.dashboard_handlers import DashboardHandlers
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import ErrorView, OperationError, View
 from dragoman.operations.targets import LOADING
@@ -24,10 +24,11 @@ class StoreAccess(Protocol):
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None: ...
 
 
-class HandlerBase(TimedRecipient):
+class HandlerBase(DashboardHandlers):
     """State and methods that all handlers share."""
 
     def __init__(self, broker: Broker, store_access: StoreAccess, offset: Callable[[], float]) -> None:
+        super().__init__()
         self.broker = broker
         self._store_access = store_access
         self._offset = offset  # seconds that the wall clock is ahead of `now`

@@ -12,8 +12,8 @@ QUARANTINE: Final = Operation(
     name="quarantine",
     request=EmptyRequest,
     view=QuarantineView,
-    summary="List the jobs in quarantine by cause. A group has the same service, outcome and reason; numbers and quoted "
-    "texts in the reason do not matter.",
+    summary="List the jobs in quarantine by cause. A group has one service, outcome and reason, apart from numbers and "
+    "quoted texts in the reason.",
     right="see",
     target="list",
     method="GET",

@@ -13,7 +13,7 @@ from dragoman.core.rights import LOCAL
 from dragoman.operations.cron import Cron, parse, zone_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.schedule_runs import RecentRuns
-from dragoman.operations.schedule_words import words_of_cron, words_of_interval
+from dragoman.operations.schedule_words import words_of
 from dragoman.operations.schemas import OperationError, ScheduleRequest, ScheduleView
 
 MAX_PAYLOAD: Final = 64 << 10  # bytes: it is stored again with every run
@@ -41,7 +41,7 @@ class ScheduleState(msgspec.Struct, kw_only=True):
 class Schedule:
     """A schedule with its next due time. Raises OperationError if the request is invalid."""
 
-    __slots__ = ("alarm", "alarm_number", "before", "cron", "due", "is_refused", "payload", "stored", "zone")
+    __slots__ = ("alarm", "alarm_number", "before", "cron", "due", "is_refused", "payload", "says", "stored", "zone")
 
     def __init__(self, state: ScheduleState) -> None:
         request = state.request
@@ -49,6 +49,7 @@ class Schedule:
         self.payload = small_payload_of(request)
         self.cron = cron_of(request)
         self.zone = zone_of(request.timezone)
+        self.says = words_of(self.cron, request.timezone, request.every)
         self.due = inf  # by the wall clock; inf: never
         self.is_refused = False  # its run is due and was refused
         self.before: ScheduleState | None = None  # the state before the last run
@@ -104,14 +105,6 @@ class Schedule:
             recent=state.recent.letters,
             last_took=state.recent.took,
         )
-
-    @property
-    def says(self) -> str:
-        """The cron expression or the interval in words."""
-        if self.cron is not None:
-            return words_of_cron(self.cron, self.stored.request.timezone)
-        assert self.stored.request.every is not None
-        return words_of_interval(self.stored.request.every)
 
     def key_of_extra_run(self, wall: float) -> str:
         """Return the idempotency key of a run that was requested at this time. No scheduled run has such a key."""

@@ -18,6 +18,14 @@ MOST_ITEMS = 4  # a longer list is not easier to read than the expression
 UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 
+def words_of(cron: Cron | None, timezone: str, every: float | None) -> str:
+    """Return the cron expression in words; without one, the interval."""
+    if cron is not None:
+        return words_of_cron(cron, timezone)
+    assert every is not None
+    return words_of_interval(every)
+
+
 def words_of_interval(seconds: float) -> str:
     """Return for example `every 5 minutes`."""
     for unit, length in UNITS:

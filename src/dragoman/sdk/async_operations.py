@@ -14,6 +14,8 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import AsyncPerformer
 
 if TYPE_CHECKING:
+    from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
+    from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
     from dragoman.operations.schemas import AccessView, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 
 
@@ -176,6 +178,30 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import WHY
 
         return (await self.operation(WHY, JobRef(id=id))).why
+
+    async def quarantine(self) -> list[QuarantineGroupView]:
+        """List the jobs in quarantine by cause.
+
+        A group has one service, outcome and reason, apart from numbers and quoted texts in the reason.
+        """
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import QUARANTINE
+
+        return (await self.operation(QUARANTINE, EmptyRequest())).groups
+
+    async def retry_group(self, group: str, rate: float = 20.0) -> RetryGroupView:
+        """Retry the jobs of a group in quarantine.
+
+        Each becomes a new job, one after the other; jobs that have left the quarantine meanwhile are left out. The
+        response is sent at the start; a second request returns the progress. A restart of the broker ends the retry,
+        and the rest stays in quarantine.
+
+        - `rate`: Jobs to retry a second. [0.1 to 1000; default: 20]
+        """
+        from dragoman.operations.quarantine_schemas import RetryGroupRequest
+        from dragoman.operations.table import RETRY_GROUP
+
+        return await self.operation(RETRY_GROUP, RetryGroupRequest(group=group, rate=rate))
 
     async def services(self) -> list[ServiceView]:
         """List services with their queues and workers."""
@@ -354,6 +380,17 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         return await self.operation(RESUME_SCHEDULE, ScheduleRef(name=name))
 
+    async def run_schedule(self, name: str) -> ScheduleView:
+        """Enqueue the job of a schedule now, paused or not.
+
+        The scheduled runs stay as they are. `last_job` of the view is the new job. If the last job has not ended, it is
+        a conflict, unless the schedule has `overlap`.
+        """
+        from dragoman.operations.schemas import ScheduleRef
+        from dragoman.operations.table import RUN_SCHEDULE
+
+        return await self.operation(RUN_SCHEDULE, ScheduleRef(name=name))
+
     async def reload_access(self) -> AccessView:
         """Read the access folder again.
 
@@ -374,3 +411,30 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import HEALTH
 
         return await self.operation(HEALTH, EmptyRequest())
+
+    async def overview(self, range: Literal["5m", "1h", "24h"] = "5m") -> OverviewView:
+        """Show the state and the history of the broker.
+
+        The view has totals, services, findings that need attention, changes, and the series of a range. Without `see`
+        over all services, only visible services are shown.
+
+        - `range`: Length of the series: 150 values of 2 s, 180 of 20 s, or 180 of 8 minutes. [5m, 1h or 24h; default:
+          5m]
+        """
+        from dragoman.operations.dashboard_schemas import OverviewRequest
+        from dragoman.operations.table import OVERVIEW
+
+        return await self.operation(OVERVIEW, OverviewRequest(range=range))
+
+    async def service_series(self, service: str, range: Literal["5m", "1h", "24h"] = "5m") -> SeriesView:
+        """Show the history of one service: rates, waiting and running jobs, quantiles of wait and run times.
+
+        The history is in memory and begins with the start of the broker.
+
+        - `range`: Length of the series: 150 values of 2 s, 180 of 20 s, or 180 of 8 minutes. [5m, 1h or 24h; default:
+          5m]
+        """
+        from dragoman.operations.dashboard_schemas import ServiceSeriesRequest
+        from dragoman.operations.table import SERVICE_SERIES
+
+        return await self.operation(SERVICE_SERIES, ServiceSeriesRequest(name=service, range=range))
