@@ -53,10 +53,11 @@ class GroupRetry:
 class GroupRetries:
     """All retries of groups that have not ended."""
 
-    __slots__ = ("_broker", "active", "when_over")
+    __slots__ = ("_broker", "active", "when_over", "when_retried")
 
     def __init__(self, broker: Broker) -> None:
         self.active: list[GroupRetry] = []
+        self.when_retried: Callable[[str, int, float], None] = lambda service, jobs, now: None  # called for each step
         self.when_over: Callable[[GroupRetry], None] = lambda retry: None  # called when one has ended
         self._broker = broker
 
@@ -72,7 +73,10 @@ class GroupRetries:
         """Retry the jobs that are due. Returns the time of the next step."""
         due = inf
         for retry in list(self.active):
+            before = retry.retried
             retry.step(self._broker, now)
+            if retry.retried > before:
+                self.when_retried(retry.service, retry.retried - before, now)
             if retry.is_over:
                 self.active.remove(retry)
                 self.when_over(retry)

@@ -124,6 +124,9 @@ class Server:
         self.operations.scheduler.when_paused = lambda name, reason: log.warning(
             "schedule paused", name=name, reason=reason
         )
+        self.operations.group_retries.when_over = lambda retry: log.info(
+            "group retried", group=retry.group, service=retry.service, jobs=retry.retried, of=retry.of, by=retry.owner
+        )
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults: deque[tuple[float, int]] = deque()  # (time of the check, number of internal errors)
