@@ -50,6 +50,10 @@ VARYING = {
     "last",
     "lease",
     "peers",
+    "since",
+    "waited",
+    "worker_id",
+    "caller",
 }
 
 
