@@ -14,8 +14,8 @@ import msgspec
 from dragoman.core.broker import Broker
 from dragoman.core.job_counts import count_all, count_of
 from dragoman.core.model import Payload, Service
-from dragoman.core.recipients import TimedRecipient
 from dragoman.core.rights import Rights
+from dragoman.operations.dashboard_handlers import DashboardHandlers
 from dragoman.operations.job_list import JobList
 from dragoman.operations.list_schemas import (
     BrokerView,
@@ -56,11 +56,12 @@ class NoServer:
         raise OperationError("conflict", "this broker runs without a server, so it has no settings")
 
 
-class ListHandlers(TimedRecipient):
+class ListHandlers(DashboardHandlers):
     """The functions of these operations. `slices` must be continued by `tick`."""
 
     def __init__(self, broker: Broker, offset: Callable[[], float], request_tick: Callable[[], None]) -> None:
         """`offset`: seconds that the wall clock is ahead of `now`. `request_tick` makes the runner call `tick`."""
+        super().__init__()
         self.broker = broker
         self.slices = Slices()
         self.server_facts: ServerFacts = NoServer()  # the server sets it

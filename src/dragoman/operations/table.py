@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
+from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
 from dragoman.operations.list_schemas import WhyView
 from dragoman.operations.list_table import BROKER as BROKER
 from dragoman.operations.list_table import FLEET as FLEET
@@ -366,5 +368,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         LISTENERS,
         BROKER,
         HEALTH,
+        OVERVIEW,
+        SERVICE_SERIES,
     )
 }

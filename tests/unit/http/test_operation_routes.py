@@ -11,6 +11,7 @@ import pytest
 from http_world import World
 
 from case_tables import check_every_row
+from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest, ListServicesRequest, ListWorkersRequest
@@ -70,6 +71,8 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
         ListWorkersRequest(state="backing off", dialect="native", service="s", text="x&y", sort="slow", limit=1),
     ],
     EmptyRequest: [EmptyRequest()],
+    OverviewRequest: [OverviewRequest(), OverviewRequest(range="24h")],
+    ServiceSeriesRequest: [ServiceSeriesRequest(name="ä/ö ?", range="1h")],
     ServiceRef: [ServiceRef(name="ä/ö ?")],
     PauseRequest: [PauseRequest(name="a/b"), PauseRequest(name="s", by="Ada")],
     PurgeRequest: [PurgeRequest(name="s"), PurgeRequest(name="s", states=("ended",))],

@@ -29,8 +29,9 @@ from dragoman.operations.schemas import (
     WorkerRef,
 )
 from dragoman.operations.table import OPERATIONS
+from dragoman.server.dashboard_source import make_dashboard
 
-from .world import UNKNOWN, RecordingResponder, World
+from .world import READY, UNKNOWN, WALL, RecordingResponder, World
 
 TABLE = {
     "web": Rights(call=("mail",), work=("mail",)),
@@ -76,6 +77,9 @@ class RightsWorld(World):
         self.web_worker = self.worker("mail", name="w")
         self.web_job = self.enqueue("mail", b"secret", attempts=1, key="invoice-42")
         assert not isinstance(self.ask("set schedule", name="nightly", service="mail", every=3600.0), ErrorView)
+        self.dashboard = make_dashboard(self.runner, self.operations, lambda: READY, lambda: WALL, lambda: self.now)
+        for _ in self.dashboard.sample(self.now):
+            pass
 
     def _act(self, event: Event, now: float) -> None:
         assert isinstance(event, AdministrationEvent)
@@ -143,10 +147,15 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "listeners": (OK, NO, NO, NO, NO, NO),
     "broker": (OK, NO, NO, NO, NO, NO),
     "health": (OK, OK, OK, OK, OK, OK),
+    "overview": (1, 1, 1, 1, 1, 0),
+    "service series": (OK, OK, OK, OK, OK, NO),
 }
 
 
-ENTRIES = {"fleet": "states"}  # field of a list's view that has its entries, where methods return the whole view
+ENTRIES = {
+    "fleet": "states",
+    "overview": "services",
+}  # field of a list's view that has its entries, where methods return the whole view
 
 
 def fields_of(world: RightsWorld, row: Operation[Any, Any]) -> dict[str, Any]:
