@@ -49,6 +49,7 @@ def make_dashboard(
     )
     dashboard = Dashboard(sources, now, runner.reports.internal_error)
     operations.dashboard = dashboard
+    operations.rates = sources.sampler.service_rates
     return dashboard
 
 
