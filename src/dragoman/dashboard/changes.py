@@ -27,6 +27,7 @@ from dragoman.operations.dashboard_schemas import Level
 
 MOST: Final = 500
 FOLD: Final = 2.0  # seconds
+RETRY_FOLD: Final = 600.0  # seconds in which retries of quarantined jobs are one change
 KINDS: Final = WORKER_JOINED | WORKER_DRAINING | WORKER_LEFT | SERVICE_PAUSED | SERVICE_RESUMED | BROKER_DRAINING
 MOST_NAMES: Final = 1_000  # names of workers whose reconnects are counted
 REJOIN_TIME: Final = 300.0  # seconds
@@ -34,6 +35,7 @@ MOST_REJOINS: Final = 6  # in that time
 
 JOINED, LEFT, WORKERS_DRAINING = "workers joined", "workers left", "workers draining"
 PAUSED, RESUMED, QUARANTINED = "service paused", "service resumed", "jobs quarantined"
+RETRIED = "jobs retried"
 STARTED, STOPPING = "broker started", "broker draining"
 
 
@@ -77,10 +79,11 @@ class Changes:
         level: Level = "info",
         held: int = 0,
         detail: str = "",
+        fold: float = FOLD,
     ) -> None:
-        """Add a change, or fold it into an earlier one."""
+        """Add a change, or fold it into one of the last `fold` seconds."""
         for change in reversed(self._changes):
-            if now - change.at > FOLD:
+            if now - change.at > fold:
                 break
             if change.kind == kind and change.services == services and change.detail == detail:
                 change.count += count
@@ -100,6 +103,10 @@ class Changes:
             self.add(PAUSED if is_paused else RESUMED, now, (event.name,), detail=detail)
         elif isinstance(event, BrokerEvent):
             self.add(STOPPING, now, level="warning")
+
+    def jobs_retried(self, service: str, jobs: int, now: float) -> None:
+        """Note the progress of a retry of quarantined jobs: one change with a count that rises."""
+        self.add(RETRIED, now, (service,), count=jobs, fold=RETRY_FOLD)
 
     def latest(self, most: int) -> Iterable[Change]:
         """Return the latest changes, newest first."""
@@ -153,6 +160,7 @@ SENTENCES: Final[dict[str, Callable[[Change], str]]] = {
     PAUSED: lambda change: f"{joined(change.services)} was paused{change.detail}",
     RESUMED: lambda change: f"{joined(change.services)} was resumed",
     QUARANTINED: lambda change: f"{count_of(change.count, 'job')} of {joined(change.services)} went into quarantine",
+    RETRIED: lambda change: f"{count_of(change.count, 'job')} of {joined(change.services)} retried from quarantine",
     STARTED: lambda change: "the broker started",
     STOPPING: lambda change: "the broker is draining: it accepts no new jobs",
 }

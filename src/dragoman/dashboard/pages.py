@@ -75,7 +75,8 @@ class Pages:
         worker = self._broker.worker_registry.workers.get(id)
         if worker is None or not sees_worker(principal, worker):
             return None
-        return PageView(worker=visible_worker(worker, principal, now))
+        sources = self._sources
+        return PageView(worker=visible_worker(worker, principal, now, sources.offset(), sources.listeners))
 
     def _job(self, id: JobId, principal: Principal, now: float) -> PageView | None:
         job = self._broker.jobs.get(id)

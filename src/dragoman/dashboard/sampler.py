@@ -12,6 +12,7 @@ from math import nan
 from typing import Final
 
 from dragoman.core.broker import Broker
+from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
 from dragoman.dashboard.census import Census
 from dragoman.dashboard.history import SLOT, History, slot_of
@@ -54,7 +55,6 @@ class Sampler:
         self.other = self._new_total(now)
         self.total_history = History(self._slot)
         self.other_history = History(self._slot)
-        self.waiting = 0
         self.first: list[Service] = []  # services that need attention first
         self.notable: list[Service] = []  # services in which jobs wait, or did not succeed lately
         self._has_baseline = False
@@ -68,13 +68,12 @@ class Sampler:
         slot = slot_of(now - SLOT / 2)
         slots, seconds = slot - self._slot, max(now - self.at, SHORTEST)
         total, other = self.total.last, self.other.last
-        waiting = other_waiting = other_running = 0
+        other_waiting = other_running = 0
         ranked: list[tuple[int, int, str, Service]] = []
         notable: list[Service] = []
         for number, service in enumerate(list(registry.services.values())):
             length = service.queue.length
-            running = census.running.get(service, 0)
-            waiting += length
+            running = service.running
             moves = (service.done, service.jobs, sum(service.undone.values()), length, running)
             tracked = self._tracked.get(service)
             if tracked is None:
@@ -103,11 +102,12 @@ class Sampler:
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
         self._forget()
-        self._record(self.total, self.total_history, total, (waiting, census.running_in_all), slot, now)
+        counts = count_all(self._broker)
+        self._record(self.total, self.total_history, total, (counts.waiting, counts.running), slot, now)
         if len(self.histories) >= MAX_SERIES:
             self._record(self.other, self.other_history, other, (other_waiting, other_running), slot, now)
         self.first = [each[-1] for each in nsmallest(MOST_SERVICES, ranked)]
-        self.census, self.waiting, self.notable = census, waiting, notable
+        self.census, self.notable = census, notable
         self.at, self._slot, self._has_baseline = now, slot, True
 
     def rates(self, service: Service) -> Rates:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dragoman.core.broker import Broker
+from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
+from dragoman.core.recipients import Recipient
 from dragoman.core.rights import Principal
 from dragoman.dashboard.attention import Attention, Standing
 from dragoman.dashboard.changes import Change, Changes
 from dragoman.dashboard.facts import LimitFacts
 from dragoman.dashboard.load import Load
+from dragoman.dashboard.quarantine_growth import QuarantineGrowth
 from dragoman.dashboard.sampler import Sampler, oldest, rounded
 from dragoman.operations.dashboard_schemas import (
     AttentionView,
@@ -40,6 +43,7 @@ class Sources:
     load: Load
     changes: Changes
     attention: Attention
+    quarantine: QuarantineGrowth
     health: Callable[[], HealthView]
     offset: Callable[[], float]  # seconds that the wall clock is ahead
     schedules: Callable[[], list[ScheduleView]]
@@ -47,6 +51,7 @@ class Sources:
     limits: Callable[[], list[LimitFacts]]  # of the server
     resident: Callable[[], int | None]
     instance: str
+    listeners: Mapping[Recipient, str]  # URLs by broker side
 
 
 class Snapshots:
@@ -71,7 +76,7 @@ class Snapshots:
             broker=self._numbers(health) if sees_all else None,
             attention=[self._attention(each) for each in self._visible_attention(principal)[:MOST_ATTENTION]],
             services=self.rows(principal, now, service),
-            flow=[],
+            flow=sources.load.flow() if sees_all else [],
             changes=[self._change(each) for each in _visible(sources.changes.latest(MOST_CHANGES), principal)],
         )
 
@@ -91,16 +96,15 @@ class Snapshots:
         sampler = self._sources.sampler
         census = sampler.census
         rates = sampler.rates(service)
-        waiting = service.queue.length
-        running = min(census.running.get(service, 0), max(0, service.jobs - waiting))
+        paused_at = service.paused_at
         return ServiceRow(
             name=service.name,
             paused=service.paused,
             paused_by=service.paused_by,
-            paused_at=None,
-            waiting=waiting,
-            delayed=max(0, service.jobs - waiting - running),
-            running=running,
+            paused_at=None if paused_at is None else moment(paused_at + self._sources.offset()),
+            waiting=service.queue.length,
+            delayed=service.delayed,
+            running=service.running,
             oldest=oldest(service, now),
             workers=service.workers,
             idle=len(service.idle) + len(service.held_back),
@@ -129,17 +133,16 @@ class Snapshots:
     def _totals(self) -> TotalsView:
         sources = self._sources
         registry, sampler = sources.broker.job_registry, sources.sampler
-        rates = sampler.total_rates()
-        running = sampler.census.running_in_all
+        rates, counts = sampler.total_rates(), count_all(sources.broker)
         return TotalsView(
             arrived=round(rates.arrived, 3),
             done=round(rates.done, 3),
             undone=sources.load.undone(),
-            waiting=sampler.waiting,
-            delayed=max(0, registry.present - sampler.waiting - running),
-            running=running,
+            waiting=counts.waiting,
+            delayed=counts.delayed,
+            running=counts.running,
             slots=sampler.census.slots_in_all,
-            quarantined=0,
+            quarantined=counts.quarantined,
             present=registry.present,
             kept=len(registry.jobs) - registry.present,
             schedules=len(sources.schedules()),
