@@ -32,6 +32,7 @@ COMPILED = (
     "operations/group_retries.py",
     "operations/handler_base.py",
     "operations/handlers.py",
+    "operations/list_handlers.py",
     "operations/dashboard_handlers.py",
     "operations/quarantine_handlers.py",
     "operations/schedule_handlers.py",

@@ -18,6 +18,7 @@ from dragoman.dashboard.census import Census
 from dragoman.dashboard.history import SLOT, History, slot_of
 from dragoman.dashboard.meters import Meter, Rates, Reading, add, between, read, zero
 from dragoman.operations.service_need import service_need
+from dragoman.operations.service_views import ServiceRates
 
 MAX_SERIES: Final = 250  # services with a history of their own; all others share one
 MOST_SERVICES: Final = 60  # services in a snapshot
@@ -114,6 +115,13 @@ class Sampler:
         tracked = self._tracked.get(service)
         return tracked.meter.rates(self.at) if tracked is not None else NO_RATES
 
+    def service_rates(self, service: Service) -> ServiceRates | None:
+        """Return the same for lists, rounded. None: the service was not there at the last sample."""
+        if service not in self._tracked:
+            return None
+        arrived, done, undone, wait, run = self.rates(service)
+        return ServiceRates(round(arrived, 3), round(done, 3), round(undone, 3), rounded(wait), rounded(run))
+
     def failed_share(self, service: Service) -> float:
         """Return the share of failed, timed out and lost jobs among those that did not end `done` lately."""
         tracked = self._tracked.get(service)
@@ -197,6 +205,10 @@ def oldest(service: Service, now: float) -> float:
     """Return the seconds that the next job of a service has waited."""
     head = service.queue.oldest()
     return round(max(0.0, now - head.arrival), 3) if head is not None else 0.0
+
+
+def rounded(values: list[float | None]) -> list[float | None]:
+    return [None if each is None else float(f"{each:.4g}") for each in values]
 
 
 def _row(rates: Rates, waiting: int, running: int) -> list[float]:

@@ -15,7 +15,7 @@ from dragoman.dashboard.changes import Change, Changes
 from dragoman.dashboard.facts import LimitFacts
 from dragoman.dashboard.load import Load
 from dragoman.dashboard.quarantine_growth import QuarantineGrowth
-from dragoman.dashboard.sampler import Sampler, oldest
+from dragoman.dashboard.sampler import Sampler, oldest, rounded
 from dragoman.operations.dashboard_schemas import (
     AttentionView,
     BrokerNumbersView,
@@ -197,7 +197,3 @@ def _visible(changes: Iterable[Change], principal: Principal) -> list[Change]:
     if may_see_all(principal):
         return list(changes)
     return [each for each in changes if each.services and all(sees_service(principal, name) for name in each.services)]
-
-
-def rounded(values: list[float | None]) -> list[float | None]:
-    return [None if each is None else float(f"{each:.4g}") for each in values]

@@ -110,3 +110,11 @@ ErrorKind = Literal[
     "too large",
     "internal",
 ]
+Quantiles = Annotated[
+    list[float | None],
+    Meta(
+        min_length=3,
+        max_length=3,
+        description="p50, p95 and p99 of the last 10 seconds, in seconds; null if nothing was measured.",
+    ),
+]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from dragoman.operations.field_types import DAY as DAY
 from dragoman.operations.field_types import ID as ID
@@ -27,6 +27,7 @@ from dragoman.operations.field_types import Moment as Moment
 from dragoman.operations.field_types import OutcomeName as OutcomeName
 from dragoman.operations.field_types import PayloadKind as PayloadKind
 from dragoman.operations.field_types import Priority as Priority
+from dragoman.operations.field_types import Quantiles as Quantiles
 from dragoman.operations.field_types import RetryDelay as RetryDelay
 from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
 from dragoman.operations.field_types import ScheduleName as ScheduleName
@@ -74,17 +75,6 @@ class ResultRequest(OperationRequest):
 
     id: JobIdText
     wait: WaitSeconds = 0.0
-
-
-class ListJobsRequest(OperationRequest):
-    service: Annotated[ServiceName | None, Meta(description="Only jobs of this service.")] = None
-    state: Annotated[State | None, Meta(description="Only jobs in this state.")] = None
-    outcome: Annotated[OutcomeName | None, Meta(description="Only jobs with this outcome.")] = None
-    quarantined: Annotated[
-        bool | None, Meta(description="Only jobs in quarantine (true), or only jobs that are not (false).")
-    ] = None
-    limit: Annotated[int, Meta(ge=1, le=1_000, description="Maximum number of jobs.")] = 100
-    after: Annotated[JobIdText | None, Meta(description="Only jobs older than this one.")] = None
 
 
 class AttemptView(View):
@@ -167,16 +157,6 @@ class OutcomeView(View):
     reason: str = ""
 
 
-class JobsView(View):
-    jobs: list[JobView]
-    after: JobIdText | None = None
-
-
-class WhyView(View):
-    id: JobIdText
-    why: str
-
-
 # ---------------------------------------------------------------- services and workers
 
 
@@ -220,10 +200,19 @@ class ServiceView(View):
     workers: int
     idle: int
     ended: dict[str, int]
-
-
-class ServicesView(View):
-    services: list[ServiceView]
+    paused_at: Annotated[Moment | None, Meta(description="Time of the pause; null if it is not paused.")] = None
+    slots: Annotated[int, Meta(description="Jobs that its workers can run at the same time.")] = 0
+    arrived: Annotated[float | None, Meta(description="Jobs that arrive, per second; null if not known.")] = None
+    done: Annotated[float | None, Meta(description="Jobs that end `done`, per second; null if not known.")] = None
+    undone: Annotated[float | None, Meta(description="Jobs that end otherwise, per second; null if not known.")] = None
+    wait: Annotated[Quantiles, Meta(description="Seconds from queueing to the first attempt: p50, p95, p99.")] = field(
+        default_factory=lambda: [None, None, None]
+    )
+    run: Annotated[Quantiles, Meta(description="Seconds of an attempt: p50, p95, p99.")] = field(
+        default_factory=lambda: [None, None, None]
+    )
+    dialects: Annotated[list[str], Meta(description="Dialects of its workers.")] = []
+    need: Annotated[int, Meta(description="Need of attention: services with the highest number come first.")] = 0
 
 
 class WorkerRef(OperationRequest):
@@ -272,10 +261,6 @@ class WorkerView(View):
         ),
     ] = None
     holds: list[HeldJobView] = []
-
-
-class WorkersView(View):
-    workers: list[WorkerView]
 
 
 # ---------------------------------------------------------------- schedules

@@ -1,4 +1,4 @@
-"""Views of jobs, services and workers, as operations return them."""
+"""Views of jobs and workers, as operations return them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
-from dragoman.core.model import ABSENT, Job, Payload, Service, Worker
+from dragoman.core.model import ABSENT, Job, Payload, Worker
 from dragoman.core.recipients import Recipient, dialect_of
 from dragoman.core.states import DONE, ENDED
 from dragoman.operations.schemas import (
@@ -20,7 +20,6 @@ from dragoman.operations.schemas import (
     FailureView,
     HeldJobView,
     JobView,
-    ServiceView,
     WorkerView,
 )
 
@@ -149,33 +148,6 @@ def failure_view(failure: Failure | None) -> FailureView | None:
     return FailureView(type=failure.type, message=failure.message, detail=failure.traceback)
 
 
-def service_views(services: list[Service], workers: list[Worker], now: float) -> list[ServiceView]:
-    running: dict[Service, int] = {}
-    for worker in workers:
-        for attempt in worker.running.values():
-            service = attempt.job.service
-            running[service] = running.get(service, 0) + 1
-    views = []
-    for service in services:
-        head = service.queue.oldest()
-        runs = running.get(service, 0)
-        views.append(
-            ServiceView(
-                name=service.name,
-                paused=service.paused,
-                paused_by=service.paused_by,
-                waiting=service.queue.length,
-                delayed=max(0, service.jobs - service.queue.length - runs),
-                running=runs,
-                oldest=round(max(0.0, now - head.arrival), 3) if head is not None else 0.0,
-                workers=service.workers,
-                idle=len(service.idle) + len(service.held_back),
-                ended={outcome.value: count for outcome, count in service.ended.items() if count},
-            )
-        )
-    return views
-
-
 def worker_view(worker: Worker, now: float, offset: float, listeners: Mapping[Recipient, str]) -> WorkerView:
     """Return the view of a worker. `listeners`: URLs of listeners by their broker side."""
     return WorkerView(
@@ -195,7 +167,7 @@ def worker_view(worker: Worker, now: float, offset: float, listeners: Mapping[Re
         since=moment(worker.since + offset),
         done=worker.done,
         undone=worker.undone,
-        pace=_pace(worker),
+        pace=worker_pace(worker),
         holds=[
             HeldJobView(
                 job=attempt.job.id.hex(),
@@ -209,7 +181,7 @@ def worker_view(worker: Worker, now: float, offset: float, listeners: Mapping[Re
     )
 
 
-def _pace(worker: Worker) -> float | None:
+def worker_pace(worker: Worker) -> float | None:
     """Return the recent run time as a multiple of the median of its service."""
     if len(worker.services) != 1 or not worker.done:
         return None

@@ -14,6 +14,7 @@ from case_tables import check_every_row
 from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
+from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest, ListServicesRequest, ListWorkersRequest
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.quarantine_schemas import RetryGroupRequest
 from dragoman.operations.schemas import (
@@ -21,7 +22,6 @@ from dragoman.operations.schemas import (
     EmptyRequest,
     EnqueueRequest,
     JobRef,
-    ListJobsRequest,
     OperationError,
     OperationRequest,
     PauseRequest,
@@ -60,6 +60,16 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
     ListJobsRequest: [
         ListJobsRequest(),
         ListJobsRequest(service="a b&c", state="ended", outcome="timed out", quarantined=False, limit=7, after=ID),
+        ListJobsRequest(kind="call", caller="http", worker="w/1", text="50 % off", undone=True),
+    ],
+    JobCountsRequest: [JobCountsRequest(), JobCountsRequest(service="ä")],
+    ListServicesRequest: [
+        ListServicesRequest(),
+        ListServicesRequest(sort="need", text="a b", limit=1_000, after="1.5/-2.0/a/b"),
+    ],
+    ListWorkersRequest: [
+        ListWorkersRequest(),
+        ListWorkersRequest(state="backing off", dialect="native", service="s", text="x&y", sort="slow", limit=1),
     ],
     EmptyRequest: [EmptyRequest()],
     OverviewRequest: [OverviewRequest(), OverviewRequest(range="24h")],
