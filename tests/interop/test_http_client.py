@@ -53,6 +53,7 @@ VARYING = {
     "last",
     "lease",
     "peers",
+    "paused_at",
     "since",
     "waited",
     "worker_id",
