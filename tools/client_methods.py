@@ -39,7 +39,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import {base}
 
 if TYPE_CHECKING:
-    from dragoman.operations.schemas import {views}
+{views}
 
 
 class {name}({base}, Generic[Result]):
@@ -115,8 +115,9 @@ MORE = {
 def source(client: Client, rows: Iterable[Operation[Any, Any]]) -> str:
     """Return the formatted module of one client."""
     rows = list(rows)
-    views = {_view_type(row)[1] for row in rows} - {""}
-    head = HEAD.format(about=client.about, base=client.base, name=client.name, views=", ".join(sorted(views)))
+    views = {(_module_of(row, view), view) for row in rows if (view := _view_type(row)[1])}
+    imports = "\n".join(f"    from {module} import {view}" for module, view in sorted(views))
+    head = HEAD.format(about=client.about, base=client.base, name=client.name, views=imports)
     return formatted(head + "".join(_method(client, row) for row in rows))
 
 
@@ -138,7 +139,7 @@ def _method(client: Client, row: Operation[Any, Any]) -> str:
     kind, plan = PLANS.get(row.name, ("", ""))
     imports = []
     if "{request}" in plan or not plan:
-        imports.append(f"from dragoman.operations.schemas import {request}")
+        imports.append(f"from {row.request.__module__} import {request}")
     if plan:
         body = f"return {client.await_}self._follow({plan.format(request=made)})"
     else:
@@ -174,6 +175,12 @@ def _view_type(row: Operation[Any, Any]) -> tuple[str, str]:
     if kind.startswith("list["):
         return kind, kind[5:-1]
     return (kind if kind in ("int", "str") else "str"), ""
+
+
+def _module_of(row: Operation[Any, Any], view: str) -> str:
+    """Return the module of a view class that the view of the operation is, or lists."""
+    kind = getattr(sys.modules[row.view.__module__], view)
+    return str(kind.__module__)
 
 
 def _constant(row: Operation[Any, Any]) -> str:
