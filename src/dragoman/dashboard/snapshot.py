@@ -20,11 +20,11 @@ from dragoman.operations.dashboard_schemas import (
     BrokerNumbersView,
     ChangeView,
     MarkView,
-    ServiceRow,
     SnapshotView,
     TotalsView,
 )
-from dragoman.operations.schemas import HealthView, ScheduleView
+from dragoman.operations.schemas import HealthView, ScheduleView, ServiceView
+from dragoman.operations.service_views import ServiceRates
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, sees_service
 
@@ -50,6 +50,11 @@ class Sources:
     limits: Callable[[], list[LimitFacts]]  # of the server
     resident: Callable[[], int | None]
     instance: str
+
+    def rates_of(self, service: str) -> ServiceRates | None:
+        """Return the rates of a service in the last 10 seconds; None if there is no such service."""
+        known = self.broker.worker_registry.services.get(service)
+        return self.sampler.rates(known) if known is not None else None
 
 
 class Snapshots:
@@ -78,7 +83,7 @@ class Snapshots:
             changes=[self._change(each) for each in _visible(sources.changes.latest(MOST_CHANGES), principal)],
         )
 
-    def rows(self, principal: Principal, now: float, service: str | None = None) -> list[ServiceRow]:
+    def rows(self, principal: Principal, now: float, service: str | None = None) -> list[ServiceView]:
         """Return the services of a snapshot, those first that need attention."""
         services = self._sources.broker.worker_registry.services
         if service is not None:
@@ -90,12 +95,12 @@ class Snapshots:
             chosen = self._sources.sampler.by_need(visible, now)
         return [self.row(each, now) for each in chosen]
 
-    def row(self, service: Service, now: float) -> ServiceRow:
+    def row(self, service: Service, now: float) -> ServiceView:
         sampler = self._sources.sampler
         census = sampler.census
         rates = sampler.rates(service)
         paused_at = service.paused_at
-        return ServiceRow(
+        return ServiceView(
             name=service.name,
             paused=service.paused,
             paused_by=service.paused_by,
@@ -106,12 +111,13 @@ class Snapshots:
             oldest=oldest(service, now),
             workers=service.workers,
             idle=len(service.idle) + len(service.held_back),
+            ended={outcome.value: count for outcome, count in service.ended.items() if count},
             slots=census.slots.get(service, 0),
-            arrived=round(rates.arrived, 3),
-            done=round(rates.done, 3),
-            undone=round(rates.undone, 3),
-            wait=rounded(rates.wait),
-            run=rounded(rates.run),
+            arrived=rates.arrived,
+            done=rates.done,
+            undone=rates.undone,
+            wait=rates.wait,
+            run=rates.run,
             dialects=sorted(census.dialects.get(service, ())),
             need=sampler.need(service, now),
         )
@@ -133,8 +139,8 @@ class Snapshots:
         registry, sampler = sources.broker.job_registry, sources.sampler
         rates, counts = sampler.total_rates(), count_all(sources.broker)
         return TotalsView(
-            arrived=round(rates.arrived, 3),
-            done=round(rates.done, 3),
+            arrived=rates.arrived,
+            done=rates.done,
             undone=sources.load.undone(),
             waiting=counts.waiting,
             delayed=counts.delayed,
@@ -195,7 +201,3 @@ def _visible(changes: Iterable[Change], principal: Principal) -> list[Change]:
     if may_see_all(principal):
         return list(changes)
     return [each for each in changes if each.services and all(sees_service(principal, name) for name in each.services)]
-
-
-def rounded(values: list[float | None]) -> list[float | None]:
-    return [None if each is None else float(f"{each:.4g}") for each in values]

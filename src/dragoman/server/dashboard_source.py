@@ -51,7 +51,7 @@ def make_dashboard(
         instance=random_bytes(8).hex(),
     )
     dashboard = Dashboard(sources, now, runner.reports.internal_error)
-    operations.dashboard = dashboard
+    operations.dashboard, operations.rates = dashboard, sources.rates_of
     return dashboard
 
 
