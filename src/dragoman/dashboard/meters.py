@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from operator import add as plus
 from typing import Final, NamedTuple
 
 from dragoman.core.histogram import Histogram
@@ -87,8 +88,8 @@ def add(total: Reading, last: Reading, first: Reading, now: float) -> Reading:
         total.done + last.done - first.done,
         total.undone + last.undone - first.undone,
         total.failed + last.failed - first.failed,
-        [a + b - c for a, b, c in zip(total.waited, last.waited, first.waited, strict=True)],
-        [a + b - c for a, b, c in zip(total.ran, last.ran, first.ran, strict=True)],
+        list(map(plus, total.waited, difference(last.waited, first.waited))),
+        list(map(plus, total.ran, difference(last.ran, first.ran))),
     )
 
 

@@ -12,6 +12,7 @@ from math import nan
 from typing import Final
 
 from dragoman.core.broker import Broker
+from dragoman.core.infinity import inf
 from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
 from dragoman.dashboard.census import Census
@@ -24,6 +25,8 @@ MAX_SERIES: Final = 250  # services with a history of their own; all others shar
 MOST_SERVICES: Final = 60  # services in a snapshot
 MOST_NOTABLE: Final = 500
 AT_ONCE: Final = 20  # services between two steps of a sample
+RECOUNT: Final = 9.0  # seconds between two counts of the workers while no reader watches
+FEW_WORKERS: Final = 1_000  # they are counted in about a millisecond
 SHORTEST: Final = 0.001  # seconds between two samples
 RETIRED: Final = 300  # slots without a move after which a history may be replaced
 
@@ -50,6 +53,7 @@ class Sampler:
         self.at = now
         self.began = now
         self.census = Census()
+        self._counted_at = -inf
         self.histories: dict[str, History] = {}
         self.total = self._new_total(now)
         self.other = self._new_total(now)
@@ -59,11 +63,14 @@ class Sampler:
         self.notable: list[Service] = []  # services in which jobs wait, or did not succeed lately
         self._has_baseline = False
 
-    def sample(self, now: float) -> Iterator[None]:
-        """Take a sample. Yields now and then, so that the caller can pause."""
+    def sample(self, now: float, *, is_watched: bool = True) -> Iterator[None]:
+        """Take a sample. Yields now and then, so that the caller can pause. Without a reader, workers are counted less
+        often."""
         registry = self._broker.worker_registry
-        census = Census()
-        yield from census.count(list(registry.workers.values()), now)
+        census = self.census
+        if is_watched or now - self._counted_at >= RECOUNT:
+            census, self._counted_at = Census(), now
+            yield from census.count(list(registry.workers.values()), now)
         is_baseline = not self._has_baseline or self._broker.job_registry.is_loading
         slot = slot_of(now - SLOT / 2)
         slots, seconds = slot - self._slot, max(now - self.at, SHORTEST)
@@ -108,6 +115,15 @@ class Sampler:
         self.first = [each[-1] for each in nsmallest(MOST_SERVICES, ranked)]
         self.census, self.notable = census, notable
         self.at, self._slot, self._has_baseline = now, slot, True
+
+    def recount(self, now: float) -> None:
+        """Count the workers for a reader that has just come, unless they are counted already, or many."""
+        workers = self._broker.worker_registry.workers
+        if now - self._counted_at >= SLOT and len(workers) <= FEW_WORKERS:
+            census, self._counted_at = Census(), now
+            for _ in census.count(workers.values(), now):
+                pass
+            self.census = census
 
     def rates(self, service: Service) -> ServiceRates:
         """Return the rates and quantiles of a service in the 10 seconds before the last sample."""

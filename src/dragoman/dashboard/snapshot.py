@@ -13,6 +13,7 @@ from dragoman.dashboard.attention import Attention, Standing
 from dragoman.dashboard.changes import Change, Changes
 from dragoman.dashboard.facts import LimitFacts
 from dragoman.dashboard.load import Load
+from dragoman.dashboard.quantiles import rounded
 from dragoman.dashboard.quarantine_growth import QuarantineGrowth
 from dragoman.dashboard.sampler import Sampler, oldest
 from dragoman.operations.dashboard_schemas import (
@@ -116,8 +117,8 @@ class Snapshots:
             arrived=rates.arrived,
             done=rates.done,
             undone=rates.undone,
-            wait=rates.wait,
-            run=rates.run,
+            wait=rounded(rates.wait),
+            run=rounded(rates.run),
             dialects=sorted(census.dialects.get(service, ())),
             need=sampler.need(service, now),
         )
