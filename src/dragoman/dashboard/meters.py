@@ -45,10 +45,10 @@ class Meter:
         self._readings.append(reading)
         self._first(reading.at)
 
-    def counts(self, now: float) -> tuple[int, int, int]:
-        """Return the numbers of jobs of the last 10 seconds that arrived, that ended undone, and that failed."""
+    def ended(self, now: float) -> tuple[int, int, int]:
+        """Return the numbers of jobs of the last 10 seconds: done, undone, and of the undone the failed ones."""
         first, last = self._first(now), self._readings[-1]
-        return last.arrived - first.arrived, last.undone - first.undone, last.failed - first.failed
+        return last.done - first.done, last.undone - first.undone, last.failed - first.failed
 
     def rates(self, now: float) -> ServiceRates:
         """Return the numbers of the last 10 seconds, or since the first reading."""

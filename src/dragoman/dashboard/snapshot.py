@@ -25,7 +25,6 @@ from dragoman.operations.dashboard_schemas import (
     TotalsView,
 )
 from dragoman.operations.schemas import HealthView, ScheduleView, ServiceView
-from dragoman.operations.service_views import ServiceRates
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, sees_service
 
@@ -51,11 +50,6 @@ class Sources:
     limits: Callable[[], list[LimitFacts]]  # of the server
     resident: Callable[[], int | None]
     instance: str
-
-    def rates_of(self, service: str) -> ServiceRates | None:
-        """Return the rates of a service in the last 10 seconds; None if there is no such service."""
-        known = self.broker.worker_registry.services.get(service)
-        return self.sampler.rates(known) if known is not None else None
 
 
 class Snapshots:

@@ -29,7 +29,7 @@ from dragoman.operations.list_schemas import (
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import EmptyRequest, OperationError, OperationRequest, ServiceView, View
 from dragoman.operations.service_list import ServiceList
-from dragoman.operations.service_views import ServiceRates, no_rates, service_view
+from dragoman.operations.service_views import RatesOf, no_rates, service_view
 from dragoman.operations.slices import SlicedWork, Slices
 from dragoman.operations.targets import LOADING
 from dragoman.operations.worker_list import Fleet, WorkerList
@@ -65,7 +65,7 @@ class ListHandlers(DashboardHandlers):
         self.broker = broker
         self.slices = Slices()
         self.server_facts: ServerFacts = NoServer()  # the server sets it
-        self.rates: Callable[[str], ServiceRates | None] = no_rates  # of a service; the server sets it
+        self.rates: RatesOf = no_rates  # of a service; the server sets it
         self._offset = offset
         self._request_tick = request_tick
         self._cache: dict[tuple[str, bytes, str], tuple[float, Rights, View]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 DAY = 86_400.0
 MOST_ATTEMPTS = 100
@@ -94,7 +94,7 @@ Jitter = Annotated[
 WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the outcome.")]
 
 Quantiles = Annotated[
-    list[float],
+    list[float | None],
     Meta(
         min_length=3,
         max_length=3,
@@ -271,10 +271,14 @@ class ServiceView(View):
     arrived: Annotated[float | None, Meta(description="Jobs that arrive, per second; null if not known.")] = None
     done: Annotated[float | None, Meta(description="Jobs that end `done`, per second; null if not known.")] = None
     undone: Annotated[float | None, Meta(description="Jobs that end otherwise, per second; null if not known.")] = None
-    wait: Annotated[Quantiles | None, Meta(description="Seconds from queueing to the first attempt.")] = None
-    run: Annotated[Quantiles | None, Meta(description="Seconds of an attempt.")] = None
+    wait: Annotated[Quantiles, Meta(description="Seconds from queueing to the first attempt: p50, p95, p99.")] = field(
+        default_factory=lambda: [None, None, None]
+    )
+    run: Annotated[Quantiles, Meta(description="Seconds of an attempt: p50, p95, p99.")] = field(
+        default_factory=lambda: [None, None, None]
+    )
     dialects: Annotated[list[str], Meta(description="Dialects of its workers.")] = []
-    need: Annotated[float, Meta(description="Need of attention: services with the highest number come first.")] = 0.0
+    need: Annotated[int, Meta(description="Need of attention: services with the highest number come first.")] = 0
 
 
 class WorkerRef(OperationRequest):

@@ -10,11 +10,11 @@ from dragoman.core.recipients import dialect_of
 from dragoman.core.rights import SEE, Principal
 from dragoman.core.states import BACKING_OFF, BUSY, DETACHED, DRAINING, GONE, IDLE, STARTING, STUCK, WorkerState
 from dragoman.operations.list_schemas import FleetView, ListWorkersRequest, WorkerCountsView, WorkersView
-from dragoman.operations.need import oldest_attempt, silent_share, worker_need
 from dragoman.operations.ranking import FirstRows, Rank, read_cursor
 from dragoman.operations.slices import RowReader
 from dragoman.operations.visibility import may_see_all, owns_worker, sees_worker
 from dragoman.operations.visible_views import visible_worker
+from dragoman.operations.worker_need import oldest_attempt, silent_share, worker_need
 
 MOST_SQUARES: Final = 2_000
 

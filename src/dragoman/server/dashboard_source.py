@@ -51,7 +51,8 @@ def make_dashboard(
         instance=random_bytes(8).hex(),
     )
     dashboard = Dashboard(sources, now, runner.reports.internal_error)
-    operations.dashboard, operations.rates = dashboard, sources.rates_of
+    operations.dashboard = dashboard
+    operations.rates = sources.sampler.service_rates
     return dashboard
 
 

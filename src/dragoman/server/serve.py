@@ -115,8 +115,8 @@ class Server:
             no_access=no_access,
         )
         self.operations.reload_table = self._reload_table
-        connections = self.runner.connections
-        self.facts = BrokerFacts(self.broker, connections, config, self.store, release, now() + offset())
+        connections, instance = self.runner.connections, self.dashboard.instance
+        self.facts = BrokerFacts(self.broker, connections, config, self.store, release, instance, now() + offset())
         self.operations.server_facts = self.facts
         self.host = AsyncioHost(loop, self.runner, now, self.authentication)
         self._restoring: Restore | None = None

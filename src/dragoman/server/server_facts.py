@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,14 +46,15 @@ class BrokerFacts:
         config: Config,
         store: SqliteStore | NullStore,
         release: str,
+        instance: str,
         started: float,
     ) -> None:
         """`started`: wall clock time of the start."""
-        self.instance = secrets.token_hex(8)
         self._broker = broker
         self._registry = connections.registry
         self._config = config
         self._release = release
+        self._instance = instance
         self._started = moment(started)
         self._max_connections = connections.limits.max_connections
         self._store = store.path if isinstance(store, SqliteStore) else None
@@ -112,7 +112,7 @@ class BrokerFacts:
             python=platform.python_version(),
             started=self._started,
             name=platform.node(),
-            instance=self.instance,
+            instance=self._instance,
             limits=self.limits(),
             settings={name: _text(each) for name, each in changed_settings(self._config).items()},
             store_size=self._store_size(),
