@@ -12,6 +12,7 @@ from dragoman.core.rights import Principal
 from dragoman.http.admission import admission_of
 from dragoman.http.hosts import is_local
 from dragoman.http.labels import ServiceLabels
+from dragoman.http.options import DashboardMode
 from dragoman.http.request_access import RequestAccess
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
@@ -33,6 +34,7 @@ class AppContext:
     max_payload: int
     access: RequestAccess = field(default_factory=RequestAccess)
     labels: ServiceLabels = field(default_factory=ServiceLabels)
+    dashboard: DashboardMode = DashboardMode.OFF
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes received and sent over HTTP
     certificates: Callable[[], list[tuple[str, float]]] = list  # listeners with TLS, and when their certificates expire
 
