@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { html } from "../dom.js";
 import { clock, count, time } from "../format.js";
 import { act, dialect, dialectName, jobState, panel, workerState } from "../parts.js";
+import { administersEach } from "../rights.js";
 import { conversation, loadConversation } from "./conversation.js";
 import { again, facts, jobLink, none, nowOf, serviceLink, span, workerColor } from "./elements.js";
 import { heard, pace } from "./workers.js";
@@ -30,8 +31,8 @@ export function advance(data, snapshot, address) {
 export function render({ address, data, live: snapshot }) {
   const each = data.worker, says = snapshot?.page?.says ?? each.says, now = nowOf(snapshot);
   return html`<div class="head"><h1>${each.name || `Worker ${each.id}`}</h1>${workerState(each.state)}${dialect(each.dialect)}
-    <span class="grow"></span><span class="acts">${each.state !== "draining" && act("drain", each.id, "Drain …")}
-    ${act("drain now", each.id, "Drain now …", "danger")}</span></div>
+    <span class="grow"></span><span class="acts">${administersEach(each.services) && html`${each.state !== "draining" && act("drain", each.id, "Drain …")}
+    ${act("drain now", each.id, "Drain now …", "danger")}`}</span></div>
   ${says && html`<section class="panel why ${workerColor(each.state)}">${says}</section>`}
   <div class="row job"><div class="stack">
     ${panel("Jobs it holds", holds(each, now), { flush: true, note: `${each.running.length} of ${each.capacity} ${

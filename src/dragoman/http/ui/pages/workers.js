@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { html } from "../dom.js";
 import { count, percent, time } from "../format.js";
 import { DIALECTS, act, dialect, empty, hot, panel, workerState } from "../parts.js";
+import { administersEach } from "../rights.js";
 import { again, choices, meter, more, none, nowOf, search, select, span, withQuery } from "./elements.js";
 
 const PAGE = 50; // workers
@@ -67,8 +68,8 @@ const states = (counts) => [["", "All", counts && count(sum(counts.state))], ...
 function fleet({ each, states: letters, ids }, counts) {
   const legend = STATES.filter((state) => !counts || counts.state[state]);
   const numbers = legend.map((state) => `${counts ? `${count(counts.state[state])} ` : ""}${state}`).join(", ");
-  return panel("Fleet", html`<div class="fleet" role="img" aria-label="${numbers}" data-ids="${(ids ?? []).join(" ")}">${
-    [...letters].map((letter) => html`<i class="${letter}"></i>`)}</div>`, {
+  return panel("Fleet", html`<div class="fleet" role="img" aria-label="${numbers}">${
+    [...letters].map((letter, i) => html`<i class="${letter}" data-href="/worker/${ids[i]}"></i>`)}</div>`, {
     note: each > 1 ? `a square for ${each} workers, with the state that needs attention most` : "a square for each worker",
     side: html`<span class="legend">${legend.map((state) => html`<span><i class="square ${letterOf(state)}"></i>${state}${
       counts && ` ${count(counts.state[state])}`}</span>`)}</span>`,
@@ -86,7 +87,7 @@ function nothing() {
 export function workerTable(workers, now) {
   return html`<div class="scroll"><table class="workers"><thead><tr><th>Worker<th class="hide-s">Dialect
     <th class="hide-m">Services<th>State<th class="hide-s">Slots in use<th class="num">Oldest job
-    <th class="hide-s">Last heard<th class="num hide-s">Pace<th class="num hide-m">Done<th class="num hide-m">Not done<th></tr></thead>
+    <th class="hide-s">Last heard<th class="num hide-s">Pace<th class="num hide-m">Done<th class="num hide-m">Not done<th class="hide-s"></tr></thead>
   <tbody>${workers.map((each) => row(each, now))}</tbody></table></div>`;
 }
 
@@ -100,7 +101,7 @@ function row(each, now) {
     <td class="hide-s">${heard(each)}</td>
     <td class="num hide-s">${pace(each.pace)}</td><td class="num hide-m mid">${each.done == null ? none : count(each.done)}</td>
     <td class="num hide-m">${each.undone ? hot("failed", count(each.undone)) : html`<span class="dim">${each.undone ?? "–"}</span>`}</td>
-    <td class="num">${each.state !== "draining" && act("drain", each.id, "Drain", "small calm")}</td></tr>`;
+    <td class="num hide-s">${each.state !== "draining" && administersEach(each.services) && act("drain", each.id, "Drain", "small calm")}</td></tr>`;
 }
 
 /** Seconds since the last message, as a share of the lease. */
