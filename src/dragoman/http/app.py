@@ -11,7 +11,7 @@ from starlette.responses import Response
 from dragoman.http import calls, events, health, login_routes, metrics, worker_routes
 from dragoman.http.admission import ADMITTED
 from dragoman.http.context import AppContext
-from dragoman.http.dashboard import dashboard_routes, without_acts
+from dragoman.http.dashboard_pages import dashboard_routes, without_acts
 from dragoman.http.openapi import document_route
 from dragoman.http.operation_call import ClientDisconnected
 from dragoman.http.operation_routes import operation_routes
@@ -40,7 +40,7 @@ def all_routes(*, has_login: bool = False, dashboard: DashboardMode = DashboardM
 def make_app(context: AppContext, served: Iterable[Route] | None = None) -> ASGIApp:
     """Return the application. Unexpected exceptions reach the server, which responds with 500 and logs them."""
     has_login = context.access.sessions is not None
-    routes = Routes(served if served is not None else all_routes(has_login=has_login, dashboard=context.dashboard))
+    routes = Routes(served if served is not None else all_routes(has_login=has_login, dashboard=context.dashboard_mode))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "only HTTP is supported"

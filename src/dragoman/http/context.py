@@ -34,7 +34,7 @@ class AppContext:
     max_payload: int
     access: RequestAccess = field(default_factory=RequestAccess)
     labels: ServiceLabels = field(default_factory=ServiceLabels)
-    dashboard: DashboardMode = DashboardMode.OFF
+    dashboard_mode: DashboardMode = DashboardMode.OFF
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes received and sent over HTTP
     certificates: Callable[[], list[tuple[str, float]]] = list  # listeners with TLS, and when their certificates expire
 

@@ -60,7 +60,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
     world = HttpWorld(
         request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload, requests
     )
-    world.dashboard = own.dashboard
+    world.dashboard_mode = own.dashboard
     world.traffic = context.http_traffic
     world.certificates = context.access_control.expiries
     server = HttpServer(
