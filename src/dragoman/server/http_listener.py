@@ -62,6 +62,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
     )
     world.dashboard_mode = own.dashboard
     world.traffic = context.http_traffic
+    world.dashboard = context.dashboard
     world.certificates = context.access_control.expiries
     server = HttpServer(
         context.loop,
