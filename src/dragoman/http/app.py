@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http import calls, events, health, login_routes, metrics, worker_routes
+from dragoman.http import calls, events, health, live, login_routes, metrics, worker_routes
 from dragoman.http.admission import ADMITTED
 from dragoman.http.context import AppContext
-from dragoman.http.dashboard import dashboard_routes, without_acts
+from dragoman.http.dashboard_pages import dashboard_routes, without_acts
 from dragoman.http.openapi import document_route
 from dragoman.http.operation_call import ClientDisconnected
 from dragoman.http.operation_routes import operation_routes
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def all_routes(*, has_login: bool = False, dashboard: DashboardMode = DashboardMode.OFF) -> list[Route]:
     """Return the routes of a listener. `has_login`: it has tokens, so that browsers log in."""
-    others = [each for module in (worker_routes, events, health, metrics) for each in module.ROUTES]
+    others = [each for module in (worker_routes, events, live, health, metrics) for each in module.ROUTES]
     pages = [login_routes.START_PAGE] if dashboard is DashboardMode.OFF else dashboard_routes()
     pages += [login_routes.STYLE, *(login_routes.LOGIN_ROUTES if has_login else [])]
     routes = [*calls.ROUTES, *operation_routes(OPERATIONS.values()), *others, *pages]
@@ -40,7 +40,7 @@ def all_routes(*, has_login: bool = False, dashboard: DashboardMode = DashboardM
 def make_app(context: AppContext, served: Iterable[Route] | None = None) -> ASGIApp:
     """Return the application. Unexpected exceptions reach the server, which responds with 500 and logs them."""
     has_login = context.access.sessions is not None
-    routes = Routes(served if served is not None else all_routes(has_login=has_login, dashboard=context.dashboard))
+    routes = Routes(served if served is not None else all_routes(has_login=has_login, dashboard=context.dashboard_mode))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "only HTTP is supported"

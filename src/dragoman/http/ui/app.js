@@ -1,7 +1,8 @@
 // The frame: the current page, its data, the stream of snapshots, and the events of the document.
 
+import { get } from "./api.js";
 import { html, put } from "./dom.js";
-import { count, clock, time } from "./format.js";
+import { clock, count, since, time } from "./format.js";
 import { icon } from "./icons.js";
 import { Live } from "./live.js";
 import { loading, missing } from "./parts.js";
@@ -16,7 +17,8 @@ const main = $("main"), dialog = $("dialog"), query = $("query");
 const you = document.documentElement.dataset;
 const state = { address: null, page: null, data: null, error: null, live: null };
 const live = new Live({ snapshot: receive, changed: connection });
-let isHeld = false, loads = 0, refreshing = null, typing = null;
+const GAP = 10_000; // milliseconds between two snapshots from which the page is loaded again
+let isHeld = false, held = null, loads = 0, refreshing = null, typing = null, broker = null;
 
 /** Passed to acts: the state that is shown, and functions to change it. */
 const context = { state, go, reload, setQuery, say, dialog };
@@ -58,6 +60,7 @@ async function show({ isNew }) {
 async function reload() {
   const { page, address } = state, load = ++loads;
   clearTimeout(refreshing);
+  if (state.data && (isHeld || document.hidden)) return; // loaded again when it is live or visible
   try {
     const data = await page?.load?.(address);
     if (load !== loads) return;
@@ -69,24 +72,36 @@ async function reload() {
   }
   draw();
   const seconds = page?.refresh?.(address);
-  if (seconds) refreshing = setTimeout(() => { if (isHeld || document.hidden) return; reload(); }, seconds * 1000);
+  if (seconds) refreshing = setTimeout(reload, seconds * 1000);
 }
 
 // ---------------------------------------------------------------- snapshots
 
 function receive(snapshot) {
-  const isRestarted = state.live !== null && state.live.instance !== snapshot.instance;
-  if (isHeld) { state.next = snapshot; return; }
+  if (isHeld) { held = snapshot; return; }
+  const last = state.live;
   state.live = snapshot;
-  if (isRestarted) { reload(); return; }
+  if (last?.instance !== snapshot.instance) describe();
+  // After a restart, a held page or a hidden tab the series have gaps.
+  const gap = last ? Date.parse(snapshot.at) - Date.parse(last.at) : 0;
+  if (last && (last.instance !== snapshot.instance || gap > GAP)) { draw(); reload(); return; }
   if (state.data) state.page?.advance?.(state.data, snapshot, state.address);
   draw();
 }
 
-function hold(held = !isHeld) {
-  isHeld = held;
+function hold() {
+  isHeld = !isHeld;
   connection();
-  if (!held) { if (state.next) receive(state.next); state.next = null; reload(); }
+  if (isHeld) return;
+  if (held) receive(held);
+  held = null;
+  reload();
+}
+
+/** Fetch the facts about this run of the broker. A principal without the right to see all services gets none. */
+async function describe() {
+  broker = await get("/v1/broker").catch(() => null);
+  draw();
 }
 
 function connection() {
@@ -107,7 +122,7 @@ function trouble() {
     const from = live.answered === null ? "" : ` The values shown are from ${clock(live.answered)}.`;
     return `The broker has not answered for ${time(Math.floor(live.silence))}.${from} Trying again.`;
   }
-  if (state.live && !state.live.ready && state.live.problems.length) return state.live.problems.join(" ");
+  if (state.live && !state.live.ready) return `The broker accepts no new jobs: ${state.live.problems.join("; ") || "no reason is known"}.`;
   if (live.state === "polling") return "The broker has too many event streams. This page asks for new values every 5 s.";
   return "";
 }
@@ -134,7 +149,7 @@ function draw() {
 function navigation({ page, path, name }, owner) {
   const totals = state.live?.totals ?? {};
   const numbers = {
-    services: state.live?.services_count ?? totals.services, workers: sum(totals.workers), jobs: totals.present,
+    services: totals.services, workers: sum(totals.workers), jobs: totals.present,
     quarantine: totals.quarantined, schedules: totals.schedules,
   };
   const number = numbers[page];
@@ -144,10 +159,9 @@ function navigation({ page, path, name }, owner) {
 const sum = (counts) => counts && Object.values(counts).reduce((total, each) => total + each, 0);
 
 function footer() {
-  const facts = state.live?.broker ?? {};
-  return html`${facts.name && html`<div><span>Broker</span><b>${facts.name}</b></div>`}
-    ${facts.version && html`<div><span>Version</span><b>${facts.version}</b></div>`}
-    ${facts.up != null && html`<div><span>Up for</span><b>${time(facts.up)}</b></div>`}
+  return html`${broker && html`<div><span>Broker</span><b>${broker.name}</b></div>
+    <div><span>Version</span><b>${broker.version}</b></div>
+    <div><span>Up for</span><b>${time(since(broker.started, state.live.at))}</b></div>`}
     <div><a href="/account">You are <b>${you.principal}</b>.</a>
       ${you.login === "session" && html`<form method="post" action="/logout"><button class="text">Log out</button></form>`}</div>
     <div><span>Keys</span><button class="text" id="help" aria-label="Keys"><kbd>?</kbd></button></div>`;
@@ -209,10 +223,10 @@ $("menu").addEventListener("click", (event) => {
 });
 document.addEventListener("click", (event) => { if (!event.target.closest("#side")) closeMenu(); });
 $("theme").addEventListener("click", switchTheme);
-$("live").addEventListener("click", () => hold());
+$("live").addEventListener("click", hold);
 addEventListener("popstate", () => show({ isNew: addressOf(location)?.page !== state.address?.page || addressOf(location)?.id !== state.address?.id }));
 
 restoreTheme();
 watchPointer(main);
-const keys = watchKeys({ main, dialog, query, go, hold: () => hold(), theme: switchTheme });
+const keys = watchKeys({ main, dialog, query, go, hold, theme: switchTheme });
 show({ isNew: true });

@@ -58,15 +58,15 @@ const AXES = {
 
 /**
  * Chart over time. `series`: [{name, color, values}]; all have the same length, and end now.
- * `kind`: "lines", "areas" (one above the other) or "columns" (the same, as bars). `marks`: [{at, text}], `at` in
- * seconds before the end. `step`: seconds between two values.
+ * `isStacked`: as areas, one above the other. `marks`: [{ago, text}], `ago` in seconds before the end. `step`: seconds
+ * between two values. `key`: unique on the page.
  */
-export function chart(key, series, { kind = "lines", range = "5m", step = 2, format = rate, marks = [], label = "", low = false } = {}) {
-  const shapes = stack(series, kind !== "lines");
+export function chart(key, series, { isStacked = false, range = "5m", step = 2, format = rate, marks = [], label = "", low = false } = {}) {
+  const shapes = stack(series, isStacked);
   const top = ceiling(Math.max(0, ...shapes.flatMap((each) => each.sums.map((value) => value ?? 0))) * 1.05);
   drawn.set(key, { series, format, step, label });
   const span = step * Math.max(1, (series[0]?.values.length ?? 1) - 1);
-  const shape = kind === "columns" ? columns : kind === "areas" ? filled : outline;
+  const shape = isStacked ? filled : outline;
   return html`<div class="chart ${low && "low"}" data-chart="${key}" role="img" aria-label="${label}"><svg>
     ${[0, 0.5, 1].map((y) => html`<line x1="0" x2="100%" y1="${100 - y * 100}%" y2="${100 - y * 100}%"/>
       <text x="0" dx="-8" y="${100 - y * 100}%" dy="4" text-anchor="end">${y ? format(top * y) : "0"}</text>`)}
@@ -88,10 +88,6 @@ function stack(series, isStacked) {
 }
 const outline = (each, top) => html`<g class="c-${each.color}"><path d="${line(each.sums, top)}"/></g>`;
 const filled = (each, top) => html`<g class="c-${each.color}"><path class="fill" d="${area(each.sums, each.floor, top)}"/><path d="${line(each.sums, top)}"/></g>`;
-function columns(each, top) {
-  const width = 100 / Math.max(1, each.sums.length);
-  return html`<g class="c-${each.color}">${each.sums.map((value, i) => value != null && value > each.floor[i] && html`<rect class="column" x="${number(i * width + width * 0.1)}" width="${number(width * 0.8)}" y="${number(100 - value / top * 100)}" height="${number((value - each.floor[i]) / top * 100)}"/>`)}</g>`;
-}
 
 /** Marks within the span, three at most; texts that would overlap stand in different rows. */
 function visible(marks, span) {

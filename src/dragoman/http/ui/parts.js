@@ -28,6 +28,9 @@ export const act = (verb, target, label, kind = "") => document.documentElement.
 /** Button of a segmented control. It sets a field of the query; the default value leaves the field out. */
 export const choice = (field, value, label, current, { standard = "", count } = {}) => html`<button data-query="${field}" data-value="${value === standard ? "" : value}" aria-pressed="${String(current === value)}">${label}${count != null && html` <small>${count}</small>`}</button>`;
 export const RANGES = [["5m", "5 min"], ["1h", "1 h"], ["24h", "24 h"]];
+/** Seconds between two requests for the series of a range; snapshots move it on meanwhile. */
+export const REFRESH = { "5m": 30, "1h": 20, "24h": 480 };
+export const rangeOf = ({ query }) => Object.hasOwn(REFRESH, query.range ?? "") ? query.range : "5m";
 export const rangeChoice = (current) => html`<span class="seg" role="group" aria-label="Range">${RANGES.map(([value, label]) => choice("range", value, label, current, { standard: "5m" }))}</span>`;
 
 /** Empty state: a sentence, and a command to copy. */

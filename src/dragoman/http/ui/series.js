@@ -1,6 +1,7 @@
 // Lines of numbers over time, from the broker, and moved on by each snapshot.
 
-const lengthOf = (series) => (series.total ?? series).done.length;
+/** Number of steps; an overview without totals has the lines of its services only. */
+const lengthOf = (series) => (series.total ?? Object.values(series.services ?? {})[0] ?? series).done?.length ?? 0;
 /** The end of a series, in milliseconds. */
 const endOf = (series) => Date.parse(series.from) + series.step * 1000 * lengthOf(series);
 

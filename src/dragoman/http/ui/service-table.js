@@ -12,12 +12,24 @@ const OFTEN = 0.01; // share of jobs that were not done, likewise
 
 /** `lines`: values of the last minutes by service, or null. `head`: function that returns the head of a column. */
 export function serviceTable(services, lines = null, head = (name) => name) {
+  const rows = steady(services);
   return html`<div class="scroll"><table><thead><tr>
     <th>${head("Service", "name")}</th><th class="num">${head("Waiting", "waiting")}</th><th class="num">Oldest</th>
     <th class="num">${head("Jobs/s", "rate")}</th>${lines && html`<th class="hide-s">Trend</th>`}
     <th class="num hide-m">Wait p50 / p95</th><th class="num hide-s">Run p50 / p95</th>
     <th class="num hide-m">Not done</th><th class="hide-s">Slots in use</th></tr></thead>
-    <tbody>${services.map((each) => row(each, lines))}</tbody></table></div>`;
+    <tbody>${rows.map((each) => row(each, lines))}</tbody></table></div>`;
+}
+
+let order = new Map(); // places of the rows, by name
+
+/** While the pointer is on the rows, they keep their order: the row to click does not move away. */
+function steady(services) {
+  const isRead = document.querySelector("tbody:hover, tr.at") !== null;
+  const place = (each) => order.get(each.name) ?? services.length;
+  const rows = isRead ? services.toSorted((a, b) => place(a) - place(b)) : services;
+  order = new Map(rows.map((each, i) => [each.name, i]));
+  return rows;
 }
 
 function row(service, lines) {
@@ -27,7 +39,7 @@ function row(service, lines) {
     <td class="num">${service.waiting > MANY ? hot("waiting", count(service.waiting)) : count(service.waiting)}</td>
     <td class="num">${age(service)}</td>
     <td class="num">${rate(service.done)}</td>
-    ${lines && html`<td class="hide-s">${lines[service.name] && spark(lines[service.name].done, service.paused ? "quiet" : "accent")}</td>`}
+    ${lines && html`<td class="hide-s">${Object.hasOwn(lines, service.name) && spark(lines[service.name].done, service.paused ? "quiet" : "accent")}</td>`}
     <td class="num hide-m">${pair(...(service.wait ?? []))}</td>
     <td class="num hide-s">${pair(...(service.run ?? []))}</td>
     <td class="num hide-m">${undone(service)}</td>

@@ -10,7 +10,7 @@ import { administers, hasActs } from "../rights.js";
 import { again, facts, jobColor, jobLink, none, nowOf, serviceLink, workerLink } from "./elements.js";
 import { timeline } from "./timeline.js";
 
-const REFRESH = 1; // second
+const REFRESH = 2; // seconds
 
 export const title = ({ id }) => `${id.slice(0, 12)}…`;
 export const live = ({ id }) => `job/${id}`;
@@ -24,9 +24,16 @@ export async function load(address) {
 
 const why = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/why`);
 
-/** A job that has ended changes only by a retry, which opens another page. */
-export function advance(data, snapshot, address) {
-  if (!data.isFinal) again(data, REFRESH, async () => ({ isFinal: data.job.state === "ended", ...await load(address) }));
+/** State and sentence come with each snapshot, everything else by a request until the job has ended. */
+export function advance(data, { page }, address) {
+  if (data.isFinal) return;
+  if (page?.job) {
+    const { payload, progress, result, result_base64, error } = data.job;
+    data.job = { ...page.job, payload, progress, result, result_base64, error };
+  }
+  if (page?.why) data.why = { ...data.why, ...page.why };
+  const wasEnded = data.job.state === "ended";
+  again(data, wasEnded ? 0 : REFRESH, async () => ({ isFinal: wasEnded, ...await load(address) }));
 }
 
 export function render({ address, data, live: snapshot }) {

@@ -5,7 +5,7 @@ import { bar, chart, legend, spark } from "../charts.js";
 import { html } from "../dom.js";
 import { flow } from "../flow.js";
 import { clock, count, percent, rate, since, time } from "../format.js";
-import { LEVEL_COLORS, RANGES, WORKER_COLORS, empty, hot, panel, rangeChoice, tile } from "../parts.js";
+import { LEVEL_COLORS, RANGES, REFRESH, WORKER_COLORS, empty, hot, panel, rangeChoice, rangeOf, tile } from "../parts.js";
 import { hrefOf } from "../routes.js";
 import { advance as advanceSeries, marksOf, sumOf, total } from "../series.js";
 import { serviceTable } from "../service-table.js";
@@ -13,11 +13,9 @@ import { serviceTable } from "../service-table.js";
 const SHOWN = 8; // services
 const SLOW_WORKERS = 6, SLOW = 1.5; // pace from which a worker is slow
 const CHANGES = 7;
-const STEPS = { "5m": 30, "1h": 20, "24h": 480 }; // seconds between two requests for the series
 const FIRST_WORKER = 'dragoman worker --exec "tr a-z A-Z"';
 
-const rangeOf = (address) => address.query.range in STEPS ? address.query.range : "5m";
-export const refresh = (address) => STEPS[rangeOf(address)];
+export const refresh = (address) => REFRESH[rangeOf(address)];
 
 export async function load(address) {
   const workers = get("/v1/workers", { sort: "slow", limit: SLOW_WORKERS }).catch(() => ({ workers: [] }));
@@ -27,11 +25,12 @@ export async function load(address) {
 
 export function advance(data, snapshot) {
   const { total: line, services } = data.series, { totals } = snapshot;
-  const values = [
-    [line.arrived, totals?.arrived], [line.done, totals?.done], [line.undone, sumOf(totals?.undone)],
-    [line.waiting, totals?.waiting], [line.running, totals?.running],
-  ].filter(([list]) => list);
-  for (const each of snapshot.services) if (services[each.name]) values.push([services[each.name].done, each.done]);
+  const values = line && totals ? [
+    [line.arrived, totals.arrived], [line.done, totals.done], [line.undone, sumOf(totals.undone)],
+    [line.waiting, totals.waiting], [line.running, totals.running],
+  ] : [];
+  const rows = new Map(snapshot.services.map((each) => [each.name, each]));
+  for (const [name, each] of Object.entries(services)) values.push([each.done, rows.get(name)?.done]);
   advanceSeries(data.series, snapshot.at, values);
 }
 
@@ -41,7 +40,7 @@ export function render({ address, data, live }) {
     { name: "not done", color: "failed", values: line?.undone ?? [] }, { name: "done", color: "done", values: line?.done ?? [] },
   ];
   const options = {
-    kind: "areas", range, step: data.series.step, marks: marksOf(data.series),
+    isStacked: true, range, step: data.series.step, marks: marksOf(data.series),
     label: `Jobs that ended, a second, by outcome, last ${range}`,
   };
   return html`<div class="head"><h1>Overview</h1><span class="grow"></span>${rangeChoice(range)}</div>

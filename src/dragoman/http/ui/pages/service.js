@@ -4,19 +4,17 @@ import { get } from "../api.js";
 import { bar, chart, legend } from "../charts.js";
 import { html } from "../dom.js";
 import { count, rate, since, time } from "../format.js";
-import { act, dialect, empty, hot, jobState, panel, rangeChoice, tile, workerState } from "../parts.js";
+import { REFRESH, act, dialect, empty, hot, jobState, panel, rangeChoice, rangeOf, tile, workerState } from "../parts.js";
 import { administers } from "../rights.js";
 import { hrefOf } from "../routes.js";
 import { advance as advanceSeries, marksOf, sumOf } from "../series.js";
 
 const WORKERS = 10, REASONS = 50; // rows of workers; jobs that the reasons are taken from
 const SLOW = 1.5; // pace from which a worker is slow
-const STEPS = { "5m": 30, "1h": 20, "24h": 480 };
 
-const rangeOf = ({ query }) => query.range in STEPS ? query.range : "5m";
 export const title = ({ id }) => id;
 export const live = ({ id }) => `service/${id}`;
-export const refresh = (address) => STEPS[rangeOf(address)];
+export const refresh = (address) => REFRESH[rangeOf(address)];
 
 export async function load(address) {
   const { id } = address, base = `/v1/services/${encodeURIComponent(id)}`;
@@ -70,8 +68,8 @@ function charts(series, range) {
   const draw = (key, name, lines, label, more = {}) => panel(name, chart(key, lines, { ...options, label, ...more }), { note: more.note ?? "", side: legend(lines, key) });
   const wait = quantiles(series.wait), run = quantiles(series.run);
   return html`<div class="row even">
-    ${draw("ended", "Jobs that ended", ended, "Jobs that ended, a second, by outcome", { kind: "areas", note: "a second" })}
-    ${draw("waiting", "Waiting", waiting, "Waiting jobs", { kind: "areas", format: count, note: "jobs", marks: [] })}
+    ${draw("ended", "Jobs that ended", ended, "Jobs that ended, a second, by outcome", { isStacked: true, note: "a second" })}
+    ${draw("waiting", "Waiting", waiting, "Waiting jobs", { isStacked: true, format: count, note: "jobs", marks: [] })}
     ${draw("wait", "Wait before the first attempt", wait, "Wait before the first attempt, quantiles", { format: time, marks: [] })}
     ${draw("run", "Run time of an attempt", run, "Run time of an attempt, quantiles", { format: time, marks: [] })}</div>`;
 }

@@ -65,7 +65,7 @@ def index() -> str:
 async def page(context: AppContext, request: Request) -> Response:
     admission = admission_of(request.scope)
     assert admission is not None, "the page is for known principals"
-    facts = page_facts(admission.principal, context.dashboard, has_login=has_session(context, request))
+    facts = page_facts(admission.principal, context.dashboard_mode, has_login=has_session(context, request))
     return Response(index().replace(FACTS, facts, 1), headers={"content-type": HTML})
 
 
