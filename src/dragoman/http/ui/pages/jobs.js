@@ -106,11 +106,11 @@ const jobTable = (jobs, now) => table(HEADS, jobs.map((each) => row(each, now)),
 
 function row(each, now) {
   const last = each.attempts.at(-1);
-  return html`<tr data-href="/job/${each.id}"><td>${jobLink(each.id)} ${each.key && html`<span class="tag cut hide-m"
+  return html`<tr data-href="/job/${each.id}"><td>${jobLink(each.id)} ${each.key && html`<span class="tag key hide-m"
       title="Key ${each.key}">${each.key}</span>`}</td>
-    <td class="name">${each.service}</td><td>${jobState(each.outcome ?? each.state)}</td>
+    <td class="clip">${each.service}</td><td>${jobState(each.outcome ?? each.state)}</td>
     <td class="hide-m">${each.caller ? dialect(each.caller.dialect) : none}</td>
-    <td class="hide-s mid name">${last?.worker ?? ""}</td>
+    <td class="hide-s mid clip">${last?.worker ?? ""}</td>
     <td class="num hide-s mid">${last ? last.number : 0}${each.max_attempts != null && ` of ${each.max_attempts}`}</td>
     <td class="num mid">${time(span(each.created, null, now))}</td>
     <td class="num hide-m mid">${each.waited == null ? none : time(each.waited)}</td>

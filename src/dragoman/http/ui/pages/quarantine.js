@@ -44,7 +44,7 @@ const GROUP_HEADS = [["Service"], ["Ended", "hide-s"], ["Reason"], ["Workers", "
   ["First", "num hide-s"], ["Last", "num hide-s"], [""]];
 
 const groupTable = (groups, now) => table(GROUP_HEADS, groups.map((each) => html`<tr data-href="/job/${each.example}"
-    data-key="g${each.group}"><td class="name"><b>${serviceLink(each.service)}</b></td>
+    data-key="g${each.group}"><td class="clip"><b>${serviceLink(each.service)}</b></td>
   <td class="hide-s">${jobState(each.outcome)}</td>
   <td class="rest"><div class="cut mono" title="${each.reason}">${each.reason || "no reason"}</div></td>
   <td class="hide-m">${(each.dialects ?? []).map(dialect)}</td><td class="num"><b>${count(each.count)}</b></td>
@@ -56,7 +56,7 @@ const JOB_HEADS = [["Job"], ["Service"], ["Ended"], ["Reason", "hide-s"], ["Atte
   ["When", "num hide-s"], ["", "hide-s"]];
 
 const jobTable = (jobs, now) => table(JOB_HEADS, jobs.map((each) => html`<tr data-href="/job/${each.id}">
-  <td>${jobLink(each.id)}</td><td class="name">${each.service}</td><td>${jobState(each.outcome)}</td>
+  <td>${jobLink(each.id)}</td><td class="clip">${each.service}</td><td>${jobState(each.outcome)}</td>
   <td class="hide-s rest"><div class="cut dim" title="${each.reason}">${each.reason}</div></td>
   <td class="num mid hide-m">${each.attempts.length}${each.max_attempts != null && ` of ${each.max_attempts}`}</td>
   <td class="num mid hide-s">${ago(each.ended, now)}</td>

@@ -37,7 +37,7 @@ function row(each, now) {
   const href = each.last_job && html`data-href="/job/${each.last_job}"`;
   return html`<tr ${href} data-key="s${each.name}"><td><b class="name">${each.name}</b> ${
     each.paused && html`<span class="tag warn" title="${each.paused_reason}">paused</span>`}</td>
-    <td class="hide-m name">${serviceLink(each.service)}</td><td class="mid">${says(each)}</td>
+    <td class="hide-m clip">${serviceLink(each.service)}</td><td class="mid">${says(each)}</td>
     <td class="num">${each.paused ? none : ahead(each.next, now)}</td><td class="hide-s">${runs(each.recent ?? "")}</td>
     <td class="num mid hide-m">${time(each.last_took)}</td><td class="num mid hide-m">${count(each.runs)}</td>
     <td class="num hide-m">${each.skipped ? hot("waiting", count(each.skipped)) : html`<span class="dim">0</span>`}</td>

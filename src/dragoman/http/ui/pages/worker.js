@@ -63,7 +63,7 @@ const RECENT_HEADS = [["Job"], ["Service"], ["State"], ["Ran here", "num"], ["Ag
 function recent(jobs, worker, now) {
   return table(RECENT_HEADS, jobs.map((job) => {
     const here = job.attempts.findLast((each) => each.worker === worker.name), reason = here?.reason || job.reason;
-    return html`<tr data-href="/job/${job.id}"><td>${jobLink(job.id)}</td><td class="name">${job.service}</td>
+    return html`<tr data-href="/job/${job.id}"><td>${jobLink(job.id)}</td><td class="clip">${job.service}</td>
       <td>${jobState(job.outcome ?? job.state)}</td>
       <td class="num">${here?.started ? time(span(here.started, here.ended, now)) : none}</td>
       <td class="num hide-s mid">${time(span(job.created, null, now))}</td>
