@@ -13,10 +13,11 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.core.rights import Principal
+from dragoman.core.rights import Principal, Right
 from dragoman.http.admission import admission_of
 from dragoman.http.context import AppContext
 from dragoman.http.hosts import PAGE_PATHS
@@ -74,6 +75,7 @@ def page_facts(principal: Principal, mode: DashboardMode, *, has_login: bool) ->
         "principal": principal.name,
         "sees": "all" if principal.rights.sees_all else "some",
         "acts": "none" if mode is DashboardMode.READ else "all" if principal.rights.administers_all else "some",
+        "administers": json.encode(principal.rights.patterns(Right.ADMINISTER)).decode(),
         "login": "session" if has_login else "none",
     }
     return " ".join(f'data-{name}="{escape(value)}"' for name, value in facts.items())

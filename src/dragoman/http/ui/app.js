@@ -32,7 +32,7 @@ function go(href, { replace = false } = {}) {
 
 /** Set fields of the query, such as filters: the address of the page tells them all. */
 function setQuery(fields, { replace = false } = {}) {
-  const merged = { ...state.address.query, ...fields };
+  const merged = { ...state.address.query, after: "", ...fields }; // another filter begins at the first page
   history[replace ? "replaceState" : "pushState"](null, "", hrefOf(state.address.page, state.address.id, merged));
   return show({ isNew: false });
 }
@@ -178,7 +178,7 @@ function say(text) {
 // ---------------------------------------------------------------- events
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest("a[href]"), button = event.target.closest("button"), row = event.target.closest("tr[data-href]");
+  const link = event.target.closest("a[href]"), button = event.target.closest("button"), row = event.target.closest("tr[data-href], .fleet [data-href]");
   if (event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   if (link) {
     const target = new URL(link.href);

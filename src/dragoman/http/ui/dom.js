@@ -67,4 +67,5 @@ function update(was, node) {
     if (was.nodeName === "INPUT") return;
   }
   morph(was, node);
+  if (was.nodeName === "SELECT" && was !== document.activeElement) was.value = node.value;
 }

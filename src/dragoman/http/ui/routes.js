@@ -15,6 +15,13 @@ export const ROUTES = [
   { page: "overview", path: "/", name: "Overview", key: "o", module: () => import("./pages/overview.js") },
   { page: "services", path: "/services", name: "Services", key: "s", module: () => import("./pages/services.js") },
   { page: "service", path: "/service/", owner: "services", module: () => import("./pages/service.js") },
+  { page: "workers", path: "/workers", name: "Workers", key: "w", module: () => import("./pages/workers.js") },
+  { page: "worker", path: "/worker/", owner: "workers", module: () => import("./pages/worker.js") },
+  { page: "jobs", path: "/jobs", name: "Jobs", key: "j", module: () => import("./pages/jobs.js") },
+  { page: "job", path: "/job/", owner: "jobs", module: () => import("./pages/job.js") },
+  { page: "quarantine", path: "/quarantine", name: "Quarantine", key: "q", module: () => import("./pages/quarantine.js") },
+  { page: "schedules", path: "/schedules", name: "Schedules", key: "r", module: () => import("./pages/schedules.js") },
+  { page: "broker", path: "/broker", name: "Broker", key: "b", module: () => import("./pages/broker.js") },
 ];
 
 const prefixed = (pathname) => ROUTES.find(({ path }) => path.endsWith("/") && path !== "/" && pathname.startsWith(path));

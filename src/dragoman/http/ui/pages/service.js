@@ -5,6 +5,7 @@ import { bar, chart, legend } from "../charts.js";
 import { html } from "../dom.js";
 import { count, rate, since, time } from "../format.js";
 import { REFRESH, act, dialect, empty, hot, jobState, panel, rangeChoice, rangeOf, tile, workerState } from "../parts.js";
+import { administers } from "../rights.js";
 import { hrefOf } from "../routes.js";
 import { advance as advanceSeries, marksOf, sumOf } from "../series.js";
 
@@ -43,12 +44,12 @@ export function render({ address, data, live: now }) {
   return html`<div class="head"><h1>${address.id}</h1><span>${(row.dialects ?? []).map(dialect)}</span>
     ${row.paused && html`<span class="tag warn">paused${row.paused_by && ` by ${row.paused_by}`}</span>`}
     <span class="grow"></span>${rangeChoice(range)}
-    <span class="acts">${row.paused ? act("resume", address.id, "Resume …", "primary") : act("pause", address.id, "Pause …")}${act("purge", address.id, "Purge …", "danger")}</span></div>
+    <span class="acts">${administers(address.id) && html`${row.paused ? act("resume", address.id, "Resume …", "primary") : act("pause", address.id, "Pause …")}${act("purge", address.id, "Purge …", "danger")}`}</span></div>
   ${says && html`<section class="panel why c-${colorOf(row)}">${says}</section>`}
   ${tiles(row)}
   ${charts(data.series, range)}
   ${panel("Workers", workers(data.workers, now), { flush: true, note: "slowest first", side: html`<a class="hint" href="${hrefOf("workers", "", { service: address.id })}">All ${count(row.workers)}</a>` })}
-  ${panel("Not done", reasons(data.reasons), { flush: true, note: data.seen ? `reasons of the last ${count(data.seen)}` : "", side: html`<a class="hint" href="${hrefOf("jobs", "", { service: address.id, undone: "true" })}">Jobs</a>` })}`;
+  ${panel("Not done", reasons(data.reasons), { flush: true, note: data.seen ? `reasons of the last ${count(data.seen)}` : "", side: html`<a class="hint" href="${hrefOf("jobs", "", { service: address.id, state: "undone" })}">Jobs</a>` })}`;
 }
 const colorOf = (row) => row.paused || row.oldest > 5 ? "waiting" : row.workers ? "done" : row.waiting ? "failed" : "quiet";
 

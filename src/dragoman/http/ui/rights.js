@@ -1,0 +1,16 @@
+// Rights of the principal that has opened the page, from the attributes of the page. The broker checks them again.
+
+const facts = document.documentElement.dataset;
+
+/** True if the listener allows acts. */
+export const hasActs = () => facts.acts !== "none";
+
+/** True if the principal may see all services. */
+export const seesAll = () => facts.sees === "all";
+
+/** True if the principal administers a service. @param {string} service */
+export const administers = (service) => facts.acts === "all" || (hasActs() &&
+  JSON.parse(facts.administers || "[]").some((each) => (each.endsWith("*") ? service.startsWith(each.slice(0, -1)) : service === each)));
+
+/** True if the principal administers all of these services. @param {string[]} services */
+export const administersEach = (services) => services.length ? services.every(administers) : facts.acts === "all";
