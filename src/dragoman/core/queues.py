@@ -22,6 +22,7 @@ from typing import Final, Generic, TypeVar
 
 from dragoman.core.infinity import inf
 from dragoman.core.rights import Principal
+from dragoman.core.service_status import JobTotals
 
 SWEEP_FLOOR: Final = 64
 
@@ -154,10 +155,11 @@ class FairQueue(Generic[J]):
     Nearly always there is one principal, so the queue that was used last is kept at hand.
     """
 
-    __slots__ = ("_by_principal", "_last", "_priority_step", "_ring", "length", "service")
+    __slots__ = ("_by_principal", "_last", "_priority_step", "_ring", "_totals", "length", "service")
 
-    def __init__(self, priority_step: float, service: str) -> None:
+    def __init__(self, priority_step: float, service: str, totals: JobTotals) -> None:
         self.service = service
+        self._totals = totals
         self._priority_step = priority_step
         self._by_principal: dict[str, Queue[J]] = {}
         self._last: Queue[J] | None = None
@@ -178,16 +180,19 @@ class FairQueue(Generic[J]):
         """Add a new job as the last of its principal and priority."""
         self._queue_of(job.principal).append(job, now)
         self.length += 1
+        self._totals.waiting += 1
 
     def put_back(self, job: J, order: float) -> None:
         """Add a job that was dispatched before. It keeps its key, and so its place among the jobs of its principal."""
         self._queue_of(job.principal).put_back(job, order)
         self.length += 1
+        self._totals.waiting += 1
 
     def restore(self, job: J, arrival: float) -> None:
         """Add a job of an earlier run."""
         self._queue_of(job.principal).restore(job, arrival)
         self.length += 1
+        self._totals.waiting += 1
 
     def head(self) -> J | None:
         """Return the job to dispatch next: the first of the principal whose turn it is. None: none may be dispatched.
@@ -231,6 +236,7 @@ class FairQueue(Generic[J]):
         queue = ring[0]
         queue.take(job)
         self.length -= 1
+        self._totals.waiting -= 1
         if not self.length:
             self.head()  # ends the turns of all queues
         elif not queue.length:
@@ -243,6 +249,7 @@ class FairQueue(Generic[J]):
         queue = self._queue_of(job.principal)
         queue.remove(job)
         self.length -= 1
+        self._totals.waiting -= 1
         if queue.is_blocked and not queue.length:
             self.unblock(queue.principal)  # an empty queue loses its turn when that comes
         if not self.length:

@@ -30,6 +30,7 @@ from dragoman.operations.dashboard_handlers import DashboardHandlers
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_list import list_jobs
 from dragoman.operations.job_options import delayed_options, options_of
+from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.purge import Purge
@@ -240,18 +241,18 @@ class OperationHandlers(DashboardHandlers):
                 "invalid", f"service name {request.name!r}: 1 to {most} bytes of printable text are allowed"
             )
         by = signature(responder.owner.principal, request.by)
-        service = self.broker.operator.pause(request.name, by)
+        service = self.broker.operator.pause(request.name, by, now)
         if service is None:
             raise OperationError(
                 "busy", f"{len(self.broker.worker_registry.services)} services are known, the maximum (max_services)"
             )
-        self._store_access.note(f"pause/{request.name}", by)
+        store_pause(service, self._store_access.note, self._offset())
         self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
     def resume(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         service = self.targets.service(request.name)
         self.broker.operator.resume(request.name, now)
-        self._store_access.note(f"pause/{request.name}", None)
+        store_pause(service, self._store_access.note, self._offset())
         self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
     def purge(self, request: PurgeRequest, payload: Payload, responder: Responder, now: float) -> None:
