@@ -15,6 +15,7 @@ A job that is removed from the middle leaves a dead entry, until that reaches th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -115,6 +116,23 @@ class Queue(Generic[J]):
         if returned and (best is None or returned[0][0] <= best.order):
             best = returned[0][2]
         return best
+
+    def count_before(self, job: J, most: int) -> int | None:
+        """Return the number of jobs that are dispatched before this one. None: dead entries would have to be left out,
+        among more than `most` jobs."""
+        if self._dead and self.length > most:
+            return None
+        order = job.order
+        returned = [(each, other) for each, _, other in sorted(self._returned) if other.order == each]
+        position = [other is job for _, other in returned]
+        is_returned = True in position
+        before = position.index(True) if is_returned else sum([each <= order for each, _ in returned])
+        for priority, lane in self._lanes.items():
+            jobs = [each for each in lane if each.order != inf] if self._dead else lane
+            first = bisect_left(jobs, order, key=_order_of)
+            is_own = priority == job.priority and not is_returned
+            before += jobs.index(job, first) if is_own else first  # jobs of one iteration have the same key
+        return before
 
     def take(self, job: J) -> None:
         """Remove the job that `head` returned."""
@@ -222,6 +240,22 @@ class FairQueue(Generic[J]):
                 best = head
         return best
 
+    def ahead_of(self, job: J, most: int) -> int | None:
+        """Return the number of waiting jobs that are dispatched before this one, if no job arrives or returns. None:
+        more than `most` jobs would have to be counted one by one."""
+        own = self._by_principal[job.principal.name]
+        before = own.count_before(job, most)
+        if before is None:
+            return None
+        ahead = before
+        has_turn = False  # the turn of this job's principal comes after those of the queues so far
+        for queue in self._ring:
+            if queue is own:
+                has_turn = True
+            else:
+                ahead += min(queue.length, before if has_turn else before + 1)
+        return ahead
+
     def unblock(self, principal: Principal) -> None:
         """Let the principal take its turns again."""
         queue = self._by_principal.get(principal.name)
@@ -275,3 +309,7 @@ class FairQueue(Generic[J]):
             del self._by_principal[queue.principal.name]
             if queue is self._last:
                 self._last = None
+
+
+def _order_of(job: Queued) -> float:
+    return job.order
