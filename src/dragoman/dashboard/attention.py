@@ -11,6 +11,8 @@ APPEAR: Final = 5.0  # seconds that a finding must hold before it is shown
 DISAPPEAR: Final = 10.0  # seconds that it must be over before it is not shown any more
 LEVELS: Final = {"error": 0, "warning": 1, "info": 2}
 
+Key = tuple[str, str | None, int | None, str | None, str]
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -22,11 +24,13 @@ class Finding:
     text: str
     advice: str
     services: tuple[str, ...] = ()
+    subject: str = ""  # tells findings of the same kind about the broker apart
     weight: float = 0.0  # of two findings of a level, the one with more comes first
 
     @property
-    def key(self) -> tuple[str, str | None, int | None, str | None]:
-        return self.kind, self.about.service, self.about.worker, self.about.schedule
+    def key(self) -> Key:
+        about = self.about
+        return self.kind, about.service, about.worker, about.schedule, self.subject
 
 
 @dataclass(slots=True)
@@ -42,7 +46,7 @@ class Attention:
     """The findings that hold: one appears after 5 seconds, and disappears 10 seconds after its end."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str | None, int | None, str | None], Standing] = {}
+        self._known: dict[Key, Standing] = {}
         self.standing: list[Standing] = []  # those that are shown, worst first
 
     def update(self, findings: list[Finding], now: float) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from dragoman.core.events import Event, Subscription
 from dragoman.core.rights import Principal, Rights
 from dragoman.dashboard.changes import KINDS, STARTED, Changes
+from dragoman.dashboard.gathering import gather
 from dragoman.dashboard.history import RANGES, SLOT, VALUES, History
 from dragoman.dashboard.pages import Page, Pages
 from dragoman.dashboard.rules import findings
@@ -120,7 +121,7 @@ class Dashboard:
         """Take a sample. Yields now and then, so that the caller can pause."""
         yield from self._sources.sampler.sample(now)
         self._sources.load.sample(now)
-        self._sources.attention.update(findings(self._sources, now), now)
+        self._sources.attention.update(findings(gather(self._sources, now)), now)
 
     # ---------------------------------------------------------------- readers
 

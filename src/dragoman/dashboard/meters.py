@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Service
+from dragoman.core.states import FAILED, LOST, TIMED_OUT
 from dragoman.dashboard.history import SLOT
 from dragoman.dashboard.quantiles import difference, quantiles
 
@@ -21,6 +22,7 @@ class Reading(NamedTuple):
     arrived: int
     done: int
     undone: int
+    failed: int  # of the undone: failed, timed out, lost
     waited: list[int]
     ran: list[int]
 
@@ -51,10 +53,10 @@ class Meter:
         self._readings.append(reading)
         self._first(reading.at)
 
-    def ended(self, now: float) -> tuple[int, int]:
-        """Return the numbers of jobs that ended `done`, and otherwise, in the last 10 seconds."""
+    def ended(self, now: float) -> tuple[int, int, int]:
+        """Return the numbers of jobs of the last 10 seconds: done, undone, and of the undone the failed ones."""
         first, last = self._first(now), self._readings[-1]
-        return last.done - first.done, last.undone - first.undone
+        return last.done - first.done, last.undone - first.undone, last.failed - first.failed
 
     def rates(self, now: float) -> Rates:
         """Return the numbers of the last 10 seconds, or since the first reading."""
@@ -68,6 +70,11 @@ class Meter:
         while len(readings) > 1 and readings[1].at <= now - WINDOW:
             readings.popleft()
         return readings[0]
+
+
+def zero(at: float) -> Reading:
+    """Return the reading of a service that has had no job."""
+    return Reading(at, 0, 0, 0, 0, NO_COUNTS, NO_COUNTS)
 
 
 def between(last: Reading, first: Reading, seconds: float) -> Rates:
@@ -88,6 +95,7 @@ def add(total: Reading, last: Reading, first: Reading, now: float) -> Reading:
         total.arrived + last.arrived - first.arrived,
         total.done + last.done - first.done,
         total.undone + last.undone - first.undone,
+        total.failed + last.failed - first.failed,
         [a + b - c for a, b, c in zip(total.waited, last.waited, first.waited, strict=True)],
         [a + b - c for a, b, c in zip(total.ran, last.ran, first.ran, strict=True)],
     )
@@ -95,6 +103,8 @@ def add(total: Reading, last: Reading, first: Reading, now: float) -> Reading:
 
 def read(service: Service, now: float) -> Reading:
     """Read the counters of a service. Jobs that were accepted are those that are present and those that have ended."""
-    undone = sum(service.undone.values())
-    arrived = service.jobs + service.done + undone
-    return Reading(now, arrived, service.done, undone, service.waited.counts, service.ran.counts)
+    undone = service.undone
+    count = sum(undone.values())
+    arrived = service.jobs + service.done + count
+    failed = undone[FAILED] + undone[TIMED_OUT] + undone[LOST]
+    return Reading(now, arrived, service.done, count, failed, service.waited.counts, service.ran.counts)

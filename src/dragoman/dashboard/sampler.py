@@ -15,11 +15,12 @@ from dragoman.core.broker import Broker
 from dragoman.core.model import Service
 from dragoman.dashboard.census import Census
 from dragoman.dashboard.history import SLOT, History, slot_of
-from dragoman.dashboard.meters import NO_COUNTS, Meter, Rates, Reading, add, between, read
+from dragoman.dashboard.meters import Meter, Rates, Reading, add, between, read, zero
 from dragoman.operations.service_need import service_need
 
 MAX_SERIES: Final = 250  # services with a history of their own; all others share one
 MOST_SERVICES: Final = 60  # services in a snapshot
+MOST_NOTABLE: Final = 500
 AT_ONCE: Final = 20  # services between two steps of a sample
 SHORTEST: Final = 0.001  # seconds between two samples
 RETIRED: Final = 300  # slots without a move after which a history may be replaced
@@ -54,6 +55,7 @@ class Sampler:
         self.other_history = History(self._slot)
         self.waiting = 0
         self.first: list[Service] = []  # services that need attention first
+        self.notable: list[Service] = []  # services in which jobs wait, or did not succeed lately
         self._has_baseline = False
 
     def sample(self, now: float) -> Iterator[None]:
@@ -67,6 +69,7 @@ class Sampler:
         total, other = self.total.last, self.other.last
         waiting = other_waiting = other_running = 0
         ranked: list[tuple[int, int, str, Service]] = []
+        notable: list[Service] = []
         for number, service in enumerate(list(registry.services.values())):
             length = service.queue.length
             running = census.running.get(service, 0)
@@ -92,7 +95,10 @@ class Sampler:
             if history is None:
                 other_waiting += length
                 other_running += running
-            ranked.append(self._rank(service, tracked, now))
+            rank = self._rank(service, tracked, now)
+            ranked.append(rank)
+            if rank[0] and len(notable) < MOST_NOTABLE:
+                notable.append(service)
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
         self._forget()
@@ -100,7 +106,7 @@ class Sampler:
         if len(self.histories) >= MAX_SERIES:
             self._record(self.other, self.other_history, other, (other_waiting, other_running), slot, now)
         self.first = [each[-1] for each in nsmallest(MOST_SERVICES, ranked)]
-        self.census, self.waiting = census, waiting
+        self.census, self.waiting, self.notable = census, waiting, notable
         self.at, self._slot, self._has_baseline = now, slot, True
 
     def rates(self, service: Service) -> Rates:
@@ -108,12 +114,18 @@ class Sampler:
         tracked = self._tracked.get(service)
         return tracked.meter.rates(self.at) if tracked is not None else NO_RATES
 
+    def failed_share(self, service: Service) -> float:
+        """Return the share of failed, timed out and lost jobs among those that did not end `done` lately."""
+        tracked = self._tracked.get(service)
+        _, undone, failed = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
+        return failed / undone if undone else 0.0
+
     def total_rates(self) -> Rates:
         return self.total.rates(self.at)
 
     def need(self, service: Service, now: float) -> int:
         tracked = self._tracked.get(service)
-        done, undone = tracked.meter.ended(self.at) if tracked is not None else (0, 0)
+        done, undone, _ = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
         waiting = service.queue.length
         return service_need(waiting, oldest(service, now), service.workers, service.paused, done, undone)
 
@@ -134,7 +146,7 @@ class Sampler:
         if is_baseline:
             tracked = Tracked(Meter(read(service, now)), moves)
         else:
-            tracked = Tracked(Meter(Reading(self.at, 0, 0, 0, NO_COUNTS, NO_COUNTS)), (0, 0, 0, 0, 0))
+            tracked = Tracked(Meter(zero(self.at)), (0, 0, 0, 0, 0))
         self._tracked[service] = tracked
         return tracked
 
@@ -153,7 +165,7 @@ class Sampler:
         return history
 
     def _rank(self, service: Service, tracked: Tracked, now: float) -> tuple[int, int, str, Service]:
-        done, undone = tracked.meter.ended(now)
+        done, undone, _ = tracked.meter.ended(now)
         waiting = service.queue.length
         old = oldest(service, now) if waiting else 0.0
         need = service_need(waiting, old, service.workers, service.paused, done, undone)
@@ -175,7 +187,7 @@ class Sampler:
 
     @staticmethod
     def _new_total(now: float) -> Meter:
-        return Meter(Reading(now, 0, 0, 0, NO_COUNTS, NO_COUNTS))
+        return Meter(zero(now))
 
 
 NO_RATES: Final = Rates(0.0, 0.0, 0.0, [None] * 3, [None] * 3)

@@ -10,6 +10,7 @@ from dragoman.core.model import Service
 from dragoman.core.rights import Principal
 from dragoman.dashboard.attention import Attention, Standing
 from dragoman.dashboard.changes import Change, Changes
+from dragoman.dashboard.facts import LimitFacts
 from dragoman.dashboard.load import Load
 from dragoman.dashboard.sampler import Sampler, oldest
 from dragoman.operations.dashboard_schemas import (
@@ -43,6 +44,7 @@ class Sources:
     offset: Callable[[], float]  # seconds that the wall clock is ahead
     schedules: Callable[[], list[ScheduleView]]
     problem: Callable[[], str | None]  # of the store
+    limits: Callable[[], list[LimitFacts]]  # of the server
     resident: Callable[[], int | None]
     instance: str
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from dragoman.dashboard.attention import Attention
 from dragoman.dashboard.changes import Changes
 from dragoman.dashboard.dashboard import Dashboard
+from dragoman.dashboard.facts import LimitFacts
 from dragoman.dashboard.load import Load
 from dragoman.dashboard.sampler import Sampler
 from dragoman.dashboard.snapshot import Sources
@@ -27,9 +28,11 @@ def make_dashboard(
     health: Callable[[], HealthView],
     offset: Callable[[], float],
     now: Callable[[], float],
+    max_connections: int = 0,
 ) -> Dashboard:
-    """Return the dashboard, and let operations use it. `offset`: seconds that the wall clock is ahead of `now`."""
-    broker, store = runner.broker, operations.store
+    """Return the dashboard, and let operations use it. `offset`: seconds that the wall clock is ahead of `now`.
+    `max_connections`: 0: no limit is known."""
+    broker, store, registry = runner.broker, operations.store, runner.connections.registry
     sources = Sources(
         broker=broker,
         sampler=Sampler(broker, now()),
@@ -40,6 +43,7 @@ def make_dashboard(
         offset=offset,
         schedules=operations.scheduler.list,
         problem=lambda: store.problem,
+        limits=lambda: [LimitFacts(name="max_connections", used=len(registry.peers), of=max_connections)],
         resident=_resident,
         instance=random_bytes(8).hex(),
     )

@@ -101,7 +101,7 @@ class Server:
         ahead = time.time() - now()  # with a virtual clock, the wall clock follows it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
         self.operations = OperationHandlers(self.broker, self.runner.store_access, self.store, offset, self.health)
-        self.dashboard = make_dashboard(self.runner, self.operations, self.health, offset, now)
+        self.dashboard = make_dashboard(self.runner, self.operations, self.health, offset, now, limits.max_connections)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
         self.authentication = Authentication(self.broker.principals)
         self.access_control = AccessControl(
