@@ -6,7 +6,7 @@ import { VERBS } from "./verbs.js";
 let latest = 0; // number of the last request for a dialog: facts for an earlier one are dropped
 
 /** Show the dialog of an act with the facts of now, and execute the act if it is confirmed.
- * @param {string} name of the act @param {string} target @param {Context} context of app.js @param {HTMLElement} button */
+ * `context` is that of app.js, `button` the one that gets the focus back. */
 export async function ask(name, target, context, button) {
   const verb = VERBS[name], { dialog, say } = context, number = ++latest;
   let now;
@@ -49,7 +49,7 @@ export async function ask(name, target, context, button) {
 const form = (verb, now, typed) => html`<form class="act" aria-labelledby="act-title">
   <h2 id="act-title">${verb.title(now)}</h2>
   <ul>${verb.facts(now).filter(Boolean).map((each) => html`<li>${each}</li>`)}</ul>
-  ${typed && html`<label>Type ${typed} to continue
+  ${typed && html`<label><span>Type <b>${typed}</b> to continue</span>
     <input name="typed" autocomplete="off" autocapitalize="off" spellcheck="false"></label>`}
   <p class="refusal" role="alert" hidden></p>
   <div class="acts">

@@ -29,7 +29,7 @@ const runs = (s) => (s.running
 
 /**
  * Each row: `look` fetches the facts of now, `title` and `facts` describe the act, `yes` is the label of the button,
- * `typed` is a name that must be typed, `send` executes the act, `report` is the text after it, `next` the page after it.
+ * `typed` is a name that must be typed, `send` executes the act, `report` and `next` are the text and the page after it.
  */
 export const VERBS = {
   pause: {

@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { html } from "../dom.js";
 import { bytes, clock, count, percent, plural, rate, time } from "../format.js";
 import { DIALECTS, dialect, dialectName, hot, panel } from "../parts.js";
-import { again, facts, meter, none, nowOf, span } from "./elements.js";
+import { again, facts, meter, none, nowOf, span, table } from "./elements.js";
 
 const REFRESH = 5; // seconds
 const NEAR = 0.8; // share of a limit
@@ -28,48 +28,58 @@ export function render({ data, live }) {
   return html`<div class="head"><h1>Broker</h1><span class="dim">${line(broker, health, now)}</span></div>
   ${health.problems.map((each) => html`<section class="panel why c-failed">${each}</section>`)}
   ${matrix(live?.flow ?? [])}
-  ${panel("Listeners", listeners.length ? table(listeners) : html`<p class="body dim">${data.listeners.problem ?? "None."}</p>`, { flush: true,
-    side: listeners.some((each) => each.insecure) && html`<span class="tag warn">unprotected listener</span>` })}
+  ${panel("Listeners", listeners.length ? listenerTable(listeners) : html`<p class="body dim">${
+    data.listeners.problem ?? "None."}</p>`, { flush: true })}
   <div class="row even">
     ${panel("Limits", limits(broker.limits ?? [], broker.problem), { note: "used now" })}
     ${panel("Health", facts(vitals(live?.broker ?? {}, broker, health)))}
-    ${(broker.settings ?? []).length > 0 && panel("Settings", settings(broker.settings), { note: "those that are not the default" })}
+    ${settings(broker.settings ?? {})}
   </div>`;
 }
 
 function line(broker, health, now) {
-  const parts = [health.version + (broker.compiled == null ? "" : broker.compiled ? ", compiled" : ", interpreted"),
-    broker.python && `Python ${broker.python}`, broker.started && `up for ${time(span(broker.started, null, now))}`,
-    health.draining ? "draining" : health.loading ? "loading" : health.ready ? "ready" : "not ready"];
+  const built = { true: "compiled", false: "interpreted" }[broker.compiled];
+  const parts = [
+    `${health.version}${built ? `, ${built}` : ""}`, broker.python && `Python ${broker.python}`,
+    broker.started && `up for ${time(span(broker.started, null, now))}`,
+    health.draining ? "draining" : health.loading ? "loading" : health.ready ? "ready" : "not ready",
+  ];
   return parts.filter(Boolean).join(" · ");
 }
 
 /** Jobs a second for each pair of dialects, and the mean time that the broker adds. */
 function matrix(flow) {
   const cells = new Map(flow.map(([from, to, jobs, added]) => [`${from} ${to}`, { jobs, added }]));
-  const known = Object.keys(DIALECTS), also = [...new Set(flow.flatMap(([from, to]) => [from, to]))].filter((each) => !known.includes(each));
-  const callers = [...known.filter((each) => each !== "controller"), ...also], workers = known;
+  const workers = Object.keys(DIALECTS), callers = workers.filter((each) => each !== "controller"); // it has no callers
+  const others = new Set(flow.map(([from]) => from).filter((each) => !callers.includes(each)));
   const most = Math.max(...flow.map(([, , jobs]) => jobs), 1e-9);
-  const cell = (from, to) => {
-    const found = cells.get(`${from} ${to}`);
-    if (!found) return html`<td><i class="none">·</i></td>`;
-    const shade = found.jobs > 0 ? 1 + Math.round((SHADES - 1) * Math.sqrt(found.jobs / most)) : 0;
-    return html`<td><i class="shade-${shade}" title="${dialectName(from)} callers, ${dialectName(to)} workers">${rate(found.jobs)}<small>${
-      found.added == null ? "" : time(found.added)}</small></i></td>`;
-  };
-  return panel("Who calls whom", html`<div class="scroll"><table class="matrix"><thead><tr><th scope="row">callers ↓ workers →</th>${
-    workers.map((to) => html`<th scope="col">${dialect(to)}</th>`)}</tr></thead><tbody>${callers.map((from) =>
-    html`<tr><th scope="row">${dialect(from)}</th>${workers.map((to) => cell(from, to))}</tr>`)}</tbody></table></div>`,
+  const heads = workers.map((to) => html`<th scope="col">${dialect(to)}</th>`);
+  const rows = [...callers, ...others].map((from) => html`<tr><th scope="row">${dialect(from)}</th>${
+    workers.map((to) => cell(from, to, cells.get(`${from} ${to}`), most))}</tr>`);
+  return panel("Who calls whom", html`<div class="scroll"><table class="matrix"><thead><tr>
+    <th scope="row">callers ↓ workers →</th>${heads}</tr></thead><tbody>${rows}</tbody></table></div>`,
   { flush: true, note: "jobs a second, and the time that the broker adds" });
 }
 
-const table = (listeners) => html`<div class="scroll"><table><thead><tr><th>Address<th class="hide-s">Dialect<th class="hide-m">For<th class="num">Peers
-  <th class="num hide-s">Received<th class="num hide-s">Sent<th class="num">Bad messages</tr></thead>
-  <tbody>${listeners.map((each) => html`<tr><td class="mono"><div class="cut wide" title="${each.url}">${each.url}</div></td>
-    <td class="hide-s">${dialect(each.dialect)}${each.edition && html` <span class="dim">${each.edition}</span>`}</td>
-    <td class="mid hide-m">${(each.roles ?? []).map((role) => `${role}s`).join(", ")}${each.insecure && html` <span class="tag warn">unprotected</span>`}</td>
-    <td class="num">${count(each.peers)}</td><td class="num mid hide-s">${bytes(each.received)}</td><td class="num mid hide-s">${bytes(each.sent)}</td>
-    <td class="num">${each.bad ? html`<span title="${reasons(each.bad_reasons)}">${hot("failed", count(each.bad))}</span>` : html`<span class="dim">0</span>`}</td></tr>`)}</tbody></table></div>`;
+function cell(from, to, pair, most) {
+  if (!pair) return html`<td><i class="none">·</i></td>`;
+  const shade = pair.jobs > 0 ? 1 + Math.round((SHADES - 1) * Math.sqrt(pair.jobs / most)) : 0;
+  return html`<td><i class="shade-${shade}" title="${dialectName(from)} callers, ${dialectName(to)} workers">${
+    rate(pair.jobs)}<small>${pair.added == null ? "" : time(pair.added)}</small></i></td>`;
+}
+
+const HEADS = [["Address"], ["Dialect", "hide-s"], ["For", "hide-m"], ["Peers", "num"], ["Received", "num hide-s"],
+  ["Sent", "num hide-s"], ["Bad messages", "num"]];
+
+const listenerTable = (listeners) => table(HEADS, listeners.map((each) => html`<tr>
+  <td class="mono"><div class="cut wide" title="${each.url}">${each.url}</div></td>
+  <td class="hide-s">${dialect(each.dialect)}${each.edition && html` <span class="dim">${each.edition}</span>`}</td>
+  <td class="mid hide-m">${(each.roles ?? []).map((role) => `${role}s`).join(", ")} ${
+    each.insecure && html`<span class="tag warn">not protected</span>`}</td>
+  <td class="num">${count(each.peers)}</td><td class="num mid hide-s">${bytes(each.received)}</td>
+  <td class="num mid hide-s">${bytes(each.sent)}</td>
+  <td class="num" title="${reasons(each.bad_reasons)}">${each.bad ? hot("failed", count(each.bad))
+    : html`<span class="dim">0</span>`}</td></tr>`));
 
 const reasons = (numbers) => Object.entries(numbers ?? {}).map(([reason, n]) => `${reason}: ${n}`).join(", ");
 
@@ -94,5 +104,7 @@ const vitals = (now, broker, health) => [
   ["Instance", broker.instance && html`<span class="mono">${broker.instance}</span>`],
 ];
 
-const settings = (rows) => facts((Array.isArray(rows) ? rows.map((each) => [each.name, each.value]) : Object.entries(rows))
-  .map(([name, value]) => [name, html`<span class="mono">${String(value)}</span>`]));
+function settings(values) {
+  const rows = Object.entries(values).map(([name, value]) => [name, html`<span class="mono">${String(value)}</span>`]);
+  return rows.length > 0 && panel("Settings", facts(rows), { note: "those that are not the default" });
+}

@@ -26,11 +26,11 @@ export async function loadConversation(path, { query }) {
 /** @param {string} path of the ladder */
 export function conversation(recorded, address, path) {
   const { story, problem } = recorded, hasNone = problem != null || (story && !hasMessages(story));
-  const note = story?.recorded === "milestones" ? "reconstructed from the ends of attempts" : "messages in their own dialects";
+  const note = story?.recorded === "milestones" ? "reconstructed from the attempts" : "messages in their own dialects";
   const side = !hasNone && html`${choices("Form", FORMS, "form", address.query)}
     ${recorded.text != null && html`<button class="small" data-copy="${recorded.text}">Copy</button>`}
     <a class="btn small" href="${path}?format=${recorded.form || "svg"}" download>Save</a>`;
-  return panel("Conversation", html`<div class="conversation">${body(recorded, hasNone)}</div>`, { note: hasNone ? "" : note, side });
+  return panel("Conversation", body(recorded, hasNone), { note: hasNone ? "" : note, side });
 }
 
 const hasMessages = (story) => (story.messages ?? []).length > 0;

@@ -26,8 +26,13 @@ export const serviceLink = (name) => html`<a href="${hrefOf("service", name)}">$
 export const workerLink = (id, name) => (id == null ? name : html`<a href="/worker/${id}">${name || id}</a>`);
 
 /** List of facts; those without a value are left out. @param {[string, unknown][]} rows */
-export const facts = (rows) => html`<dl class="facts">${rows.filter(([, value]) => value != null && value !== "" && value !== false)
+export const facts = (rows) => html`<dl class="facts">${rows
+  .filter(([, value]) => value != null && value !== "" && value !== false)
   .map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
+
+/** Table of rows. @param {[string, string?][]} heads text and class of each column */
+export const table = (heads, rows, kind = "") => html`<div class="scroll"><table class="${kind}"><thead><tr>${
+  heads.map(([text, css]) => html`<th class="${css}">${text}</th>`)}</tr></thead><tbody>${rows}</tbody></table></div>`;
 
 /** Segmented control. @param {[string, string?, unknown?][]} rows value, label, number */
 export const choices = (label, rows, field, query) => html`<span class="seg" role="group" aria-label="${label}">${
@@ -71,6 +76,7 @@ export function meter(parts, label = "") {
     parts.filter(([, share]) => share > 0).map(([color, share]) => {
       const from = at;
       at = Math.min(1, at + share);
-      return html`<rect class="c-${color}" x="${(from * 100).toFixed(1)}%" width="${((at - from) * 100).toFixed(1)}%" height="6" rx="3"/>`;
+      const x = (from * 100).toFixed(1), width = ((at - from) * 100).toFixed(1);
+      return html`<rect class="c-${color}" x="${x}%" width="${width}%" height="6" rx="3"/>`;
     })}</svg>`;
 }

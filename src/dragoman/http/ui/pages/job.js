@@ -18,7 +18,10 @@ export const live = ({ id }) => `job/${id}`;
 export async function load(address) {
   const { id } = address;
   const [view, reason] = await Promise.all([get(`/v1/jobs/${encodeURIComponent(id)}`), why(id)]);
-  const [recorded, payload] = await Promise.all([view.recorded ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED, whole(view)]);
+  const [recorded, payload] = await Promise.all([
+    view.recorded ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
+    whole(view),
+  ]);
   return { job: view, why: reason, recorded, payload };
 }
 

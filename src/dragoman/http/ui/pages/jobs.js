@@ -4,13 +4,14 @@ import { get } from "../api.js";
 import { html } from "../dom.js";
 import { count, time } from "../format.js";
 import { dialect, empty, jobState } from "../parts.js";
-import { again, choices, jobLink, more, none, nowOf, search, select, span, withQuery } from "./elements.js";
+import { again, choices, jobLink, more, none, nowOf, search, select, span, table, withQuery } from "./elements.js";
 
 const PAGE = 50; // jobs
 const REFRESH = 5; // seconds
 const STATES = [["", "all"], ["waiting"], ["delayed"], ["running"], ["done"], ["undone", "not done"]];
 const KINDS = [["", "all"], ["call", "calls"], ["background"]];
 const OUTCOMES = ["done", "failed", "timed out", "lost", "cancelled", "refused"];
+const TAGS = ["state", "caller", "worker"];
 const FILTERS = ["service", "kind", "caller", "worker", "text", "after"];
 
 /** Fields of the operation for the query of the page. @param {URLSearchParams} query */
@@ -50,29 +51,33 @@ export function render({ address, data, live }) {
   const { query } = address, now = nowOf(live), isFiltered = [...FILTERS, "state"].some((name) => query[name]);
   return html`<div class="head"><h1>Jobs</h1>${totals(data.counts)}</div>
   <div class="head filters">
-    ${choices("State", STATES.map(([value, label = value]) => [value, label, number(data.counts, value)]), "state", query)}
+    ${choices("State", STATES.map(([value, label]) => [value, label, number(data.counts, value)]), "state", query)}
     ${select("Service", "service", services(data.services, query.service).map((name) => [name]), "Any service", query)}
     ${choices("Kind", KINDS, "kind", query)}
     ${search("Id, key, worker or reason", query)}
     ${tags(address)}
     <span class="grow"></span>
-    ${data.newer > 0 && html`<button class="small" data-act="newest">${data.newer >= PAGE ? `${PAGE} or more newer` : `${data.newer} newer`}</button>`}
+    ${data.newer > 0 && html`<button class="small" data-act="newest">${newer(data.newer)}</button>`}
   </div>
-  <section class="panel" aria-label="Jobs">${data.jobs.length ? table(data.jobs, now) : nothing(isFiltered)}
+  <section class="panel" aria-label="Jobs">${data.jobs.length ? jobTable(data.jobs, now) : nothing(isFiltered)}
   ${data.jobs.length > 0 && more(html`Newest first. The list stands still.${cut(data)}`, [
     query.after && ["Newest", withQuery(address, "after", "")],
     data.after && ["Older", withQuery(address, "after", data.after)],
   ])}</section>`;
 }
 
+const newer = (n) => (n >= PAGE ? `${PAGE} or more newer` : `${n} newer`);
+
 const services = (names, chosen) => (chosen && !names.includes(chosen) ? [chosen, ...names] : names);
 
 const isChoice = (name, value) => name === "state" && STATES.some(([each]) => each === value);
 
 /** Filters that have no control of their own, each with a link that removes it. */
-const tags = (address) => ["state", "caller", "worker"].filter((name) => address.query[name] && !isChoice(name, address.query[name])).map((name) =>
-  html`<a class="tag" href="${withQuery(address, name, "")}" aria-label="Remove the filter ${name}">${name}: ${
-    address.query[name]} ×</a>`);
+function tags(address) {
+  const fields = Object.entries(address.query).filter(([name, value]) => TAGS.includes(name) && !isChoice(name, value));
+  return fields.map(([name, value]) => html`<a class="tag" href="${withQuery(address, name, "")}"
+    aria-label="Remove the filter ${name}">${name}: ${value} ×</a>`);
+}
 
 function totals(counts) {
   if (!counts) return "";
@@ -94,20 +99,18 @@ const nothing = (isFiltered) => isFiltered
   : empty("There are no jobs yet. Submit one:",
     `curl -d hello ${location.origin}/v1/services/default/call`);
 
-function table(jobs, now) {
-  return html`<div class="scroll"><table class="jobs"><thead><tr><th>Job<th>Service<th>State<th class="hide-m">Caller
-    <th class="hide-s">Worker<th class="num hide-s">Attempt<th class="num">Age<th class="num hide-m">Waited
-    <th class="num hide-s">Ran<th class="hide-m">Reason</tr></thead>
-  <tbody>${jobs.map((each) => row(each, now))}</tbody></table></div>`;
-}
+const HEADS = [["Job"], ["Service"], ["State"], ["Caller", "hide-m"], ["Worker", "hide-s"], ["Attempt", "num hide-s"],
+  ["Age", "num"], ["Waited", "num hide-m"], ["Ran", "num hide-s"], ["Reason", "hide-m"]];
+
+const jobTable = (jobs, now) => table(HEADS, jobs.map((each) => row(each, now)), "jobs");
 
 function row(each, now) {
   const last = each.attempts.at(-1);
-  return html`<tr data-href="/job/${each.id}"><td>${jobLink(each.id)} ${each.key && html`<span class="tag cut hide-m"
+  return html`<tr data-href="/job/${each.id}"><td>${jobLink(each.id)} ${each.key && html`<span class="tag key hide-m"
       title="Key ${each.key}">${each.key}</span>`}</td>
-    <td class="name">${each.service}</td><td>${jobState(each.outcome ?? each.state)}</td>
+    <td class="clip">${each.service}</td><td>${jobState(each.outcome ?? each.state)}</td>
     <td class="hide-m">${each.caller ? dialect(each.caller.dialect) : none}</td>
-    <td class="hide-s mid name">${last?.worker ?? ""}</td>
+    <td class="hide-s mid clip">${last?.worker ?? ""}</td>
     <td class="num hide-s mid">${last ? last.number : 0}${each.max_attempts != null && ` of ${each.max_attempts}`}</td>
     <td class="num mid">${time(span(each.created, null, now))}</td>
     <td class="num hide-m mid">${each.waited == null ? none : time(each.waited)}</td>

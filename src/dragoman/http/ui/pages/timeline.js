@@ -38,7 +38,8 @@ function waits(job, runs, end, axis) {
 
 function run(each, end, axis) {
   const from = seconds(each.started), to = each.ended ? seconds(each.ended) : end;
-  const how = each.outcome ?? "running", label = `${how} ${each.outcome === "done" ? "in" : each.outcome ? "after" : "for"} ${time(to - from)}`;
+  const how = each.outcome ?? "running", word = { done: "in", running: "for" }[how] ?? "after";
+  const label = `${how} ${word} ${time(to - from)}`;
   return track(html`${each.number} · ${each.worker}`, [[from, to, how]], label, axis, each.reason);
 }
 
@@ -46,10 +47,12 @@ function track(name, bars, label, { begin, total }, reason = "") {
   const percent = (at) => Math.min(100, Math.max(0, (at - begin) / total * 100));
   const shapes = bars.map(([from, to, state]) => {
     const width = Math.max(LEAST, percent(to) - percent(from)), x = Math.min(percent(from), 100 - width);
-    return html`<rect class="${jobColor(state)}" x="${x.toFixed(2)}%" y="0" width="${width.toFixed(2)}%" height="20" rx="4"/>`;
+    return html`<rect class="${jobColor(state)}" x="${x.toFixed(2)}%" width="${width.toFixed(2)}%" height="20"
+      rx="4"/>`;
   });
   const at = percent(bars[0]?.[0] ?? begin), isLate = at > LATE;
   return html`<span class="name">${name}</span><svg class="track" height="20" role="img" aria-label="${label}">
     ${reason && html`<title>${reason}</title>`}<rect class="floor" width="100%" height="20" rx="4"/>${shapes}
-    <text x="${at.toFixed(2)}%" dx="${isLate ? -7 : 7}" y="14" ${isLate ? html`text-anchor="end"` : ""}>${label}</text></svg>`;
+    <text x="${at.toFixed(2)}%" dx="${isLate ? -7 : 7}" y="14" ${isLate && html`text-anchor="end"`}>${label}</text>
+    </svg>`;
 }

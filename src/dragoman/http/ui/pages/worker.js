@@ -2,11 +2,12 @@
 
 import { get } from "../api.js";
 import { html } from "../dom.js";
-import { clock, count, time } from "../format.js";
+import { clock, count, plural, time } from "../format.js";
 import { act, dialect, dialectName, jobState, panel, workerState } from "../parts.js";
 import { administersEach } from "../rights.js";
+import { hrefOf } from "../routes.js";
 import { conversation, loadConversation } from "./conversation.js";
-import { again, facts, jobLink, none, nowOf, serviceLink, span, workerColor } from "./elements.js";
+import { again, facts, jobLink, none, nowOf, serviceLink, span, table, workerColor } from "./elements.js";
 import { heard, pace } from "./workers.js";
 
 const RECENT = 10; // jobs
@@ -29,37 +30,45 @@ export function advance(data, snapshot, address) {
 }
 
 export function render({ address, data, live: snapshot }) {
-  const each = data.worker, says = snapshot?.page?.says ?? each.says, now = nowOf(snapshot);
-  return html`<div class="head"><h1>${each.name || `Worker ${each.id}`}</h1>${workerState(each.state)}${dialect(each.dialect)}
-    <span class="grow"></span><span class="acts">${administersEach(each.services) && html`${each.state !== "draining" && act("drain", each.id, "Drain …")}
-    ${act("drain now", each.id, "Drain now …", "danger")}`}</span></div>
+  const each = data.worker, says = snapshot?.page?.says, now = nowOf(snapshot);
+  return html`<div class="head"><h1>${each.name || `Worker ${each.id}`}</h1>${workerState(each.state)}${
+    dialect(each.dialect)}<span class="grow"></span>
+    <span class="acts">${administersEach(each.services) && buttons(each)}</span></div>
   ${says && html`<section class="panel why ${workerColor(each.state)}">${says}</section>`}
   <div class="row job"><div class="stack">
-    ${panel("Jobs it holds", holds(each, now), { flush: true, note: `${each.running.length} of ${each.capacity} ${
-      each.capacity === 1 ? "slot" : "slots"}` })}
+    ${panel("Jobs it holds", holds(each, now), { flush: true, note: `${each.running.length} of ${
+      plural(each.capacity, "slot")}` })}
     ${data.recent.length > 0 && panel("Recent jobs", recent(data.recent, each, now), { flush: true,
-      side: html`<a class="hint" href="/jobs?${new URLSearchParams({ worker: each.name })}">All</a>` })}
+      side: html`<a class="hint" href="${hrefOf("jobs", "", { worker: each.name })}">All</a>` })}
     ${conversation(data.recorded, address, `/v1/workers/${each.id}/ladder`)}
   </div><div class="stack">${panel("Terms", facts(terms(each, now)))}</div></div>`;
 }
 
+const buttons = ({ id, state }) => html`${state !== "draining" && act("drain", id, "Drain …")}${
+  act("drain now", id, "Drain now …", "danger")}`;
+
+const HOLD_HEADS = [["Job"], ["Service", "hide-s"], ["Attempt", "num"], ["For", "num"], ["At most", "num"]];
+
 function holds(each, now) {
   const rows = each.holds ?? each.running.map((job) => ({ job }));
   if (!rows.length) return html`<p class="body dim">None.</p>`;
-  return html`<div class="scroll"><table><thead><tr><th>Job<th class="hide-s">Service<th class="num">Attempt<th class="num">For<th class="num">At most</tr></thead>
-  <tbody>${rows.map((held) => html`<tr data-href="/job/${held.job}"><td>${jobLink(held.job)}</td><td class="hide-s">${held.service ?? none}</td>
-    <td class="num">${held.attempt ?? none}</td><td class="num">${held.since ? time(span(held.since, null, now)) : none}</td>
-    <td class="num dim">${held.due ? time(span(held.since, held.due, now)) : none}</td></tr>`)}</tbody></table></div>`;
+  return table(HOLD_HEADS, rows.map(({ job, service, attempt, since, due }) => html`<tr data-href="/job/${job}">
+    <td>${jobLink(job)}</td><td class="hide-s">${service ?? none}</td><td class="num">${attempt ?? none}</td>
+    <td class="num">${since ? time(span(since, null, now)) : none}</td>
+    <td class="num dim">${due ? time(span(since, due, now)) : none}</td></tr>`));
 }
 
+const RECENT_HEADS = [["Job"], ["Service"], ["State"], ["Ran here", "num"], ["Age", "num hide-s"], ["Reason", "hide-s"]];
+
 function recent(jobs, worker, now) {
-  return html`<div class="scroll"><table><thead><tr><th>Job<th>Service<th>State<th class="num">Ran here<th class="num hide-s">Age<th class="hide-s">Reason</tr></thead>
-  <tbody>${jobs.map((job) => {
-    const here = job.attempts.findLast((each) => each.worker === worker.name);
-    return html`<tr data-href="/job/${job.id}"><td>${jobLink(job.id)}</td><td>${job.service}</td><td>${jobState(job.outcome ?? job.state)}</td>
+  return table(RECENT_HEADS, jobs.map((job) => {
+    const here = job.attempts.findLast((each) => each.worker === worker.name), reason = here?.reason || job.reason;
+    return html`<tr data-href="/job/${job.id}"><td>${jobLink(job.id)}</td><td class="clip">${job.service}</td>
+      <td>${jobState(job.outcome ?? job.state)}</td>
       <td class="num">${here?.started ? time(span(here.started, here.ended, now)) : none}</td>
-      <td class="num hide-s mid">${time(span(job.created, null, now))}</td><td class="hide-s"><div class="cut dim">${here?.reason || job.reason}</div></td></tr>`;
-  })}</tbody></table></div>`;
+      <td class="num hide-s mid">${time(span(job.created, null, now))}</td>
+      <td class="hide-s rest"><div class="cut dim" title="${reason}">${reason}</div></td></tr>`;
+  }));
 }
 
 const terms = (each, now) => [
@@ -71,7 +80,8 @@ const terms = (each, now) => [
   ["Slots", each.capacity],
   ["Lease", each.lease == null ? "none" : time(each.lease)],
   ["Last heard", heard(each)],
-  ["Present for", each.since && html`<span title="since ${clock(each.since)}">${time(span(each.since, null, now))}</span>`],
+  ["Present for", each.since && time(span(each.since, null, now))],
+  ["Since", each.since && clock(each.since)],
   ["Jobs done", each.done == null ? null : count(each.done)],
   ["Not done", each.undone == null ? null : count(each.undone)],
   ["Pace", each.pace == null ? null : html`${pace(each.pace)} <span class="dim">the median</span>`],

@@ -5,7 +5,7 @@ import { html } from "../dom.js";
 import { count, percent, time } from "../format.js";
 import { DIALECTS, act, dialect, empty, hot, panel, workerState } from "../parts.js";
 import { administersEach } from "../rights.js";
-import { again, choices, meter, more, none, nowOf, search, select, span, withQuery } from "./elements.js";
+import { again, choices, meter, more, none, nowOf, search, select, span, table, withQuery } from "./elements.js";
 
 const PAGE = 50; // workers
 const REFRESH = 2; // seconds
@@ -29,7 +29,8 @@ const fleetOf = () => get("/v1/workers/fleet").catch(() => null);
 
 /** The first page lives; later pages stand still, and only the fleet is fetched again. */
 export function advance(data, snapshot, address) {
-  again(data, REFRESH, address.query.after ? async () => ({ fleet: await fleetOf() ?? data.fleet }) : () => load(address));
+  const onlyFleet = async () => ({ fleet: (await fleetOf()) ?? data.fleet });
+  again(data, REFRESH, address.query.after ? onlyFleet : () => load(address));
 }
 
 export function render({ address, data, live }) {
@@ -71,8 +72,8 @@ function fleet({ each, states: letters, ids }, counts) {
   return panel("Fleet", html`<div class="fleet" role="img" aria-label="${numbers}">${
     [...letters].map((letter, i) => html`<i class="${letter}" data-href="/worker/${ids[i]}"></i>`)}</div>`, {
     note: each > 1 ? `a square for ${each} workers, with the state that needs attention most` : "a square for each worker",
-    side: html`<span class="legend">${legend.map((state) => html`<span><i class="square ${letterOf(state)}"></i>${state}${
-      counts && ` ${count(counts.state[state])}`}</span>`)}</span>`,
+    side: html`<span class="legend">${legend.map((state) => html`<span><i class="square ${letterOf(state)}"></i>${
+      state}${counts && ` ${count(counts.state[state])}`}</span>`)}</span>`,
   });
 }
 
@@ -83,25 +84,29 @@ function nothing() {
     empty("No worker is present. Start one:", 'dragoman worker --exec "tr a-z A-Z"')}</section>`;
 }
 
-/** Table of workers, also on the page of a service. */
-export function workerTable(workers, now) {
-  return html`<div class="scroll"><table class="workers"><thead><tr><th>Worker<th class="hide-s">Dialect
-    <th class="hide-m">Services<th>State<th class="hide-s">Slots in use<th class="num">Oldest job
-    <th class="hide-s">Last heard<th class="num hide-s">Pace<th class="num hide-m">Done<th class="num hide-m">Not done<th class="hide-s"></tr></thead>
-  <tbody>${workers.map((each) => row(each, now))}</tbody></table></div>`;
-}
+const HEADS = [["Worker"], ["Dialect", "hide-s"], ["Services", "hide-m"], ["State"], ["Slots in use", "hide-s"],
+  ["Oldest job", "num"], ["Last heard", "hide-s"], ["Pace", "num hide-s"], ["Done", "num hide-m"],
+  ["Not done", "num hide-m"], ["", "hide-s"]];
+
+const workerTable = (workers, now) => table(HEADS, workers.map((each) => row(each, now)), "workers");
 
 function row(each, now) {
-  const holds = each.running.length, oldest = each.holds?.length ? Math.max(...each.holds.map((h) => span(h.since, null, now))) : null;
-  return html`<tr data-href="/worker/${each.id}" data-key="w${each.id}"><td><a href="/worker/${each.id}"><b>${each.name || each.id}</b></a></td>
-    <td class="hide-s">${dialect(each.dialect)}</td><td class="hide-m mid"><div class="cut">${each.services.join(", ")}</div></td>
+  const held = each.running.length, ages = (each.holds ?? []).map((hold) => span(hold.since, null, now));
+  const mayDrain = each.state !== "draining" && administersEach(each.services);
+  return html`<tr data-href="/worker/${each.id}" data-key="w${each.id}">
+    <td><a href="/worker/${each.id}"><b class="name">${each.name || each.id}</b></a></td>
+    <td class="hide-s">${dialect(each.dialect)}</td>
+    <td class="hide-m mid"><div class="cut short" title="${each.services.join(", ")}">${each.services.join(", ")}</div></td>
     <td>${workerState(each.state)}</td>
-    <td class="hide-s"><span class="with-meter">${meter([["running", holds / each.capacity]])}<span class="dim">${holds}/${each.capacity}</span></span></td>
-    <td class="num">${oldest == null ? none : time(oldest)}</td>
+    <td class="hide-s"><span class="with-meter">${meter([["running", held / each.capacity]])}
+      <span class="dim">${held}/${each.capacity}</span></span></td>
+    <td class="num">${ages.length ? time(Math.max(...ages)) : none}</td>
     <td class="hide-s">${heard(each)}</td>
-    <td class="num hide-s">${pace(each.pace)}</td><td class="num hide-m mid">${each.done == null ? none : count(each.done)}</td>
-    <td class="num hide-m">${each.undone ? hot("failed", count(each.undone)) : html`<span class="dim">${each.undone ?? "–"}</span>`}</td>
-    <td class="num hide-s">${each.state !== "draining" && administersEach(each.services) && act("drain", each.id, "Drain", "small calm")}</td></tr>`;
+    <td class="num hide-s">${pace(each.pace)}</td>
+    <td class="num hide-m mid">${count(each.done)}</td>
+    <td class="num hide-m">${each.undone ? hot("failed", count(each.undone)) : html`<span class="dim">${
+      count(each.undone)}</span>`}</td>
+    <td class="num hide-s">${mayDrain && act("drain", each.id, "Drain", "small calm")}</td></tr>`;
 }
 
 /** Seconds since the last message, as a share of the lease. */
@@ -113,5 +118,9 @@ export function heard({ silent, lease }) {
     share > SILENT ? hot("failed", label) : html`<span class="dim nowrap">${label}</span>`}</span>`;
 }
 
-export const pace = (value) => value == null ? none : value >= SLOW ? hot("timed", `${value.toFixed(1)} ×`)
-  : html`<span class="dim">${value.toFixed(1)} ×</span>`;
+/** Run time beside the median of the service. */
+export function pace(value) {
+  if (value == null) return none;
+  const text = `${value.toFixed(1)} ×`;
+  return value >= SLOW ? hot("timed", text) : html`<span class="dim">${text}</span>`;
+}
