@@ -30,5 +30,6 @@ async function request(method, target, body, signal) {
   const answer = type.includes("json") ? await response.json() : await response.text();
   if (response.ok) return answer;
   if (response.status === 401) location.reload(); // the server shows the login page
-  throw new Problem(response.status, answer.type ?? "", answer.detail || answer.title || `The broker answered ${response.status}.`);
+  const detail = answer.detail || answer.title || `The broker answered ${response.status}.`;
+  throw new Problem(response.status, answer.type ?? "", detail);
 }

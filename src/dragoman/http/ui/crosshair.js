@@ -29,9 +29,12 @@ function mark(chart, share, isPointed) {
   cross.style.left = `${place}%`;
   tip.style[place > 60 ? "right" : "left"] = `calc(${place > 60 ? 100 - place : place}% + 8px)`;
   const ago = isPointed && html`<span class="dim">${i === last ? "now" : `${time((last - i) * step)} ago`}</span>`;
-  put(tip, html`${ago}${series.map((each) => html`<span><i class="dot sq c-${each.color}"></i>${each.name}<b>${each.values[i] == null ? "–" : format(each.values[i])}</b></span>`)}`);
+  put(tip, html`${ago}${series.map((each) => html`
+    <span><i class="dot sq c-${each.color}"></i>${each.name}<b>${shown(each.values[i], format)}</b></span>`)}`);
   chart.append(cross, tip);
 }
+
+const shown = (value, format) => value == null ? "–" : format(value);
 
 /** Open a dialog with the values of a chart, newest first. */
 export function showTable(dialog, key, now) {
@@ -42,7 +45,8 @@ export function showTable(dialog, key, now) {
   dialog.className = "wide";
   put(dialog, html`<form method="dialog"><h2>${label}</h2><div class="scroll" tabindex="0"><table>
     <thead><tr><th>Time</th>${series.map((each) => html`<th class="num">${each.name}</th>`)}</tr></thead>
-    <tbody>${rows.map((i) => html`<tr><td>${clock(new Date(now - (count - 1 - i) * step * 1000))}</td>${series.map((each) => html`<td class="num">${each.values[i] == null ? "–" : format(each.values[i])}</td>`)}</tr>`)}</tbody>
+    <tbody>${rows.map((i) => html`<tr><td>${clock(now - (count - 1 - i) * step * 1000)}</td>
+      ${series.map((each) => html`<td class="num">${shown(each.values[i], format)}</td>`)}</tr>`)}</tbody>
   </table></div><div class="acts"><button>Close</button></div></form>`);
   dialog.showModal();
 }

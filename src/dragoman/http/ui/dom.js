@@ -30,42 +30,41 @@ export function put(element, safe) {
   morph(element, next);
 }
 
-/** Children with the same `data-key` stay the same nodes; others are compared by place. `.keep` nodes are left alone. */
+/** Children with the same `data-key` stay the same nodes; others are compared by place. Nodes of class `keep` stay. */
 export function morph(from, to) {
   const keyed = new Map();
-  for (const node of from.children) if (node.dataset?.key) keyed.set(node.dataset.key, node);
+  for (const node of from.children) if (node.dataset.key) keyed.set(node.dataset.key, node);
   let place = from.firstChild;
-  const skipKept = () => { while (place?.nodeType === 1 && place.classList.contains("keep")) place = place.nextSibling; };
   for (const node of [...to.childNodes]) {
-    skipKept();
-    const key = node.nodeType === 1 ? node.dataset?.key : undefined;
-    const known = key === undefined ? undefined : keyed.get(key);
-    if (known && known !== place) { keyed.delete(key); from.insertBefore(known, place); update(known, node); continue; }
-    if (!place) { from.append(node); continue; }
-    if (!isAlike(place, node)) {
-      if (place.dataset?.key && keyed.has(place.dataset.key)) { from.insertBefore(node, place); continue; }
-      const old = place; place = place.nextSibling; old.replaceWith(node); continue;
+    while (isKept(place)) place = place.nextSibling;
+    const key = node.dataset?.key, known = key && keyed.get(key);
+    keyed.delete(key);
+    if (known && known !== place) {
+      from.insertBefore(known, place);
+      update(known, node);
+    } else if (!place || keyed.has(place.dataset?.key)) {
+      from.insertBefore(node, place); // the node at this place is needed later
+    } else {
+      const old = place;
+      place = place.nextSibling;
+      if (isAlike(old, node)) update(old, node); else old.replaceWith(node);
     }
-    update(place, node);
-    place = place.nextSibling;
   }
   while (place) {
     const next = place.nextSibling;
-    if (!(place.nodeType === 1 && place.classList.contains("keep"))) place.remove();
+    if (!isKept(place)) place.remove();
     place = next;
   }
 }
-const isAlike = (was, node) => was.nodeName === node.nodeName && was.nodeType === node.nodeType && was.dataset?.key === node.dataset?.key;
+const isKept = (node) => node?.nodeType === 1 && node.classList.contains("keep");
+const isAlike = (was, node) => was.nodeName === node.nodeName && was.dataset?.key === node.dataset?.key;
 
 function update(was, node) {
   if (node.nodeType !== 1) { if (was.data !== node.data) was.data = node.data; return; }
   if (was.isEqualNode(node)) return;
   for (const { name } of [...was.attributes]) if (!node.hasAttribute(name) && name !== "open") was.removeAttribute(name);
   for (const { name, value } of node.attributes) if (was.getAttribute(name) !== value) was.setAttribute(name, value);
-  if (was.nodeName === "INPUT" || was.nodeName === "SELECT") {
-    if (was !== document.activeElement && was.nodeName === "INPUT" && was.value !== node.value) was.value = node.value;
-    if (was.nodeName === "INPUT") return;
-  }
   morph(was, node);
-  if (was.nodeName === "SELECT" && was !== document.activeElement) was.value = node.value;
+  // Attributes do not change the value of a field that was used.
+  if (was.matches("input, select") && was !== document.activeElement && was.value !== node.value) was.value = node.value;
 }

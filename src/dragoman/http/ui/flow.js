@@ -1,11 +1,10 @@
 // Ribbons from callers' dialects to workers' dialects; the width of a ribbon is its number of jobs a second.
 
 import { html } from "./dom.js";
-import { rate } from "./format.js";
+import { rate, time } from "./format.js";
 import { dialectColor, dialectName } from "./parts.js";
 
 const WIDTH = 430, HEIGHT = 226, GAP = 13, LEFT = 100, RIGHT = WIDTH - 148, THINNEST = 2;
-const fixed = (value) => value.toFixed(1);
 
 /** `pairs`: [[caller's dialect, worker's dialect, jobs a second, seconds that the broker adds]]. */
 export function flow(pairs) {
@@ -40,15 +39,30 @@ function place(side, scale) {
 
 function ribbon([from, to, value, added], i, places, scale) {
   const a = places[0].get(from), b = places[1].get(to), height = value * scale;
-  const y1 = a.y + a.used, y2 = b.y + b.used, x1 = LEFT + 6, x2 = RIGHT - 6, middle = (x1 + x2) / 2;
+  const y1 = a.y + a.used, y2 = b.y + b.used;
   a.used += height;
   b.used += height;
-  const cost = added == null ? "" : `; the broker adds ${(added * 1000).toFixed(1)} ms`;
-  return html`<linearGradient id="ribbon-${i}"><stop offset=".1" class="c-${dialectColor(from)}"/><stop offset=".9" class="c-${dialectColor(to)}"/></linearGradient>
-    <path class="rib" fill="url(#ribbon-${i})" d="M${x1} ${fixed(y1)}C${middle} ${fixed(y1)} ${middle} ${fixed(y2)} ${x2} ${fixed(y2)}V${fixed(y2 + height)}C${middle} ${fixed(y2 + height)} ${middle} ${fixed(y1 + height)} ${x1} ${fixed(y1 + height)}Z"><title>${dialectName(from)} callers, ${dialectName(to)} workers: ${rate(value)} jobs/s${cost}</title></path>`;
+  const cost = added == null ? "" : `; the broker adds ${time(added)}`;
+  const title = `${dialectName(from)} callers, ${dialectName(to)} workers: ${rate(value)} jobs/s${cost}`;
+  return html`<linearGradient id="ribbon-${i}"><stop offset=".1" class="c-${dialectColor(from)}"/>
+      <stop offset=".9" class="c-${dialectColor(to)}"/></linearGradient>
+    <path class="rib" fill="url(#ribbon-${i})" d="${band(y1, y2, height)}"><title>${title}</title></path>`;
 }
 
-const ends = (side, x, anchor, dx) => [...side].map(([name, at]) => html`<rect class="c-${dialectColor(name)}" x="${x}" y="${fixed(at.y)}" width="4" height="${fixed(at.height)}" rx="1.5"/>
-  <text text-anchor="${anchor}" x="${x + dx}" y="${fixed(at.y + at.height / 2 + 4)}">${dialectName(name)} <tspan>${rate(at.value)}</tspan></text>`);
+/** Path of a band from the left at y1 to the right at y2. */
+function band(y1, y2, height) {
+  const left = LEFT + 6, right = RIGHT - 6, middle = (left + right) / 2;
+  const [top1, top2, end1, end2] = [y1, y2, y1 + height, y2 + height].map((each) => each.toFixed(1));
+  return `M${left} ${top1}C${middle} ${top1} ${middle} ${top2} ${right} ${top2}V${end2}` +
+    `C${middle} ${end2} ${middle} ${end1} ${left} ${end1}Z`;
+}
 
-const sentence = (pairs) => `Jobs a second from callers to workers: ${pairs.map(([from, to, value]) => `${dialectName(from)} to ${dialectName(to)} ${rate(value)}`).join(", ")}`;
+const ends = (side, x, anchor, dx) => [...side].map(([name, { y, height, value }]) => html`
+  <rect class="c-${dialectColor(name)}" x="${x}" y="${y.toFixed(1)}" width="4" height="${height.toFixed(1)}" rx="1.5"/>
+  <text text-anchor="${anchor}" x="${x + dx}" y="${(y + height / 2 + 4).toFixed(1)}">${dialectName(name)}
+    <tspan>${rate(value)}</tspan></text>`);
+
+function sentence(pairs) {
+  const parts = pairs.map(([from, to, value]) => `${dialectName(from)} to ${dialectName(to)} ${rate(value)}`);
+  return `Jobs a second from callers to workers: ${parts.join(", ")}`;
+}

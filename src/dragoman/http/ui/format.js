@@ -13,7 +13,10 @@ export function time(s) {
 }
 
 /** Exact number with separators; from a million on, in millions. */
-export const count = (n) => n == null ? "–" : n < 1e6 ? Math.round(n).toLocaleString("en") : `${(n / 1e6).toFixed(2)} M`;
+export function count(n) {
+  if (n == null) return "–";
+  return n < 1e6 ? Math.round(n).toLocaleString("en") : `${(n / 1e6).toFixed(2)} M`;
+}
 
 /** Number a second. */
 export function rate(n) {
@@ -25,7 +28,12 @@ export function rate(n) {
   return n >= 0.05 ? n.toFixed(1) : n > 0 ? "< 0.1" : "0";
 }
 
-export const bytes = (n) => n == null ? "–" : n < 1024 ? `${Math.round(n)} B` : n < 2 ** 20 ? `${(n / 1024).toFixed(1)} KiB` : n < 2 ** 30 ? `${(n / 2 ** 20).toFixed(1)} MiB` : `${(n / 2 ** 30).toFixed(2)} GiB`;
+export function bytes(n) {
+  if (n == null) return "–";
+  if (n < 1024) return `${Math.round(n)} B`;
+  if (n < 2 ** 20) return `${(n / 1024).toFixed(1)} KiB`;
+  return n < 2 ** 30 ? `${(n / 2 ** 20).toFixed(1)} MiB` : `${(n / 2 ** 30).toFixed(2)} GiB`;
+}
 
 /** Share of 1 as a percentage: two digits that matter. */
 export function percent(share) {

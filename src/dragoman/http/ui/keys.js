@@ -4,6 +4,7 @@ import { html, put } from "./dom.js";
 import { ROUTES } from "./routes.js";
 
 const LEAD = 900; // milliseconds between `g` and the letter of a page
+const ACTIVE = "a, button, summary"; // Enter activates these
 const HELP = [
   ["/", "Find a job, service or worker"],
   [`g, then ${ROUTES.filter((each) => each.key).map((each) => each.key).join(" ")}`, "Open a page"],
@@ -13,7 +14,7 @@ const HELP = [
   ["Esc", "Close"],
 ];
 
-/** `acts`: {go(href), hold(), theme()}. Returns a function that marks the chosen row again after a redraw. */
+/** Returns {mark, leave}: mark the chosen row again after a redraw, and forget it with its page. */
 export function watchKeys({ main, dialog, query, go, hold, theme }) {
   let row = -1, lead = -LEAD;
   const rows = () => [...main.querySelectorAll("tbody tr[data-href]")];
@@ -32,7 +33,7 @@ export function watchKeys({ main, dialog, query, go, hold, theme }) {
     j: () => move(1),
     k: () => move(-1),
     g: () => { lead = performance.now(); },
-    Enter: () => { const at = rows()[row]; if (at && !document.activeElement.matches("a, button, summary")) go(at.dataset.href); },
+    Enter: () => { if (rows()[row] && !document.activeElement.matches(ACTIVE)) go(rows()[row].dataset.href); },
   };
   document.addEventListener("keydown", (event) => {
     if (event.target.matches("input, select, textarea")) { if (event.key === "Escape") event.target.blur(); return; }

@@ -10,9 +10,9 @@ export async function find(text) {
   const [service, workers, jobs] = await Promise.allSettled([
     get(`/v1/services/${encodeURIComponent(text)}`),
     get("/v1/workers", { text, limit: 2 }),
-    PREFIX.test(text) ? get("/v1/jobs", { text: text.toLowerCase(), limit: 2 }) : Promise.reject(new Error("not an id")),
+    PREFIX.test(text) ? get("/v1/jobs", { text: text.toLowerCase(), limit: 2 }) : null,
   ]);
-  const only = (result, list) => result.status === "fulfilled" && result.value[list].length === 1 ? result.value[list][0] : null;
+  const only = ({ value }, list) => value?.[list].length === 1 ? value[list][0] : null;
   const job = only(jobs, "jobs");
   if (job?.id.startsWith(text.toLowerCase())) return hrefOf("job", job.id);
   if (service.status === "fulfilled") return hrefOf("service", text);

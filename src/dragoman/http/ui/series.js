@@ -20,7 +20,10 @@ export function advance(series, at, values) {
 }
 
 /** Sum of the outcomes that are not `done`; null if there is none. */
-export const sumOf = (undone) => undone == null ? null : typeof undone === "number" ? undone : Object.values(undone).reduce((sum, each) => sum + each, 0);
+export function sumOf(undone) {
+  if (undone == null || typeof undone === "number") return undone ?? null;
+  return total(Object.values(undone));
+}
 
 export const total = (values) => values.reduce((sum, each) => sum + (each ?? 0), 0);
 

@@ -1,7 +1,7 @@
 // The table of services, on the overview and on the page of services.
 
-import { html } from "./dom.js";
 import { bar, spark } from "./charts.js";
+import { html } from "./dom.js";
 import { count, percent, rate, time } from "./format.js";
 import { hot, pair } from "./parts.js";
 import { hrefOf } from "./routes.js";
@@ -10,16 +10,13 @@ const MANY = 50; // waiting jobs that are shown in colour
 const LONG = 5; // seconds of the oldest job, likewise
 const OFTEN = 0.01; // share of jobs that were not done, likewise
 
-/** `lines`: values of the last minutes by service, or null. `head`: function that returns the head of a column. */
-export function serviceTable(services, lines = null, head = (name) => name) {
-  const rows = steady(services);
-  return html`<div class="scroll"><table><thead><tr>
-    <th>${head("Service", "name")}</th><th class="num">${head("Waiting", "waiting")}</th><th class="num">Oldest</th>
-    <th class="num">${head("Jobs/s", "rate")}</th>${lines && html`<th class="hide-s">Trend</th>`}
-    <th class="num hide-m">Wait p50 / p95</th><th class="num hide-s">Run p50 / p95</th>
-    <th class="num hide-m">Not done</th><th class="hide-s">Slots in use</th></tr></thead>
-    <tbody>${rows.map((each) => row(each, lines))}</tbody></table></div>`;
-}
+/** `lines`: values of the last minutes by service, or null. */
+export const serviceTable = (services, lines = null) => html`<div class="scroll"><table>
+  <thead><tr><th>Service</th><th class="num">Waiting</th><th class="num">Oldest</th><th class="num">Jobs/s</th>
+    ${lines && html`<th class="hide-s">Trend</th>`}<th class="num hide-m">Wait p50 / p95</th>
+    <th class="num hide-s">Run p50 / p95</th><th class="num hide-m">Not done</th>
+    <th class="hide-s">Slots in use</th></tr></thead>
+  <tbody>${steady(services).map((each) => row(each, lines))}</tbody></table></div>`;
 
 let order = new Map(); // places of the rows, by name
 
@@ -32,19 +29,24 @@ function steady(services) {
   return rows;
 }
 
-function row(service, lines) {
-  const href = hrefOf("service", service.name), slots = service.slots ?? 0;
-  return html`<tr data-key="${service.name}" data-href="${href}">
-    <td><a href="${href}" title="${service.name}"><b class="name">${service.name}</b></a> ${service.paused && html`<span class="tag warn">paused</span>`}</td>
-    <td class="num">${service.waiting > MANY ? hot("waiting", count(service.waiting)) : count(service.waiting)}</td>
-    <td class="num">${age(service)}</td>
-    <td class="num">${rate(service.done)}</td>
-    ${lines && html`<td class="hide-s">${Object.hasOwn(lines, service.name) && spark(lines[service.name].done, service.paused ? "quiet" : "accent")}</td>`}
-    <td class="num hide-m">${pair(...(service.wait ?? []))}</td>
-    <td class="num hide-s">${pair(...(service.run ?? []))}</td>
-    <td class="num hide-m">${undone(service)}</td>
-    <td class="hide-s"><span class="slots">${bar([["running", service.running]], slots)}<span class="dim">${count(service.running)}/${count(slots)}</span></span></td></tr>`;
-}
+const row = (service, lines) => html`<tr data-key="${service.name}" data-href="${hrefOf("service", service.name)}">
+  <td><a href="${hrefOf("service", service.name)}" title="${service.name}"><b class="name">${service.name}</b></a>
+    ${service.paused && html`<span class="tag warn">paused</span>`}</td>
+  <td class="num">${service.waiting > MANY ? hot("waiting", count(service.waiting)) : count(service.waiting)}</td>
+  <td class="num">${age(service)}</td>
+  <td class="num">${rate(service.done)}</td>
+  ${lines && html`<td class="hide-s">${trend(service, lines)}</td>`}
+  <td class="num hide-m">${pair(...(service.wait ?? []))}</td>
+  <td class="num hide-s">${pair(...(service.run ?? []))}</td>
+  <td class="num hide-m">${undone(service)}</td>
+  <td class="hide-s">${slots(service.running, service.slots)}</td></tr>`;
+
+const trend = ({ name, paused }, lines) =>
+  Object.hasOwn(lines, name) && spark(lines[name].done, paused ? "quiet" : "accent");
+
+/** Bar of the slots that are in use. */
+export const slots = (used, all) => html`<span class="slots">${bar([["running", used]], all)}
+  <span class="dim">${count(used)}/${count(all)}</span></span>`;
 
 function age({ waiting, oldest }) {
   if (!waiting || oldest == null) return html`<span class="dim">–</span>`;
@@ -52,6 +54,6 @@ function age({ waiting, oldest }) {
 }
 
 function undone(service) {
-  const ended = (service.done ?? 0) + (service.undone ?? 0), share = ended > 0 ? service.undone / ended : null;
+  const ended = service.done + service.undone, share = ended > 0 ? service.undone / ended : null;
   return share > OFTEN ? hot("failed", percent(share)) : html`<span class="dim">${percent(share)}</span>`;
 }

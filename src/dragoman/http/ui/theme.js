@@ -10,7 +10,8 @@ export function restoreTheme() {
 }
 
 export function switchTheme() {
-  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const isDark = (root.dataset.theme ?? system) === "dark";
   root.dataset.theme = isDark ? "light" : "dark";
   try { localStorage.setItem("theme", root.dataset.theme); } catch { /* it holds until the page is left */ }
 }
