@@ -19,7 +19,7 @@ export async function load(address) {
   const { id } = address;
   const [view, reason] = await Promise.all([get(`/v1/jobs/${encodeURIComponent(id)}`), why(id)]);
   const [recorded, payload] = await Promise.all([
-    view.recorded ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
+    view.recorded || view.state !== "ended" ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
     whole(view),
   ]);
   return { job: view, why: reason, recorded, payload };
