@@ -19,7 +19,7 @@ export async function load(address) {
   const { id } = address;
   const [view, reason] = await Promise.all([get(`/v1/jobs/${encodeURIComponent(id)}`), why(id)]);
   const [recorded, payload] = await Promise.all([
-    view.recorded ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
+    view.recorded || view.state !== "ended" ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
     whole(view),
   ]);
   return { job: view, why: reason, recorded, payload };
@@ -75,7 +75,7 @@ function rows(each) {
   const last = each.attempts.at(-1);
   return [
     ["Service", serviceLink(each.service)],
-    ["Kind", each.background ? "background, on disk" : "call"],
+    ["Kind", each.background ? "background job" : "call"],
     ["Caller", each.caller && html`${dialect(each.caller.dialect)} ${each.caller.address &&
       html`<span class="dim">${each.caller.address}</span>`}`],
     ["Worker", last && workerLink(last.worker_id, last.worker)],

@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { html } from "../dom.js";
 import { count, time } from "../format.js";
 import { dialect, empty, jobState } from "../parts.js";
+import { seesAll } from "../rights.js";
 import { again, choices, jobLink, more, none, nowOf, search, select, span, table, withQuery } from "./elements.js";
 
 const PAGE = 50; // jobs
@@ -23,7 +24,7 @@ function request(query) {
   return wanted;
 }
 
-const countsOf = (query) => get("/v1/jobs/counts", { service: query.service }).catch(() => null);
+const countsOf = async (query) => (seesAll() ? get("/v1/jobs/counts", { service: query.service }) : null);
 
 export async function load({ query }) {
   const [found, counts, services] = await Promise.all([
@@ -97,7 +98,7 @@ const cut = ({ searched, complete }) => complete === false && searched != null &
 const nothing = (isFiltered) => isFiltered
   ? empty("No job matches. Outcomes are kept for a day; calls without a key only until they end.")
   : empty("There are no jobs yet. Submit one:",
-    `curl -d hello ${location.origin}/v1/services/default/call`);
+    `curl -d hello '${location.origin}/v1/jobs?service=default'`);
 
 const HEADS = [["Job"], ["Service"], ["State"], ["Caller", "hide-m"], ["Worker", "hide-s"], ["Attempt", "num hide-s"],
   ["Age", "num"], ["Waited", "num hide-m"], ["Ran", "num hide-s"], ["Reason", "hide-m"]];
