@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
 
@@ -62,26 +61,22 @@ def test_only_one_module_writes_html() -> None:
 
 def test_every_import_exists() -> None:
     offences = []
-    for path, (target, names) in ((path, each) for path in SCRIPTS for each in imports(path)):
+    found = [(path, target, names) for path in SCRIPTS for target, names in imports(path)]
+    for path, target, names in found:
         exported = EXPORT.findall(target.read_text()) if target.exists() else []
         offences += [f"{name(path)} imports {each} from {target.name}" for each in names if each not in exported]
         offences += [] if target.exists() else [f"{name(path)} imports {target.name}"]
     assert offences == []
 
 
+def test_every_name_is_exported_once() -> None:
+    exports = {name(path): EXPORT.findall(path.read_text()) for path in SCRIPTS}
+    assert {each: names for each, names in exports.items() if len(names) != len(set(names))} == {}
+
+
 def test_every_file_is_in_use() -> None:
-    class Links(HTMLParser):
-        found: list[str]
-
-        def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-            links = [
-                value for key, value in attributes if key in ("src", "href") and value and value.startswith("/ui/")
-            ]
-            self.found = [*getattr(self, "found", []), *links]
-
-    links = Links()
-    links.feed((FOLDER / "index.html").read_text())
-    waiting = [(FOLDER / each.removeprefix("/ui/")).resolve() for each in links.found]
+    links = re.findall(r'(?:src|href)="/ui/([^"]+)"', (FOLDER / "index.html").read_text())
+    waiting = [(FOLDER / each).resolve() for each in links]
     reached = {(FOLDER / "index.html").resolve()}
     while waiting:
         path = waiting.pop()

@@ -5,9 +5,6 @@ const facts = document.documentElement.dataset;
 /** True if the listener allows acts. */
 export const hasActs = () => facts.acts !== "none";
 
-/** True if the principal may see all services. */
-export const seesAll = () => facts.sees === "all";
-
 /** True if the principal may see all services: totals, listeners and the broker itself. */
 export const seesAll = () => facts.sees === "all";
 
