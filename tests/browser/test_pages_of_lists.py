@@ -41,6 +41,10 @@ class HttpWorker:
         attempt: str = answer.headers["dragoman-attempt"]
         return attempt
 
+    def done(self, attempt: str) -> None:
+        headers = {**self._headers, "Dragoman-Attempt": attempt}
+        self._api.post(f"{self._path}/result", headers=headers, content=b"ok").raise_for_status()
+
     def fail(self, attempt: str, reason: str) -> None:
         headers = {**self._headers, "Dragoman-Attempt": attempt}
         self._api.post(f"{self._path}/result?outcome=failed", headers=headers, content=reason).raise_for_status()
