@@ -12,28 +12,34 @@ from dragoman.core.infinity import inf
 from dragoman.core.leases import lease_of, stuck_since
 from dragoman.core.model import Service, Worker
 from dragoman.core.recipients import Recipient, dialect_of
-from dragoman.core.states import DETACHED, STUCK, WorkerState
+from dragoman.core.states import DETACHED, STUCK
 
 AT_ONCE: Final = 500  # workers between two steps of the pass
 SILENT_SHARE: Final = 0.6  # of the lease
 STUCK_SECONDS: Final = 60.0
 MOST_SUSPECTS: Final = 20  # of each kind
 
-Group = tuple[Recipient, tuple[Service, ...], WorkerState, int]
+Group = tuple[Recipient, tuple[Service, ...], str, int]
 
 
 class Census:
     """Numbers of workers at one moment."""
 
     __slots__ = (
-        "_groups", "detached", "dialects", "running", "running_in_all", "silent", "slots", "slots_in_all", "states",
-        "states_of", "stuck", "suspects",
-    )  # fmt: skip
+        "_groups",
+        "detached",
+        "dialects",
+        "silent",
+        "slots",
+        "slots_in_all",
+        "states",
+        "states_of",
+        "stuck",
+        "suspects",
+    )
 
     def __init__(self) -> None:
         self._groups: dict[Group, int] = {}
-        self.running: dict[Service, int] = {}
-        self.running_in_all = 0
         self.states: dict[str, int] = {}
         self.states_of: dict[Service, dict[str, int]] = {}
         self.slots: dict[Service, int] = {}  # a worker of several services counts for each
@@ -49,7 +55,8 @@ class Census:
         groups = self._groups
         for number, worker in enumerate(workers):
             state = worker.state
-            group = (worker.recipient, worker.services, state, worker.profile.capacity)
+            # The hash of a state is slow, because that of an enum is written in Python; the hash of its value is not.
+            group = (worker.recipient, worker.services, state._value_, worker.profile.capacity)
             groups[group] = groups.get(group, 0) + 1
             if worker.running:
                 self._look_at(worker, now)
@@ -60,10 +67,6 @@ class Census:
         self._sum_up()
 
     def _look_at(self, worker: Worker, now: float) -> None:
-        for attempt in worker.running.values():
-            service = attempt.job.service
-            self.running[service] = self.running.get(service, 0) + 1
-        self.running_in_all += len(worker.running)
         if worker.state is DETACHED and worker.away_since != inf:
             self._suspect("detached", self.detached, worker)
         elif now - worker.seen > SILENT_SHARE * lease_of(worker):
@@ -79,8 +82,7 @@ class Census:
             found.append(worker)
 
     def _sum_up(self) -> None:
-        for (recipient, services, state, capacity), count in self._groups.items():
-            name = state.value
+        for (recipient, services, name, capacity), count in self._groups.items():
             self.states[name] = self.states.get(name, 0) + count
             self.slots_in_all += capacity * count
             dialect = dialect_of(recipient)
