@@ -147,7 +147,7 @@ def hostile_names(world: World) -> None:
     paths = ["/", "/services", service, "/workers", f"/worker/{worker.id}", "/jobs", f"/job/{job['id']}", "/quarantine"]
     for path in paths:
         page = world.show(path)
-        page.locator("main").get_by_text(HOSTILE).first.wait_for()
+        page.locator("main").get_by_text(HOSTILE).locator("visible=true").first.wait_for()
         page.mouse.wheel(0, 400)
         assert (page.locator("main img").count(), "owned" in page.title()) == (0, HOSTILE in page.title()), path
         assert page.evaluate("document.querySelectorAll('img, script:not([src])').length") == 0, path
