@@ -64,6 +64,7 @@ class World:
         self.url = broker.prints(r"(http://\S+) +both")
         self.api = httpx2.Client(base_url=self.url, headers=self._as("ops"), timeout=60)
         self.browser = browser
+        expect.set_options(timeout=PATIENCE_MS)
         self.problems: list[str] = []
         self.worker = HttpWorker(self.api, "mail")
         self.pages = {name: self._open(name) for name in rights}
@@ -153,7 +154,7 @@ def job_page_says_why(world: World) -> None:
     token.write_text(world.tokens["ops"])
     said = world.programs.run("why", job, "--connect", f"{world.url}?token_file={token}").out.strip()
     assert said == "It waits: no worker offers 'nobody'."
-    expect(world.show(f"/job/{job}").locator(".why")).to_have_text(said)
+    expect(world.show(f"/job/{job}").locator(".why p")).to_have_text(said)
 
 
 def filters_are_in_the_address(world: World) -> None:
