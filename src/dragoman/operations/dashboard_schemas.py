@@ -82,6 +82,7 @@ class TotalsView(View):
     present: int
     kept: int
     schedules: int
+    services: int
     workers: dict[str, int]
 
 
