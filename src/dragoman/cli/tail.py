@@ -1,0 +1,114 @@
+"""`dragoman tail`: print events of jobs and workers as they happen."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from dragoman.cli.broker_http import BrokerHttp, ServerEvent, http_option
+from dragoman.cli.client import json_option
+from dragoman.cli.event_lines import EventLines, Filter, RateLimit
+from dragoman.cli.exit_codes import ending_errors, warn
+from dragoman.cli.tables import ascii_json
+from dragoman.cli.terminal import coloured, time_text
+from dragoman.sdk.errors import BrokerUnavailable
+
+MOST = 50  # events a second, without --all
+RETRY = 1.0  # seconds until a lost stream is opened again
+JOB_STATES = ("waiting", "delayed", "running", "progress", "ended")
+STATES = (*JOB_STATES, "done", "failed", "timed out", "lost", "cancelled", "refused", "joined", "left")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dragoman tail
+  dragoman tail --service ocr --failed
+  dragoman tail --json | jq -r 'select(.outcome == "lost") | .id'
+""",
+)
+@click.option("--service", metavar="NAME", help="Only events of this service.")
+@click.option("--worker", metavar="NAME", help="Only events of this worker: its name, or its id.")
+@click.option("--state", type=click.Choice(STATES), help="Only events of this state or outcome.")
+@click.option("--failed", is_flag=True, help="Only ends of jobs that are not done.")
+@click.option("--all", "everything", is_flag=True, help=f"Print every event, not only the first {MOST} of each second.")
+@http_option
+@json_option
+def tail(
+    service: str | None,
+    worker: str | None,
+    state: str | None,
+    failed: bool,
+    everything: bool,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Print events of jobs and workers as they happen, one a line, until Ctrl-C.
+
+    A line has the time, the first 12 digits of the job's id, the service, the new state or the outcome, and the worker.
+    If more events happen than can be read, some are left out, and a line has their number.
+    """
+    most = None if everything else MOST
+    printer = Printer(Filter(service, worker, state, failed), RateLimit(most), as_json)
+    query: dict[str, object] = {"service": service, "worker": worker, "max_rate": most}
+    with ending_errors(url):
+        broker = BrokerHttp(url)
+        while True:
+            is_open = False
+            try:
+                for event in broker.events("/v1/events", **query):
+                    is_open = True
+                    printer.receive(event, time.monotonic())
+                warn("the broker has closed the stream; opening it again")
+            except BrokerUnavailable as error:
+                if not is_open and not printer.has_begun:
+                    raise
+                if is_open:
+                    warn(f"{error}; trying again until Ctrl-C")
+            time.sleep(RETRY)
+
+
+class Printer:
+    """Prints the events of a stream."""
+
+    def __init__(
+        self, filter: Filter, limit: RateLimit, as_json: bool, write: Callable[[str], object] = click.echo
+    ) -> None:
+        self._filter = filter
+        self._limit = limit
+        self._as_json = as_json
+        self._write = write
+        self._lines = EventLines(coloured)
+        self.has_begun = False
+
+    def receive(self, event: ServerEvent, now: float) -> None:
+        """Print an event, unless it is filtered out or there are too many. `now`: a monotonic time."""
+        self.has_begun = True
+        if count := self._limit.left_out(now):
+            self._report(count)
+        if event.name in ("open", "comment", "overflow"):
+            return
+        fields: Any = json.loads(event.data)
+        if event.name == "skipped":
+            self._limit.skipped(fields["skipped"])
+            return
+        self._lines.watch(event.name, fields, now)
+        if not self._filter.wants(event.name, fields) or not self._limit.admits():
+            return
+        moment = datetime.now(UTC)
+        if self._as_json:
+            self._write(ascii_json({"event": event.name, "at": time_text(moment), **fields}))
+        else:
+            clock = moment.astimezone().strftime("%H:%M:%S.%f")[:-3]
+            self._write(self._lines.line(event.name, fields, now, clock))
+
+    def _report(self, count: int) -> None:
+        if self._as_json:
+            self._write(ascii_json({"event": "skipped", "skipped": count}))
+        else:
+            self._write(f"… {count:,} events left out in the last second (--all to see them)")
