@@ -30,6 +30,7 @@ COMPILED = (
     "carriers/*.py",
     "operations/json_api.py",
     "operations/handlers.py",
+    "operations/dashboard_handlers.py",
     "operations/job_options.py",
     "operations/responders.py",
     "operations/payloads.py",

@@ -24,9 +24,9 @@ from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.oversize import over_max_payload
-from dragoman.core.recipients import TimedRecipient
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED, RefusalReason
+from dragoman.operations.dashboard_handlers import DashboardHandlers
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_list import list_jobs
 from dragoman.operations.job_options import delayed_options, options_of
@@ -102,7 +102,7 @@ class StoreStatus(Protocol):
     def commits(self) -> Histogram: ...
 
 
-class OperationHandlers(TimedRecipient):
+class OperationHandlers(DashboardHandlers):
     """The functions of all operations: for each row of the table, the method with its name."""
 
     dialect = "operations"
@@ -115,6 +115,7 @@ class OperationHandlers(TimedRecipient):
         offset: Callable[[], float],
         show_health: Callable[[], HealthView],
     ) -> None:
+        super().__init__()
         self.broker = broker
         self._store_access = store_access
         self.store = store

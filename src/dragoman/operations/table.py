@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
+from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
 from dragoman.operations.operation import JOB_LOCATION, Operation
 from dragoman.operations.schemas import (
     AccessView,
@@ -394,5 +396,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         RESUME_SCHEDULE,
         RELOAD_ACCESS,
         HEALTH,
+        OVERVIEW,
+        SERVICE_SERIES,
     )
 }

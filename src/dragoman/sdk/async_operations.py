@@ -14,6 +14,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import AsyncPerformer
 
 if TYPE_CHECKING:
+    from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
     from dragoman.operations.schemas import AccessView, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 
 
@@ -374,3 +375,30 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import HEALTH
 
         return await self.operation(HEALTH, EmptyRequest())
+
+    async def overview(self, range: Literal["5m", "1h", "24h"] = "5m") -> OverviewView:
+        """Show the state and the history of the broker.
+
+        The view has totals, services, findings that need attention, changes, and the series of a range. Without `see`
+        over all services, only visible services are shown.
+
+        - `range`: Length of the series: 150 values of 2 s, 180 of 20 s, or 180 of 8 minutes. [5m, 1h or 24h; default:
+          5m]
+        """
+        from dragoman.operations.dashboard_schemas import OverviewRequest
+        from dragoman.operations.table import OVERVIEW
+
+        return await self.operation(OVERVIEW, OverviewRequest(range=range))
+
+    async def service_series(self, service: str, range: Literal["5m", "1h", "24h"] = "5m") -> SeriesView:
+        """Show the history of one service: rates, waiting and running jobs, quantiles of wait and run times.
+
+        The history is in memory and begins with the start of the broker.
+
+        - `range`: Length of the series: 150 values of 2 s, 180 of 20 s, or 180 of 8 minutes. [5m, 1h or 24h; default:
+          5m]
+        """
+        from dragoman.operations.dashboard_schemas import ServiceSeriesRequest
+        from dragoman.operations.table import SERVICE_SERIES
+
+        return await self.operation(SERVICE_SERIES, ServiceSeriesRequest(name=service, range=range))

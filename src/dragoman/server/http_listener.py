@@ -61,6 +61,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
         request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload, requests
     )
     world.traffic = context.http_traffic
+    world.dashboard = context.dashboard
     world.certificates = context.access_control.expiries
     server = HttpServer(
         context.loop,

@@ -30,6 +30,7 @@ from dragoman.server.asyncio_host import AsyncioHost
 from dragoman.server.authentication import Authentication
 from dragoman.server.certificate_watch import CertificateWatch
 from dragoman.server.config import Config, default_data_dir
+from dragoman.server.dashboard_source import make_dashboard
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
 from dragoman.server.log import make_log
@@ -100,6 +101,7 @@ class Server:
         ahead = time.time() - now()  # with a virtual clock, the wall clock follows it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
         self.operations = OperationHandlers(self.broker, self.runner.store_access, self.store, offset, self.health)
+        self.dashboard = make_dashboard(self.runner, self.operations, self.health, offset, now, limits.max_connections)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
         self.authentication = Authentication(self.broker.principals)
         self.access_control = AccessControl(
@@ -134,7 +136,7 @@ class Server:
         """Open every listener. Returns them with (role, address) of their sockets."""
         bodies = AllBodies(self.broker.job_registry.memory)
         context = ServerContext(
-            self._loop, self.operations, self._now, self.health, self._http, self.access_control, bodies
+            self._loop, self.operations, self._now, self.health, self._http, self.access_control, bodies, self.dashboard
         )
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
@@ -155,6 +157,7 @@ class Server:
         self.host.start()
         self.access_control.start(self._loop)
         self._certificate_watch.start(self._loop)
+        self.dashboard.start(self._loop)
         self._loop.set_exception_handler(self._unhandled_exception)
         if self._restoring is not None:
             self._restoring.start()
@@ -236,6 +239,7 @@ class Server:
         """End every connection, then let the store write what is pending. False: not everything was written."""
         self.access_control.close()
         self._certificate_watch.close()
+        self.dashboard.close()
         for server, _ in self._http:
             server.abort()
         self.host.close()

@@ -22,6 +22,7 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.names import is_name
+from dragoman.dashboard.dashboard import Dashboard
 from dragoman.dialects import interface
 from dragoman.dialects.catalogue import DIALECTS
 from dragoman.dialects.frontend import FRONTEND
@@ -97,6 +98,7 @@ class ServerContext:
     http: list[tuple[HttpServer, HttpBrokerSide]]  # the open servers
     access_control: AccessControl
     all_bodies: AllBodies | None = None
+    dashboard: Dashboard | None = None
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]

@@ -11,6 +11,7 @@ import pytest
 from http_world import World
 
 from case_tables import check_every_row
+from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.permissions import Permissions
@@ -60,6 +61,8 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
         ListJobsRequest(service="a b&c", state="ended", outcome="timed out", quarantined=False, limit=7, after=ID),
     ],
     EmptyRequest: [EmptyRequest()],
+    OverviewRequest: [OverviewRequest(), OverviewRequest(range="24h")],
+    ServiceSeriesRequest: [ServiceSeriesRequest(name="ä/ö ?", range="1h")],
     ServiceRef: [ServiceRef(name="ä/ö ?")],
     PauseRequest: [PauseRequest(name="a/b"), PauseRequest(name="s", by="Ada")],
     PurgeRequest: [PurgeRequest(name="s"), PurgeRequest(name="s", states=("ended",))],

@@ -27,8 +27,9 @@ from dragoman.operations.schemas import (
     WorkerRef,
 )
 from dragoman.operations.table import OPERATIONS
+from dragoman.server.dashboard_source import make_dashboard
 
-from .world import UNKNOWN, RecordingResponder, World
+from .world import READY, UNKNOWN, WALL, RecordingResponder, World
 
 TABLE = {
     "web": Rights(call=("mail",), work=("mail",)),
@@ -53,6 +54,9 @@ class RightsWorld(World):
         self.web_worker = self.worker("mail", name="w")
         self.web_job = self.enqueue("mail", b"secret", attempts=1, key="invoice-42")
         assert not isinstance(self.ask("set schedule", name="nightly", service="mail", every=3600.0), ErrorView)
+        self.dashboard = make_dashboard(self.runner, self.operations, lambda: READY, lambda: WALL, lambda: self.now)
+        for _ in self.dashboard.sample(self.now):
+            pass
 
     def _act(self, event: Event, now: float) -> None:
         assert isinstance(event, AdministrationEvent)
@@ -115,6 +119,8 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "resume schedule": (OK, OK, GONE, NO, OK, GONE),
     "reload access": (OK, NO, NO, NO, NO, NO),
     "health": (OK, OK, OK, OK, OK, OK),
+    "overview": (1, 1, 1, 1, 1, 0),
+    "service series": (OK, OK, OK, OK, OK, NO),
 }
 
 
@@ -127,7 +133,7 @@ def fields_of(world: RightsWorld, row: Operation[Any, Any]) -> dict[str, Any]:
 def answer_of(row: Operation[Any, Any], view: Any) -> object:
     if isinstance(view, ErrorView):
         return view.kind
-    return len(getattr(view, row.returned)) if row.target == "list" else OK
+    return len(getattr(view, row.returned or "services")) if row.target == "list" else OK
 
 
 def test_every_operation_for_every_kind_of_principal() -> None:
