@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +12,7 @@ from native_worker import HandWorker
 from terminals import TerminalProgram
 
 from dragoman import Client, LocalBroker
+from programs import DRAGOMAN, PATIENCE, until
 
 
 @pytest.fixture
@@ -33,3 +37,35 @@ def test_tail_prints_events_until_it_is_interrupted(broker: LocalBroker, worker:
     assert "\x1b[36mrunning" in tail.raw
     tail.interrupt()
     assert tail.ends() == 130
+
+
+def test_top_shows_services_and_pauses_one_by_keyboard(broker: LocalBroker, worker: HandWorker) -> None:
+    top = TerminalProgram("top", "--connect", broker.urls["http"], COLUMNS="130", LINES="30")
+    top.shows("WAIT P50/P95")
+    top.shows("\necho  ")
+    top.press("p")
+    top.shows("Pause echo? 0 jobs wait and are not dispatched until it is resumed. [y/N]")
+    top.press("y")
+    top.shows("echo is paused.")
+    with Client(broker.urls["native"]) as client:
+        assert client.service("echo").paused_by == "dragoman top"
+    top.press("w")
+    top.shows("SILENT")
+    top.press("q")
+    assert top.ends() == 0
+    assert top.raw.rstrip().endswith("\x1b[?1049l")  # the screen of before
+
+
+def test_top_without_a_terminal_prints_one_frame_or_snapshots(broker: LocalBroker, worker: HandWorker) -> None:
+    url = broker.urls["http"]
+    until(lambda: b"echo" in piped("top", "--connect", url), "the service is shown")
+    stream = subprocess.Popen([DRAGOMAN, "top", "--json", "--connect", url], stdout=subprocess.PIPE)
+    assert stream.stdout is not None
+    with stream, stream.stdout:
+        assert json.loads(stream.stdout.readline())["ready"] is True
+        stream.send_signal(signal.SIGINT)
+    assert stream.returncode == 130
+
+
+def piped(*words: str) -> bytes:
+    return subprocess.run([DRAGOMAN, *words], capture_output=True, timeout=PATIENCE, check=True).stdout

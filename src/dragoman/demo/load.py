@@ -35,6 +35,7 @@ SERVICES = (
     BusyService("transcode", ("controller",), 0.3, 1),
     BusyService("statement", ("http", "native"), 0.25, 1),
 )
+FALLIBLE = ("native", "http")  # dialects in which a worker can report a failure and stay
 VISITED = "ocr"  # the service of the worker that comes and goes
 
 
@@ -42,12 +43,12 @@ def keep_busy(broker: DemoBroker) -> None:
     """Submit jobs until the demo is interrupted."""
     for service in SERVICES:
         for dialect in service.dialects:
-            broker.start_worker(dialect, {service.name: "work"})
+            broker.start_worker(dialect, {service.name: "work_or_fail" if dialect in FALLIBLE else "work"})
     for service in SERVICES:
         broker.wait_for_workers(service.name, len(service.dialects))
     broker.http.set_schedule("nightly-statements", "statement", b"0.2", cron="0 3 * * *")
     broker.http.set_schedule("mail-digest", "mail", b"0.1", every=30)
-    visitor = Visitor(lambda: broker.start_worker("native", {VISITED: "work"}), time.monotonic())
+    visitor = Visitor(lambda: broker.start_worker("native", {VISITED: "work_or_fail"}), time.monotonic())
     due = time.monotonic()
     while True:
         if not broker.process.is_alive:

@@ -114,7 +114,6 @@ def test_durations_have_the_unit_that_fits() -> None:
         "31 s",
         "12 min",
         "2 h",
-        "2 d",
     ]
 
 
