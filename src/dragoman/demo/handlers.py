@@ -41,4 +41,5 @@ def work_or_fail(payload: bytes) -> bytes:
     return payload
 
 
-HANDLERS: dict[str, Callable[[bytes], bytes]] = {each.__name__: each for each in (reverse, hold, fail, work, work_or_fail)}
+Handler = Callable[[bytes], bytes]
+HANDLERS: dict[str, Handler] = {each.__name__: each for each in (reverse, hold, fail, work, work_or_fail)}
