@@ -31,6 +31,7 @@ COMPILED = (
     "operations/json_api.py",
     "operations/handlers.py",
     "operations/dashboard_handlers.py",
+    "operations/list_handlers.py",
     "operations/job_options.py",
     "operations/responders.py",
     "operations/payloads.py",

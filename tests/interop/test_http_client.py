@@ -26,7 +26,10 @@ from dragoman import (
     NoSuchService,
     Unsupported,
 )
-from dragoman.operations.schemas import ListJobsRequest, ScheduleRef
+from dragoman.operations.list_schemas import ListJobsRequest
+from dragoman.operations.schemas import (
+    ScheduleRef,
+)
 from dragoman.operations.table import JOBS, SCHEDULE
 from dragoman.sdk import operation_steps
 from dragoman.testing.local import VirtualClock

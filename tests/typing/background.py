@@ -7,7 +7,12 @@ from datetime import UTC, datetime
 from typing import Any, assert_type
 
 from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
-from dragoman.operations.schemas import AccessView, EmptyRequest, JobRef, ListJobsRequest, WhyView
+from dragoman.operations.list_schemas import ListJobsRequest, WhyView
+from dragoman.operations.schemas import (
+    AccessView,
+    EmptyRequest,
+    JobRef,
+)
 from dragoman.operations.table import JOBS, WHY
 
 with Client("tcp://127.0.0.1:7400") as client:

@@ -172,6 +172,8 @@ def _print_places(opened: Opened, folder: Path | None, drain_timeout: float) -> 
     """Print one line for each address, and commands to try next."""
     from dragoman.cli.build_info import how_built
 
+    for url in _dashboards(opened):
+        click.echo(f"Dashboard: {url}")
     click.echo(f"dragoman {__version__} ({how_built()}) is listening (process {os.getpid()})")
     for listener, places in opened:
         dialect = listener.address.dialect
@@ -187,6 +189,16 @@ def _print_places(opened: Opened, folder: Path | None, drain_timeout: float) -> 
         for line in hint:
             click.echo(f"  {line}")
     sys.stdout.flush()
+
+
+def _dashboards(opened: Opened) -> list[str]:
+    """The addresses of the dashboard that a browser can open."""
+    return [
+        f"{where.replace('//0.0.0.0:', '//localhost:').replace('//[::]:', '//localhost:')}/"
+        for listener, places in opened
+        for _, where in places
+        if where.startswith(("http://", "https://")) and listener.address.options.get("dashboard") != "off"
+    ]
 
 
 def _what_to_try(opened: Opened) -> list[str]:

@@ -11,7 +11,7 @@ from dragoman.core.rights import Principal
 from dragoman.dashboard.says import says
 from dragoman.dashboard.snapshot import Snapshots, Sources
 from dragoman.operations.dashboard_schemas import PageView
-from dragoman.operations.schemas import WhyView
+from dragoman.operations.list_schemas import WhyView
 from dragoman.operations.visibility import sees_job, sees_worker
 from dragoman.operations.visible_views import visible_job, visible_worker
 from dragoman.operations.why import why

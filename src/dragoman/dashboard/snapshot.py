@@ -143,6 +143,7 @@ class Snapshots:
             present=registry.present,
             kept=len(registry.jobs) - registry.present,
             schedules=len(sources.schedules()),
+            services=len(sources.broker.worker_registry.services),
             workers=sampler.census.states,
         )
 

@@ -11,9 +11,11 @@ from starlette.responses import Response
 from dragoman.http import calls, events, health, live, login_routes, metrics, worker_routes
 from dragoman.http.admission import ADMITTED
 from dragoman.http.context import AppContext
+from dragoman.http.dashboard_pages import dashboard_routes, without_acts
 from dragoman.http.openapi import document_route
 from dragoman.http.operation_call import ClientDisconnected
 from dragoman.http.operation_routes import operation_routes
+from dragoman.http.options import DashboardMode
 from dragoman.http.problems import HttpError, problem
 from dragoman.http.route import Route
 from dragoman.http.routes import Methods, Routes
@@ -24,17 +26,21 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-def all_routes(*, has_login: bool = False) -> list[Route]:
+def all_routes(*, has_login: bool = False, dashboard: DashboardMode = DashboardMode.OFF) -> list[Route]:
     """Return the routes of a listener. `has_login`: it has tokens, so that browsers log in."""
     others = [each for module in (worker_routes, events, live, health, metrics) for each in module.ROUTES]
-    pages = [*login_routes.START_PAGE, *(login_routes.LOGIN_ROUTES if has_login else [])]
+    pages = [login_routes.START_PAGE] if dashboard is DashboardMode.OFF else dashboard_routes()
+    pages += [login_routes.STYLE, *(login_routes.LOGIN_ROUTES if has_login else [])]
     routes = [*calls.ROUTES, *operation_routes(OPERATIONS.values()), *others, *pages]
+    if dashboard is DashboardMode.READ:
+        routes = without_acts(routes)
     return [*routes, document_route(routes, has_login=has_login)]
 
 
 def make_app(context: AppContext, served: Iterable[Route] | None = None) -> ASGIApp:
     """Return the application. Unexpected exceptions reach the server, which responds with 500 and logs them."""
-    routes = Routes(served if served is not None else all_routes(has_login=context.access.sessions is not None))
+    has_login = context.access.sessions is not None
+    routes = Routes(served if served is not None else all_routes(has_login=has_login, dashboard=context.dashboard_mode))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "only HTTP is supported"

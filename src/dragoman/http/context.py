@@ -13,6 +13,7 @@ from dragoman.dashboard.dashboard import Dashboard
 from dragoman.http.admission import admission_of
 from dragoman.http.hosts import is_local
 from dragoman.http.labels import ServiceLabels
+from dragoman.http.options import DashboardMode
 from dragoman.http.request_access import RequestAccess
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
@@ -34,6 +35,7 @@ class AppContext:
     max_payload: int
     access: RequestAccess = field(default_factory=RequestAccess)
     labels: ServiceLabels = field(default_factory=ServiceLabels)
+    dashboard_mode: DashboardMode = DashboardMode.OFF
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes received and sent over HTTP
     certificates: Callable[[], list[tuple[str, float]]] = list  # listeners with TLS, and when their certificates expire
     dashboard: Dashboard | None = None

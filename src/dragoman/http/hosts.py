@@ -6,7 +6,21 @@ import re
 from collections.abc import Iterable
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-PAGES = frozenset((b"/", b"/login"))  # other sites may link to them
+PAGE_PATHS = (  # of the dashboard
+    "/",
+    "/services",
+    "/service/{name}",
+    "/workers",
+    "/worker/{id}",
+    "/jobs",
+    "/job/{id}",
+    "/quarantine",
+    "/schedules",
+    "/broker",
+)
+# Other sites may link to the pages for people, for example a chat.
+PAGES = frozenset(path.encode() for path in (*PAGE_PATHS, "/login", "/account") if "{" not in path)
+PAGE_PREFIXES = tuple(path.partition("{")[0].encode() for path in PAGE_PATHS if "{" in path)
 CACHE_SIZE = 64
 AUTHORITY = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?")
 ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
@@ -46,7 +60,10 @@ def is_own_origin(origin: bytes, host: bytes) -> bool:
 
 def is_foreign_page(site: bytes, method: bytes, target: bytes) -> bool:
     """Tell if a page of another site sends this request, by its Sec-Fetch-Site. It may link to the pages for people."""
-    return site == b"cross-site" and not (method in (b"GET", b"HEAD") and target.partition(b"?")[0] in PAGES)
+    if site != b"cross-site":
+        return False
+    path = target.partition(b"?")[0]
+    return method not in (b"GET", b"HEAD") or not (path in PAGES or path.startswith(PAGE_PREFIXES))
 
 
 def _bare(name: str) -> bytes:

@@ -83,10 +83,15 @@ async def logout(context: AppContext, request: Request) -> Response:
 
 
 async def start_page(context: AppContext, request: Request) -> Response:
-    access, admission = context.access, admission_of(request.scope)
+    admission = admission_of(request.scope)
     assert admission is not None, "the page is for known principals"
-    has_session = access.sessions is not None and _session_id(access, request) is not None
-    return pages.start_page(admission.principal, has_login=has_session)
+    return pages.start_page(admission.principal, has_login=has_session(context, request))
+
+
+def has_session(context: AppContext, request: Request) -> bool:
+    """Tell if the request comes from a browser that has logged in."""
+    access = context.access
+    return access.sessions is not None and _session_id(access, request) is not None
 
 
 async def style(context: AppContext, request: Request) -> Response:
@@ -129,10 +134,8 @@ def _route(method: str, path: str, handler: Any, summary: str, *, is_public: boo
     return Route(method, path, name, summary, handler, {}, "pages", is_public=is_public, is_page=True)
 
 
-START_PAGE = [
-    _route("GET", "/", start_page, "Rights of the principal, and links"),
-    _route("GET", pages.STYLE_PATH, style, "Style sheet of the pages", is_public=True),
-]
+START_PAGE = _route("GET", "/", start_page, "Rights of the principal, and links")
+STYLE = _route("GET", pages.STYLE_PATH, style, "Style sheet of the pages", is_public=True)
 LOGIN_ROUTES = [
     _route("GET", "/login", login_form, "Login form", is_public=True),
     _route("POST", "/login", login, "Log in with a token", is_public=True),

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from enum import Enum
 
 from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
 from dragoman.http.limits import HttpLimits
 
 # Options of a listener's URL that clients and workers ignore.
-IGNORED = ("insecure", "loopback", "auth", *(each.name for each in fields(HttpLimits)))
+IGNORED = ("insecure", "loopback", "auth", "dashboard", *(each.name for each in fields(HttpLimits)))
+
+
+class DashboardMode(Enum):
+    """Dashboard of a listener. `READ`: it shows, and the listener rejects operations that change something."""
+
+    ON = "on"
+    READ = "read"
+    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,7 @@ class ListenerOptions:
     hosts: str = ""  # allowed names in Host besides loopback's, separated by commas (T12)
     stuck_timeout: float = time_limit(3600.0)
     hsts: int = count(0, least=0)  # Strict-Transport-Security, in seconds; 0: not sent
+    dashboard: DashboardMode = DashboardMode.ON
 
     def __post_init__(self) -> None:
         if self.lease > self.max_lease:

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from dragoman.operations.schemas import JobView, Moment, OperationRequest, ServiceName, View, WhyView, WorkerView
+from dragoman.operations.list_schemas import WhyView
+from dragoman.operations.schemas import JobView, Moment, OperationRequest, ServiceName, View, WorkerView
 
 RangeName = Annotated[
     Literal["5m", "1h", "24h"],
@@ -104,6 +105,7 @@ class TotalsView(View):
     present: int
     kept: int
     schedules: int
+    services: int
     workers: dict[str, int]
 
 

@@ -21,15 +21,15 @@ from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
-from dragoman.core.model import Job, JobId, Payload, Service
+from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.names import is_name
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED, RefusalReason
-from dragoman.operations.dashboard_handlers import DashboardHandlers
 from dragoman.operations.job_details import send_payload, show_job
-from dragoman.operations.job_list import list_jobs
 from dragoman.operations.job_options import delayed_options, options_of
+from dragoman.operations.list_handlers import ListHandlers
+from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.purge import Purge
@@ -45,7 +45,6 @@ from dragoman.operations.schemas import (
     HealthView,
     JobRef,
     JobView,
-    ListJobsRequest,
     OperationError,
     PauseRequest,
     PurgeRequest,
@@ -54,26 +53,21 @@ from dragoman.operations.schemas import (
     ScheduleRequest,
     SchedulesView,
     ServiceRef,
-    ServicesView,
-    ServiceView,
     View,
-    WhyView,
     WorkerRef,
-    WorkersView,
 )
 from dragoman.operations.table import ENQUEUE, OPERATIONS
 from dragoman.operations.targets import LOADING, Targets
-from dragoman.operations.views import job_view, service_views
+from dragoman.operations.views import job_view
 from dragoman.operations.visibility import (
     owns_job,
     reads_job,
     sees_schedule,
     sees_service,
-    sees_worker,
     signature,
 )
 from dragoman.operations.visible_views import visible_health, visible_worker
-from dragoman.operations.why import why
+from dragoman.operations.why import why_view
 
 LOADING_TICK: Final = 0.2  # seconds between two ticks while jobs of an earlier run are being loaded
 KEYS_LOADING: Final = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
@@ -102,7 +96,7 @@ class StoreStatus(Protocol):
     def commits(self) -> Histogram: ...
 
 
-class OperationHandlers(DashboardHandlers):
+class OperationHandlers(ListHandlers):
     """The functions of all operations: for each row of the table, the method with its name."""
 
     dialect = "operations"
@@ -115,14 +109,11 @@ class OperationHandlers(DashboardHandlers):
         offset: Callable[[], float],
         show_health: Callable[[], HealthView],
     ) -> None:
-        super().__init__()
-        self.broker = broker
+        super().__init__(broker, offset, self._request_tick)
         self._store_access = store_access
         self.store = store
-        self._offset = offset  # seconds that the wall clock is ahead of `now`
         self._show_health = show_health
         self._waiting: Deadlines[PendingRequest] = Deadlines()
-        self._purges: list[tuple[Purge, Responder]] = []
         self._next_tick = -inf  # earliest time at which something may be due
         forbidden = partial(forbidden_run, broker.principals)
         self.scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended, forbidden)
@@ -188,7 +179,8 @@ class OperationHandlers(DashboardHandlers):
 
     def why(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
-        responder.answer(WhyView(id=request.id, why=why(job, self.broker, now, self.store.problem)))
+        is_queue_seen = sees_service(responder.owner.principal, job.service.name)
+        responder.answer(why_view(job, self.broker, now, self.store.problem, self.rates, is_queue_seen))
 
     def cancel(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
@@ -217,21 +209,8 @@ class OperationHandlers(DashboardHandlers):
             raise OperationError("busy", "the broker is shutting down; retry later" if is_draining else LIMIT_REACHED)
         self._answer_when_saved(responder, partial(self._job_view, again))
 
-    def jobs(self, request: ListJobsRequest, payload: Payload, responder: Responder, now: float) -> None:
-        """List jobs, newest first."""
-        self._refuse_while_loading()
-        responder.answer(list_jobs(self.broker, request, responder.owner.principal, self._offset()))
-
-    def services(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
-        self._refuse_while_loading()
-        worker_registry = self.broker.worker_registry
-        principal = responder.owner.principal
-        seen = [each for each in worker_registry.services.values() if sees_service(principal, each.name)]
-        views = service_views(seen, list(worker_registry.workers.values()), now)
-        responder.answer(ServicesView(services=views))
-
     def service(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(self._service_view(self.targets.service(request.name), now))
+        responder.answer(self.service_view(self.targets.service(request.name), now))
 
     def pause(self, request: PauseRequest, payload: Payload, responder: Responder, now: float) -> None:
         most = self.broker.policy.max_service_bytes
@@ -240,31 +219,27 @@ class OperationHandlers(DashboardHandlers):
                 "invalid", f"service name {request.name!r}: 1 to {most} bytes of printable text are allowed"
             )
         by = signature(responder.owner.principal, request.by)
-        service = self.broker.operator.pause(request.name, by)
+        service = self.broker.operator.pause(request.name, by, now)
         if service is None:
             raise OperationError(
                 "busy", f"{len(self.broker.worker_registry.services)} services are known, the maximum (max_services)"
             )
-        self._store_access.note(f"pause/{request.name}", by)
-        self._answer_when_saved(responder, lambda: self._service_view(service, now))
+        store_pause(service, self._store_access.note, self._offset())
+        self._answer_when_saved(responder, lambda: self.service_view(service, now))
 
     def resume(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         service = self.targets.service(request.name)
         self.broker.operator.resume(request.name, now)
-        self._store_access.note(f"pause/{request.name}", None)
-        self._answer_when_saved(responder, lambda: self._service_view(service, now))
+        store_pause(service, self._store_access.note, self._offset())
+        self._answer_when_saved(responder, lambda: self.service_view(service, now))
 
     def purge(self, request: PurgeRequest, payload: Payload, responder: Responder, now: float) -> None:
-        self._refuse_while_loading()
+        self.refuse_while_loading()
         self.targets.service(request.name)
         by = signature(responder.owner.principal, "on request", "by ")
-        self._purges.append((Purge(self.broker, request, f"purged {by}"), responder))
-        self._store_access.when_saved(lambda problem: None)  # makes the runner call `tick`
-
-    def workers(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
-        principal, workers = responder.owner.principal, self.broker.worker_registry.workers.values()
-        views = [visible_worker(each, principal, now) for each in workers if sees_worker(principal, each)]
-        responder.answer(WorkersView(workers=views))
+        purge = Purge(self.broker, request, f"purged {by}")
+        self.slices.add(purge, lambda view: self._answer_when_saved(responder, lambda: view))
+        self._request_tick()
 
     def worker(self, request: WorkerRef, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(visible_worker(self.targets.worker(request.id), responder.owner.principal, now))
@@ -349,23 +324,20 @@ class OperationHandlers(DashboardHandlers):
         if now < self._next_tick:  # nearly always: called in every iteration of the event loop
             return self._next_tick
         self._end_waits(now, now)
-        self._continue_purges(now)
+        self.slices.step(now)
         due = self.scheduler.tick(now, now + self._offset()) if not self.is_loading else now + LOADING_TICK
-        self._next_tick = now if self._purges else min(due, self._waiting.next())
+        self._next_tick = now if not self.slices.is_empty else min(due, self._waiting.next())
         return self._next_tick
 
     # ---------------------------------------------------------------- helpers
 
-    def _refuse_while_loading(self) -> None:
-        """Raise OperationError while jobs are being loaded: in an incomplete list, jobs would seem lost."""
-        if self.is_loading:
-            raise OperationError("loading", LOADING)
+    def _request_tick(self) -> None:
+        """Make the runner call `tick` in its next iteration."""
+        self._next_tick = -inf
+        self._store_access.when_saved(lambda problem: None)
 
     def _job_view(self, job: Job) -> JobView:
         return job_view(job, self._offset())
-
-    def _service_view(self, service: Service, now: float) -> ServiceView:
-        return service_views([service], list(self.broker.worker_registry.workers.values()), now)[0]
 
     def _submit_run(self, state: ScheduleState, payload: bytes, key: str, now: float) -> JobId | None:
         if self.store.problem is not None:
@@ -405,17 +377,6 @@ class OperationHandlers(DashboardHandlers):
             if job.state is not ENDED:  # else it receives the outcome after its commit
                 self._finish(pending, now).answer(job_view(job, self._offset()))
 
-    def _continue_purges(self, now: float) -> None:
-        for purge, responder in list(self._purges):
-            view = purge.step(now)
-            if view is not None:
-                self._purges.remove((purge, responder))
-                self._answer_when_saved(responder, partial(_identity, view))
-
-
-def _identity(view: View) -> View:
-    return view
-
 
 def no_table() -> AccessView:
     """Refuse to reload: the broker was started without an access table."""
@@ -434,7 +395,8 @@ ERROR_KINDS: Final = {
     RefusalReason.TOO_LARGE: "too large",
 }
 
-# The function of each operation: the method of its name.
+# The function of each operation: the method of its name, or the one that is named here.
+METHODS: Final = {"broker": "show_broker"}
 FUNCTIONS: Final[dict[str, Callable[..., PendingRequest | None]]] = {
-    name: getattr(OperationHandlers, row.python_name) for name, row in OPERATIONS.items()
+    name: getattr(OperationHandlers, METHODS.get(name, row.python_name)) for name, row in OPERATIONS.items()
 }

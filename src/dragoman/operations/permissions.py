@@ -50,7 +50,9 @@ class Permissions:
             return "" if right is ADMINISTER else None
         name = getattr(request, row.request.__struct_fields__[0])
         if kind == "service":
-            if not (right is SEE and sees_service(responder.owner.principal, name)):
+            if name is None:  # the operation is about all services
+                self._require(responder, right, ALL_SERVICES)
+            elif not (right is SEE and sees_service(responder.owner.principal, name)):
                 self._require(responder, right, name)
             is_act = right is ADMINISTER
         elif kind == "job":

@@ -93,6 +93,11 @@ Jitter = Annotated[
 ]
 WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the outcome.")]
 
+Quantiles = Annotated[
+    tuple[float, float, float],
+    Meta(description="p50, p95 and p99 of the last 10 seconds, in seconds; null if nothing was measured."),
+]
+
 State = Literal["waiting", "delayed", "running", "ended"]
 PayloadKind = Literal["text", "JSON", "pickle", "bytes"]
 OutcomeName = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
@@ -149,17 +154,6 @@ class ResultRequest(OperationRequest):
 
     id: JobIdText
     wait: WaitSeconds = 0.0
-
-
-class ListJobsRequest(OperationRequest):
-    service: Annotated[ServiceName | None, Meta(description="Only jobs of this service.")] = None
-    state: Annotated[State | None, Meta(description="Only jobs in this state.")] = None
-    outcome: Annotated[OutcomeName | None, Meta(description="Only jobs with this outcome.")] = None
-    quarantined: Annotated[
-        bool | None, Meta(description="Only jobs in quarantine (true), or only jobs that are not (false).")
-    ] = None
-    limit: Annotated[int, Meta(ge=1, le=1_000, description="Maximum number of jobs.")] = 100
-    after: Annotated[JobIdText | None, Meta(description="Only jobs older than this one.")] = None
 
 
 class AttemptView(View):
@@ -225,16 +219,6 @@ class OutcomeView(View):
     reason: str = ""
 
 
-class JobsView(View):
-    jobs: list[JobView]
-    after: JobIdText | None = None
-
-
-class WhyView(View):
-    id: JobIdText
-    why: str
-
-
 # ---------------------------------------------------------------- services and workers
 
 
@@ -278,10 +262,15 @@ class ServiceView(View):
     workers: int
     idle: int
     ended: dict[str, int]
-
-
-class ServicesView(View):
-    services: list[ServiceView]
+    paused_at: Annotated[Moment | None, Meta(description="Time of the pause; null if it is not paused.")] = None
+    slots: Annotated[int, Meta(description="Jobs that its workers can run at the same time.")] = 0
+    arrived: Annotated[float | None, Meta(description="Jobs that arrive, per second; null if not known.")] = None
+    done: Annotated[float | None, Meta(description="Jobs that end `done`, per second; null if not known.")] = None
+    undone: Annotated[float | None, Meta(description="Jobs that end otherwise, per second; null if not known.")] = None
+    wait: Annotated[Quantiles | None, Meta(description="Seconds from queueing to the first attempt.")] = None
+    run: Annotated[Quantiles | None, Meta(description="Seconds of an attempt.")] = None
+    dialects: Annotated[list[str], Meta(description="Dialects of its workers.")] = []
+    need: Annotated[float, Meta(description="Need of attention: services with the highest number come first.")] = 0.0
 
 
 class WorkerRef(OperationRequest):
@@ -307,10 +296,6 @@ class WorkerView(View):
     comes_back: bool
     silent: float
     lease: float | None
-
-
-class WorkersView(View):
-    workers: list[WorkerView]
 
 
 # ---------------------------------------------------------------- schedules

@@ -11,6 +11,14 @@ from typing import Any, Final
 
 from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
 from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
+from dragoman.operations.list_schemas import WhyView
+from dragoman.operations.list_table import BROKER as BROKER
+from dragoman.operations.list_table import FLEET as FLEET
+from dragoman.operations.list_table import JOB_COUNTS as JOB_COUNTS
+from dragoman.operations.list_table import JOBS as JOBS
+from dragoman.operations.list_table import LISTENERS as LISTENERS
+from dragoman.operations.list_table import SERVICES as SERVICES
+from dragoman.operations.list_table import WORKERS as WORKERS
 from dragoman.operations.operation import JOB_LOCATION, Operation
 from dragoman.operations.schemas import (
     AccessView,
@@ -19,9 +27,7 @@ from dragoman.operations.schemas import (
     EnqueueRequest,
     HealthView,
     JobRef,
-    JobsView,
     JobView,
-    ListJobsRequest,
     PauseRequest,
     PurgeRequest,
     PurgeView,
@@ -31,11 +37,8 @@ from dragoman.operations.schemas import (
     SchedulesView,
     ScheduleView,
     ServiceRef,
-    ServicesView,
     ServiceView,
-    WhyView,
     WorkerRef,
-    WorkersView,
     WorkerView,
 )
 
@@ -56,19 +59,6 @@ ENQUEUE: Final = Operation(
     location=JOB_LOCATION,
     errors=("key reused", "busy", "draining"),
     returned="id",
-)
-JOBS: Final = Operation(
-    name="jobs",
-    request=ListJobsRequest,
-    view=JobsView,
-    summary="List jobs, newest first.",
-    right="see",
-    target="list",
-    method="GET",
-    path="/v1/jobs",
-    pages=True,
-    errors=("not found", "loading"),
-    returned="jobs",
 )
 JOB: Final = Operation(
     name="job",
@@ -140,7 +130,8 @@ WHY: Final = Operation(
     name="why",
     request=JobRef,
     view=WhyView,
-    summary="Explain in one sentence why a job is not running, or how it ended.",
+    summary="Explain in one sentence why a job is not running, or how it ended. `kind` is the reason for programs, "
+    "`ahead` the number of jobs that start first, `turn_in` the seconds until its turn at the present rate.",
     right="see",
     target="job",
     method="GET",
@@ -151,18 +142,6 @@ WHY: Final = Operation(
 
 # ---------------------------------------------------------------- services
 
-SERVICES: Final = Operation(
-    name="services",
-    request=EmptyRequest,
-    view=ServicesView,
-    summary="List services with their queues and workers.",
-    right="see",
-    target="list",
-    method="GET",
-    path="/v1/services",
-    errors=("loading",),
-    returned="services",
-)
 SERVICE: Final = Operation(
     name="service",
     request=ServiceRef,
@@ -221,17 +200,6 @@ PURGE: Final = Operation(
 
 # ---------------------------------------------------------------- workers
 
-WORKERS: Final = Operation(
-    name="workers",
-    request=EmptyRequest,
-    view=WorkersView,
-    summary="List workers of every dialect with their jobs.",
-    right="see",
-    target="list",
-    method="GET",
-    path="/v1/workers",
-    returned="workers",
-)
 WORKER: Final = Operation(
     name="worker",
     request=WorkerRef,
@@ -374,6 +342,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
     for each in (
         ENQUEUE,
         JOBS,
+        JOB_COUNTS,
         JOB,
         PAYLOAD,
         CANCEL,
@@ -386,6 +355,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         RESUME,
         PURGE,
         WORKERS,
+        FLEET,
         WORKER,
         DRAIN,
         SCHEDULES,
@@ -395,6 +365,8 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         PAUSE_SCHEDULE,
         RESUME_SCHEDULE,
         RELOAD_ACCESS,
+        LISTENERS,
+        BROKER,
         HEALTH,
         OVERVIEW,
         SERVICE_SERIES,

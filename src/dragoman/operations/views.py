@@ -1,4 +1,4 @@
-"""Views of jobs, services and workers, as operations return them."""
+"""Views of jobs and workers, as operations return them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
-from dragoman.core.model import ABSENT, Job, Payload, Service, Worker
+from dragoman.core.model import ABSENT, Job, Payload, Worker
 from dragoman.core.recipients import dialect_of
 from dragoman.core.states import ENDED
-from dragoman.operations.schemas import AttemptView, FailureView, JobView, ServiceView, WorkerView
+from dragoman.operations.schemas import AttemptView, FailureView, JobView, WorkerView
 
 
 class Moments:
@@ -109,33 +109,6 @@ def failure_view(failure: Failure | None) -> FailureView | None:
     if failure is None:
         return None
     return FailureView(type=failure.type, message=failure.message, detail=failure.traceback)
-
-
-def service_views(services: list[Service], workers: list[Worker], now: float) -> list[ServiceView]:
-    running: dict[Service, int] = {}
-    for worker in workers:
-        for attempt in worker.running.values():
-            service = attempt.job.service
-            running[service] = running.get(service, 0) + 1
-    views = []
-    for service in services:
-        head = service.queue.oldest()
-        runs = running.get(service, 0)
-        views.append(
-            ServiceView(
-                name=service.name,
-                paused=service.paused,
-                paused_by=service.paused_by,
-                waiting=service.queue.length,
-                delayed=max(0, service.jobs - service.queue.length - runs),
-                running=runs,
-                oldest=round(max(0.0, now - head.arrival), 3) if head is not None else 0.0,
-                workers=service.workers,
-                idle=len(service.idle) + len(service.held_back),
-                ended={outcome.value: count for outcome, count in service.ended.items() if count},
-            )
-        )
-    return views
 
 
 def worker_view(worker: Worker, now: float) -> WorkerView:

@@ -60,6 +60,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
     world = HttpWorld(
         request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload, requests
     )
+    world.dashboard_mode = own.dashboard
     world.traffic = context.http_traffic
     world.dashboard = context.dashboard
     world.certificates = context.access_control.expiries

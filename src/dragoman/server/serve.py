@@ -118,7 +118,7 @@ class Server:
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
             self._restoring = Restore(self.store, self.runner, now, self._loaded)
-            unread = self.operations.scheduler.load(self._restoring.prepare(), now(), now() + offset())
+            unread = self.operations.scheduler.load(self._restoring.prepare(offset()), now(), now() + offset())
             for name, problem in unread.items():
                 log.warning("schedule invalid", name=name, problem=problem)
         self.operations.scheduler.when_paused = lambda name, reason: log.warning(

@@ -14,13 +14,13 @@ from case_tables import check_every_row
 from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
+from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest, ListServicesRequest, ListWorkersRequest
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.schemas import (
     DrainRequest,
     EmptyRequest,
     EnqueueRequest,
     JobRef,
-    ListJobsRequest,
     OperationError,
     OperationRequest,
     PauseRequest,
@@ -59,6 +59,16 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
     ListJobsRequest: [
         ListJobsRequest(),
         ListJobsRequest(service="a b&c", state="ended", outcome="timed out", quarantined=False, limit=7, after=ID),
+        ListJobsRequest(kind="call", caller="http", worker="w/1", text="50 % off", undone=True),
+    ],
+    JobCountsRequest: [JobCountsRequest(), JobCountsRequest(service="ä")],
+    ListServicesRequest: [
+        ListServicesRequest(),
+        ListServicesRequest(sort="need", text="a b", limit=1_000, after="1.5/-2.0/a/b"),
+    ],
+    ListWorkersRequest: [
+        ListWorkersRequest(),
+        ListWorkersRequest(state="backing off", dialect="native", service="s", text="x&y", sort="slow", limit=1),
     ],
     EmptyRequest: [EmptyRequest()],
     OverviewRequest: [OverviewRequest(), OverviewRequest(range="24h")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import msgspec
@@ -13,6 +14,7 @@ from dragoman.core.events import ADMINISTERED, AdministrationEvent, Event
 from dragoman.core.model import Job
 from dragoman.core.rights import NO_LIMITS, Rights
 from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
+from dragoman.operations.list_schemas import BrokerView, ListenersView
 from dragoman.operations.operation import Operation, Target
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.schemas import (
@@ -41,6 +43,26 @@ TABLE = {
 }
 
 
+class FixedFacts:
+    """Facts of a server that never change."""
+
+    def listeners(self) -> ListenersView:
+        return ListenersView(listeners=[])
+
+    def broker(self) -> BrokerView:
+        return BrokerView(
+            version="0",
+            compiled=False,
+            python="3.11",
+            started=datetime.fromtimestamp(0.0, UTC),
+            name="b",
+            instance="0",
+            limits=[],
+            settings={},
+            store=None,
+        )
+
+
 class RightsWorld(World):
     """A world with principals. `web` has a job, a worker and a schedule of the service `mail`."""
 
@@ -49,6 +71,7 @@ class RightsWorld(World):
         self.acts: list[AdministrationEvent] = []
         self.broker.events.subscribe(ADMINISTERED, self._act)
         self.broker.principals.apply({name: (rights, NO_LIMITS) for name, rights in TABLE.items()})
+        self.operations.server_facts = FixedFacts()
         self.operations.reload_table = lambda: AccessView(added=["new"], removed=[], changed=[], disconnected=2)
         self.act_as("web")
         self.web_worker = self.worker("mail", name="w")
@@ -87,6 +110,7 @@ JOB: dict[str, Callable[[RightsWorld], dict[str, Any]]] = {
 MORE_FIELDS: dict[str, dict[str, Any]] = {
     "enqueue": {"service": "mail"},
     "set schedule": {"name": "nightly", "service": "mail", "every": 60.0},
+    "job counts": {"service": "mail"},
 }
 
 KINDS = ("local", "web", "other", "viewer", "ops", "nobody")
@@ -97,6 +121,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     # local, web, other, viewer, ops, nobody
     "enqueue": (OK, OK, OK, NO, NO, NO),
     "jobs": (1, 1, 0, 1, 1, 0),
+    "job counts": (OK, OK, OK, OK, OK, NO),
     "job": (OK, OK, GONE, OK, OK, GONE),
     "payload": (OK, OK, GONE, NO, OK, GONE),
     "cancel": (OK, OK, GONE, NO, OK, GONE),
@@ -109,6 +134,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "resume": (OK, NO, NO, NO, OK, NO),
     "purge": (OK, NO, NO, NO, OK, NO),
     "workers": (1, 1, 0, 1, 1, 0),
+    "fleet": (1, 1, 0, 1, 1, 0),
     "worker": (OK, OK, GONE, OK, OK, GONE),
     "drain": (OK, OK, GONE, NO, OK, GONE),
     "schedules": (1, 1, 0, 1, 1, 0),
@@ -118,10 +144,15 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "pause schedule": (OK, OK, GONE, NO, OK, GONE),
     "resume schedule": (OK, OK, GONE, NO, OK, GONE),
     "reload access": (OK, NO, NO, NO, NO, NO),
+    "listeners": (OK, NO, NO, NO, NO, NO),
+    "broker": (OK, NO, NO, NO, NO, NO),
     "health": (OK, OK, OK, OK, OK, OK),
     "overview": (1, 1, 1, 1, 1, 0),
     "service series": (OK, OK, OK, OK, OK, NO),
 }
+
+
+ENTRIES = {"fleet": "states"}  # field of a list's view that has its entries, where methods return the whole view
 
 
 def fields_of(world: RightsWorld, row: Operation[Any, Any]) -> dict[str, Any]:
@@ -133,7 +164,7 @@ def fields_of(world: RightsWorld, row: Operation[Any, Any]) -> dict[str, Any]:
 def answer_of(row: Operation[Any, Any], view: Any) -> object:
     if isinstance(view, ErrorView):
         return view.kind
-    return len(getattr(view, row.returned or "services")) if row.target == "list" else OK
+    return len(getattr(view, ENTRIES.get(row.name, row.returned))) if row.target == "list" else OK
 
 
 def test_every_operation_for_every_kind_of_principal() -> None:

@@ -1,0 +1,70 @@
+// HTML from templates, escaped by default, and a morph that changes only the differences: focus, scroll and hover stay.
+
+class Safe {
+  constructor(text) { this.text = text; }
+  toString() { return this.text; }
+}
+const MARKS = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+
+/** Template tag: values are escaped; lists are joined; null, undefined, false and true are left out. */
+export function html(parts, ...values) {
+  let out = parts[0];
+  for (let i = 0; i < values.length; i++) out += text(values[i]) + parts[i + 1];
+  return new Safe(out);
+}
+
+/** Mark text as HTML that needs no escaping. Only for text that this program has made. */
+export const raw = (value) => new Safe(String(value));
+
+function text(value) {
+  if (value instanceof Safe) return value.text;
+  if (Array.isArray(value)) return value.map(text).join("");
+  if (value == null || value === false || value === true) return "";
+  return String(value).replace(/[&<>"']/g, (mark) => MARKS[mark]);
+}
+
+/** Make the children of an element equal to the HTML, with as few changes as possible. */
+export function put(element, safe) {
+  const next = element.cloneNode(false);
+  next.innerHTML = text(safe);
+  morph(element, next);
+}
+
+/** Children with the same `data-key` stay the same nodes; others are compared by place. Nodes of class `keep` stay. */
+export function morph(from, to) {
+  const keyed = new Map();
+  for (const node of from.children) if (node.dataset.key) keyed.set(node.dataset.key, node);
+  let place = from.firstChild;
+  for (const node of [...to.childNodes]) {
+    while (isKept(place)) place = place.nextSibling;
+    const key = node.dataset?.key, known = key && keyed.get(key);
+    keyed.delete(key);
+    if (known && known !== place) {
+      from.insertBefore(known, place);
+      update(known, node);
+    } else if (!place || keyed.has(place.dataset?.key)) {
+      from.insertBefore(node, place); // the node at this place is needed later
+    } else {
+      const old = place;
+      place = place.nextSibling;
+      if (isAlike(old, node)) update(old, node); else old.replaceWith(node);
+    }
+  }
+  while (place) {
+    const next = place.nextSibling;
+    if (!isKept(place)) place.remove();
+    place = next;
+  }
+}
+const isKept = (node) => node?.nodeType === 1 && node.classList.contains("keep");
+const isAlike = (was, node) => was.nodeName === node.nodeName && was.dataset?.key === node.dataset?.key;
+
+function update(was, node) {
+  if (node.nodeType !== 1) { if (was.data !== node.data) was.data = node.data; return; }
+  if (was.isEqualNode(node)) return;
+  for (const { name } of [...was.attributes]) if (!node.hasAttribute(name) && name !== "open") was.removeAttribute(name);
+  for (const { name, value } of node.attributes) if (was.getAttribute(name) !== value) was.setAttribute(name, value);
+  morph(was, node);
+  // Attributes do not change the value of a field that was used.
+  if (was.matches("input, select") && was !== document.activeElement && was.value !== node.value) was.value = node.value;
+}

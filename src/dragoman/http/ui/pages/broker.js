@@ -1,0 +1,110 @@
+// Page *Broker*: which callers' dialects reach which workers' dialects, listeners, limits, health and cost.
+
+import { get } from "../api.js";
+import { html } from "../dom.js";
+import { bytes, clock, count, percent, plural, rate, time } from "../format.js";
+import { DIALECTS, dialect, dialectName, hot, panel } from "../parts.js";
+import { again, facts, meter, none, nowOf, span, table } from "./elements.js";
+
+const REFRESH = 5; // seconds
+const NEAR = 0.8; // share of a limit
+const IN_BYTES = /memory|bytes|store|payload|disk/;
+const SHADES = 10; // of a cell of the matrix
+
+export async function load() {
+  const failed = (problem) => ({ problem: problem.message });
+  const [listeners, broker, health] = await Promise.all([
+    get("/v1/listeners").catch(failed), get("/v1/broker").catch(failed), get("/v1/health"),
+  ]);
+  return { listeners, broker, health };
+}
+
+export function advance(data) {
+  again(data, REFRESH, load);
+}
+
+export function render({ data, live }) {
+  const { broker, health } = data, now = nowOf(live), listeners = data.listeners.listeners ?? [];
+  return html`<div class="head"><h1>Broker</h1><span class="dim">${line(broker, health, now)}</span></div>
+  ${health.problems.map((each) => html`<section class="panel why c-failed">${each}</section>`)}
+  ${matrix(live?.flow ?? [])}
+  ${panel("Listeners", listeners.length ? listenerTable(listeners) : html`<p class="body dim">${
+    data.listeners.problem ?? "None."}</p>`, { flush: true })}
+  <div class="row even">
+    ${panel("Limits", limits(broker.limits ?? [], broker.problem), { note: "used now" })}
+    ${panel("Health", facts(vitals(live?.broker ?? {}, broker, health)))}
+    ${settings(broker.settings ?? {})}
+  </div>`;
+}
+
+function line(broker, health, now) {
+  const built = { true: "compiled", false: "interpreted" }[broker.compiled];
+  const parts = [
+    `${health.version}${built ? `, ${built}` : ""}`, broker.python && `Python ${broker.python}`,
+    broker.started && `up for ${time(span(broker.started, null, now))}`,
+    health.draining ? "draining" : health.loading ? "loading" : health.ready ? "ready" : "not ready",
+  ];
+  return parts.filter(Boolean).join(" · ");
+}
+
+/** Jobs a second for each pair of dialects, and the mean time that the broker adds. */
+function matrix(flow) {
+  const cells = new Map(flow.map(([from, to, jobs, added]) => [`${from} ${to}`, { jobs, added }]));
+  const workers = Object.keys(DIALECTS), callers = workers.filter((each) => each !== "controller"); // it has no callers
+  const others = new Set(flow.map(([from]) => from).filter((each) => !callers.includes(each)));
+  const most = Math.max(...flow.map(([, , jobs]) => jobs), 1e-9);
+  const heads = workers.map((to) => html`<th scope="col">${dialect(to)}</th>`);
+  const rows = [...callers, ...others].map((from) => html`<tr><th scope="row">${dialect(from)}</th>${
+    workers.map((to) => cell(from, to, cells.get(`${from} ${to}`), most))}</tr>`);
+  return panel("Who calls whom", html`<div class="scroll"><table class="matrix"><thead><tr>
+    <th scope="row">callers ↓ workers →</th>${heads}</tr></thead><tbody>${rows}</tbody></table></div>`,
+  { flush: true, note: "jobs a second, and the time that the broker adds" });
+}
+
+function cell(from, to, pair, most) {
+  if (!pair) return html`<td><i class="none">·</i></td>`;
+  const shade = pair.jobs > 0 ? 1 + Math.round((SHADES - 1) * Math.sqrt(pair.jobs / most)) : 0;
+  return html`<td><i class="shade-${shade}" title="${dialectName(from)} callers, ${dialectName(to)} workers">${
+    rate(pair.jobs)}<small>${pair.added == null ? "" : time(pair.added)}</small></i></td>`;
+}
+
+const HEADS = [["Address"], ["Dialect", "hide-s"], ["For", "hide-m"], ["Peers", "num"], ["Received", "num hide-s"],
+  ["Sent", "num hide-s"], ["Bad messages", "num"]];
+
+const listenerTable = (listeners) => table(HEADS, listeners.map((each) => html`<tr>
+  <td class="mono"><div class="cut wide" title="${each.url}">${each.url}</div></td>
+  <td class="hide-s">${dialect(each.dialect)}${each.edition && html` <span class="dim">${each.edition}</span>`}</td>
+  <td class="mid hide-m">${(each.roles ?? []).map((role) => `${role}s`).join(", ")} ${
+    each.insecure && html`<span class="tag warn">not protected</span>`}</td>
+  <td class="num">${count(each.peers)}</td><td class="num mid hide-s">${bytes(each.received)}</td>
+  <td class="num mid hide-s">${bytes(each.sent)}</td>
+  <td class="num" title="${reasons(each.bad_reasons)}">${each.bad ? hot("failed", count(each.bad))
+    : html`<span class="dim">0</span>`}</td></tr>`));
+
+const reasons = (numbers) => Object.entries(numbers ?? {}).map(([reason, n]) => `${reason}: ${n}`).join(", ");
+
+function limits(rows, problem) {
+  if (!rows.length) return html`<p class="dim">${problem ?? "None."}</p>`;
+  const show = (name, n) => (IN_BYTES.test(name) ? bytes(n) : count(n));
+  return html`<dl class="limits">${rows.map(({ name, used, of }) => html`<dt>${name}</dt><dd>${
+    meter([[used / of > NEAR ? "failed" : "running", Math.min(1, used / of)]], percent(used / of))}</dd><dd>${
+    show(name, used)} of ${of == null ? "no limit" : show(name, of)}</dd>`)}</dl>`;
+}
+
+const vitals = (now, broker, health) => [
+  ["CPU", now.cpu == null ? none : `${percent(now.cpu)} of one core`],
+  ["For dashboards", now.dashboard == null ? none : `${percent(now.dashboard)} of one core`],
+  ["Loop lag p99", time(now.lag_p99)],
+  ["Commit p99", time(now.commit_p99)],
+  ["Resident memory", bytes(now.resident)],
+  ["Store", broker.store_size == null ? null : bytes(broker.store_size)],
+  ["Connections", health.peers == null ? null : count(health.peers)],
+  ["Jobs", health.jobs == null ? null : count(health.jobs)],
+  ["Started", broker.started && clock(broker.started)],
+  ["Instance", broker.instance && html`<span class="mono">${broker.instance}</span>`],
+];
+
+function settings(values) {
+  const rows = Object.entries(values).map(([name, value]) => [name, html`<span class="mono">${String(value)}</span>`]);
+  return rows.length > 0 && panel("Settings", facts(rows), { note: "those that are not the default" });
+}

@@ -1,0 +1,119 @@
+// Page *Job*: why it is where it is, its attempts on one time axis, its conversation, its facts, payload and result.
+
+import { get } from "../api.js";
+import { html } from "../dom.js";
+import { bytes, clock, time } from "../format.js";
+import { content, whole } from "./content.js";
+import { UNRECORDED, conversation, loadConversation } from "./conversation.js";
+import { act, dialect, jobState, panel } from "../parts.js";
+import { administers, hasActs } from "../rights.js";
+import { again, facts, jobColor, jobLink, none, nowOf, serviceLink, workerLink } from "./elements.js";
+import { timeline } from "./timeline.js";
+
+const REFRESH = 2; // seconds
+
+export const title = ({ id }) => `${id.slice(0, 12)}…`;
+export const live = ({ id }) => `job/${id}`;
+
+export async function load(address) {
+  const { id } = address;
+  const [view, reason] = await Promise.all([get(`/v1/jobs/${encodeURIComponent(id)}`), why(id)]);
+  const [recorded, payload] = await Promise.all([
+    view.recorded ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
+    whole(view),
+  ]);
+  return { job: view, why: reason, recorded, payload };
+}
+
+const why = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/why`);
+
+/** State and sentence come with each snapshot, everything else by a request until the job has ended. */
+export function advance(data, { page }, address) {
+  if (data.isFinal) return;
+  if (page?.job) {
+    const { payload, progress, result, result_base64, error } = data.job;
+    data.job = { ...page.job, payload, progress, result, result_base64, error };
+  }
+  if (page?.why) data.why = { ...data.why, ...page.why };
+  const wasEnded = data.job.state === "ended";
+  again(data, wasEnded ? 0 : REFRESH, async () => ({ isFinal: wasEnded, ...await load(address) }));
+}
+
+export function render({ address, data, live: snapshot }) {
+  const each = data.job, now = nowOf(snapshot), state = each.outcome ?? each.state;
+  return html`<div class="head"><h1 class="mono id">${each.id}</h1>${jobState(state)}${
+    each.quarantined && html`<span class="tag warn">quarantine</span>`}
+    <span class="grow"></span><span class="acts">${buttons(each)}</span></div>
+  <section class="panel why ${jobColor(state)}" aria-label="Why">${data.why.why}${place(data.why)}</section>
+  <div class="row job"><div class="stack">
+    ${timeline(each, now)}
+    ${each.error && error(each.error)}
+    ${conversation(data.recorded, address, `/v1/jobs/${each.id}/ladder`)}
+  </div><div class="stack">
+    ${panel("Facts", facts(rows(each)))}
+    ${each.progress && panel("Progress", content(each.progress))}
+    ${payload(each, data.payload)}
+    ${result(each)}
+  </div></div>`;
+}
+
+/** An owner may cancel and retry its own jobs: the view of a job has its payload only for owners and administrators. */
+function buttons(each) {
+  if (!administers(each.service) && !(hasActs() && each.payload)) return "";
+  if (each.state !== "ended") return act("cancel", each.id, "Cancel …", "danger");
+  return each.quarantined && act("retry", each.id, "Retry …", "primary");
+}
+
+/** Place in the queue: shown as numbers, because sentences come from the broker. */
+function place({ ahead, turn_in: turn }) {
+  if (ahead == null && turn == null) return "";
+  return html`<small>${ahead != null && html`Jobs ahead: <b>${ahead.toLocaleString("en")}</b>`}${
+    turn != null && html`${ahead != null && " · "}Estimated start: <b>in ${time(turn)}</b>`}</small>`;
+}
+
+function rows(each) {
+  const last = each.attempts.at(-1);
+  return [
+    ["Service", serviceLink(each.service)],
+    ["Kind", each.background ? "background, on disk" : "call"],
+    ["Caller", each.caller && html`${dialect(each.caller.dialect)} ${each.caller.address &&
+      html`<span class="dim">${each.caller.address}</span>`}`],
+    ["Worker", last && workerLink(last.worker_id, last.worker)],
+    ["Key", each.key && html`<span class="mono">${each.key}</span>`],
+    ["Priority", each.priority],
+    ["Attempts", each.max_attempts == null ? each.attempts.length : `${each.attempts.length} of ${each.max_attempts}`],
+    ["Submitted", clock(each.created)],
+    ["Earliest start", each.not_before && clock(each.not_before)],
+    ["Ended", each.ended && clock(each.ended)],
+    ["Waited", each.waited == null ? none : time(each.waited)],
+    ["Job time-out", each.job_timeout == null ? none : time(each.job_timeout)],
+    ["Deadline", each.deadline && clock(each.deadline)],
+    ["Outcome kept", each.kept_until && `until ${clock(each.kept_until)}`],
+    ["Retry of", each.retry_of && jobLink(each.retry_of)],
+    ["Retried as", each.retried_as && jobLink(each.retried_as)],
+  ];
+}
+
+const error = ({ type, message, detail }) => panel("Error", html`<p><b class="mono">${type}</b> ${message}</p>${
+  detail && html`<pre>${detail}</pre>`}`, { note: "from the worker" });
+
+const save = (path, name, what) => html`<a class="btn small" href="${path}" download="${name}"
+  aria-label="Save the ${what}">Save</a>`;
+
+function payload(each, all) {
+  const view = each.payload, size = view?.size ?? each.size;
+  const isKept = each.state !== "ended" || each.quarantined || each.retried_as;
+  if (!view) return panel("Payload", html`<p class="hint">${size != null && `${bytes(size)}. `}${
+    isKept ? "Payloads are shown to the owner and to administrators."
+      : "A payload is kept until its job ends, and in quarantine."}</p>`);
+  const path = `/v1/jobs/${each.id}/payload`;
+  return panel("Payload", content(view, all), { side: save(path, `${each.id}.payload`, "payload") });
+}
+
+function result(each) {
+  if (each.outcome !== "done") return "";
+  const { result: text, result_base64: base64, result_size: size } = each;
+  if (text == null && base64 == null) return size != null && panel("Result", html`<p class="hint">${bytes(size)}</p>`);
+  const path = `/v1/jobs/${each.id}/result`;
+  return panel("Result", content({ text, base64, size }), { side: save(path, `${each.id}.result`, "result") });
+}

@@ -1,0 +1,119 @@
+// Page *Jobs*: counts by state, filters in the address, 50 jobs a page. The rows stand still while they are read.
+
+import { get } from "../api.js";
+import { html } from "../dom.js";
+import { count, time } from "../format.js";
+import { dialect, empty, jobState } from "../parts.js";
+import { again, choices, jobLink, more, none, nowOf, search, select, span, table, withQuery } from "./elements.js";
+
+const PAGE = 50; // jobs
+const REFRESH = 5; // seconds
+const STATES = [["", "all"], ["waiting"], ["delayed"], ["running"], ["done"], ["undone", "not done"]];
+const KINDS = [["", "all"], ["call", "calls"], ["background"]];
+const OUTCOMES = ["done", "failed", "timed out", "lost", "cancelled", "refused"];
+const TAGS = ["state", "caller", "worker"];
+const FILTERS = ["service", "kind", "caller", "worker", "text", "after"];
+
+/** Fields of the operation for the query of the page. @param {URLSearchParams} query */
+function request(query) {
+  const state = query.state, wanted = { limit: PAGE };
+  if (state === "undone" || state === "quarantined") wanted[state] = true;
+  else if (state) wanted[OUTCOMES.includes(state) ? "outcome" : "state"] = state;
+  for (const name of FILTERS) wanted[name] = query[name];
+  return wanted;
+}
+
+const countsOf = (query) => get("/v1/jobs/counts", { service: query.service }).catch(() => null);
+
+export async function load({ query }) {
+  const [found, counts, services] = await Promise.all([
+    get("/v1/jobs", request(query)),
+    countsOf(query),
+    get("/v1/services", { sort: "name", limit: 200 }).catch(() => ({ services: [] })),
+  ]);
+  return { ...found, counts, services: services.services.map((each) => each.name), newer: 0 };
+}
+
+/** Counts jobs that are newer than the first row, without moving the rows. */
+export function advance(data, snapshot, { query }) {
+  if (query.after) return;
+  again(data, REFRESH, async () => {
+    const [found, counts] = await Promise.all([get("/v1/jobs", request(query)), countsOf(query)]);
+    const place = found.jobs.findIndex((each) => each.id === data.jobs[0]?.id);
+    return { counts, newer: place < 0 ? found.jobs.length : place };
+  });
+}
+
+/** The button *N newer* loads the list again. */
+export const acts = { newest: (target, { reload }) => reload() };
+
+export function render({ address, data, live }) {
+  const { query } = address, now = nowOf(live), isFiltered = [...FILTERS, "state"].some((name) => query[name]);
+  return html`<div class="head"><h1>Jobs</h1>${totals(data.counts)}</div>
+  <div class="head filters">
+    ${choices("State", STATES.map(([value, label]) => [value, label, number(data.counts, value)]), "state", query)}
+    ${select("Service", "service", services(data.services, query.service).map((name) => [name]), "Any service", query)}
+    ${choices("Kind", KINDS, "kind", query)}
+    ${search("Id, key, worker or reason", query)}
+    ${tags(address)}
+    <span class="grow"></span>
+    ${data.newer > 0 && html`<button class="small" data-act="newest">${newer(data.newer)}</button>`}
+  </div>
+  <section class="panel" aria-label="Jobs">${data.jobs.length ? jobTable(data.jobs, now) : nothing(isFiltered)}
+  ${data.jobs.length > 0 && more(html`Newest first. The list stands still.${cut(data)}`, [
+    query.after && ["Newest", withQuery(address, "after", "")],
+    data.after && ["Older", withQuery(address, "after", data.after)],
+  ])}</section>`;
+}
+
+const newer = (n) => (n >= PAGE ? `${PAGE} or more newer` : `${n} newer`);
+
+const services = (names, chosen) => (chosen && !names.includes(chosen) ? [chosen, ...names] : names);
+
+const isChoice = (name, value) => name === "state" && STATES.some(([each]) => each === value);
+
+/** Filters that have no control of their own, each with a link that removes it. */
+function tags(address) {
+  const fields = Object.entries(address.query).filter(([name, value]) => TAGS.includes(name) && !isChoice(name, value));
+  return fields.map(([name, value]) => html`<a class="tag" href="${withQuery(address, name, "")}"
+    aria-label="Remove the filter ${name}">${name}: ${value} ×</a>`);
+}
+
+function totals(counts) {
+  if (!counts) return "";
+  const present = counts.waiting + counts.delayed + counts.running;
+  return html`<span class="dim">${count(present)} present, ${count(counts.done + counts.undone)} ended</span>`;
+}
+
+function number(counts, state) {
+  if (!counts) return null;
+  const { waiting, delayed, running, done, undone } = counts;
+  return count(state ? counts[state] : waiting + delayed + running + done + undone);
+}
+
+const cut = ({ searched, complete }) => complete === false && searched != null &&
+  html` <b>The newest ${count(searched)} jobs were searched, older ones were not.</b>`;
+
+const nothing = (isFiltered) => isFiltered
+  ? empty("No job matches. Outcomes are kept for a day; calls without a key only until they end.")
+  : empty("There are no jobs yet. Submit one:",
+    `curl -d hello ${location.origin}/v1/services/default/call`);
+
+const HEADS = [["Job"], ["Service"], ["State"], ["Caller", "hide-m"], ["Worker", "hide-s"], ["Attempt", "num hide-s"],
+  ["Age", "num"], ["Waited", "num hide-m"], ["Ran", "num hide-s"], ["Reason", "hide-m"]];
+
+const jobTable = (jobs, now) => table(HEADS, jobs.map((each) => row(each, now)), "jobs");
+
+function row(each, now) {
+  const last = each.attempts.at(-1);
+  return html`<tr data-href="/job/${each.id}"><td>${jobLink(each.id)} ${each.key && html`<span class="tag key hide-m"
+      title="Key ${each.key}">${each.key}</span>`}</td>
+    <td class="clip">${each.service}</td><td>${jobState(each.outcome ?? each.state)}</td>
+    <td class="hide-m">${each.caller ? dialect(each.caller.dialect) : none}</td>
+    <td class="hide-s mid clip">${last?.worker ?? ""}</td>
+    <td class="num hide-s mid">${last ? last.number : 0}${each.max_attempts != null && ` of ${each.max_attempts}`}</td>
+    <td class="num mid">${time(span(each.created, null, now))}</td>
+    <td class="num hide-m mid">${each.waited == null ? none : time(each.waited)}</td>
+    <td class="num hide-s mid">${last?.started ? time(span(last.started, last.ended, now)) : none}</td>
+    <td class="hide-m rest"><div class="cut dim" title="${each.reason}">${each.reason}</div></td></tr>`;
+}

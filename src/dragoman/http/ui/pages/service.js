@@ -1,0 +1,140 @@
+// Service: a sentence, charts, the slowest workers, and the reasons of the jobs that were not done.
+
+import { get } from "../api.js";
+import { chart, legend } from "../charts.js";
+import { html } from "../dom.js";
+import { count, rate, since, time } from "../format.js";
+import {
+  FIRST_WORKER, REFRESH, act, dialect, empty, hot, jobState, panel, rangeChoice, rangeOf, tile, workerState,
+} from "../parts.js";
+import { administers } from "../rights.js";
+import { hrefOf } from "../routes.js";
+import { advance as advanceSeries, marksOf, sumOf } from "../series.js";
+import { slots } from "../service-table.js";
+
+const WORKERS = 10, REASONS = 8; // rows
+const JOBS = 50; // jobs that the reasons are taken from
+const SLOW = 1.5; // pace from which a worker is slow
+const LONG = 5; // seconds of the oldest job that are shown in colour
+
+export const title = ({ id }) => id;
+export const live = ({ id }) => `service/${id}`;
+export const refresh = (address) => REFRESH[rangeOf(address)];
+
+export async function load(address) {
+  const { id } = address, base = `/v1/services/${encodeURIComponent(id)}`;
+  const [service, series, workers, jobs] = await Promise.all([
+    get(base),
+    get(`${base}/series`, { range: rangeOf(address) }),
+    get("/v1/workers", { service: id, sort: "slow", limit: WORKERS }),
+    get("/v1/jobs", { service: id, undone: true, limit: JOBS }),
+  ]);
+  return { service, series, workers: workers.workers, reasons: reasonsOf(jobs.jobs), seen: jobs.jobs.length };
+}
+
+export function advance({ series }, snapshot, { id }) {
+  const row = snapshot.services.find((each) => each.name === id);
+  if (!row) return;
+  const values = ["arrived", "done", "waiting", "running"].map((each) => [series[each], row[each]]);
+  const quantiles = ["p50", "p95", "p99"].flatMap((each, i) => [
+    [series.wait[each], row.wait?.[i]], [series.run[each], row.run?.[i]],
+  ]);
+  advanceSeries(series, snapshot.at, [...values, [series.undone, sumOf(row.undone)], ...quantiles]);
+}
+
+export function render({ address, data, live: now }) {
+  const { id } = address, range = rangeOf(address), says = now?.page?.says;
+  const row = now?.services.find((each) => each.name === id) ?? data.service;
+  const all = html`<a class="hint" href="${hrefOf("workers", "", { service: id })}">All ${count(row.workers)}</a>`;
+  const jobs = html`<a class="hint" href="${hrefOf("jobs", "", { service: id, state: "undone" })}">Jobs</a>`;
+  return html`${head(id, row, range)}
+  ${says && html`<section class="panel why c-${colorOf(row)}" data-key="says">${says}</section>`}
+  ${tiles(row)}
+  ${charts(data.series, range)}
+  ${panel("Workers", workers(data.workers, now?.at), { flush: true, note: "slowest first", side: all })}
+  ${panel("Not done", reasons(data.reasons), {
+    flush: true, note: data.seen ? `reasons of the last ${count(data.seen)}` : "", side: jobs,
+  })}`;
+}
+
+const head = (id, row, range) => html`<div class="head"><h1>${id}</h1><span>${(row.dialects ?? []).map(dialect)}</span>
+  ${row.paused && html`<span class="tag warn">paused${row.paused_by && ` by ${row.paused_by}`}</span>`}
+  <span class="grow"></span>${rangeChoice(range)}${administers(id) && html`<span class="acts">
+    ${row.paused ? act("resume", id, "Resume …", "primary") : act("pause", id, "Pause …")}
+    ${act("purge", id, "Purge …", "danger")}</span>`}</div>`;
+
+function colorOf(row) {
+  if (row.paused || (row.waiting && row.oldest > LONG)) return "waiting";
+  if (row.waiting && !row.workers) return "failed";
+  return row.workers ? "done" : "quiet";
+}
+
+const tiles = (row) => html`<section class="panel tiles" data-key="tiles">
+  ${tile("Arriving", rate(row.arrived), "jobs/s")}${tile("Done", rate(row.done), "jobs/s")}
+  ${tile("Waiting", count(row.waiting), row.delayed ? `+ ${count(row.delayed)} delayed` : "")}
+  ${tile("Oldest", row.waiting ? time(row.oldest) : "–", "")}
+  ${tile("Wait p95", time(row.wait?.[1]), "")}${tile("Run p95", time(row.run?.[1]), "")}</section>`;
+
+function charts(series, range) {
+  const ended = [
+    { name: "not done", color: "failed", values: series.undone }, { name: "done", color: "done", values: series.done },
+  ];
+  const quantiles = ({ p50, p95, p99 }) => [
+    { name: "p99", color: "timed", values: p99 }, { name: "p95", color: "waiting", values: p95 },
+    { name: "p50", color: "native", values: p50 },
+  ];
+  const draw = (name, lines, { note = "", label = name, ...options }) => {
+    const drawn = chart(name, lines, { range, step: series.step, low: true, label, ...options });
+    return panel(name, drawn, { note, side: legend(lines, name) });
+  };
+  return html`<div class="row even" data-key="charts">
+    ${draw("Jobs that ended", ended, { isStacked: true, marks: marksOf(series), note: "a second" })}
+    ${draw("Waiting", [{ name: "waiting", color: "waiting", values: series.waiting }], {
+      isStacked: true, format: count, note: "jobs", label: "Waiting jobs",
+    })}
+    ${draw("Wait before the first attempt", quantiles(series.wait), { format: time })}
+    ${draw("Run time of an attempt", quantiles(series.run), { format: time })}</div>`;
+}
+
+// ---------------------------------------------------------------- workers and reasons
+
+function workers(list, now) {
+  if (!list.length) return empty("No worker offers this service now.", FIRST_WORKER);
+  return html`<div class="scroll"><table><thead><tr><th>Worker</th><th class="hide-s">Dialect</th><th>State</th>
+    <th class="hide-s">Slots in use</th><th class="num hide-m">Oldest job</th><th class="num">Pace</th>
+    <th class="num hide-s">Done</th></tr></thead><tbody>${list.map((each) => worker(each, now))}</tbody></table></div>`;
+}
+
+function worker({ id, name, dialect: spoken, state, holds = [], capacity, pace, done }, now) {
+  const href = hrefOf("worker", id), ages = holds.map((each) => since(each.since, now));
+  return html`<tr data-key="${id}" data-href="${href}"><td><a href="${href}"><b class="name">${name || id}</b></a></td>
+    <td class="hide-s">${dialect(spoken)}</td><td>${workerState(state)}</td>
+    <td class="hide-s">${slots(holds.length, capacity)}</td>
+    <td class="num hide-m">${time(ages.length ? Math.max(...ages) : null)}</td><td class="num">${paceOf(pace)}</td>
+    <td class="num hide-s">${count(done)}</td></tr>`;
+}
+
+function paceOf(pace) {
+  if (pace == null) return html`<span class="dim">–</span>`;
+  return pace >= SLOW ? hot("timed", `${pace.toFixed(1)} ×`) : html`<span class="mid">${pace.toFixed(1)} ×</span>`;
+}
+
+/** Jobs with the same outcome and reason, most frequent first. */
+function reasonsOf(jobs) {
+  const groups = new Map();
+  for (const { id, outcome, reason } of jobs) {
+    const key = `${outcome}\n${reason}`, group = groups.get(key);
+    if (group) group.count += 1; else groups.set(key, { outcome, reason, count: 1, id });
+  }
+  return [...groups.values()].sort((a, b) => b.count - a.count);
+}
+
+function reasons(groups) {
+  if (!groups.length) return empty("Every job that is still known was done.");
+  return html`<div class="scroll"><table><thead><tr><th>Ended</th><th>Reason</th><th class="num">Jobs</th>
+    <th class="num hide-s">Last</th></tr></thead><tbody>${groups.slice(0, REASONS).map(reason)}</tbody></table></div>`;
+}
+
+const reason = (each) => html`<tr data-href="${hrefOf("job", each.id)}"><td>${jobState(each.outcome)}</td>
+  <td><div class="cut">${each.reason || "–"}</div></td><td class="num">${count(each.count)}</td>
+  <td class="num hide-s"><a class="mono" href="${hrefOf("job", each.id)}">${each.id.slice(0, 12)}…</a></td></tr>`;

@@ -1,0 +1,37 @@
+// Services: all of them, sorted and filtered by the broker, a page of 100 at a time.
+
+import { get } from "../api.js";
+import { html } from "../dom.js";
+import { FIRST_WORKER, choice, empty, panel } from "../parts.js";
+import { serviceTable } from "../service-table.js";
+
+const LIMIT = 100;
+const REFRESH = 5; // seconds between two requests for the first page; later pages stand still
+const SORTS = { need: "need", name: "name", waiting: "waiting jobs", rate: "jobs/s" };
+
+const sortOf = ({ query }) => Object.hasOwn(SORTS, query.sort ?? "") ? query.sort : "need";
+export const refresh = ({ query }) => query.after ? null : REFRESH;
+export const load = ({ query }) => {
+  const { text, after } = query;
+  return get("/v1/services", { sort: sortOf({ query }), text, after, limit: LIMIT });
+};
+
+export function render({ address, data }) {
+  const sort = sortOf(address), { text = "" } = address.query;
+  const note = sort === "need" ? "those that need attention first" : `sorted by ${SORTS[sort]}`;
+  return html`<div class="head"><h1>Services</h1><span class="grow"></span>
+    <input type="search" data-query="text" value="${text}" placeholder="Part of a name" size="18"
+      aria-label="Part of a name">
+    <span class="seg" role="group" aria-label="Sort by">${Object.entries(SORTS).map(([value, label]) =>
+      choice("sort", value, label, sort, { standard: "need" }))}</span></div>
+  ${panel("All services", data.services.length ? serviceTable(data.services) : nothing(text), { flush: true, note })}
+  ${turns(address.query.after, data.after)}`;
+}
+
+const turns = (after, next) => (after || next) && html`<div class="head">
+  <span class="dim">${LIMIT} services a page.</span><span class="grow"></span>
+  ${after && html`<button class="small" data-query="after" data-value="">First page</button>`}
+  ${next && html`<button class="small" data-query="after" data-value="${next}">Next page</button>`}</div>`;
+
+const nothing = (text) => text ? empty(`No service has “${text}” in its name.`) :
+  empty("No worker has offered a service yet.", FIRST_WORKER);

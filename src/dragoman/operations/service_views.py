@@ -1,0 +1,92 @@
+"""Views of services, with facts that are summed up from their workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from dragoman.core.model import Service, Worker
+from dragoman.core.recipients import dialect_of
+from dragoman.operations.need import service_need
+from dragoman.operations.schemas import ServiceView
+
+Quantiles = tuple[float, float, float]
+
+
+class ServiceRates(NamedTuple):
+    """Rates of a service in jobs per second, and p50, p95, p99 of waiting and running, of the last 10 seconds."""
+
+    arrived: float
+    done: float
+    undone: float
+    wait: Quantiles | None = None
+    run: Quantiles | None = None
+
+
+def no_rates(service: str) -> ServiceRates | None:
+    """Return None: nothing samples the services."""
+    return None
+
+
+class ServiceRows:
+    """Makes views of services. All workers must be counted first."""
+
+    def __init__(self, rates: Callable[[str], ServiceRates | None], offset: float) -> None:
+        """`offset`: seconds that the wall clock is ahead of the clock of jobs."""
+        self._rates = rates
+        self._offset = offset
+        self._running: dict[Service, int] = {}
+        self._slots: dict[Service, int] = {}
+        self._dialects: dict[Service, dict[str, None]] = {}
+
+    def count(self, worker: Worker) -> None:
+        running = self._running
+        for attempt in worker.running.values():
+            service = attempt.job.service
+            running[service] = running.get(service, 0) + 1
+        dialect = dialect_of(worker.recipient)
+        for service in worker.services:
+            self._slots[service] = self._slots.get(service, 0) + worker.profile.capacity
+            self._dialects.setdefault(service, {})[dialect] = None
+
+    def view(self, service: Service, now: float) -> ServiceView:
+        head = service.queue.oldest()
+        runs = self._running.get(service, 0)
+        waiting = service.queue.length
+        oldest = round(max(0.0, now - head.arrival), 3) if head is not None else 0.0
+        view = ServiceView(
+            name=service.name,
+            paused=service.paused,
+            paused_by=service.paused_by,
+            waiting=waiting,
+            delayed=max(0, service.jobs - waiting - runs),
+            running=runs,
+            oldest=oldest,
+            workers=service.workers,
+            idle=len(service.idle) + len(service.held_back),
+            ended={outcome.value: count for outcome, count in service.ended.items() if count},
+            slots=self._slots.get(service, 0),
+            dialects=sorted(self._dialects.get(service, ())),
+        )
+        rates = self._rates(service.name)
+        if rates is not None:
+            view.arrived, view.done, view.undone, view.wait, view.run = rates
+        view.need = service_need(
+            is_paused=service.paused,
+            waiting=waiting,
+            workers=service.workers,
+            oldest=oldest,
+            undone=view.undone or 0.0,
+            rate=view.arrived or 0.0,
+        )
+        return view
+
+
+def service_view(
+    service: Service, workers: Iterable[Worker], rates: Callable[[str], ServiceRates | None], now: float, offset: float
+) -> ServiceView:
+    """Return the view of one service."""
+    rows = ServiceRows(rates, offset)
+    for worker in workers:
+        rows.count(worker)
+    return rows.view(service, now)
