@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.cli.broker_http import BrokerHttp
 from dragoman.demo.broker import PATIENCE, DemoBroker
 from dragoman.demo.matrix import payloads
 from dragoman.demo.processes import DemoError
 from dragoman.demo.workers import REVERSE, Languages
 from dragoman.operations.schemas import JobView
-from dragoman.sdk.errors import JobFailed
+from dragoman.sdk.errors import JobFailed, NotFound
 
 Print = Callable[[str], None]
 
@@ -55,9 +56,17 @@ def rescue_job(broker: DemoBroker, languages: Languages, retry_delay: float, sho
     outcomes = [(each.outcome or "done") for each in view.attempts]
     if result != b"pleh" or outcomes != ["lost", "done"]:
         raise DemoError(f"job {job} was not rescued: its attempts ended {', '.join(outcomes)}")
-    for line in attempt_lines(view):
+    for line in ladder_lines(broker, job) or attempt_lines(view):
         show(line)
     return 1
+
+
+def ladder_lines(broker: DemoBroker, job: str) -> list[str]:
+    """The conversation about a job as text; empty if the broker has not recorded it."""
+    try:
+        return BrokerHttp(broker.url("http")).text(f"/v1/jobs/{job}/ladder", format="text").splitlines()
+    except NotFound:
+        return []
 
 
 def attempt_lines(job: JobView) -> list[str]:
