@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Sections of the help, in their order, with the commands that have modules of their own.
 SECTIONS = {
-    "Run": ["demo", "serve", "worker", "top", "config", "health", "store"],
+    "Run": ["demo", "serve", "worker", "top", "config", "health", "broker", "listeners", "store"],
     "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "cancel", "retry", "schedule", "tail"],
     "Access": ["access", "keys", "token"],
     "Services and workers": ["services", "workers", "pause", "resume", "purge", "drain"],

@@ -79,6 +79,10 @@ class Dashboard:
         sources.changes.add(STARTED, clock())
 
     @property
+    def is_watched(self) -> bool:
+        return bool(self._watches)
+
+    @property
     def changes(self) -> Changes:
         return self._sources.changes
 
@@ -104,8 +108,10 @@ class Dashboard:
             except Exception as error:
                 self._report(error)
             now = self._clock()
-            is_due = not self._watches or now % SLOT >= INTERVAL
-            await asyncio.sleep((INTERVAL if self._watches else SLOT) - now % (INTERVAL if self._watches else SLOT))
+            interval = INTERVAL if self._watches else SLOT
+            wait = interval - now % interval
+            is_due = (now + wait) % SLOT < INTERVAL / 2
+            await asyncio.sleep(wait)
 
     async def _in_slices(self, steps: Iterator[None]) -> None:
         """Do this work in slices of at most 5 ms, and count its time."""

@@ -165,7 +165,7 @@ class Snapshots:
         return [
             each
             for each in standing
-            if each.finding.services and any(sees_service(principal, name) for name in each.finding.services)
+            if each.finding.services and all(sees_service(principal, name) for name in each.finding.services)
         ]
 
     def _attention(self, standing: Standing) -> AttentionView:

@@ -225,15 +225,10 @@ class LimitView(View):
     of: int
 
 
-class StoreSizeView(View):
-    """The store on disk: the bytes of its files."""
-
-    bytes: int
-    path: str
-
-
 class BrokerView(View):
-    """The broker itself. `settings` are those that are not default, without secrets; `store` is null for `memory`."""
+    """The broker itself. `name` is the name of its machine, `instance` differs for every start. `settings` are those
+    that are not default, without listeners; `store_size` is the bytes of the store's files, or null if nothing is kept.
+    """
 
     version: str
     compiled: bool
@@ -243,4 +238,4 @@ class BrokerView(View):
     instance: str
     limits: list[LimitView]
     settings: dict[str, str]
-    store: StoreSizeView | None
+    store_size: int | None

@@ -57,7 +57,7 @@ SERVICES: Final = Operation(
     method="GET",
     path="/v1/services",
     pages=True,
-    errors=("loading",),
+    errors=("not found", "loading"),
     returned="services",
 )
 WORKERS: Final = Operation(
@@ -71,6 +71,7 @@ WORKERS: Final = Operation(
     method="GET",
     path="/v1/workers",
     pages=True,
+    errors=("not found",),
     returned="workers",
 )
 FLEET: Final = Operation(

@@ -43,7 +43,7 @@ def read_cursor(text: str | None, now: float, *, has_text_keys: bool, has_number
         return Cursor(float(at), rank)
     except ValueError:
         raise OperationError(
-            "invalid",
+            "not found",
             f"after {text[:64]!r} is no position in this list; send the `after` of the previous page and the same sort",
         ) from None
 

@@ -94,8 +94,12 @@ Jitter = Annotated[
 WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the outcome.")]
 
 Quantiles = Annotated[
-    tuple[float, float, float],
-    Meta(description="p50, p95 and p99 of the last 10 seconds, in seconds; null if nothing was measured."),
+    list[float],
+    Meta(
+        min_length=3,
+        max_length=3,
+        description="p50, p95 and p99 of the last 10 seconds, in seconds; null if nothing was measured.",
+    ),
 ]
 
 State = Literal["waiting", "delayed", "running", "ended"]

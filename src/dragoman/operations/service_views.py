@@ -10,8 +10,6 @@ from dragoman.core.recipients import dialect_of
 from dragoman.operations.need import service_need
 from dragoman.operations.schemas import ServiceView
 
-Quantiles = tuple[float, float, float]
-
 
 class ServiceRates(NamedTuple):
     """Rates of a service in jobs per second, and p50, p95, p99 of waiting and running, of the last 10 seconds."""
@@ -19,8 +17,8 @@ class ServiceRates(NamedTuple):
     arrived: float
     done: float
     undone: float
-    wait: Quantiles | None = None
-    run: Quantiles | None = None
+    wait: list[float] | None = None
+    run: list[float] | None = None
 
 
 def no_rates(service: str) -> ServiceRates | None:

@@ -37,6 +37,7 @@ from dragoman.server.log import make_log
 from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
 from dragoman.server.sd_notify import SdNotifier
+from dragoman.server.server_facts import BrokerFacts
 from dragoman.server.state_dump import dump
 from dragoman.server.tuning import protect_secrets, raise_descriptor_limit, tune_process
 from dragoman.server.wiring import Listener, ServerContext, default_listeners, optional_listeners, prepare
@@ -114,6 +115,9 @@ class Server:
             no_access=no_access,
         )
         self.operations.reload_table = self._reload_table
+        connections = self.runner.connections
+        self.facts = BrokerFacts(self.broker, connections, config, self.store, release, now() + offset())
+        self.operations.server_facts = self.facts
         self.host = AsyncioHost(loop, self.runner, now, self.authentication)
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
@@ -153,6 +157,7 @@ class Server:
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 self._log.warning("listener not opened", url=url, reason=reason, note="all others are open")
         self._listeners = [listener for listener, _ in opened]
+        self.facts.opened = opened
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)

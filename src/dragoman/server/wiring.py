@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pkgutil import resolve_name
@@ -85,6 +85,8 @@ class Listener:
     access: LocalAccess = DEFAULT_ACCESS
     tls: ListenerTls | None = None
     is_open_at: Callable[[SocketAddress], bool] = lambda _: False  # peers at this address prove nothing
+    edition: str | None = None  # of its dialect; None: the dialect has none, or each worker has its own
+    http: Sequence[tuple[HttpServer, HttpBrokerSide]] = ()  # of a listener of HTTP, once it is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,4 +303,12 @@ def prepare(
     listener: Listener = resolve_name(dialect.listen)(request)
     access = security.local_access([each.place for _, each in listener.sockets])
     notes = (*listener.notes, *security.notes)
-    return replace(listener, access=access, tls=security.tls, is_open_at=security.is_open_at, notes=notes)
+    edition = getattr(own, "edition", None)
+    return replace(
+        listener,
+        access=access,
+        tls=security.tls,
+        is_open_at=security.is_open_at,
+        notes=notes,
+        edition=edition.value if edition is not None else None,
+    )

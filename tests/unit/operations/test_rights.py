@@ -59,7 +59,7 @@ class FixedFacts:
             instance="0",
             limits=[],
             settings={},
-            store=None,
+            store_size=None,
         )
 
 

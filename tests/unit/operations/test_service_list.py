@@ -12,7 +12,7 @@ from dragoman.operations.service_views import ServiceRates
 from .world import World
 
 RATES = {
-    "ocr": ServiceRates(41.2, 21.4, 0.3, (12.1, 20.9, 26.0), (1.9, 4.3, 6.8)),
+    "ocr": ServiceRates(41.2, 21.4, 0.3, [12.1, 20.9, 26.0], [1.9, 4.3, 6.8]),
     "quiet": ServiceRates(0.0, 0.0, 0.0),
 }
 
@@ -78,7 +78,7 @@ def test_a_row_has_slots_dialects_rates_and_need(world: ServiceWorld) -> None:
     ocr = rows["ocr"]
     assert (ocr.slots, ocr.dialects, ocr.running, ocr.waiting, ocr.oldest) == (2, ["test"], 2, 2, 5.0)
     assert (ocr.arrived, ocr.done, ocr.undone) == (41.2, 21.4, 0.3)
-    assert (ocr.wait, ocr.run) == ((12.1, 20.9, 26.0), (1.9, 4.3, 6.8))
+    assert (ocr.wait, ocr.run) == ([12.1, 20.9, 26.0], [1.9, 4.3, 6.8])
     assert ocr.need == 5003.041  # 5 s of waiting, and a little for what is not done and what arrives
     assert rows["embed"].need == 501_000.0
     assert rows["pause/d"].need == 1_001_000.0
@@ -86,6 +86,6 @@ def test_a_row_has_slots_dialects_rates_and_need(world: ServiceWorld) -> None:
     assert world.ask("service", name="ocr") == ocr
 
 
-def test_an_invalid_cursor_is_an_error(world: ServiceWorld) -> None:
+def test_a_cursor_of_no_row_is_an_error(world: ServiceWorld) -> None:
     for after in ("x", "1.0/y/ocr"):
-        assert world.ask("services", sort="need", after=after).kind == "invalid"
+        assert world.ask("services", sort="need", after=after).kind == "not found"

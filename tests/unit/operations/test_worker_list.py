@@ -104,10 +104,10 @@ def test_pages_have_every_worker_once_while_time_passes(world: FleetWorld, sort:
 
 
 @pytest.mark.parametrize("after", ["x", "1.0/2.0", "1.0/two/3", "1.0/2.0/three", "1.0//3"])
-def test_an_invalid_cursor_is_an_error(world: FleetWorld, after: str) -> None:
+def test_a_cursor_of_no_row_is_an_error(world: FleetWorld, after: str) -> None:
     error = world.ask("workers", sort="need", after=after)
     assert isinstance(error, ErrorView)
-    assert error.kind == "invalid"
+    assert error.kind == "not found"
     assert error.detail == (
         f"after {after!r} is no position in this list; send the `after` of the previous page and the same sort"
     )

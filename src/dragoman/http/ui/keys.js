@@ -21,6 +21,7 @@ export function watchKeys({ main, dialog, query, go, hold, theme }) {
   const mark = () => rows().forEach((each, i) => each.classList.toggle("at", i === row));
   const move = (by) => {
     row = Math.max(0, Math.min(rows().length - 1, row + by));
+    main.focus({ preventScroll: true }); // else Enter presses the control that has the focus
     mark();
     rows()[row]?.scrollIntoView({ block: "nearest" });
   };

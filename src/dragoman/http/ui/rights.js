@@ -5,6 +5,9 @@ const facts = document.documentElement.dataset;
 /** True if the listener allows acts. */
 export const hasActs = () => facts.acts !== "none";
 
+/** True if the principal may see all services. */
+export const seesAll = () => facts.sees === "all";
+
 /** True if the principal administers a service. A pattern is a name, or a prefix that ends in `*`.
  * @param {string} service */
 export function administers(service) {

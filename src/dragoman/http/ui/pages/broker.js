@@ -97,7 +97,7 @@ const vitals = (now, broker, health) => [
   ["Loop lag p99", time(now.lag_p99)],
   ["Commit p99", time(now.commit_p99)],
   ["Resident memory", bytes(now.resident)],
-  ["Store", broker.store_size == null ? null : bytes(broker.store_size)],
+  ["Store", broker.store && bytes(broker.store.bytes)],
   ["Connections", health.peers == null ? null : count(health.peers)],
   ["Jobs", health.jobs == null ? null : count(health.jobs)],
   ["Started", broker.started && clock(broker.started)],

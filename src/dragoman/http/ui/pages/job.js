@@ -75,7 +75,7 @@ function rows(each) {
   const last = each.attempts.at(-1);
   return [
     ["Service", serviceLink(each.service)],
-    ["Kind", each.background ? "background, on disk" : "call"],
+    ["Kind", each.background ? "background job" : "call"],
     ["Caller", each.caller && html`${dialect(each.caller.dialect)} ${each.caller.address &&
       html`<span class="dim">${each.caller.address}</span>`}`],
     ["Worker", last && workerLink(last.worker_id, last.worker)],

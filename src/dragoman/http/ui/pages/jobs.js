@@ -97,7 +97,7 @@ const cut = ({ searched, complete }) => complete === false && searched != null &
 const nothing = (isFiltered) => isFiltered
   ? empty("No job matches. Outcomes are kept for a day; calls without a key only until they end.")
   : empty("There are no jobs yet. Submit one:",
-    `curl -d hello ${location.origin}/v1/services/default/call`);
+    `curl -d hello '${location.origin}/v1/jobs?service=default'`);
 
 const HEADS = [["Job"], ["Service"], ["State"], ["Caller", "hide-m"], ["Worker", "hide-s"], ["Attempt", "num hide-s"],
   ["Age", "num"], ["Waited", "num hide-m"], ["Ran", "num hide-s"], ["Reason", "hide-m"]];
