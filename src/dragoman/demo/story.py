@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import statistics
 import sys
 import tempfile
@@ -13,6 +12,7 @@ import click
 
 from dragoman import __version__
 from dragoman.cli.build_info import how_built
+from dragoman.cli.program_name import program_name
 from dragoman.cli.progress_bar import ProgressBar
 from dragoman.cli.terminal import has_colours, title
 from dragoman.demo.broker import CALLERS, WORKERS, DemoBroker
@@ -90,8 +90,8 @@ def _tell(tree: ProcessTree, folder: Path, sizes: Sizes, stays: bool) -> bool:
                 _show("")
         else:
             _show(title("\nTry next"))
-            for command in next_commands():
-                _show(f"  {command}")
+            for line in next_commands(program_name()):
+                _show(line)
         return is_right
 
 
@@ -135,28 +135,22 @@ def _sum_up(broker: DemoBroker, cells: list[Cell], done: int) -> bool:
     return len(right) == len(cells) and counted == done
 
 
-def next_commands() -> list[str]:
-    """Three commands to try after the demo."""
-    program = _program()
-    return [
-        f"{program} demo --stay            # the same, and then a broker with some load and a dashboard",
-        f"{program} serve                  # a broker of your own",
-        f'{program} worker --exec "tr a-z A-Z" --service shout     # a worker for it; then: {program} call shout hello',
-    ]
+def next_commands(program: str) -> list[str]:
+    """Three commands to try after the demo, with what they do."""
+    commands = {
+        f"{program} demo --stay": "keep the broker of the demo running, with a dashboard",
+        f"{program} serve": "run a broker of your own",
+        f"{program} worker --exec 'tr a-z A-Z' --service shout": f"a worker for it; then `{program} call shout hello`",
+    }
+    width = max(map(len, commands))
+    return [f"  {command:<{width}}  # {text}" for command, text in commands.items()]
 
 
 def _show_commands(broker: DemoBroker) -> None:
-    program, url = _program(), broker.dashboard.removesuffix("/")
+    program, url = program_name(), broker.dashboard.removesuffix("/")
     _show(f"  {broker.dashboard}")
     _show(f"  {program} top --connect {url}")
     _show(f"  {program} tail --connect {url}")
-
-
-def _program() -> str:
-    """The command that started the demo."""
-    if Path(sys.argv[0]).name == "__main__.py":
-        return f"{shlex.quote(sys.executable)} -m dragoman"
-    return shlex.quote(sys.argv[0]) if "/" in sys.argv[0] else "dragoman"
 
 
 def _show(line: str) -> None:

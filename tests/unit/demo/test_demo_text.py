@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
+import click
+
+from dragoman.cli import dragoman
 from dragoman.demo.load import AWAY, STAY, Visitor
 from dragoman.demo.matrix import Cell, matrix_lines, payloads
 from dragoman.demo.scenes import attempt_lines
+from dragoman.demo.story import next_commands
 from dragoman.operations.schemas import AttemptView, JobView
 
 
@@ -62,3 +67,12 @@ def test_one_worker_comes_and_goes() -> None:
     worker.stop.assert_called_once_with()
     visitor.come_or_go(100.0 + AWAY + STAY + AWAY)
     assert len(started) == 2
+
+
+def test_commands_to_try_next_exist() -> None:
+    for line in next_commands("dragoman"):
+        words = shlex.split(line.partition("#")[0])[1:]
+        group = click.Context(dragoman, info_name="dragoman")
+        name, command, rest = dragoman.resolve_command(group, words)
+        assert command is not None
+        command.make_context(name, rest, parent=group)
