@@ -25,7 +25,7 @@ from dragoman.cli.top_screen import frame
 from dragoman.sdk.errors import DragomanError
 
 WIDTH = 120  # columns of a frame that is not for a terminal
-REFRESH = 2.0  # seconds between two requests for workers or jobs
+REFRESH = 2.0  # seconds between two requests for workers; the list of jobs stands still
 LONGEST_DELAY = 15.0  # seconds between two attempts to open the stream
 
 
@@ -121,7 +121,7 @@ class _Top:
             while True:
                 self._take(stream)
                 now = time.monotonic()
-                if self._model.page in ("workers", "jobs") and now - self._fetched >= REFRESH:
+                if self._model.page == "workers" and now - self._fetched >= REFRESH:
                     self._fetch()
                 columns, lines = screen.size
                 screen.draw(frame(self._model, now, datetime.now().astimezone(), columns, lines, paint))

@@ -42,7 +42,7 @@ class Model:
     service: str | None = None  # only jobs of this service
     rows: Sequence[Row] = ()  # of the pages that are fetched: workers, jobs
     detail: Sequence[str] = ()  # lines about an opened job or worker
-    selected: int = 0
+    marked: object = None  # the key of the selected row: the selection stays with it when rows move
     is_typing: bool = False  # the filter is being typed
     shows_keys: bool = False
     act: Act | None = None
@@ -97,10 +97,15 @@ class Model:
         return orders[self.sorts.get(self.page, 0) % len(orders)]
 
     @property
+    def selected(self) -> int:
+        """The number of the selected row: the first, if the one that was selected is gone."""
+        return next((number for number, row in enumerate(self.visible()) if _key(row) == self.marked), 0)
+
+    @property
     def chosen(self) -> Row | None:
         """The selected row."""
         rows = self.visible()
-        return rows[min(self.selected, len(rows) - 1)] if rows else None
+        return rows[self.selected] if rows else None
 
     # ---------------------------------------------------------------- keys
 
@@ -115,21 +120,26 @@ class Model:
             return ""
         if self.is_typing:
             return self._type(key)
+        if self.shows_keys:
+            self.shows_keys = False
+            if key in ("?", "escape"):
+                return ""
         if key == "q":
             return "quit"
         if key in PAGES:
             self._turn_to(PAGES[key])
             return "fetch"
         if key in ("up", "down"):
-            step = -1 if key == "up" else 1
-            self.selected = max(0, min(self.selected, len(self.visible()) - 1) + step)
+            self._move(-1 if key == "up" else 1)
         elif key in ("<", ">") and self.page in SORTS:
             self.sorts[self.page] = self.sorts.get(self.page, 0) + (1 if key == ">" else -1)
             return "fetch"
         elif key == "/":
             self.is_typing = True
         elif key == "?":
-            self.shows_keys = not self.shows_keys
+            self.shows_keys = True
+        elif key == "r":
+            return "fetch"
         elif key == "escape":
             return self._leave()
         elif key == "enter":
@@ -140,6 +150,11 @@ class Model:
             self.act = _drain(self.chosen)
         return ""
 
+    def _move(self, step: int) -> None:
+        rows = self.visible()
+        if rows:
+            self.marked = _key(rows[max(0, min(self.selected + step, len(rows) - 1))])
+
     def _type(self, key: str) -> str:
         if key in ("enter", "escape"):
             self.is_typing = False
@@ -148,7 +163,6 @@ class Model:
             self.text = self.text[:-1]
         elif len(key) == 1 and key.isprintable():
             self.text += key
-        self.selected = 0
         return "fetch"
 
     def _turn_to(self, page: str, service: str | None = None) -> None:
@@ -156,7 +170,7 @@ class Model:
         self.service = service
         self.rows, self.detail = (), ()
         self.text = ""
-        self.selected = 0
+        self.marked = None
 
     def _enter(self) -> str:
         chosen = self.chosen
@@ -168,16 +182,19 @@ class Model:
         return "open" if self.page in ("workers", "jobs") else ""
 
     def _leave(self) -> str:
-        """Close what was opened last: the keys, a job or worker, the filter, the jobs of one service."""
-        if self.shows_keys:
-            self.shows_keys = False
-        elif self.detail:
+        """Close what was opened last: a job or worker, the filter, the jobs of one service."""
+        if self.detail:
             self.detail = ()
         elif self.text:
             self.text = ""
         elif self.service is not None:
             self._turn_to("services")
         return "fetch"
+
+
+def _key(row: Row) -> object:
+    """The id of a job or a worker, the name of a service, the time and the text of a change."""
+    return row.get("id") or row.get("name") or (row.get("at"), row.get("text"))
 
 
 def _pause(service: Row | None) -> Act | None:

@@ -32,6 +32,7 @@ ALL_KEYS = [
     "/            filter: services by name, others by text; Enter keeps it, Escape removes it",
     "Enter        open: the jobs of a service, a job, a worker",
     "Escape       close what was opened last",
+    "r            fetch the list of jobs again; it stands still otherwise",
     "p            pause or resume the selected service; asks first",
     "d            drain the selected worker; asks first",
     "q            quit",
@@ -153,7 +154,7 @@ def _body(model: Model, clock: datetime, width: int, room: int | None, paint: Pa
             return []
         return [f"Nothing matches {plain(model.text)!r}." if model.text else shortened(EMPTY[model.page], width)]
     columns, cells = TABLES[model.page]
-    selected = min(model.selected, len(rows) - 1)
+    selected = model.selected
     first = 0 if room is None else max(0, selected - (room - 2))
     shown = rows[first:] if room is None else rows[first : first + room - 1]
     titles, *lines = fitted(columns, [cells(model, row, clock) for row in shown], width)
@@ -222,6 +223,8 @@ def _foot(model: Model, width: int, paint: Paint) -> str:
         parts.append("[p]ause")
     elif model.page == "workers":
         parts.append("[d]rain")
+    elif model.page == "jobs":
+        parts.append("[r]efresh")
     if model.service is not None:
         parts.insert(0, f"service {plain(model.service)}")
     if model.text:

@@ -155,6 +155,17 @@ def test_selected_row_stays_on_the_screen() -> None:
     assert next(line for line in lines if line.startswith(">")).startswith(">s30 ")
 
 
+def test_selection_stays_with_its_row_when_rows_move() -> None:
+    made = model()
+    made.press("down")
+    made.take_snapshot(snapshot(RESIZE, THUMBNAIL, OCR), 101.0)
+    assert made.chosen is OCR
+    made.press("down")
+    assert made.chosen is OCR
+    made.take_snapshot(snapshot(RESIZE), 102.0)
+    assert made.chosen is RESIZE
+
+
 def test_sort_and_filter_of_services() -> None:
     made = model()
 
@@ -187,7 +198,7 @@ def test_pause_names_its_effect_and_needs_a_yes() -> None:
     assert made.act is not None
     assert (made.act.path, made.act.fields) == ("/v1/services/ocr/pause", {"by": "dragoman top"})
     made.act = None
-    made.selected = 0
+    made.press("up")
     made.press("p")
     assert made.act is not None
     assert made.act.path == "/v1/services/thumbnail/resume"
@@ -233,7 +244,8 @@ def test_keys_are_shown_and_hidden() -> None:
     made = model()
     made.press("?")
     assert any("drain the selected worker" in line for line in shown(made, height=30))
-    made.press("?")
+    made.press("w")
+    assert not any("drain the selected worker" in line for line in shown(made, height=30))
     assert made.press("q") == "quit"
 
 
