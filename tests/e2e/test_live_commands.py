@@ -12,7 +12,7 @@ from native_worker import HandWorker
 from terminals import TerminalProgram
 
 from dragoman import Client, LocalBroker
-from programs import DRAGOMAN, PATIENCE, until
+from programs import DRAGOMAN, PATIENCE
 
 
 @pytest.fixture
@@ -58,14 +58,11 @@ def test_top_shows_services_and_pauses_one_by_keyboard(broker: LocalBroker, work
 
 def test_top_without_a_terminal_prints_one_frame_or_snapshots(broker: LocalBroker, worker: HandWorker) -> None:
     url = broker.urls["http"]
-    until(lambda: b"echo" in piped("top", "--connect", url), "the service is shown")
+    shown = subprocess.run([DRAGOMAN, "top", "--connect", url], capture_output=True, timeout=PATIENCE, check=True)
+    assert b" ready " in shown.stdout.splitlines()[0]
     stream = subprocess.Popen([DRAGOMAN, "top", "--json", "--connect", url], stdout=subprocess.PIPE)
     assert stream.stdout is not None
     with stream, stream.stdout:
         assert json.loads(stream.stdout.readline())["ready"] is True
         stream.send_signal(signal.SIGINT)
     assert stream.returncode == 130
-
-
-def piped(*words: str) -> bytes:
-    return subprocess.run([DRAGOMAN, *words], capture_output=True, timeout=PATIENCE, check=True).stdout
