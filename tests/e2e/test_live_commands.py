@@ -6,12 +6,14 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from native_worker import HandWorker
 from terminals import TerminalProgram
 
-from dragoman import Client, LocalBroker
+from dragoman import BrokerUnavailable, Client, DragomanError, LocalBroker, NotFound
+from dragoman.cli.broker_http import BrokerHttp
 from programs import DRAGOMAN, PATIENCE
 
 
@@ -32,11 +34,27 @@ def test_tail_prints_events_until_it_is_interrupted(broker: LocalBroker, worker:
     tail = TerminalProgram("tail", "--service", "echo", "--connect", broker.urls["http"])
     with Client(broker.urls["native"]) as client:
         while "running" not in tail.shown:  # events before the stream is open are not repeated
+            assert tail.process.poll() is None, tail.shown
             client.call("echo", b"hello", timeout=10)
     tail.shows("done       after ")
     assert "\x1b[36mrunning" in tail.raw
     tail.interrupt()
     assert tail.ends() == 130
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_errors_of_requests_have_the_broker_s_sentence(kind: str, tmp_path: Path) -> None:
+    place = f"http+unix://{tmp_path}/http.sock" if kind == "unix" else "http://127.0.0.1:0"
+    with LocalBroker(place) as broker:
+        requests = BrokerHttp(place if kind == "unix" else broker.url)
+        assert requests.get("/v1/health")["ready"] is True
+        with pytest.raises(NotFound, match="no job has id 0000"):
+            requests.get(f"/v1/jobs/{'0' * 32}")
+        with pytest.raises(DragomanError, match="id"):
+            requests.get("/v1/jobs/0")
+        assert requests.post("/v1/services/ocr/pause", by="a test")["paused_by"] == "a test"
+    with pytest.raises(BrokerUnavailable, match="no broker answers at"):
+        requests.get("/v1/health")
 
 
 def test_top_shows_services_and_pauses_one_by_keyboard(broker: LocalBroker, worker: HandWorker) -> None:

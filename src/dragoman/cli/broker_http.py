@@ -100,7 +100,7 @@ class BrokerHttp:
         connection = http.client.HTTPConnection("localhost", timeout=timeout)
         place = self._target.place
         host = "localhost" if isinstance(place, UnixAddress) else str(place)
-        headers = {"Host": host, "Accept": "text/event-stream, application/json"}
+        headers = {"Host": host, "Accept": "text/event-stream, application/json", "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = "application/json"
         if token := self._target.proof.authorization:

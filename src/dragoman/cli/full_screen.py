@@ -13,6 +13,7 @@ from types import FrameType, TracebackType
 from typing import Self
 
 ENTER = "\x1b[?1049h\x1b[?25l"  # the other screen, without a cursor
+TERMINATED = 143  # exit code
 LEAVE = "\x1b[?25h\x1b[?1049l"
 NAMED_KEYS = {
     b"\x1b[A": "up",
@@ -36,6 +37,7 @@ class FullScreen:
         self._woken, self._waking = os.pipe()
         os.set_blocking(self._waking, False)
         self._resized = signal.signal(signal.SIGWINCH, self._resize)
+        self._terminated = signal.signal(signal.SIGTERM, self._terminate)
 
     def __enter__(self) -> Self:
         tty.setcbreak(self._input)
@@ -46,6 +48,7 @@ class FullScreen:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         signal.signal(signal.SIGWINCH, self._resized)
+        signal.signal(signal.SIGTERM, self._terminated)
         termios.tcsetattr(self._input, termios.TCSADRAIN, self._former)
         self._write(LEAVE)
         os.close(self._woken)
@@ -77,6 +80,10 @@ class FullScreen:
 
     def _resize(self, number: int, frame: FrameType | None) -> None:
         self.wake()
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        """End the program after the terminal is restored."""
+        sys.exit(TERMINATED)
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)

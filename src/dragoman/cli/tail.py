@@ -16,7 +16,7 @@ from dragoman.cli.event_lines import EventLines, Filter, RateLimit
 from dragoman.cli.exit_codes import ending_errors, warn
 from dragoman.cli.tables import ascii_json
 from dragoman.cli.terminal import coloured, time_text
-from dragoman.sdk.errors import BrokerUnavailable
+from dragoman.sdk.errors import BrokerUnavailable, NotAllowed
 
 MOST = 50  # events a second, without --all
 RETRY = 1.0  # seconds until a lost stream is opened again
@@ -65,8 +65,10 @@ def tail(
                     is_open = True
                     printer.receive(event, time.monotonic())
                 warn("the broker has closed the stream; opening it again")
+            except NotAllowed:
+                raise
             except BrokerUnavailable as error:
-                if not is_open and not printer.has_begun:
+                if not printer.has_begun:
                     raise
                 if is_open:
                     warn(f"{error}; trying again until Ctrl-C")
