@@ -26,14 +26,20 @@ class Census:
     """Numbers of workers at one moment."""
 
     __slots__ = (
-        "_groups", "detached", "dialects", "running", "running_in_all", "silent", "slots", "slots_in_all", "states",
-        "states_of", "stuck", "suspects",
-    )  # fmt: skip
+        "_groups",
+        "detached",
+        "dialects",
+        "silent",
+        "slots",
+        "slots_in_all",
+        "states",
+        "states_of",
+        "stuck",
+        "suspects",
+    )
 
     def __init__(self) -> None:
         self._groups: dict[Group, int] = {}
-        self.running: dict[Service, int] = {}
-        self.running_in_all = 0
         self.states: dict[str, int] = {}
         self.states_of: dict[Service, dict[str, int]] = {}
         self.slots: dict[Service, int] = {}  # a worker of several services counts for each
@@ -60,10 +66,6 @@ class Census:
         self._sum_up()
 
     def _look_at(self, worker: Worker, now: float) -> None:
-        for attempt in worker.running.values():
-            service = attempt.job.service
-            self.running[service] = self.running.get(service, 0) + 1
-        self.running_in_all += len(worker.running)
         if worker.state is DETACHED and worker.away_since != inf:
             self._suspect("detached", self.detached, worker)
         elif now - worker.seen > SILENT_SHARE * lease_of(worker):

@@ -77,10 +77,11 @@ class Changes:
         level: Level = "info",
         held: int = 0,
         detail: str = "",
+        fold: float = FOLD,
     ) -> None:
-        """Add a change, or fold it into an earlier one."""
+        """Add a change, or fold it into one of the last `fold` seconds."""
         for change in reversed(self._changes):
-            if now - change.at > FOLD:
+            if now - change.at > fold:
                 break
             if change.kind == kind and change.services == services and change.detail == detail:
                 change.count += count

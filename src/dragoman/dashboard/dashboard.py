@@ -127,6 +127,7 @@ class Dashboard:
         """Take a sample. Yields now and then, so that the caller can pause."""
         yield from self._sources.sampler.sample(now)
         self._sources.load.sample(now)
+        self._sources.quarantine.sample(now, self._sources.broker.job_registry.is_loading)
         self._sources.attention.update(findings(gather(self._sources, now)), now)
 
     # ---------------------------------------------------------------- readers

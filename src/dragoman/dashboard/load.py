@@ -25,6 +25,7 @@ class LoadReading(NamedTuple):
     commits: list[int]
     undone: dict[Outcome, int]
     refused: int
+    flow: dict[tuple[str, str], tuple[int, float]]  # jobs and broker time, by the dialects of caller and worker
 
 
 class Load:
@@ -83,6 +84,17 @@ class Load:
         rates[Outcome.REFUSED.value] += (self._last.refused - self._first.refused) / self._seconds
         return {name: round(each, 3) for name, each in rates.items()}
 
+    def flow(self) -> list[tuple[str, str, float, float]]:
+        """Jobs a second from the callers of a dialect to the workers of a dialect, and the mean seconds that the broker
+        adds to each; the most frequent pair first."""
+        found = []
+        for (caller, worker), (count, spent) in self._last.flow.items():
+            before, spent_before = self._first.flow.get((caller, worker), (0, 0.0))
+            if count > before:
+                added = (spent - spent_before) / (count - before)
+                found.append((caller, worker, round((count - before) / self._seconds, 3), round(added, 6)))
+        return sorted(found, key=lambda each: -each[2])
+
     def bad_messages(self) -> dict[str, int]:
         """Messages in the last minute that violate their dialect, by dialect."""
         found: dict[str, int] = {}
@@ -115,4 +127,5 @@ class Load:
             self._commits().counts,
             dict(counters.undone),
             counters.refused,
+            {pair: (cell.count, cell.broker_time) for pair, cell in counters.flow.items()},
         )

@@ -10,6 +10,7 @@ from dragoman.core.model import Service
 from dragoman.core.states import FAILED, LOST, TIMED_OUT
 from dragoman.dashboard.history import SLOT
 from dragoman.dashboard.quantiles import difference, quantiles
+from dragoman.operations.service_views import ServiceRates
 
 WINDOW: Final = 10.0  # seconds
 NO_COUNTS: Final = Histogram().counts
@@ -25,16 +26,6 @@ class Reading(NamedTuple):
     failed: int  # of the undone: failed, timed out, lost
     waited: list[int]
     ran: list[int]
-
-
-class Rates(NamedTuple):
-    """Jobs a second, and the quantiles p50, p95, p99 of waiting and running, in seconds."""
-
-    arrived: float
-    done: float
-    undone: float
-    wait: list[float | None]
-    run: list[float | None]
 
 
 class Meter:
@@ -53,12 +44,12 @@ class Meter:
         self._readings.append(reading)
         self._first(reading.at)
 
-    def ended(self, now: float) -> tuple[int, int, int]:
-        """Return the numbers of jobs of the last 10 seconds: done, undone, and of the undone the failed ones."""
+    def counts(self, now: float) -> tuple[int, int, int]:
+        """Return the numbers of jobs of the last 10 seconds that arrived, that ended undone, and that failed."""
         first, last = self._first(now), self._readings[-1]
-        return last.done - first.done, last.undone - first.undone, last.failed - first.failed
+        return last.arrived - first.arrived, last.undone - first.undone, last.failed - first.failed
 
-    def rates(self, now: float) -> Rates:
+    def rates(self, now: float) -> ServiceRates:
         """Return the numbers of the last 10 seconds, or since the first reading."""
         first = self._first(now)
         passed = now - first.at
@@ -77,12 +68,12 @@ def zero(at: float) -> Reading:
     return Reading(at, 0, 0, 0, 0, NO_COUNTS, NO_COUNTS)
 
 
-def between(last: Reading, first: Reading, seconds: float) -> Rates:
+def between(last: Reading, first: Reading, seconds: float) -> ServiceRates:
     """Return the numbers between two readings."""
-    return Rates(
-        (last.arrived - first.arrived) / seconds,
-        (last.done - first.done) / seconds,
-        (last.undone - first.undone) / seconds,
+    return ServiceRates(
+        round((last.arrived - first.arrived) / seconds, 3),
+        round((last.done - first.done) / seconds, 3),
+        round((last.undone - first.undone) / seconds, 3),
         quantiles(difference(last.waited, first.waited)),
         quantiles(difference(last.ran, first.ran)),
     )

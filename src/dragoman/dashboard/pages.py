@@ -11,10 +11,9 @@ from dragoman.core.rights import Principal
 from dragoman.dashboard.says import says
 from dragoman.dashboard.snapshot import Snapshots, Sources
 from dragoman.operations.dashboard_schemas import PageView
-from dragoman.operations.list_schemas import WhyView
-from dragoman.operations.visibility import sees_job, sees_worker
+from dragoman.operations.visibility import sees_job, sees_service, sees_worker
 from dragoman.operations.visible_views import visible_job, visible_worker
-from dragoman.operations.why import why
+from dragoman.operations.why import why_view
 
 SUMMARIES: Final = ("overview", "workers")  # pages without a part of their own
 JOB: Final = re.compile("[0-9a-f]{32}")
@@ -82,5 +81,6 @@ class Pages:
         job = self._broker.jobs.get(id)
         if job is None or not sees_job(principal, job):
             return None
-        sentence = why(job, self._broker, now, self._sources.problem())
-        return PageView(job=visible_job(job, principal, self._sources.offset()), why=WhyView(id=id.hex(), why=sentence))
+        sources, is_queue_seen = self._sources, sees_service(principal, job.service.name)
+        explained = why_view(job, self._broker, now, sources.problem(), sources.rates_of, is_queue_seen)
+        return PageView(job=visible_job(job, principal, sources.offset()), why=explained)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dragoman.core.histogram import BOUNDS, SHORTEST
 
 SHARES = (0.5, 0.95, 0.99)
-NONE: list[float | None] = [None, None, None]
 
 
 def difference(now: Sequence[int], before: Sequence[int]) -> list[int]:
@@ -19,12 +18,12 @@ def difference(now: Sequence[int], before: Sequence[int]) -> list[int]:
     return [a - b for a, b in zip(now, before, strict=True)]
 
 
-def quantiles(counts: Sequence[int], shares: Sequence[float] = SHARES) -> list[float | None]:
-    """Return the quantile of each share, which must rise; None for each if nothing was counted."""
+def quantiles(counts: Sequence[int], shares: Sequence[float] = SHARES) -> list[float] | None:
+    """Return the quantile of each share, which must rise, with four digits; None if nothing was counted."""
     total = sum(counts)
     if total <= 0:
-        return [None] * len(shares)
-    found: list[float | None] = []
+        return None
+    found: list[float] = []
     bucket, below = 0, 0
     for share in shares:
         rank = share * total
@@ -36,7 +35,8 @@ def quantiles(counts: Sequence[int], shares: Sequence[float] = SHARES) -> list[f
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:
-    return quantiles(counts, (share,))[0]
+    found = quantiles(counts, (share,))
+    return found[0] if found is not None else None
 
 
 def _inside(bucket: int, part: float) -> float:
@@ -46,4 +46,4 @@ def _inside(bucket: int, part: float) -> float:
     if bucket >= len(BOUNDS):
         return BOUNDS[-1]
     low, high = BOUNDS[bucket - 1], BOUNDS[bucket]
-    return low + max(part, 1e-6) * (high - low)
+    return float(f"{low + max(part, 0.01) * (high - low):.4g}")

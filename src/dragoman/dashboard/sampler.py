@@ -12,11 +12,13 @@ from math import nan
 from typing import Final
 
 from dragoman.core.broker import Broker
+from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
 from dragoman.dashboard.census import Census
 from dragoman.dashboard.history import SLOT, History, slot_of
-from dragoman.dashboard.meters import Meter, Rates, Reading, add, between, read, zero
-from dragoman.operations.service_need import service_need
+from dragoman.dashboard.meters import WINDOW, Meter, Reading, add, between, read, zero
+from dragoman.operations.need import service_need
+from dragoman.operations.service_views import ServiceRates
 
 MAX_SERIES: Final = 250  # services with a history of their own; all others share one
 MOST_SERVICES: Final = 60  # services in a snapshot
@@ -53,7 +55,6 @@ class Sampler:
         self.other = self._new_total(now)
         self.total_history = History(self._slot)
         self.other_history = History(self._slot)
-        self.waiting = 0
         self.first: list[Service] = []  # services that need attention first
         self.notable: list[Service] = []  # services in which jobs wait, or did not succeed lately
         self._has_baseline = False
@@ -67,13 +68,12 @@ class Sampler:
         slot = slot_of(now - SLOT / 2)
         slots, seconds = slot - self._slot, max(now - self.at, SHORTEST)
         total, other = self.total.last, self.other.last
-        waiting = other_waiting = other_running = 0
-        ranked: list[tuple[int, int, str, Service]] = []
+        other_waiting = other_running = 0
+        ranked: list[tuple[float, str, Service]] = []
         notable: list[Service] = []
         for number, service in enumerate(list(registry.services.values())):
             length = service.queue.length
-            running = census.running.get(service, 0)
-            waiting += length
+            running = service.running
             moves = (service.done, service.jobs, sum(service.undone.values()), length, running)
             tracked = self._tracked.get(service)
             if tracked is None:
@@ -95,21 +95,21 @@ class Sampler:
             if history is None:
                 other_waiting += length
                 other_running += running
-            rank = self._rank(service, tracked, now)
-            ranked.append(rank)
-            if rank[0] and len(notable) < MOST_NOTABLE:
+            ranked.append((-self.need(service, now), service.name, service))
+            if (length or tracked.meter.counts(now)[2]) and len(notable) < MOST_NOTABLE:
                 notable.append(service)
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
         self._forget()
-        self._record(self.total, self.total_history, total, (waiting, census.running_in_all), slot, now)
+        counts = count_all(self._broker)
+        self._record(self.total, self.total_history, total, (counts.waiting, counts.running), slot, now)
         if len(self.histories) >= MAX_SERIES:
             self._record(self.other, self.other_history, other, (other_waiting, other_running), slot, now)
         self.first = [each[-1] for each in nsmallest(MOST_SERVICES, ranked)]
-        self.census, self.waiting, self.notable = census, waiting, notable
+        self.census, self.notable = census, notable
         self.at, self._slot, self._has_baseline = now, slot, True
 
-    def rates(self, service: Service) -> Rates:
+    def rates(self, service: Service) -> ServiceRates:
         """Return the rates and quantiles of a service in the 10 seconds before the last sample."""
         tracked = self._tracked.get(service)
         return tracked.meter.rates(self.at) if tracked is not None else NO_RATES
@@ -117,17 +117,24 @@ class Sampler:
     def failed_share(self, service: Service) -> float:
         """Return the share of failed, timed out and lost jobs among those that did not end `done` lately."""
         tracked = self._tracked.get(service)
-        _, undone, failed = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
+        _, undone, failed = tracked.meter.counts(self.at) if tracked is not None else (0, 0, 0)
         return failed / undone if undone else 0.0
 
-    def total_rates(self) -> Rates:
+    def total_rates(self) -> ServiceRates:
         return self.total.rates(self.at)
 
-    def need(self, service: Service, now: float) -> int:
+    def need(self, service: Service, now: float) -> float:
+        """Return the number by which services that need attention come first."""
         tracked = self._tracked.get(service)
-        done, undone, _ = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
-        waiting = service.queue.length
-        return service_need(waiting, oldest(service, now), service.workers, service.paused, done, undone)
+        arrived, undone, _ = tracked.meter.counts(self.at) if tracked is not None else (0, 0, 0)
+        return service_need(
+            is_paused=service.paused,
+            waiting=service.queue.length,
+            workers=service.workers,
+            oldest=oldest(service, now) if service.queue.length else 0.0,
+            undone=undone / WINDOW,
+            rate=arrived / WINDOW,
+        )
 
     def by_need(self, services: Iterable[Service], now: float) -> list[Service]:
         """Return the 60 services of these that need attention first."""
@@ -164,13 +171,6 @@ class Sampler:
         history = self.histories[service.name] = History(self._slot)
         return history
 
-    def _rank(self, service: Service, tracked: Tracked, now: float) -> tuple[int, int, str, Service]:
-        done, undone, _ = tracked.meter.ended(now)
-        waiting = service.queue.length
-        old = oldest(service, now) if waiting else 0.0
-        need = service_need(waiting, old, service.workers, service.paused, done, undone)
-        return -need, -done, service.name, service
-
     def _record(
         self, meter: Meter, history: History, reading: Reading, jobs: tuple[int, int], slot: int, now: float
     ) -> None:
@@ -190,7 +190,8 @@ class Sampler:
         return Meter(zero(now))
 
 
-NO_RATES: Final = Rates(0.0, 0.0, 0.0, [None] * 3, [None] * 3)
+UNKNOWN: Final = [nan] * 3  # quantiles
+NO_RATES: Final = ServiceRates(0.0, 0.0, 0.0)
 
 
 def oldest(service: Service, now: float) -> float:
@@ -199,6 +200,7 @@ def oldest(service: Service, now: float) -> float:
     return round(max(0.0, now - head.arrival), 3) if head is not None else 0.0
 
 
-def _row(rates: Rates, waiting: int, running: int) -> list[float]:
-    quantiles = [nan if each is None else each for each in (*rates.wait, *rates.run)]
-    return [rates.arrived, rates.done, rates.undone, waiting, running, *quantiles]
+def _row(rates: ServiceRates, waiting: int, running: int) -> list[float]:
+    return [
+        rates.arrived, rates.done, rates.undone, waiting, running, *(rates.wait or UNKNOWN), *(rates.run or UNKNOWN)
+    ]  # fmt: skip

@@ -6,23 +6,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dragoman.core.broker import Broker
+from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
 from dragoman.core.rights import Principal
 from dragoman.dashboard.attention import Attention, Standing
 from dragoman.dashboard.changes import Change, Changes
 from dragoman.dashboard.facts import LimitFacts
 from dragoman.dashboard.load import Load
+from dragoman.dashboard.quarantine_growth import QuarantineGrowth
 from dragoman.dashboard.sampler import Sampler, oldest
 from dragoman.operations.dashboard_schemas import (
     AttentionView,
     BrokerNumbersView,
     ChangeView,
     MarkView,
-    ServiceRow,
     SnapshotView,
     TotalsView,
 )
-from dragoman.operations.schemas import HealthView, ScheduleView
+from dragoman.operations.schemas import HealthView, ScheduleView, ServiceView
+from dragoman.operations.service_views import ServiceRates
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, sees_service
 
@@ -40,6 +42,7 @@ class Sources:
     load: Load
     changes: Changes
     attention: Attention
+    quarantine: QuarantineGrowth
     health: Callable[[], HealthView]
     offset: Callable[[], float]  # seconds that the wall clock is ahead
     schedules: Callable[[], list[ScheduleView]]
@@ -47,6 +50,11 @@ class Sources:
     limits: Callable[[], list[LimitFacts]]  # of the server
     resident: Callable[[], int | None]
     instance: str
+
+    def rates_of(self, service: str) -> ServiceRates | None:
+        """Return the rates of a service in the last 10 seconds; None if there is no such service."""
+        known = self.broker.worker_registry.services.get(service)
+        return self.sampler.rates(known) if known is not None else None
 
 
 class Snapshots:
@@ -71,11 +79,11 @@ class Snapshots:
             broker=self._numbers(health) if sees_all else None,
             attention=[self._attention(each) for each in self._visible_attention(principal)[:MOST_ATTENTION]],
             services=self.rows(principal, now, service),
-            flow=[],
+            flow=sources.load.flow() if sees_all else [],
             changes=[self._change(each) for each in _visible(sources.changes.latest(MOST_CHANGES), principal)],
         )
 
-    def rows(self, principal: Principal, now: float, service: str | None = None) -> list[ServiceRow]:
+    def rows(self, principal: Principal, now: float, service: str | None = None) -> list[ServiceView]:
         """Return the services of a snapshot, those first that need attention."""
         services = self._sources.broker.worker_registry.services
         if service is not None:
@@ -87,29 +95,29 @@ class Snapshots:
             chosen = self._sources.sampler.by_need(visible, now)
         return [self.row(each, now) for each in chosen]
 
-    def row(self, service: Service, now: float) -> ServiceRow:
+    def row(self, service: Service, now: float) -> ServiceView:
         sampler = self._sources.sampler
         census = sampler.census
         rates = sampler.rates(service)
-        waiting = service.queue.length
-        running = min(census.running.get(service, 0), max(0, service.jobs - waiting))
-        return ServiceRow(
+        paused_at = service.paused_at
+        return ServiceView(
             name=service.name,
             paused=service.paused,
             paused_by=service.paused_by,
-            paused_at=None,
-            waiting=waiting,
-            delayed=max(0, service.jobs - waiting - running),
-            running=running,
+            paused_at=None if paused_at is None else moment(paused_at + self._sources.offset()),
+            waiting=service.queue.length,
+            delayed=service.delayed,
+            running=service.running,
             oldest=oldest(service, now),
             workers=service.workers,
             idle=len(service.idle) + len(service.held_back),
+            ended={outcome.value: count for outcome, count in service.ended.items() if count},
             slots=census.slots.get(service, 0),
-            arrived=round(rates.arrived, 3),
-            done=round(rates.done, 3),
-            undone=round(rates.undone, 3),
-            wait=rounded(rates.wait),
-            run=rounded(rates.run),
+            arrived=rates.arrived,
+            done=rates.done,
+            undone=rates.undone,
+            wait=rates.wait,
+            run=rates.run,
             dialects=sorted(census.dialects.get(service, ())),
             need=sampler.need(service, now),
         )
@@ -129,17 +137,16 @@ class Snapshots:
     def _totals(self) -> TotalsView:
         sources = self._sources
         registry, sampler = sources.broker.job_registry, sources.sampler
-        rates = sampler.total_rates()
-        running = sampler.census.running_in_all
+        rates, counts = sampler.total_rates(), count_all(sources.broker)
         return TotalsView(
-            arrived=round(rates.arrived, 3),
-            done=round(rates.done, 3),
+            arrived=rates.arrived,
+            done=rates.done,
             undone=sources.load.undone(),
-            waiting=sampler.waiting,
-            delayed=max(0, registry.present - sampler.waiting - running),
-            running=running,
+            waiting=counts.waiting,
+            delayed=counts.delayed,
+            running=counts.running,
             slots=sampler.census.slots_in_all,
-            quarantined=0,
+            quarantined=counts.quarantined,
             present=registry.present,
             kept=len(registry.jobs) - registry.present,
             schedules=len(sources.schedules()),
@@ -195,7 +202,3 @@ def _visible(changes: Iterable[Change], principal: Principal) -> list[Change]:
     if may_see_all(principal):
         return list(changes)
     return [each for each in changes if each.services and all(sees_service(principal, name) for name in each.services)]
-
-
-def rounded(values: list[float | None]) -> list[float | None]:
-    return [None if each is None else float(f"{each:.4g}") for each in values]

@@ -6,7 +6,6 @@ import sys
 
 from dragoman.core.broker import Broker
 from dragoman.core.model import Job, JobId, Service
-from dragoman.core.recipients import dialect_of
 from dragoman.core.rights import SEE, Principal
 from dragoman.core.states import DONE, ENDED
 from dragoman.operations.list_schemas import MOST_SEARCHED, JobsView, ListJobsRequest
@@ -106,7 +105,7 @@ class JobFilter:
         return (
             (self._is_background is None or job.options.durable == self._is_background)
             and (not self._undone or (job.state is ENDED and job.outcome is not DONE))
-            and (self._caller is None or caller_dialect(job) == self._caller)
+            and (self._caller is None or job.caller_dialect == self._caller)
             and (self._worker is None or self._ran_on(job, self._worker))
             and (self._text is None or self._has_text(job, self._text))
         )
@@ -128,8 +127,3 @@ class JobFilter:
             or (attempt is not None and text in attempt.worker.name.casefold())
             or any(text in each.worker.casefold() or text in each.reason.casefold() for each in job.history or ())
         )
-
-
-def caller_dialect(job: Job) -> str | None:
-    """Return the dialect of the caller that submitted the job; None if it is not known any more."""
-    return dialect_of(job.callers[0].recipient) if job.callers else None

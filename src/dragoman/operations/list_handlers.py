@@ -12,9 +12,9 @@ from typing import Final, Protocol
 import msgspec
 
 from dragoman.core.broker import Broker
+from dragoman.core.job_counts import count_all, count_of
 from dragoman.core.model import Payload, Service
 from dragoman.core.rights import Rights
-from dragoman.core.states import DONE, ENDED
 from dragoman.operations.dashboard_handlers import DashboardHandlers
 from dragoman.operations.job_list import JobList
 from dragoman.operations.list_schemas import (
@@ -87,13 +87,13 @@ class ListHandlers(DashboardHandlers):
 
     def job_counts(self, request: JobCountsRequest, payload: Payload, responder: Responder, now: float) -> None:
         self.refuse_while_loading()
-        view = JobCountsView(waiting=0, delayed=0, running=0, done=0, undone=0, quarantined=0)
-        for job in self.broker.jobs.values():
-            if request.service is None or job.service.name == request.service:
-                state = ("done" if job.outcome is DONE else "undone") if job.state is ENDED else job.state.value
-                setattr(view, state, getattr(view, state) + 1)
-                view.quarantined += job.quarantined
-        responder.answer(view)
+        counts = count_all(self.broker) if request.service is None else count_of(self.broker, request.service)
+        waiting, delayed, running, done, undone, quarantined = counts.numbers()
+        responder.answer(
+            JobCountsView(
+                waiting=waiting, delayed=delayed, running=running, done=done, undone=undone, quarantined=quarantined
+            )
+        )
 
     def fleet(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         workers = self.broker.worker_registry.workers.values()

@@ -9,6 +9,7 @@ from dragoman.core.model import Service, Worker
 from dragoman.core.recipients import dialect_of
 from dragoman.operations.need import service_need
 from dragoman.operations.schemas import ServiceView
+from dragoman.operations.views import moment
 
 
 class ServiceRates(NamedTuple):
@@ -33,15 +34,10 @@ class ServiceRows:
         """`offset`: seconds that the wall clock is ahead of the clock of jobs."""
         self._rates = rates
         self._offset = offset
-        self._running: dict[Service, int] = {}
         self._slots: dict[Service, int] = {}
         self._dialects: dict[Service, dict[str, None]] = {}
 
     def count(self, worker: Worker) -> None:
-        running = self._running
-        for attempt in worker.running.values():
-            service = attempt.job.service
-            running[service] = running.get(service, 0) + 1
         dialect = dialect_of(worker.recipient)
         for service in worker.services:
             self._slots[service] = self._slots.get(service, 0) + worker.profile.capacity
@@ -49,7 +45,6 @@ class ServiceRows:
 
     def view(self, service: Service, now: float) -> ServiceView:
         head = service.queue.oldest()
-        runs = self._running.get(service, 0)
         waiting = service.queue.length
         oldest = round(max(0.0, now - head.arrival), 3) if head is not None else 0.0
         view = ServiceView(
@@ -57,12 +52,13 @@ class ServiceRows:
             paused=service.paused,
             paused_by=service.paused_by,
             waiting=waiting,
-            delayed=max(0, service.jobs - waiting - runs),
-            running=runs,
+            delayed=service.delayed,
+            running=service.running,
             oldest=oldest,
             workers=service.workers,
             idle=len(service.idle) + len(service.held_back),
             ended={outcome.value: count for outcome, count in service.ended.items() if count},
+            paused_at=moment(service.paused_at + self._offset) if service.paused_at is not None else None,
             slots=self._slots.get(service, 0),
             dialects=sorted(self._dialects.get(service, ())),
         )

@@ -99,7 +99,7 @@ class WorkerList:
             case "need":
                 return -worker_need(worker, at), worker.id
             case "slow":
-                return -oldest_attempt(worker, at), worker.id
+                return -max(worker.mean_run, oldest_attempt(worker, at)), worker.id
             case "silent":
                 return -silent_share(worker, at), worker.id
             case "name":

@@ -12,6 +12,7 @@ from dragoman.dashboard.changes import Changes
 from dragoman.dashboard.dashboard import Dashboard
 from dragoman.dashboard.facts import LimitFacts
 from dragoman.dashboard.load import Load
+from dragoman.dashboard.quarantine_growth import QuarantineGrowth
 from dragoman.dashboard.sampler import Sampler
 from dragoman.dashboard.snapshot import Sources
 from dragoman.operations.handlers import OperationHandlers
@@ -33,12 +34,14 @@ def make_dashboard(
     """Return the dashboard, and let operations use it. `offset`: seconds that the wall clock is ahead of `now`.
     `max_connections`: 0: no limit is known."""
     broker, store, registry = runner.broker, operations.store, runner.connections.registry
+    changes = Changes()
     sources = Sources(
         broker=broker,
         sampler=Sampler(broker, now()),
         load=Load(broker.counters, runner.lag, lambda: store.commits, time.process_time, now()),
-        changes=Changes(),
+        changes=changes,
         attention=Attention(),
+        quarantine=QuarantineGrowth(broker.job_registry.kept.counts, changes),
         health=health,
         offset=offset,
         schedules=operations.scheduler.list,
@@ -48,7 +51,7 @@ def make_dashboard(
         instance=random_bytes(8).hex(),
     )
     dashboard = Dashboard(sources, now, runner.reports.internal_error)
-    operations.dashboard = dashboard
+    operations.dashboard, operations.rates = dashboard, sources.rates_of
     return dashboard
 
 

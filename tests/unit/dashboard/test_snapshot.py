@@ -140,7 +140,7 @@ def test_a_job_page_has_the_job_and_its_why() -> None:
     job = world.job("ocr", JobOptions(waits=True, attempts=2))
     page = world.watch(f"job/{job.id.hex()}").latest["page"]
     assert (page["job"]["id"], page["job"]["state"]) == (job.id.hex(), "waiting")
-    assert page["why"] == {"id": job.id.hex(), "why": "It waits: no worker offers 'ocr'."}
+    assert (page["why"]["why"], page["why"]["ahead"]) == ("It waits: no worker offers 'ocr'.", 1)
 
 
 def test_a_worker_page_has_the_worker() -> None:
@@ -183,3 +183,53 @@ def test_pages_have_names() -> None:
 def test_a_series_of_an_unknown_service_is_an_error() -> None:
     with pytest.raises(OperationError, match="no service is called 'none'"):
         World().dashboard.series("none", "5m", World().broker.principals.local, 1_000.0)
+
+
+# -------------------------------------------------------------------- dialects, pauses, quarantine
+
+
+def test_flow_has_the_pairs_of_dialects_that_exchange_jobs() -> None:
+    world = World()
+    world.worker("s", dialect="memodb")
+    for _ in range(6):
+        world.finish(world.job("s"))
+    world.samples(2)
+    ((caller, worker, rate, added),) = world.snapshot().flow
+    assert (caller, worker, rate, added) == ("native", "memodb", 1.5, 0.0)
+    world.samples(7)
+    assert world.snapshot().flow == []
+
+
+def test_a_pause_has_its_time() -> None:
+    world = World()
+    world.worker("s")
+    world.broker.operator.pause("s", "ops", world.now)
+    world.job("s")
+    world.samples(6)
+    assert world.row("s").paused_at is not None
+    assert world.attention() == {"paused": "1 job of 's' waits: the service is paused by ops for 12 s."}
+
+
+def test_new_jobs_in_quarantine_are_a_change_and_need_attention() -> None:
+    world = World()
+    world.worker("s")
+    for _ in range(2):
+        world.fail(world.job("s", JobOptions(waits=True, durable=True, attempts=1)))
+    world.samples(4)
+    assert world.snapshot().totals.quarantined == 2
+    assert world.attention()["quarantined"] == "2 jobs of 's' went into quarantine in the last 10 minutes."
+    assert next(iter(world.dashboard.changes.latest(1))).text == "2 jobs of 's' went into quarantine"
+    world.sources.quarantine.sample(world.now, False)
+    assert [each.count for each in world.sources.quarantine.recent(world.now + 590.0)] == [2]
+    assert world.sources.quarantine.recent(world.now + 610.0) == []
+
+
+def test_quarantined_jobs_of_an_earlier_run_are_no_news() -> None:
+    world = World()
+    world.worker("s")
+    world.broker.job_registry.is_loading = True
+    world.broker.job_registry.kept.counts.total.quarantined = 5
+    world.sample(2.0)
+    world.broker.job_registry.is_loading = False
+    world.sample(2.0)
+    assert world.sources.quarantine.recent(world.now) == []

@@ -152,7 +152,10 @@ ANSWERS: dict[str, tuple[object, ...]] = {
 }
 
 
-ENTRIES = {"fleet": "states"}  # field of a list's view that has its entries, where methods return the whole view
+ENTRIES = {
+    "fleet": "states",
+    "overview": "services",
+}  # field of a list's view that has its entries, where methods return the whole view
 
 
 def fields_of(world: RightsWorld, row: Operation[Any, Any]) -> dict[str, Any]:

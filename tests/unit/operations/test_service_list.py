@@ -9,7 +9,7 @@ import pytest
 from dragoman.operations.list_schemas import ServicesView
 from dragoman.operations.service_views import ServiceRates
 
-from .world import World
+from .world import WALL, World
 
 RATES = {
     "ocr": ServiceRates(41.2, 21.4, 0.3, [12.1, 20.9, 26.0], [1.9, 4.3, 6.8]),
@@ -84,6 +84,9 @@ def test_a_row_has_slots_dialects_rates_and_need(world: ServiceWorld) -> None:
     assert rows["pause/d"].need == 1_001_000.0
     assert (rows["embed"].arrived, rows["embed"].wait) == (None, None), "its rates are not known"
     assert world.ask("service", name="ocr") == ocr
+    paused_at = rows["pause/d"].paused_at
+    assert paused_at is not None
+    assert paused_at.timestamp() == WALL + 1_004.0
 
 
 def test_a_cursor_of_no_row_is_an_error(world: ServiceWorld) -> None:
