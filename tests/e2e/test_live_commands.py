@@ -31,7 +31,7 @@ def worker(broker: LocalBroker) -> Iterator[HandWorker]:
 
 
 def test_tail_prints_events_until_it_is_interrupted(broker: LocalBroker, worker: HandWorker) -> None:
-    tail = TerminalProgram("tail", "--service", "echo", "--connect", broker.urls["http"])
+    tail = TerminalProgram("tail", "--all", "--service", "echo", "--connect", broker.urls["http"])
     with Client(broker.urls["native"]) as client:
         while "running" not in tail.shown:  # events before the stream is open are not repeated
             assert tail.process.poll() is None, tail.shown

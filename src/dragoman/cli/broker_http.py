@@ -111,6 +111,7 @@ class BrokerHttp:
             connection.request(method, target, body, headers)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
+            connection.close()
             problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise BrokerUnavailable(f"no broker answers at {self.place}: {problem.lower()}") from error
         if response.status >= 400:
@@ -118,16 +119,22 @@ class BrokerHttp:
         return response
 
     def _connect(self, timeout: float) -> socket.socket:
+        """Return a connected socket whose reads take at most `timeout` seconds. Raises OSError."""
         place = self._target.place
-        if isinstance(place, UnixAddress):
-            made = socket.socket(socket.AF_UNIX)
-            made.settimeout(CONNECT_TIMEOUT)
-            made.connect(place.path)
-        else:
+        if not isinstance(place, UnixAddress):
             made = socket.create_connection((place.host, place.port), CONNECT_TIMEOUT)
-            if isinstance(place, TlsAddress):
+        else:
+            made = socket.socket(socket.AF_UNIX)
+        try:
+            if isinstance(place, UnixAddress):
+                made.settimeout(CONNECT_TIMEOUT)
+                made.connect(place.path)
+            elif isinstance(place, TlsAddress):
                 role = client_role(place.tls, place.host)
                 made = role.context.wrap_socket(made, server_hostname=role.server_name)
+        except BaseException:
+            made.close()
+            raise
         made.settimeout(timeout)
         return made
 

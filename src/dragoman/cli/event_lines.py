@@ -25,13 +25,6 @@ class EventLines:
         self._running: OrderedDict[str, tuple[float, str]] = OrderedDict()  # start and worker of each job
         self._width = 0  # of the services so far
 
-    def watch(self, name: str, fields: Mapping[str, Any], now: float) -> None:
-        """Remember the start of an attempt. Call it for every event, before `line`."""
-        if name == "running":
-            self._running[fields["id"]] = now, fields.get("worker") or ""
-            while len(self._running) > MOST_JOBS:
-                self._running.popitem(last=False)
-
     def line(self, name: str, fields: Mapping[str, Any], now: float, clock: str) -> str:
         """The line for an event at this time, which `clock` shows."""
         is_worker = name in WORKER_KINDS
@@ -49,6 +42,9 @@ class EventLines:
 
     def _job(self, name: str, fields: Mapping[str, Any], now: float) -> str:
         if name == "running":
+            self._running[fields["id"]] = now, fields.get("worker") or ""
+            while len(self._running) > MOST_JOBS:
+                self._running.popitem(last=False)
             return f"attempt {fields['attempt']} at {fields.get('worker')}"
         if name == "progress":
             return f"at {fields.get('worker')}: {fields.get('progress', 'bytes')}"
@@ -81,58 +77,3 @@ def duration(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds / 86_400:.0f} d"
-
-
-class Filter:
-    """Events that the user wants to see."""
-
-    def __init__(
-        self, service: str | None = None, worker: str | None = None, state: str | None = None, failed: bool = False
-    ) -> None:
-        self._service = service
-        self._worker = worker
-        self._state = state
-        self._failed = failed
-
-    def wants(self, name: str, fields: Mapping[str, Any]) -> bool:
-        """True if the event passes all conditions."""
-        if self._service is not None and self._service not in (fields.get("services") or [fields.get("service")]):
-            return False
-        if self._worker is not None:
-            names = (fields["name"], str(fields["id"])) if name in WORKER_KINDS else (fields.get("worker"),)
-            if self._worker not in names:
-                return False
-        outcome = fields.get("outcome")
-        if self._state is not None and self._state not in (name, outcome):
-            return False
-        return not self._failed or outcome not in (None, "done")
-
-
-class RateLimit:
-    """Leaves out events above a number per second, and counts them. Time is an argument."""
-
-    def __init__(self, most: int | None) -> None:
-        self._most = most
-        self._second = 0.0
-        self._shown = 0
-        self._left_out = 0
-
-    def admits(self) -> bool:
-        """True if one more event may be shown in this second; otherwise it is counted."""
-        if self._most is not None and self._shown >= self._most:
-            self._left_out += 1
-            return False
-        self._shown += 1
-        return True
-
-    def skipped(self, count: int) -> None:
-        """Count events that the broker has left out."""
-        self._left_out += count
-
-    def left_out(self, now: float) -> int:
-        """Start a new second if it is time. Returns the number of events left out in the one before."""
-        if now - self._second < 1.0:
-            return 0
-        self._second = now
-        count, self._left_out, self._shown = self._left_out, 0, 0
-        return count

@@ -6,22 +6,22 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from dragoman.cli.broker_http import BrokerHttp, ServerEvent, http_option
 from dragoman.cli.client import json_option
-from dragoman.cli.event_lines import EventLines, Filter, RateLimit
-from dragoman.cli.exit_codes import ending_errors, warn
+from dragoman.cli.event_lines import EventLines
+from dragoman.cli.exit_codes import USAGE, ending_errors, fail, warn
 from dragoman.cli.tables import ascii_json
 from dragoman.cli.terminal import coloured, time_text
+from dragoman.http.event_filters import EventState
 from dragoman.sdk.errors import BrokerUnavailable, NotAllowed
 
 MOST = 50  # events a second, without --all
 RETRY = 1.0  # seconds until a lost stream is opened again
-JOB_STATES = ("waiting", "delayed", "running", "progress", "ended")
-STATES = (*JOB_STATES, "done", "failed", "timed out", "lost", "cancelled", "refused", "joined", "left")
+STATES = [each for each in get_args(EventState) if each != "undone"]
 
 
 @click.command(
@@ -53,9 +53,15 @@ def tail(
     A line has the time, the first 12 digits of the job's id, the service, the new state or the outcome, and the worker.
     If more events happen than can be read, some are left out, and a line has their number.
     """
-    most = None if everything else MOST
-    printer = Printer(Filter(service, worker, state, failed), RateLimit(most), as_json)
-    query: dict[str, object] = {"service": service, "worker": worker, "max_rate": most}
+    if failed and state is not None:
+        fail("--failed and --state exclude each other; leave one out", USAGE)
+    printer = Printer(as_json)
+    query: dict[str, object] = {
+        "service": service,
+        "worker": worker,
+        "state": "undone" if failed else state,
+        "max_rate": None if everything else MOST,
+    }
     with ending_errors(url):
         broker = BrokerHttp(url)
         while True:
@@ -78,39 +84,23 @@ def tail(
 class Printer:
     """Prints the events of a stream."""
 
-    def __init__(
-        self, filter: Filter, limit: RateLimit, as_json: bool, write: Callable[[str], object] = click.echo
-    ) -> None:
-        self._filter = filter
-        self._limit = limit
+    def __init__(self, as_json: bool, write: Callable[[str], object] = click.echo) -> None:
         self._as_json = as_json
         self._write = write
         self._lines = EventLines(coloured)
         self.has_begun = False
 
     def receive(self, event: ServerEvent, now: float) -> None:
-        """Print an event, unless it is filtered out or there are too many. `now`: a monotonic time."""
+        """Print an event. `now`: a monotonic time."""
         self.has_begun = True
-        if count := self._limit.left_out(now):
-            self._report(count)
         if event.name in ("open", "comment", "overflow"):
             return
         fields: Any = json.loads(event.data)
-        if event.name == "skipped":
-            self._limit.skipped(fields["skipped"])
-            return
-        self._lines.watch(event.name, fields, now)
-        if not self._filter.wants(event.name, fields) or not self._limit.admits():
-            return
         moment = datetime.now(UTC)
         if self._as_json:
             self._write(ascii_json({"event": event.name, "at": time_text(moment), **fields}))
+        elif event.name == "skipped":
+            self._write(f"… {fields['count']:,} events left out in the last second (--all to see them)")
         else:
             clock = moment.astimezone().strftime("%H:%M:%S.%f")[:-3]
             self._write(self._lines.line(event.name, fields, now, clock))
-
-    def _report(self, count: int) -> None:
-        if self._as_json:
-            self._write(ascii_json({"event": "skipped", "skipped": count}))
-        else:
-            self._write(f"… {count:,} events left out in the last second (--all to see them)")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.cli.broker_http import ServerEvent, http_target, parse_events
-from dragoman.cli.event_lines import EventLines, Filter, RateLimit, duration
+from dragoman.cli.event_lines import EventLines, duration
 from dragoman.cli.tail import Printer
 from dragoman.sdk.address import AddressError
 
@@ -40,7 +40,6 @@ def test_a_line_has_time_job_service_state_and_worker() -> None:
         (62.0, "ended", job(outcome="timed out", reason="no result in 30 s", quarantined=True)),
         (63.0, "joined", WORKER),
     ):
-        lines.watch(name, fields, now)
         told.append(lines.line(name, fields, now, "12:00:00.000"))
     assert told == [
         "12:00:00.000  0197f3a2c4d8  ocr  waiting    background job",
@@ -57,51 +56,20 @@ def test_names_of_peers_cannot_move_the_cursor() -> None:
     assert line.isprintable()
 
 
-def test_filters() -> None:
-    running, failed = job(worker="ocr-a5"), job(outcome="failed")
-    cases = [
-        (Filter(service="ocr"), "running", running, True),
-        (Filter(service="mail"), "running", running, False),
-        (Filter(service="resize"), "joined", WORKER, True),
-        (Filter(worker="ocr-a5"), "running", running, True),
-        (Filter(worker="7"), "left", WORKER, True),
-        (Filter(worker="8"), "left", WORKER, False),
-        (Filter(worker="ocr-a5"), "ended", failed, False),
-        (Filter(state="running"), "running", running, True),
-        (Filter(state="failed"), "ended", failed, True),
-        (Filter(state="failed"), "running", running, False),
-        (Filter(failed=True), "ended", failed, True),
-        (Filter(failed=True), "ended", job(outcome="done"), False),
-        (Filter(failed=True), "running", running, False),
-    ]
-    assert [filter.wants(name, fields) for filter, name, fields, _ in cases] == [wanted for *_, wanted in cases]
-
-
-def events(printer: Printer, *times: float) -> None:
-    for now in times:
-        printer.receive(ServerEvent("waiting", json.dumps(job())), now)
-
-
-def test_events_above_the_limit_are_counted_and_not_printed() -> None:
+def test_events_left_out_are_counted_in_a_line() -> None:
     written: list[str] = []
-    printer = Printer(Filter(), RateLimit(2), False, written.append)
-    events(printer, 10.0, 10.1, 10.2, 10.3)
-    printer.receive(ServerEvent("skipped", '{"skipped": 3000}'), 10.4)
-    assert len(written) == 2
-    printer.receive(ServerEvent("comment", ""), 11.1)
-    assert written[2:] == ["… 3,002 events left out in the last second (--all to see them)"]
-    events(printer, 11.2)
-    assert len(written) == 4
+    printer = Printer(False, written.append)
+    printer.receive(ServerEvent("skipped", '{"count": 3120}'), 10.0)
+    assert written == ["… 3,120 events left out in the last second (--all to see them)"]
 
 
-def test_json_has_the_event_its_time_and_the_number_of_those_left_out() -> None:
+def test_json_has_the_event_and_its_time() -> None:
     written: list[str] = []
-    printer = Printer(Filter(), RateLimit(1), True, written.append)
-    events(printer, 10.0, 10.1, 11.5)
-    first, left_out, last = (json.loads(line) for line in written)
-    assert first == {"event": "waiting", "at": first["at"], **job()}
-    assert left_out == {"event": "skipped", "skipped": 1}
-    assert last["event"] == "waiting"
+    printer = Printer(True, written.append)
+    for event in (ServerEvent("open", ""), ServerEvent("waiting", json.dumps(job())), ServerEvent("overflow", "")):
+        printer.receive(event, 10.0)
+    (line,) = map(json.loads, written)
+    assert line == {"event": "waiting", "at": line["at"], **job()}
 
 
 def test_durations_have_the_unit_that_fits() -> None:
