@@ -46,6 +46,7 @@ def rescue_job(broker: DemoBroker, languages: Languages, retry_delay: float, sho
     broker.wait_for_workers(RESCUE)
     job = client.enqueue(RESCUE, b"help", attempts=3, retry_first=retry_delay, retry_jitter=0)
     broker.wait_for_state(job, "running")
+    ladder_lines(broker, job)  # from this request on its messages are recorded, if they were not before
     show(f"A PingPong worker in {languages.of('pingpong')} runs job {job[:12]}. A Majordomo worker joins.")
     broker.start_worker("majordomo", {RESCUE: "reverse"})
     broker.wait_for_workers(RESCUE)
