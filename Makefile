@@ -16,9 +16,10 @@ COMPILED := $(wildcard $(VENV)/lib/python*/site-packages/dragoman/core/broker.*.
 # Where this is set, each of the hundreds of processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run install compile test test-programs pytest compiled-product rewritten-tests lint fuzz bench docs format generate clean
+.PHONY: help demo run install compile test test-programs pytest compiled-product rewritten-tests lint fuzz bench docs format generate clean
 
 help:
+	@echo "make demo     run callers and workers of every dialect for about a minute; installs into .venv first, interpreted"
 	@echo "make run      start the broker on its defaults (ARGS=... for more); installs into .venv first, interpreted"
 	@echo "make install  install into .venv, the hot path compiled where there is a C compiler (.venv/bin/dragoman)"
 	@echo "make test     install what the tests need, lint, and run all tests"
@@ -31,6 +32,9 @@ help:
 	@echo "make clean    remove .venv, .venv-dev, .venv-fuzz, .build and caches"
 	@echo ".venv holds the product; once it is compiled it stays compiled (DRAGOMAN_PURE=1 make install: interpreted);"
 	@echo ".venv-dev runs the sources as they are, for tests and tools; .venv-fuzz does so for make fuzz"
+
+demo: $(VENV)/.installed
+	@exec $(BIN)/dragoman demo $(ARGS)
 
 run: $(VENV)/.installed
 	@exec $(BIN)/dragoman serve $(ARGS)

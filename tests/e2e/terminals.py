@@ -47,6 +47,10 @@ class TerminalProgram:
         until(lambda: text in self.shown or self.process.poll() is not None, f"{text!r} is shown")
         assert text in self.shown, self.shown
 
+    def press(self, keys: str) -> None:
+        """Type these keys."""
+        os.write(self._controller, keys.encode())
+
     def interrupt(self) -> None:
         """Ctrl-C."""
         os.killpg(self.process.pid, signal.SIGINT)

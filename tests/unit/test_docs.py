@@ -161,6 +161,11 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_pictures_load_quickly() -> None:
+    sizes = {title(path): path.stat().st_size for path in (ROOT / "docs" / "pictures").iterdir()}
+    assert {name: size for name, size in sizes.items() if size > 200_000} == {}
+
+
 def test_every_page_is_on_the_map() -> None:
     def check(page: Path) -> None:
         index = ROOT / "docs" / "index.md"

@@ -15,6 +15,7 @@ import click
 
 from dragoman import __version__
 from dragoman.cli.exit_codes import DISK, FAILED, TAKEN, USAGE, fail, unwritable, warn
+from dragoman.cli.program_name import program_name
 from dragoman.cli.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
@@ -202,11 +203,7 @@ def _dashboards(opened: Opened) -> list[str]:
 
 
 def _what_to_try(opened: Opened) -> list[str]:
-    is_module = os.path.basename(sys.argv[0]) == "__main__.py"  # python -m dragoman
-    program = sys.executable if is_module else sys.argv[0] if os.sep in sys.argv[0] else "dragoman"
-    if os.path.isabs(program) and not os.path.relpath(program).startswith(".."):
-        program = os.path.relpath(program)
-    program += " -m dragoman" if is_module else ""
+    program = program_name()
     for listener, places in opened:
         where = dict(places)
         workers, callers = where.get("workers", where.get("both")), where.get("callers", where.get("both"))

@@ -88,6 +88,11 @@ def print_json(*views: msgspec.Struct) -> None:
         click.echo(_NOT_ASCII.sub(_escaped, msgspec.json.encode(each).decode()))
 
 
+def ascii_json(fields: object) -> str:
+    """A JSON text on one line, with every character outside ASCII escaped, as `print_json` has it."""
+    return json.dumps(fields).replace("\x7f", r"\u007f")
+
+
 def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1] if found[0] != "\x7f" else r"\u007f"
 

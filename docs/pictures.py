@@ -1,0 +1,154 @@
+"""Makes the pictures of the dashboard in docs/pictures, from `dragoman demo --stay` with real jobs.
+
+    .venv-dev/bin/python docs/pictures.py [--seconds 300] [--folder docs/pictures]
+
+It needs Chromium. Each page is taken in light and dark, at 1440 × 900. The program fails if a page has an error in its
+console, if a request of a page fails, or if a picture has more than 200 KB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import Page, Response, sync_playwright
+
+from dragoman import Client
+
+FOLDER = Path(__file__).with_name("pictures")
+WIDTH, HEIGHT = 1440, 900
+MOST_BYTES = 200_000
+COLOURS = 256
+START = 120.0  # seconds that the demo may take until its load starts
+
+
+@contextmanager
+def demo() -> Iterator[str]:
+    """Run the demo. Yields the address of its dashboard once the load has started."""
+    words = [sys.executable, "-m", "dragoman", "demo", "--quick", "--stay"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    assert process.stdout is not None
+    try:
+        url, deadline = "", time.monotonic() + START
+        for line in process.stdout:
+            found = re.search(r"Dashboard: (http://\S+?)/?$", line)
+            url = found[1] if found else url
+            if "until Ctrl-C" in line:
+                break
+            if time.monotonic() > deadline:
+                break
+        else:
+            raise SystemExit("the demo has ended: run `dragoman demo` to see why")
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def pages(url: str) -> dict[str, str]:
+    """The paths of the pages to take, by the names of their pictures."""
+    with Client(url) as client:
+        (rescued,) = (job.id for job in client.jobs(service="rescue"))
+    return {
+        "overview": "/",
+        "service": "/service/ocr",
+        "workers": "/workers",
+        "jobs": "/jobs",
+        "job": f"/job/{rescued}",
+        "quarantine": "/quarantine",
+    }
+
+
+def take(page: Page, url: str, problems: list[str]) -> bytes:
+    """Open a page, wait until it shows data, and return the picture."""
+
+    def answered(response: Response) -> None:
+        if response.status >= 400:
+            problems.append(f"{response.url}: {response.status}")
+
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("response", answered)
+    page.goto(url)
+    try:
+        page.wait_for_selector("main h1, main h2, main table, main svg")
+    except PlaywrightError:
+        problems.append(f"{url} shows nothing")
+    page.wait_for_timeout(3_000)  # charts get their first points with the snapshots of these seconds
+    return page.screenshot()
+
+
+def smaller(picture: bytes) -> bytes:
+    """The same picture with a palette: a third of the size."""
+    written = io.BytesIO()
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(
+        written, "PNG", optimize=True
+    )
+    return written.getvalue()
+
+
+def ladder(url: str, path: str) -> str | None:
+    """The ladder of the rescued job as SVG; None if this broker has recorded none."""
+    job = path.rpartition("/")[2]
+    try:
+        with urllib.request.urlopen(f"{url}/v1/jobs/{job}/ladder?format=svg") as answer:  # noqa: S310
+            text: str = answer.read().decode()
+            return text
+    except OSError:
+        return None
+
+
+def make(folder: Path, seconds: float) -> list[str]:
+    """Make all pictures. Returns the problems."""
+    problems: list[str] = []
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        return ["Chromium is missing. On Debian and Ubuntu, as root: apt-get install chromium"]
+    folder.mkdir(exist_ok=True)
+    with demo() as url, sync_playwright() as playwright:
+        time.sleep(seconds)
+        chosen = pages(url)
+        with playwright.chromium.launch(executable_path=program, args=["--no-sandbox"]) as browser:
+            for scheme in ("light", "dark"):
+                for name, path in chosen.items():
+                    with browser.new_page(
+                        viewport={"width": WIDTH, "height": HEIGHT},
+                        color_scheme="light" if scheme == "light" else "dark",
+                    ) as page:
+                        picture = smaller(take(page, url + path, problems))
+                    file = folder / f"{name}-{scheme}.png"
+                    file.write_bytes(picture)
+                    print(f"{file.name}: {len(picture):,} bytes")
+                    if len(picture) > MOST_BYTES:
+                        problems.append(f"{file.name} has {len(picture):,} bytes, more than {MOST_BYTES:,}")
+        drawn = ladder(url, chosen["job"])
+        if drawn is not None:
+            (folder / "rescue.svg").write_text(drawn)
+            print("rescue.svg")
+    return problems
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make the pictures of the dashboard.")
+    parser.add_argument("--seconds", type=float, default=300.0, help="seconds of load before the pictures")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    options = parser.parse_args()
+    problems = make(options.folder, options.seconds)
+    for each in problems:
+        print(each, file=sys.stderr)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

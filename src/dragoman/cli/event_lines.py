@@ -1,0 +1,79 @@
+"""Lines of `dragoman tail`: one for each event of a job or a worker."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dragoman.cli.tables import plain
+from dragoman.cli.terminal import padded, shortened, text_width
+
+MOST_JOBS = 10_000  # running jobs whose start is remembered
+WIDEST_SERVICE = 24  # columns
+STATE_WIDTH = len("timed out")
+ID_DIGITS = 12
+WORKER_KINDS = ("joined", "left")
+
+
+class EventLines:
+    """Makes lines from events. It remembers when jobs started, for the time that they took."""
+
+    def __init__(self, painted: Callable[[str], str] = str) -> None:
+        """`painted` adds the colour of a state or an outcome."""
+        self._painted = painted
+        self._running: OrderedDict[str, tuple[float, str]] = OrderedDict()  # start and worker of each job
+        self._width = 0  # of the services so far
+
+    def line(self, name: str, fields: Mapping[str, Any], now: float, clock: str) -> str:
+        """The line for an event at this time, which `clock` shows."""
+        is_worker = name in WORKER_KINDS
+        id = "" if is_worker else str(fields["id"])[:ID_DIGITS]
+        service = plain(", ".join(fields["services"]) if is_worker else fields["service"])
+        self._width = max(self._width, min(text_width(service), WIDEST_SERVICE))
+        service = padded(shortened(service, self._width), self._width)
+        state = fields["outcome"] if name == "ended" else name
+        detail = self._worker(fields) if is_worker else self._job(name, fields, now)
+        shown = self._painted(padded(state, STATE_WIDTH))
+        return f"{clock}  {padded(id, ID_DIGITS)}  {service}  {shown}  {plain(detail)}".rstrip()
+
+    def _worker(self, fields: Mapping[str, Any]) -> str:
+        return f"worker {fields['name'] or fields['id']} ({fields['dialect']})"
+
+    def _job(self, name: str, fields: Mapping[str, Any], now: float) -> str:
+        if name == "running":
+            self._running[fields["id"]] = now, fields.get("worker") or ""
+            while len(self._running) > MOST_JOBS:
+                self._running.popitem(last=False)
+            return f"attempt {fields['attempt']} at {fields.get('worker')}"
+        if name == "progress":
+            return f"at {fields.get('worker')}: {fields.get('progress', 'bytes')}"
+        if name == "ended":
+            return self._end(fields, now)
+        return "background job" if fields.get("background") else ""
+
+    def _end(self, fields: Mapping[str, Any], now: float) -> str:
+        """The time and the place of the last attempt, and the reason unless the job is done."""
+        parts = []
+        if fields["id"] in self._running:
+            start, worker = self._running.pop(fields["id"])
+            parts.append(f"after {duration(now - start)} at {worker}")
+        if fields.get("quarantined"):
+            parts.append("in quarantine")
+        text = ", ".join(parts)
+        reason = fields.get("reason", "") if fields["outcome"] != "done" else ""
+        return f"{text}: {reason}" if text and reason else text or reason
+
+
+def duration(seconds: float) -> str:
+    """`0.4 ms`, `12 ms`, `1.5 s`, `31 s`, `12 min`, `3 h`, `2 d`."""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"

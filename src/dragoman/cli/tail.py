@@ -1,0 +1,106 @@
+"""`dragoman tail`: print events of jobs and workers as they happen."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import click
+
+from dragoman.cli.broker_http import BrokerHttp, ServerEvent, http_option
+from dragoman.cli.client import json_option
+from dragoman.cli.event_lines import EventLines
+from dragoman.cli.exit_codes import USAGE, ending_errors, fail, warn
+from dragoman.cli.tables import ascii_json
+from dragoman.cli.terminal import coloured, time_text
+from dragoman.http.event_filters import EventState
+from dragoman.sdk.errors import BrokerUnavailable, NotAllowed
+
+MOST = 50  # events a second, without --all
+RETRY = 1.0  # seconds until a lost stream is opened again
+STATES = [each for each in get_args(EventState) if each != "undone"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dragoman tail
+  dragoman tail --service ocr --failed
+  dragoman tail --json | jq -r 'select(.outcome == "lost") | .id'
+""",
+)
+@click.option("--service", metavar="NAME", help="Only events of this service.")
+@click.option("--worker", metavar="NAME", help="Only events of this worker: its name, or its id.")
+@click.option("--state", type=click.Choice(STATES), help="Only events of this state or outcome.")
+@click.option("--failed", is_flag=True, help="Only ends of jobs that are not done.")
+@click.option("--all", "everything", is_flag=True, help=f"Print every event, not only the first {MOST} of each second.")
+@http_option
+@json_option
+def tail(
+    service: str | None,
+    worker: str | None,
+    state: str | None,
+    failed: bool,
+    everything: bool,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Print events of jobs and workers as they happen, one a line, until Ctrl-C.
+
+    A line has the time, the first 12 digits of the job's id, the service, the new state or the outcome, and the worker.
+    If more events happen than can be read, some are left out, and a line has their number.
+    """
+    if failed and state is not None:
+        fail("--failed and --state exclude each other; leave one out", USAGE)
+    printer = Printer(as_json)
+    query: dict[str, object] = {
+        "service": service,
+        "worker": worker,
+        "state": "undone" if failed else state,
+        "max_rate": None if everything else MOST,
+    }
+    with ending_errors(url):
+        broker = BrokerHttp(url)
+        while True:
+            is_open = False
+            try:
+                for event in broker.events("/v1/events", **query):
+                    is_open = True
+                    printer.receive(event, time.monotonic())
+                warn("the broker has closed the stream; opening it again")
+            except NotAllowed:
+                raise
+            except BrokerUnavailable as error:
+                if not printer.has_begun:
+                    raise
+                if is_open:
+                    warn(f"{error}; trying again until Ctrl-C")
+            time.sleep(RETRY)
+
+
+class Printer:
+    """Prints the events of a stream."""
+
+    def __init__(self, as_json: bool, write: Callable[[str], object] = click.echo) -> None:
+        self._as_json = as_json
+        self._write = write
+        self._lines = EventLines(coloured)
+        self.has_begun = False
+
+    def receive(self, event: ServerEvent, now: float) -> None:
+        """Print an event. `now`: a monotonic time."""
+        self.has_begun = True
+        if event.name in ("open", "comment", "overflow"):
+            return
+        fields: Any = json.loads(event.data)
+        moment = datetime.now(UTC)
+        if self._as_json:
+            self._write(ascii_json({"event": event.name, "at": time_text(moment), **fields}))
+        elif event.name == "skipped":
+            self._write(f"… {fields['count']:,} events left out in the last second (--all to see them)")
+        else:
+            clock = moment.astimezone().strftime("%H:%M:%S.%f")[:-3]
+            self._write(self._lines.line(event.name, fields, now, clock))

@@ -1,0 +1,1 @@
+"""`dragoman demo`: a broker with callers and workers of every dialect, in one command."""

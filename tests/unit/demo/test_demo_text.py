@@ -1,0 +1,78 @@
+"""The texts and decisions of the demo that need no processes."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
+
+import click
+
+from dragoman.cli import dragoman
+from dragoman.demo.load import AWAY, STAY, Visitor
+from dragoman.demo.matrix import Cell, matrix_lines, payloads
+from dragoman.demo.scenes import attempt_lines
+from dragoman.demo.story import next_commands
+from dragoman.operations.schemas import AttemptView, JobView
+
+
+def test_table_has_medians_in_milliseconds_and_marks_wrong_cells() -> None:
+    cells = [
+        Cell("native", "pingpong", [0.001, 0.002, 0.009]),
+        Cell("native", "http", [0.0123]),
+        Cell("memodb", "pingpong", [0.5], problem="no answer within 60 s"),
+        Cell("memodb", "http", [0.0004]),
+    ]
+    assert matrix_lines(cells, lambda text: f"<{text}>") == [
+        "       PingPong  HTTP",
+        "Native     2.00 12.30",
+        "MemoDB <   wrong>  0.40",
+    ]
+
+
+def test_payloads_differ_from_each_other_and_from_their_reverse_and_are_the_same_in_each_run() -> None:
+    made = list(payloads("native http", 50))
+    assert made == list(payloads("native http", 50))
+    assert len({*made, *(each[::-1] for each in made)}) == 100
+
+
+def test_attempts_of_a_job_are_lines() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    attempts = [
+        AttemptView(number=1, worker="a", outcome="lost", reason="killed", ended=start + timedelta(seconds=2)),
+        AttemptView(number=2, worker="b"),
+    ]
+    job = Mock(spec=JobView, attempts=attempts, created=start)
+    assert attempt_lines(job) == [
+        "  attempt 1  lost  after 2.00 s   worker a: killed",
+        "  attempt 2  done                 worker b",
+    ]
+
+
+def test_one_worker_comes_and_goes() -> None:
+    started: list[Mock] = []
+
+    def start() -> Mock:
+        started.append(Mock())
+        return started[-1]
+
+    visitor = Visitor(start, 100.0)
+    visitor.come_or_go(100.0 + AWAY - 1)
+    assert started == []
+    visitor.come_or_go(100.0 + AWAY)
+    visitor.come_or_go(100.0 + AWAY + STAY - 1)
+    (worker,) = started
+    worker.stop.assert_not_called()
+    visitor.come_or_go(100.0 + AWAY + STAY)
+    worker.stop.assert_called_once_with()
+    visitor.come_or_go(100.0 + AWAY + STAY + AWAY)
+    assert len(started) == 2
+
+
+def test_commands_to_try_next_exist() -> None:
+    for line in next_commands("dragoman"):
+        words = shlex.split(line.partition("#")[0])[1:]
+        group = click.Context(dragoman, info_name="dragoman")
+        name, command, rest = dragoman.resolve_command(group, words)
+        assert command is not None
+        command.make_context(name, rest, parent=group)
