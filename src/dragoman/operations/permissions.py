@@ -12,7 +12,7 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.events import ADMINISTERED
-from dragoman.core.model import Job
+from dragoman.core.model import Job, JobId
 from dragoman.core.owners import Owner
 from dragoman.core.rights import ADMINISTER, CALL, SEE, WORK, Principal, Right
 from dragoman.operations.operation import Operation
@@ -55,6 +55,8 @@ class Permissions:
             is_act = right is ADMINISTER
         elif kind == "job":
             is_act = self._check_job(row, right, name, responder)
+        elif kind == "conversation":
+            is_act = self._check_conversation(row, name, responder)
         elif kind == "worker":
             is_act = self._check_worker(right, name, responder)
         else:
@@ -93,6 +95,18 @@ class Permissions:
             error = self._missing(responder, needed, (service,))
             raise error if sees_job(principal, job) else self._targets.missing_job(id)
         return needed is ADMINISTER
+
+    def _check_conversation(self, row: Operation[Any, Any], id: str, responder: Responder) -> bool:
+        """Check the right to a job, or to a call that has ended and whose messages are kept."""
+        key = JobId(bytes.fromhex(id))
+        conversation = self._broker.job_registry.conversations.find(key)
+        if conversation is None or key in self._broker.jobs:
+            return self._check_job(row, SEE, id, responder)
+        principal = responder.owner.principal
+        if conversation.owner != principal.name and not principal.may(SEE, conversation.service):
+            self._missing(responder, SEE, (conversation.service,))
+            raise self._targets.missing_job(id)
+        return False
 
     def _check_worker(self, right: Right, id: int, responder: Responder) -> bool:
         worker = self._targets.worker(id)

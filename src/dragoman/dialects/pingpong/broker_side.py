@@ -16,7 +16,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
-from dragoman.core.oversize import over_max_payload
+from dragoman.core.recording import from_worker, to_worker
 from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.listener_profile import default_job_options
@@ -40,11 +40,10 @@ class PingPongBrokerSide(BrokerSide):
     ) -> None:
         self._broker = broker
         self._io = io
-        self._max_payload = max_payload
         self._edition = options.edition
         job_options = replace(default_job_options(options), queue_timeout=options.queue_timeout)  # 0: no queueing
         self._frontend = Frontend(broker, io, options.service, job_options, max_payload)
-        self.remote_workers = RemoteWorkers(self, broker, io, options, started)
+        self.remote_workers = RemoteWorkers(self, broker, io, options, max_payload, started)
         self.routing_ids = RoutingIds(broker, io, self._supersede)
 
     # ---------------------------------------------------------------- calls from the runner
@@ -60,7 +59,7 @@ class PingPongBrokerSide(BrokerSide):
             if remote is None:
                 self._frontend.receive(peer, message, now)
             elif type(message) is TooLarge:
-                self._receive_large(remote, message, now)
+                self.remote_workers.receive_large(remote, message, now)
             else:
                 self._receive_worker(remote, read_worker(message, self._edition), now)
         except Malformed as problem:
@@ -70,7 +69,7 @@ class PingPongBrokerSide(BrokerSide):
         if type(effect) is SendJob:
             self._give(effect.attempt, now)
         elif type(effect) is DeliverOutcome:
-            self._frontend.answer(effect)
+            self._frontend.answer(effect, now)
         elif type(effect) is RemoveWorker:
             self.remote_workers.remove(effect, now)
         # CancelAttempt: PingPong has no message for it. Acknowledge: its callers cannot submit background jobs.
@@ -106,6 +105,8 @@ class PingPongBrokerSide(BrokerSide):
             if remote.worker is not None:
                 self._broker.seen(remote.worker, now)
         else:
+            if attempt.job.conversation is not None:
+                from_worker(attempt, "result" if result.token is None else "JOB COMPLETE", len(result.payload), now)
             if not self._broker.succeed(attempt, result.payload, now):
                 self._log_late(remote, job=attempt.job.id.hex())
             if attempt.worker.running:
@@ -114,18 +115,6 @@ class PingPongBrokerSide(BrokerSide):
 
     def _log_late(self, remote: RemoteWorker, job: str = "") -> None:
         self._io.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
-
-    def _receive_large(self, remote: RemoteWorker, message: TooLarge, now: float) -> None:
-        """Fail the job of a result over the limit, which the carrier has dropped. The worker is free."""
-        attempt = remote.attempt
-        problem = message.malformed()
-        self._io.bad_message(remote.peer, problem.reason, problem.detail)
-        token = message.frames[2:3] if self._edition is Edition.PACKAGE else []
-        if attempt is not None and token and token != [attempt.token]:
-            self._broker.counters.late_results += 1  # of an earlier attempt
-        elif attempt is not None:
-            self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
-        self._io.send(remote.peer, PONG_FRAMES)
 
     def _supersede(self, former: Connection, now: float) -> None:
         if isinstance(former.remote, RemoteWorker):
@@ -145,6 +134,8 @@ class PingPongBrokerSide(BrokerSide):
             frames: list[Frame] = [b"", payload]
         else:
             frames = write_job(payload, attempt.token)
+        if attempt.job.conversation is not None:
+            to_worker(attempt, "job", len(payload), now)
         remote.quiet_since = now
         remote.fell_silent = False
         self._io.send(remote.peer, frames, attempt)
