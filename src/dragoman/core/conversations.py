@@ -64,10 +64,8 @@ class Conversations:
         if found is not None or not self.is_on:
             return found
         history = self._from_history(job, job.attempt, job.outcome, job.reason, now)
-        if job.state is ENDED:
-            return history  # not kept: it can be made again
-        history.is_whole = True
-        self._enter(job, history)
+        if job.state is not ENDED:  # otherwise it can be made again
+            self._enter(job, history)
         return history
 
     def watch_worker(self, worker: Worker, now: float) -> WorkerConversation | None:
@@ -96,10 +94,8 @@ class Conversations:
     def given(self, attempt: Attempt, now: float) -> None:
         """Record the start of an attempt. The jobs of a worker whose conversation is requested are recorded, too."""
         job = attempt.job
-        if job.conversation is None:
-            if not self.is_on:
-                return
-            self.watch_job(job, now)
+        if job.conversation is None and self.is_on:
+            self._enter(job, self._from_history(job, None, None, "", now))
         conversation = job.conversation
         if conversation is not None:
             most = most_attempts(job, attempt.worker, self._policy)
@@ -151,6 +147,9 @@ class Conversations:
         return Conversation(job.id, job.service.name, owner, now, self._room, is_whole=is_whole)
 
     def _enter(self, job: Job, conversation: Conversation) -> None:
+        if not conversation.is_whole:
+            conversation.is_whole = True
+            conversation.note("messages are recorded from here on", conversation.began)
         job.conversation = conversation
         self._ended.pop(job.id, None)  # of a quarantined job that is released, or an id that is used again
         self._milestones.pop(job.id, None)

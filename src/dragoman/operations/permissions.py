@@ -56,7 +56,7 @@ class Permissions:
         elif kind == "job":
             is_act = self._check_job(row, right, name, responder)
         elif kind == "conversation":
-            is_act = self._check_conversation(row, name, responder)
+            is_act = self._check_conversation(row, right, name, responder)
         elif kind == "worker":
             is_act = self._check_worker(right, name, responder)
         else:
@@ -96,17 +96,21 @@ class Permissions:
             raise error if sees_job(principal, job) else self._targets.missing_job(id)
         return needed is ADMINISTER
 
-    def _check_conversation(self, row: Operation[Any, Any], id: str, responder: Responder) -> bool:
+    def _check_conversation(self, row: Operation[Any, Any], right: Right, id: str, responder: Responder) -> bool:
         """Check the right to a job, or to a call that has ended and whose messages are kept."""
         key = JobId(bytes.fromhex(id))
         conversation = self._broker.job_registry.conversations.find(key)
         if conversation is None or key in self._broker.jobs:
-            return self._check_job(row, SEE, id, responder)
-        principal = responder.owner.principal
-        if conversation.owner != principal.name and not principal.may(SEE, conversation.service):
-            self._missing(responder, SEE, (conversation.service,))
-            raise self._targets.missing_job(id)
-        return False
+            return self._check_job(row, right, id, responder)
+        principal, service = responder.owner.principal, conversation.service
+        if conversation.owner == principal.name and right in (SEE, CALL):
+            return False
+        needed = SEE if right is SEE else ADMINISTER
+        if not principal.may(needed, service):
+            error = self._missing(responder, needed, (service,))
+            is_seen = conversation.owner == principal.name or principal.may(SEE, service)
+            raise error if is_seen else self._targets.missing_job(id)
+        return needed is ADMINISTER
 
     def _check_worker(self, right: Right, id: int, responder: Responder) -> bool:
         worker = self._targets.worker(id)
