@@ -56,8 +56,18 @@ def text_row(row: RowView, view: ConversationView) -> str:
     return "  ".join([line, *details])
 
 
+def break_before(rows: list[RowView], index: int) -> list[str]:
+    """Return the line of the silence before a row, if it was long."""
+    last = with_breaks(rows[: index + 1])[-2:]
+    return [_break(last[0])] if isinstance(last[0], float) else []
+
+
+def _break(gap: float) -> str:
+    return f"{'+ ' + duration(gap):>10}  ~"
+
+
 def _text_rows(row: RowView | float, view: ConversationView) -> list[str]:
-    return [f"{'+ ' + duration(row):>10}  ~"] if isinstance(row, float) else [text_row(row, view)]
+    return [_break(row)] if isinstance(row, float) else [text_row(row, view)]
 
 
 # ---------------------------------------------------------------- Mermaid

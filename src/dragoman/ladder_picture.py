@@ -18,6 +18,9 @@ BREAK: Final = 27
 BAND: Final = 42
 WIDTH: Final = 830
 NARROW_WIDTH: Final = 352
+SHORT_NOTE: Final = 28  # letters
+LONGEST_NOTE: Final = 80
+LONGEST_NARROW_NOTE: Final = 28
 KINDS: Final = {"done": "done", "failed": "failed", "timed out": "timed", "lost": "lost"}  # classes of notes
 
 # Colours in light and dark, by the names that the style sheet of the pages uses.
@@ -210,11 +213,13 @@ class Picture:
             self._message(row, y)
 
     def _note(self, row: RowView, y: int) -> None:
-        x = self._broker + (10 if self._is_narrow else -12)
+        is_right = self._is_narrow or len(row.note) > SHORT_NOTE  # there is more room
+        x = self._broker + (10 if is_right else -12)
+        note = _cut(row.note, LONGEST_NARROW_NOTE if self._is_narrow else LONGEST_NOTE)
         colour = f"c-{KINDS[row.kind]}" if row.kind in KINDS else "c-none"
         self._marks.append(
             f'<g class="{colour}"><circle class="dot" cx="{self._broker}" cy="{y}" r="3"/><text class="note" '
-            f'x="{x}" y="{y + 4}" text-anchor="{"start" if self._is_narrow else "end"}">{_text(row.note)}</text></g>'
+            f'x="{x}" y="{y + 4}" text-anchor="{"start" if is_right else "end"}">{_text(note)}</text></g>'
         )
 
     def _message(self, row: RowView, y: int) -> None:
@@ -235,7 +240,7 @@ class Picture:
         x = self._broker + (-12 if is_caller else 12)
         count = f" × {row.count}" if row.count > 1 else ""
         bytes = f' <tspan class="size">{size(row.size)}</tspan>' if row.size and not self._is_narrow else ""
-        reason = f' <tspan class="note" dx="6">{_text(row.dropped or row.unsent)}</tspan>' if is_cut else ""
+        reason = f' <tspan class="note c-timed" dx="6">{_text(row.dropped or row.unsent)}</tspan>' if is_cut else ""
         self._marks.append(
             f'<g class="{self._colours[peer]}"><path class="arrow{" dashed" if is_cut else ""}" '
             f'd="M{start + way * 5} {y + 3}H{end - way * 2}"/>{head}<text class="message" x="{x}" y="{y - 3}" '

@@ -84,8 +84,8 @@ class Conversation:
 
     # fmt: off
     __slots__ = (
-        "began", "end", "ends", "entries", "id", "is_kept", "is_whole", "lanes", "more", "next_attempt", "outcome",
-        "owner", "room", "service",
+        "began", "end", "ends", "entries", "id", "is_kept", "is_over", "is_whole", "lanes", "more", "next_attempt",
+        "outcome", "owner", "room", "service",
     )
     # fmt: on
 
@@ -96,6 +96,7 @@ class Conversation:
         self.began = began
         self.room = room
         self.is_whole = is_whole  # each message is recorded; otherwise it is made from the job's history
+        self.is_over = False  # its job has ended
         self.is_kept = True  # False: dropped, because newer ones took its place
         self.entries: list[Entry] = []
         self.lanes: list[Lane] = []
@@ -155,15 +156,16 @@ class Conversation:
             self.note("", time)
 
     def end_attempt(self, lane: str, number: int, outcome: str, time: float) -> None:
-        """Record how an attempt ended: at the row where it began, and at the last row, where it ends."""
+        """Record how an attempt ended: where it began; and at the worker's last message, or at the next note."""
         self.show_attempt()
         for entry in reversed(self.entries):
             if isinstance(entry, AttemptEntry) and entry.number == number and entry.lane == lane:
                 entry.mark = outcome
                 entry.ended = time
                 break
-        if self.entries and self.entries[-1].lane == lane:
-            self.entries[-1].ends = lane
+        last = self.entries[-1] if self.entries else None
+        if last is not None and last.lane == lane and last.kind in (RECEIVED, GONE):
+            last.ends = lane
         else:
             self.ends = lane
 

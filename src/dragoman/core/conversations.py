@@ -109,9 +109,10 @@ class Conversations:
         lane = worker_lane(attempt)
         conversation.show_attempt()
         if outcome is LOST:
-            conversation.add(Entry(now, GONE, lane, reason))
+            conversation.add(Entry(now, GONE, lane, of_worker(reason)))
         conversation.end_attempt(lane, attempt.number, outcome.value, now)
-        conversation.outcome, conversation.end = outcome.value, told(outcome, reason)
+        conversation.outcome = outcome.value
+        conversation.end = outcome.value if outcome is LOST else told(outcome, reason)
 
     def returned(self, attempt: Attempt, now: float) -> None:
         """Record that a job returns to the queue: its attempt does not count."""
@@ -136,6 +137,7 @@ class Conversations:
             text += "; the result is dropped: no caller waits for it (R19)"
         conversation.outcome = ""
         conversation.note(text, now, outcome.value)
+        conversation.is_over = True
         self._present.pop(job.id, None)
         self._ended[job.id] = conversation
         self._make_room()
@@ -185,7 +187,7 @@ class Conversations:
             conversation.add(AttemptEntry(began, lane, record.number, most))
             conversation.add(Entry(began, SENT, lane, GIVEN))
             if record.outcome is LOST:
-                conversation.add(Entry(ended, GONE, lane, record.reason))
+                conversation.add(Entry(ended, GONE, lane, of_worker(record.reason)))
             elif record.outcome is DONE:
                 conversation.add(Entry(ended, RECEIVED, lane, FINISHED))
             conversation.end_attempt(lane, record.number, record.outcome.value, ended)
@@ -202,6 +204,7 @@ class Conversations:
             if outcome is not None:
                 conversation.end_attempt(lane, attempt.number, outcome.value, now)
         if outcome is not None:
+            conversation.is_over = True
             conversation.note(told(outcome, reason), job.ended or now, outcome.value)
             for each in conversation.lanes[:1]:
                 if each.role == CALLER and not job.options.durable:
@@ -225,4 +228,9 @@ def slowest_runs(ran: Histogram) -> float:
 
 def told(outcome: Outcome, reason: str) -> str:
     """Return an outcome and its reason in one line."""
-    return f"{outcome.value}: {reason}" if reason else outcome.value
+    return reason if reason.startswith(outcome.value) else f"{outcome.value}: {reason}" if reason else outcome.value
+
+
+def of_worker(reason: str) -> str:
+    """Return a reason without its subject, which is the worker beside it."""
+    return reason.removeprefix("its worker's ").removeprefix("its worker ")

@@ -62,7 +62,7 @@ from dragoman.operations.schemas import (
     WorkerRef,
     WorkersView,
 )
-from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, RESULT
+from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, RESULT, RETRY
 from dragoman.operations.targets import LOADING, Targets
 from dragoman.operations.views import job_view, service_views
 from dragoman.operations.visibility import (
@@ -199,6 +199,7 @@ class OperationHandlers(LadderHandlers):
         by = "on request" if owns_job(principal, job) else signature(principal, "on request", "by ")
         if not self.broker.withdraw(job, now, f"cancelled {by}"):
             raise OperationError("conflict", f"job {request.id} has already ended: {job.outcome}")
+        record_response(job, responder, CANCEL.status, 0, now)
         self._answer_when_saved(responder, lambda: job_view(job, self._offset()))
 
     def retry(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
@@ -218,6 +219,8 @@ class OperationHandlers(LadderHandlers):
         if again is None:
             is_draining = self.broker.dispatch.is_draining
             raise OperationError("busy", "the broker is shutting down; retry later" if is_draining else LIMIT_REACHED)
+        record_request(again, RETRY, responder, 0, now)
+        record_response(again, responder, RETRY.status, 0, now)
         self._answer_when_saved(responder, partial(self._job_view, again))
 
     def jobs(self, request: ListJobsRequest, payload: Payload, responder: Responder, now: float) -> None:

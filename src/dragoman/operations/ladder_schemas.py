@@ -68,7 +68,8 @@ class ConversationView(View):
     """The conversation of a job or a worker, in the order in which the broker saw it. It contains no payloads.
 
     `recorded` is `milestones` if the messages were not recorded, and follow from the history of the job. `more` is the
-    number of messages that were left out: of a job the last ones, of a worker the first ones.
+    number of messages that were left out: of a job the last ones, of a worker the first ones. `ended`: the job has
+    ended; late messages may still follow.
     """
 
     recorded: Recorded
@@ -76,5 +77,6 @@ class ConversationView(View):
     lanes: list[LaneView]
     messages: list[RowView]
     more: int = 0
+    ended: bool = False
     job: JobIdText | None = None
     worker: int | None = None

@@ -43,6 +43,7 @@ def conversation_view(conversation: Conversation, offset: float) -> Conversation
     ]
     return ConversationView(
         job=conversation.id.hex(),
+        ended=conversation.is_over,
         recorded="messages" if conversation.is_whole else "milestones",
         began=moment(conversation.began + offset),
         lanes=lanes,

@@ -26,7 +26,7 @@ def record_request(job: Job | None, row: Operation[Any, Any], responder: Respond
     """Record a request, in front of all others if it submitted the job."""
     conversation = job.conversation if job is not None else None
     if conversation is not None:
-        is_first = row.takes_payload and not any(each.role == CALLER for each in conversation.lanes)
+        is_first = row.creates_job and not any(each.role == CALLER for each in conversation.lanes)
         lane = conversation.lane(CALLER, "", address_of(responder.owner.label), responder.dialect)
         conversation.add(Entry(now, RECEIVED, lane, _name(row, responder.dialect), size), is_first=is_first)
 
