@@ -116,11 +116,8 @@ class JobRegistry:
             self._counters.drop(job.service.name, QUEUE_TIMEOUT, reason)
         if attempt is not None and attempt.is_sent and job.options.durable:
             record_last_attempt(job, attempt, outcome, reason, now)
-        if (
-            job.conversation is not None
-            or outcome is not DONE
-            or (attempt is not None and now - attempt.given > job.service.slow_run)
-        ):
+        is_slow = attempt is not None and now - attempt.given > job.service.slow_run
+        if is_slow or job.conversation is not None or outcome is not DONE:
             self.conversations.ended(job, attempt, outcome, reason, now)
         job.attempt = None
         if attempt is not None and attempt.parts is not None:

@@ -27,10 +27,10 @@ from dragoman.core.recording import from_worker, record_heartbeat, submitted, to
 from dragoman.core.states import STARTING, TIMED_OUT
 from dragoman.http.call_headers import CallHeadersCache
 from dragoman.http.options import ListenerOptions
-from dragoman.http.outcomes import STATUS_LINES
 from dragoman.http.remote_worker import PendingCall, PendingPoll, RemoteHttpWorker, UnsentJob
 from dragoman.http.sse import Streams
 from dragoman.http.subscribers import Subscribers
+from dragoman.operations.recorded_requests import status_line, status_of
 
 MOST_STREAMS: Final = 64
 FETCH: Final = 1.0  # seconds that a job waits for its worker's next request; then another worker may get it (R8)
@@ -209,7 +209,7 @@ class HttpBrokerSide(TimedRecipient):
             call.remove_job(effect.job)
             self._waiting.disarm(call)
             if effect.job is not None and effect.job.conversation is not None:
-                to_caller(effect.job, call, STATUS_LINES[effect.outcome.value], len(effect.result), now)
+                to_caller(effect.job, call, status_line(status_of(effect.outcome)), len(effect.result), now)
             _resolve(call.answer, effect)
         elif type(effect) is SendJob:
             self._send_job(effect.attempt, now)

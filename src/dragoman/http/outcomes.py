@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
 import msgspec
 from starlette.responses import Response
 
@@ -25,11 +23,6 @@ TITLES = {
 }
 # Status and title of each outcome except *done*.
 STATUSES = {outcome.value: (status, TITLES[outcome.value]) for outcome, status in OUTCOME_STATUSES.items()}
-
-# First lines of responses with an outcome.
-STATUS_LINES = {"done": "200 OK"} | {
-    outcome: f"{status} {HTTPStatus(status).phrase}" for outcome, (status, _) in STATUSES.items()
-}
 
 
 def outcome_response(id: str, outcome: str, reason: str, result: Payload, failure: Failure | None) -> Response:

@@ -36,8 +36,12 @@ def record_response(job: Job, responder: Responder | None, status: int, size: in
     conversation = job.conversation
     if conversation is not None and responder is not None:
         lane = conversation.lane(CALLER, "", address_of(responder.owner.label), responder.dialect)
-        text = f"{status} {HTTPStatus(status).phrase}" if responder.dialect == "http" else "TELL"
+        text = status_line(status) if responder.dialect == "http" else "TELL"
         conversation.add(Entry(now, SENT, lane, text, size))
+
+
+def status_line(status: int) -> str:
+    return f"{status} {HTTPStatus(status).phrase}"
 
 
 def status_of(outcome: Outcome) -> int:

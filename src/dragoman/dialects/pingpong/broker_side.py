@@ -25,10 +25,9 @@ from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import RESERVED, Disconnect, Result, WorkerMessage
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.remote_workers import PONG_FRAMES, RemoteWorker, RemoteWorkers
-from dragoman.dialects.routing_ids import RECONNECTED, RoutingIds
+from dragoman.dialects.routing_ids import RoutingIds
 
 BACKEND: Final = "backend"
-
 LONGEST_RESERVED: Final = max(map(len, RESERVED))
 
 
@@ -44,7 +43,7 @@ class PingPongBrokerSide(BrokerSide):
         job_options = replace(default_job_options(options), queue_timeout=options.queue_timeout)  # 0: no queueing
         self._frontend = Frontend(broker, io, options.service, job_options, max_payload)
         self.remote_workers = RemoteWorkers(self, broker, io, options, max_payload, started)
-        self.routing_ids = RoutingIds(broker, io, self._supersede)
+        self.routing_ids = RoutingIds(broker, io, self.remote_workers.supersede)
 
     # ---------------------------------------------------------------- calls from the runner
 
@@ -101,24 +100,17 @@ class PingPongBrokerSide(BrokerSide):
         is_current = attempt is not None and (result.token is None or result.token == attempt.token)
         if attempt is None or not is_current:  # R37: no result is due, or it is of an earlier attempt
             self._broker.counters.late_results += 1
-            self._log_late(remote)
+            self.remote_workers.log_late(remote)
             if remote.worker is not None:
                 self._broker.seen(remote.worker, now)
         else:
             if attempt.job.conversation is not None:
                 from_worker(attempt, "result" if result.token is None else "JOB COMPLETE", len(result.payload), now)
             if not self._broker.succeed(attempt, result.payload, now):
-                self._log_late(remote, job=attempt.job.id.hex())
+                self.remote_workers.log_late(remote, job=attempt.job.id.hex())
             if attempt.worker.running:
                 return  # its next job is sent in this iteration and replaces PONG
         self._io.send(remote.peer, PONG_FRAMES)
-
-    def _log_late(self, remote: RemoteWorker, job: str = "") -> None:
-        self._io.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
-
-    def _supersede(self, former: Connection, now: float) -> None:
-        if isinstance(former.remote, RemoteWorker):
-            self.remote_workers.leave(former.remote, RECONNECTED, now)
 
     # ---------------------------------------------------------------- jobs
 

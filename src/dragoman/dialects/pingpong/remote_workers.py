@@ -25,6 +25,7 @@ from dragoman.dialects.listener_profile import silent_worker
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import EXIT, PONG, Disconnect, Ping, Ready, WorkerMessage
 from dragoman.dialects.pingpong.options import ListenerOptions
+from dragoman.dialects.routing_ids import RECONNECTED
 
 CROSSING: Final = 1.0  # seconds; R34: a READY this soon after the job may have crossed it
 PONG_EVERY: Final = 0.02  # seconds, R49
@@ -113,6 +114,14 @@ class RemoteWorkers:
             from_worker(attempt, "JOB COMPLETE" if token else "result", message.size, now)
             self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
         self._io.send(remote.peer, PONG_FRAMES)
+
+    def log_late(self, remote: RemoteWorker, job: str = "") -> None:
+        self._io.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
+
+    def supersede(self, former: Connection, now: float) -> None:
+        """Remove the worker of a connection whose routing id another one has taken."""
+        if isinstance(former.remote, RemoteWorker):
+            self.leave(former.remote, RECONNECTED, now)
 
     def leave(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
         worker, remote.worker = remote.worker, None
