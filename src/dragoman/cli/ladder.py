@@ -42,12 +42,13 @@ Examples:
   dragoman ladder 4711 --follow
 """,
 )
-@click.argument("words", nargs=-1, required=True, metavar="JOB|[worker] WORKER")
+@click.argument("target", metavar="JOB|WORKER")
 @connect_option
+@click.option("--worker", "is_worker", is_flag=True, help="Accept only the number of a worker.")
 @click.option("--follow", is_flag=True, help="Print messages as they come, until the job ends. Ctrl-C ends it.")
 @click.option("--save", metavar="FILE", help="Write to a file; .svg, .mmd (Mermaid), .txt or .json selects the format.")
 @json_option
-def ladder(words: tuple[str, ...], url: str | None, follow: bool, save: str | None, as_json: bool) -> None:
+def ladder(target: str, url: str | None, is_worker: bool, follow: bool, save: str | None, as_json: bool) -> None:
     """Show the messages of JOB or WORKER, each in its own dialect.
 
     The broker records every job while fewer than 50 arrive in a second, and some of more; payloads are not recorded. Of
@@ -55,9 +56,8 @@ def ladder(words: tuple[str, ...], url: str | None, follow: bool, save: str | No
     the first request on.
     """
     form_of(save)
-    target = words[-1]
-    if len(words) > 1 and words[:-1] != ("worker",):
-        fail(f"{' '.join(words)!r}: give one job or one worker, as in `dragoman ladder 4711`", USAGE)
+    if is_worker and not target.isdigit():
+        fail(f"--worker {target}: a worker's number is digits only, as `dragoman workers` lists it", USAGE)
     with connected(url) as client:
         if follow:
             for line in follow_ladder(client, target, save):

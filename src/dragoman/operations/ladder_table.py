@@ -31,6 +31,6 @@ WORKER_LADDER: Final = Operation(
     method="GET",
     path="/v1/workers/{id}/ladder",
     errors=("not found", "conflict"),
-    command="ladder worker",
+    command="ladder --worker",
     subject="worker",
 )
