@@ -53,6 +53,11 @@ VARYING = {
     "last",
     "lease",
     "peers",
+    "paused_at",
+    "since",
+    "waited",
+    "worker_id",
+    "caller",
 }
 
 
