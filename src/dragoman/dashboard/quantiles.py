@@ -22,7 +22,7 @@ def difference(now: list[int], before: list[int]) -> list[int]:
     return list(map(sub, now, before))
 
 
-def quantiles(counts: list[int], shares: Sequence[float] = SHARES) -> list[float | None]:
+def quantiles(counts: list[int], shares: Sequence[float]) -> list[float | None]:
     """Return the quantile of each share; None for each if nothing was counted."""
     sums = list(accumulate(counts))
     total = sums[-1]

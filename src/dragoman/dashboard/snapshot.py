@@ -25,7 +25,8 @@ from dragoman.operations.dashboard_schemas import (
     SnapshotView,
     TotalsView,
 )
-from dragoman.operations.schemas import HealthView, ScheduleView, ServiceView
+from dragoman.operations.scheduler import Scheduler
+from dragoman.operations.schemas import HealthView, ServiceView
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, sees_service
 
@@ -46,7 +47,7 @@ class Sources:
     quarantine: QuarantineGrowth
     health: Callable[[], HealthView]
     offset: Callable[[], float]  # seconds that the wall clock is ahead
-    schedules: Callable[[], list[ScheduleView]]
+    scheduler: Scheduler
     problem: Callable[[], str | None]  # of the store
     limits: Callable[[], list[LimitFacts]]  # of the server
     resident: Callable[[], int | None]
@@ -146,7 +147,7 @@ class Snapshots:
             quarantined=counts.quarantined,
             present=registry.present,
             kept=len(registry.jobs) - registry.present,
-            schedules=len(sources.schedules()),
+            schedules=len(sources.scheduler),
             services=len(sources.broker.worker_registry.services),
             workers=sampler.census.states,
         )
