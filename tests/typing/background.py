@@ -9,11 +9,8 @@ from typing import Any, assert_type
 from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
 from dragoman.operations.list_schemas import ListJobsRequest, WhyView
-from dragoman.operations.schemas import (
-    AccessView,
-    EmptyRequest,
-    JobRef,
-)
+from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
+from dragoman.operations.schemas import AccessView, EmptyRequest, JobRef
 from dragoman.operations.table import JOBS, WHY
 
 with Client("tcp://127.0.0.1:7400") as client:
@@ -52,6 +49,9 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.delete_schedule("nightly"), ScheduleView)
     assert_type(client.pause_schedule("nightly"), ScheduleView)
     assert_type(client.resume_schedule("nightly"), ScheduleView)
+    assert_type(client.run_schedule("nightly"), ScheduleView)
+    assert_type(client.quarantine(), list[QuarantineGroupView])
+    assert_type(client.retry_group("9f2c61e07ad35b18", rate=5), RetryGroupView)
     assert_type(client.operation(WHY, JobRef(id=job)), WhyView)
     assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), Iterator[list[Any]])
 

@@ -83,6 +83,11 @@ class Dashboard:
         return bool(self._watches)
 
     @property
+    def instance(self) -> str:
+        """Random id of this run of the broker."""
+        return self._sources.instance
+
+    @property
     def changes(self) -> Changes:
         return self._sources.changes
 

@@ -10,7 +10,7 @@ from dragoman.core.histogram import Histogram
 from dragoman.core.model import Service
 from dragoman.core.states import FAILED, LOST, TIMED_OUT
 from dragoman.dashboard.history import SLOT
-from dragoman.dashboard.quantiles import difference, quantiles
+from dragoman.dashboard.quantiles import SHARES, difference, quantiles
 from dragoman.operations.service_views import ServiceRates
 
 WINDOW: Final = 10.0  # seconds
@@ -45,10 +45,10 @@ class Meter:
         self._readings.append(reading)
         self._first(reading.at)
 
-    def counts(self, now: float) -> tuple[int, int, int]:
-        """Return the numbers of jobs of the last 10 seconds that arrived, that ended undone, and that failed."""
+    def ended(self, now: float) -> tuple[int, int, int]:
+        """Return the numbers of jobs of the last 10 seconds: done, undone, and of the undone the failed ones."""
         first, last = self._first(now), self._readings[-1]
-        return last.arrived - first.arrived, last.undone - first.undone, last.failed - first.failed
+        return last.done - first.done, last.undone - first.undone, last.failed - first.failed
 
     def rates(self, now: float) -> ServiceRates:
         """Return the numbers of the last 10 seconds, or since the first reading."""
@@ -75,8 +75,8 @@ def between(last: Reading, first: Reading, seconds: float) -> ServiceRates:
         round((last.arrived - first.arrived) / seconds, 3),
         round((last.done - first.done) / seconds, 3),
         round((last.undone - first.undone) / seconds, 3),
-        quantiles(difference(last.waited, first.waited)),
-        quantiles(difference(last.ran, first.ran)),
+        quantiles(difference(last.waited, first.waited), SHARES),
+        quantiles(difference(last.ran, first.ran), SHARES),
     )
 
 

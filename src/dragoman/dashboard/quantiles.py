@@ -22,13 +22,13 @@ def difference(now: list[int], before: list[int]) -> list[int]:
     return list(map(sub, now, before))
 
 
-def quantiles(counts: list[int], shares: Sequence[float] = SHARES) -> list[float] | None:
-    """Return the quantile of each share; None if nothing was counted."""
+def quantiles(counts: list[int], shares: Sequence[float]) -> list[float | None]:
+    """Return the quantile of each share; None for each if nothing was counted."""
     sums = list(accumulate(counts))
     total = sums[-1]
     if total <= 0:
-        return None
-    found: list[float] = []
+        return [None] * len(shares)
+    found: list[float | None] = []
     for share in shares:
         rank = share * total
         bucket = bisect_left(sums, rank)
@@ -43,10 +43,9 @@ def quantiles(counts: list[int], shares: Sequence[float] = SHARES) -> list[float
 
 
 def quantile(counts: list[int], share: float) -> float | None:
-    found = quantiles(counts, (share,))
-    return found[0] if found is not None else None
+    return quantiles(counts, (share,))[0]
 
 
-def rounded(values: list[float] | None) -> list[float] | None:
+def rounded(values: list[float | None]) -> list[float | None]:
     """Return the values with four digits."""
-    return [float(f"{each:.4g}") for each in values] if values is not None else None
+    return [None if each is None else float(f"{each:.4g}") for each in values]

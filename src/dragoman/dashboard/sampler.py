@@ -17,8 +17,9 @@ from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
 from dragoman.dashboard.census import Census
 from dragoman.dashboard.history import SLOT, History, slot_of
-from dragoman.dashboard.meters import WINDOW, Meter, Reading, add, between, read, zero
-from dragoman.operations.need import service_need
+from dragoman.dashboard.meters import Meter, Reading, add, between, read, zero
+from dragoman.dashboard.quantiles import rounded
+from dragoman.operations.service_need import service_need
 from dragoman.operations.service_views import ServiceRates
 
 MAX_SERIES: Final = 250  # services with a history of their own; all others share one
@@ -76,7 +77,7 @@ class Sampler:
         slots, seconds = slot - self._slot, max(now - self.at, SHORTEST)
         total, other = self.total.last, self.other.last
         other_waiting = other_running = 0
-        ranked: list[tuple[float, str, Service]] = []
+        ranked: list[tuple[int, str, Service]] = []
         notable: list[Service] = []
         for number, service in enumerate(list(registry.services.values())):
             length = service.queue.length
@@ -103,7 +104,7 @@ class Sampler:
                 other_waiting += length
                 other_running += running
             ranked.append((-self.need(service, now), service.name, service))
-            if (length or tracked.meter.counts(now)[2]) and len(notable) < MOST_NOTABLE:
+            if (length or tracked.meter.ended(now)[2]) and len(notable) < MOST_NOTABLE:
                 notable.append(service)
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
@@ -130,27 +131,28 @@ class Sampler:
         tracked = self._tracked.get(service)
         return tracked.meter.rates(self.at) if tracked is not None else NO_RATES
 
+    def service_rates(self, service: Service) -> ServiceRates | None:
+        """Return the same for lists, rounded. None: the service was not there at the last sample."""
+        if service not in self._tracked:
+            return None
+        rates = self.rates(service)
+        return rates._replace(wait=rounded(rates.wait), run=rounded(rates.run))
+
     def failed_share(self, service: Service) -> float:
         """Return the share of failed, timed out and lost jobs among those that did not end `done` lately."""
         tracked = self._tracked.get(service)
-        _, undone, failed = tracked.meter.counts(self.at) if tracked is not None else (0, 0, 0)
+        _, undone, failed = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
         return failed / undone if undone else 0.0
 
     def total_rates(self) -> ServiceRates:
         return self.total.rates(self.at)
 
-    def need(self, service: Service, now: float) -> float:
+    def need(self, service: Service, now: float) -> int:
         """Return the number by which services that need attention come first."""
-        tracked = self._tracked.get(service)
-        arrived, undone, _ = tracked.meter.counts(self.at) if tracked is not None else (0, 0, 0)
-        return service_need(
-            is_paused=service.paused,
-            waiting=service.queue.length,
-            workers=service.workers,
-            oldest=oldest(service, now) if service.queue.length else 0.0,
-            undone=undone / WINDOW,
-            rate=arrived / WINDOW,
-        )
+        tracked, waiting = self._tracked.get(service), service.queue.length
+        done, undone, _ = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
+        waited = oldest(service, now) if waiting else 0.0
+        return service_need(waiting, waited, service.workers, service.paused, done, undone)
 
     def by_need(self, services: Iterable[Service], now: float) -> list[Service]:
         """Return the 60 services of these that need attention first."""
@@ -206,8 +208,7 @@ class Sampler:
         return Meter(zero(now))
 
 
-UNKNOWN: Final = [nan] * 3  # quantiles
-NO_RATES: Final = ServiceRates(0.0, 0.0, 0.0)
+NO_RATES: Final = ServiceRates(0.0, 0.0, 0.0, [None] * 3, [None] * 3)
 
 
 def oldest(service: Service, now: float) -> float:
@@ -217,6 +218,5 @@ def oldest(service: Service, now: float) -> float:
 
 
 def _row(rates: ServiceRates, waiting: int, running: int) -> list[float]:
-    return [
-        rates.arrived, rates.done, rates.undone, waiting, running, *(rates.wait or UNKNOWN), *(rates.run or UNKNOWN)
-    ]  # fmt: skip
+    quantiles = [nan if each is None else each for each in (*rates.wait, *rates.run)]
+    return [rates.arrived, rates.done, rates.undone, waiting, running, *quantiles]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dragoman.core.broker import Broker
 from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
+from dragoman.core.recipients import Recipient
 from dragoman.core.rights import Principal
 from dragoman.dashboard.attention import Attention, Standing
 from dragoman.dashboard.changes import Change, Changes
@@ -24,8 +25,8 @@ from dragoman.operations.dashboard_schemas import (
     SnapshotView,
     TotalsView,
 )
-from dragoman.operations.schemas import HealthView, ScheduleView, ServiceView
-from dragoman.operations.service_views import ServiceRates
+from dragoman.operations.scheduler import Scheduler
+from dragoman.operations.schemas import HealthView, ServiceView
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, sees_service
 
@@ -46,16 +47,12 @@ class Sources:
     quarantine: QuarantineGrowth
     health: Callable[[], HealthView]
     offset: Callable[[], float]  # seconds that the wall clock is ahead
-    schedules: Callable[[], list[ScheduleView]]
+    scheduler: Scheduler
     problem: Callable[[], str | None]  # of the store
     limits: Callable[[], list[LimitFacts]]  # of the server
     resident: Callable[[], int | None]
     instance: str
-
-    def rates_of(self, service: str) -> ServiceRates | None:
-        """Return the rates of a service in the last 10 seconds; None if there is no such service."""
-        known = self.broker.worker_registry.services.get(service)
-        return self.sampler.rates(known) if known is not None else None
+    listeners: Mapping[Recipient, str]  # URLs by broker side
 
 
 class Snapshots:
@@ -150,7 +147,7 @@ class Snapshots:
             quarantined=counts.quarantined,
             present=registry.present,
             kept=len(registry.jobs) - registry.present,
-            schedules=len(sources.schedules()),
+            schedules=len(sources.scheduler),
             services=len(sources.broker.worker_registry.services),
             workers=sampler.census.states,
         )
