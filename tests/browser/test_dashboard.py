@@ -27,6 +27,13 @@ COUNT_STREAMS = """
         close() { if (this.readyState !== 2 || !this.counted) streams.open -= 1; this.counted = true; super.close(); }
     };
 """
+FOLLOW = """path => {
+    const link = document.createElement('a');
+    link.href = path;
+    document.body.append(link);
+    link.click();
+    link.remove();
+}"""
 HIDE = """isHidden => {
     Object.defineProperty(document, 'hidden', {value: isHidden, configurable: true});
     document.dispatchEvent(new Event('visibilitychange'));
@@ -74,6 +81,12 @@ class World:
         page.locator("#live[data-state=live]").wait_for()
         return page
 
+    def visit(self, path: str) -> Page:
+        """Open a page by a link within the dashboard: its scripts are not loaded again."""
+        self.page.evaluate(FOLLOW, path)
+        self.page.locator("main h1").wait_for()
+        return self.page
+
     def enqueue(self, service: str, count: int = 1, **options: object) -> None:
         for _ in range(count):
             self.api.post("/v1/jobs", json={"service": service, "payload": "x", **options}).raise_for_status()
@@ -84,7 +97,7 @@ class World:
         self.api.close()
 
 
-def waiting(page: Page, service: str) -> str:
+def waiting(service: str) -> str:
     """Return the path of the cell with the number of waiting jobs, in the table of services."""
     return f"tr[data-key='{service}'] td:nth-child(2)"
 
@@ -96,8 +109,9 @@ def pages_open(world: World) -> None:
     """In both themes, wide and on a phone: no console messages, no sideways scrolling."""
     HttpWorker(world.api, "open")
     world.enqueue("open", 2)
+    world.show("/")
     for path in ("/", "/?range=24h", "/services", "/service/open?range=1h"):
-        page = world.show(path)
+        page = world.visit(path)
         page.locator("tr[data-href]").first.wait_for()
         for scheme, size, color in (("light", WIDE, "rgb(248, 248, 247)"), ("dark", PHONE, "rgb(14, 16, 18)")):
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
@@ -110,8 +124,8 @@ def pages_open(world: World) -> None:
 
 def values_move(world: World) -> None:
     world.enqueue("moving", 3)
-    page = world.show("/")
-    cell = page.locator(waiting(page, "moving"))
+    page = world.visit("/")
+    cell = page.locator(waiting("moving"))
     expect(cell).to_have_text("3")
     worker = HttpWorker(world.api, "moving")
     for left in (2, 1):
@@ -125,7 +139,7 @@ def values_move(world: World) -> None:
 
 
 def charts_show_values(world: World) -> None:
-    page = world.show("/service/open")
+    page = world.visit("/service/open")
     charts = page.locator("[data-chart]")
     expect(charts).to_have_count(4)
     charts.first.hover()
@@ -146,11 +160,10 @@ def hostile_names(world: World) -> None:
     service = httpx2.URL(world.url).copy_with(path=f"/service/{HOSTILE}").raw_path.decode()
     paths = ["/", "/services", service, "/workers", f"/worker/{worker.id}", "/jobs", f"/job/{job['id']}", "/quarantine"]
     for path in paths:
-        page = world.show(path)
+        page = world.visit(path)
         page.locator("main").get_by_text(HOSTILE).locator("visible=true").first.wait_for()
-        page.mouse.wheel(0, 400)
-        assert (page.locator("main img").count(), "owned" in page.title()) == (0, HOSTILE in page.title()), path
         assert page.evaluate("document.querySelectorAll('img, script:not([src])').length") == 0, path
+        assert page.title() != "owned", path
     assert world.problems == []
 
 
@@ -158,7 +171,7 @@ def hostile_names(world: World) -> None:
 
 
 def keyboard(world: World) -> None:
-    page = world.show("/")
+    page = world.visit("/")
     page.keyboard.press("g")
     page.keyboard.press("s")
     page.wait_for_url("**/services")
@@ -187,12 +200,12 @@ def keyboard(world: World) -> None:
 def held_page_stands_still(world: World) -> None:
     world.enqueue("held")
     page, other = world.show("/"), world.show("/", world.open())
-    cell = page.locator(waiting(page, "held"))
+    cell = page.locator(waiting("held"))
     expect(cell).to_have_text("1")
     page.keyboard.press(".")
     page.get_by_role("button", name="Held").wait_for()
     world.enqueue("held")
-    expect(other.locator(waiting(other, "held"))).to_have_text("2")
+    expect(other.locator(waiting("held"))).to_have_text("2")
     expect(cell).to_have_text("1")
     page.keyboard.press(".")
     expect(cell).to_have_text("2")

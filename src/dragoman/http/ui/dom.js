@@ -23,10 +23,15 @@ function text(value) {
   return String(value).replace(/[&<>"']/g, (mark) => MARKS[mark]);
 }
 
-/** Make the children of an element equal to the HTML, with as few changes as possible. */
+const written = new WeakMap(); // the last HTML of each element
+
+/** Make the children of an element equal to the HTML, with as few changes as possible; none if it is the last HTML. */
 export function put(element, safe) {
+  const out = text(safe);
+  if (written.get(element) === out) return;
+  written.set(element, out);
   const next = element.cloneNode(false);
-  next.innerHTML = text(safe);
+  next.innerHTML = out;
   morph(element, next);
 }
 

@@ -1,5 +1,7 @@
 // Lines of numbers over time, from the broker, and moved on by each snapshot.
 
+const WINDOW = 10; // seconds that the rates of a snapshot are about: it tells the values of these steps
+
 /** Number of steps; an overview without totals has the lines of its services only. */
 const lengthOf = (series) => (series.total ?? Object.values(series.services ?? {})[0] ?? series).done?.length ?? 0;
 /** The end of a series, in milliseconds. */
@@ -7,7 +9,7 @@ const endOf = (series) => Date.parse(series.from) + series.step * 1000 * lengthO
 
 /**
  * Add values of a snapshot to lists of a series, and drop the oldest. `values`: [[list, value]].
- * Steps without a snapshot are not known. Within a step, only a value that is not known changes.
+ * Earlier steps without a snapshot are not known. Within a step, only a value that is not known changes.
  */
 export function advance(series, at, values) {
   const passed = Math.floor((Date.parse(at) - endOf(series)) / (series.step * 1000)) + 1;
@@ -16,8 +18,9 @@ export function advance(series, at, values) {
     for (const [list, value] of values) list[list.length - 1] ??= value ?? null;
     return;
   }
-  for (const [list, value] of values) {
-    for (let i = 0; i < steps; i++) { list.shift(); list.push(i === steps - 1 ? value ?? null : null); }
+  for (const [list, value = null] of values) {
+    list.splice(0, steps);
+    for (let left = steps - 1; left >= 0; left--) list.push(left * series.step < WINDOW ? value : null);
   }
   series.from = new Date(Date.parse(series.from) + passed * series.step * 1000).toISOString();
 }

@@ -19,10 +19,12 @@ const SLOW = 1.5; // pace from which a worker is slow
 export const refresh = (address) => REFRESH[rangeOf(address)];
 
 export async function load(address) {
-  const [overview, { workers }] = await Promise.all([
-    get("/v1/overview", { range: rangeOf(address) }), get("/v1/workers", { sort: "slow", limit: SLOW_WORKERS }),
-  ]);
-  return { ...overview, slow: workers.filter(({ pace }) => pace >= SLOW) };
+  const data = { ...await get("/v1/overview", { range: rangeOf(address) }), slow: null };
+  // The broker looks at all workers to find the slow ones: the page is shown meanwhile.
+  get("/v1/workers", { sort: "slow", limit: SLOW_WORKERS }).then(({ workers }) => {
+    data.slow = workers.filter(({ pace }) => pace >= SLOW);
+  }, () => { data.slow = []; });
+  return data;
 }
 
 export function advance({ series }, snapshot) {
@@ -130,6 +132,7 @@ function changes(now) {
 }
 
 function slow(workers) {
+  if (workers === null) return empty("");
   if (!workers.length) return empty(`No worker takes ${SLOW} times as long as the median of its service.`);
   return html`<ul class="notes tight">${workers.map((each) => html`<li>
     <span class="grow"><a href="${hrefOf("worker", each.id)}"><b>${each.name || each.id}</b></a>
