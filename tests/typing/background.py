@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, assert_type
 
 from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
+from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
 from dragoman.operations.list_schemas import ListJobsRequest, WhyView
 from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
 from dragoman.operations.schemas import AccessView, EmptyRequest, JobRef
@@ -35,6 +36,8 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.purge("resize", states=["waiting"]), int)
     assert_type(client.workers(), list[WorkerView])
     assert_type(client.health(), HealthView)
+    assert_type(client.overview("1h"), OverviewView)
+    assert_type(client.service_series("resize"), SeriesView)
     assert_type(client.reload_access(), AccessView)
     assert_type(client.worker(7), WorkerView)
     assert_type(client.drain(7, now=True), WorkerView)
@@ -84,6 +87,8 @@ async def main() -> None:
         assert_type(await client.purge("resize", states=["waiting"]), int)
         assert_type(await client.workers(), list[WorkerView])
         assert_type(await client.health(), HealthView)
+        assert_type(await client.overview(), OverviewView)
+        assert_type(await client.service_series("resize", "24h"), SeriesView)
         assert_type(await client.reload_access(), AccessView)
         assert_type(await client.worker(7), WorkerView)
         assert_type(await client.drain(7, now=True), WorkerView)

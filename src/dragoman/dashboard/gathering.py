@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from statistics import median
 from typing import Final
 
 from dragoman.core.leases import lease_of, stuck_since
 from dragoman.core.model import Service, Worker
 from dragoman.core.states import BUSY
-from dragoman.dashboard.facts import Facts, LimitFacts, ServiceFacts, WorkerFacts
+from dragoman.dashboard.facts import Facts, LimitFacts, ScheduleFacts, ServiceFacts, WorkerFacts
 from dragoman.dashboard.history import SLOT
-from dragoman.dashboard.rules import BACKLOG
+from dragoman.dashboard.rules import BACKLOG, SKIPPED
 from dragoman.dashboard.sampler import oldest
 from dragoman.dashboard.snapshot import Sources
+from dragoman.operations.schedule_runs import SKIPPED as LETTER
+from dragoman.operations.scheduler import ScheduleState
 
 MINUTE: Final = 30  # slots
+MOST_SCHEDULES: Final = 20
 
 
 def gather(sources: Sources, now: float) -> Facts:
@@ -42,6 +46,7 @@ def gather(sources: Sources, now: float) -> Facts:
         limits=limits,
         lag_p99=load.lag_p99,
         bad_messages=load.bad_messages(),
+        schedules=[_schedule(each) for each in islice(sources.scheduler.skipping(SKIPPED), MOST_SCHEDULES)],
     )
 
 
@@ -89,6 +94,12 @@ def _worker(worker: Worker, passed: float) -> WorkerFacts:
         seconds=passed,
         lease=lease_of(worker),
     )
+
+
+def _schedule(state: ScheduleState) -> ScheduleFacts:
+    letters = state.recent.letters
+    skipped = len(letters) - len(letters.rstrip(LETTER))
+    return ScheduleFacts(name=state.request.name, service=state.request.service, skipped=skipped)
 
 
 def _middle(values: list[float]) -> float | None:

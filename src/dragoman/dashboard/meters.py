@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from operator import add as plus
 from typing import Final, NamedTuple
 
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Service
 from dragoman.core.states import FAILED, LOST, TIMED_OUT
 from dragoman.dashboard.history import SLOT
-from dragoman.dashboard.quantiles import difference, quantiles
+from dragoman.dashboard.quantiles import SHARES, difference, quantiles
+from dragoman.operations.service_views import ServiceRates
 
 WINDOW: Final = 10.0  # seconds
 NO_COUNTS: Final = Histogram().counts
@@ -25,16 +27,6 @@ class Reading(NamedTuple):
     failed: int  # of the undone: failed, timed out, lost
     waited: list[int]
     ran: list[int]
-
-
-class Rates(NamedTuple):
-    """Jobs a second, and the quantiles p50, p95, p99 of waiting and running, in seconds."""
-
-    arrived: float
-    done: float
-    undone: float
-    wait: list[float | None]
-    run: list[float | None]
 
 
 class Meter:
@@ -58,7 +50,7 @@ class Meter:
         first, last = self._first(now), self._readings[-1]
         return last.done - first.done, last.undone - first.undone, last.failed - first.failed
 
-    def rates(self, now: float) -> Rates:
+    def rates(self, now: float) -> ServiceRates:
         """Return the numbers of the last 10 seconds, or since the first reading."""
         first = self._first(now)
         passed = now - first.at
@@ -77,14 +69,14 @@ def zero(at: float) -> Reading:
     return Reading(at, 0, 0, 0, 0, NO_COUNTS, NO_COUNTS)
 
 
-def between(last: Reading, first: Reading, seconds: float) -> Rates:
+def between(last: Reading, first: Reading, seconds: float) -> ServiceRates:
     """Return the numbers between two readings."""
-    return Rates(
-        (last.arrived - first.arrived) / seconds,
-        (last.done - first.done) / seconds,
-        (last.undone - first.undone) / seconds,
-        quantiles(difference(last.waited, first.waited)),
-        quantiles(difference(last.ran, first.ran)),
+    return ServiceRates(
+        round((last.arrived - first.arrived) / seconds, 3),
+        round((last.done - first.done) / seconds, 3),
+        round((last.undone - first.undone) / seconds, 3),
+        quantiles(difference(last.waited, first.waited), SHARES),
+        quantiles(difference(last.ran, first.ran), SHARES),
     )
 
 
@@ -96,8 +88,8 @@ def add(total: Reading, last: Reading, first: Reading, now: float) -> Reading:
         total.done + last.done - first.done,
         total.undone + last.undone - first.undone,
         total.failed + last.failed - first.failed,
-        [a + b - c for a, b, c in zip(total.waited, last.waited, first.waited, strict=True)],
-        [a + b - c for a, b, c in zip(total.ran, last.ran, first.ran, strict=True)],
+        list(map(plus, total.waited, difference(last.waited, first.waited))),
+        list(map(plus, total.ran, difference(last.ran, first.ran))),
     )
 
 

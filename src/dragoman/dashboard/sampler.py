@@ -12,11 +12,13 @@ from math import nan
 from typing import Final
 
 from dragoman.core.broker import Broker
+from dragoman.core.infinity import inf
 from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
 from dragoman.dashboard.census import Census
 from dragoman.dashboard.history import SLOT, History, slot_of
-from dragoman.dashboard.meters import Meter, Rates, Reading, add, between, read, zero
+from dragoman.dashboard.meters import Meter, Reading, add, between, read, zero
+from dragoman.dashboard.quantiles import rounded
 from dragoman.operations.service_need import service_need
 from dragoman.operations.service_views import ServiceRates
 
@@ -24,6 +26,8 @@ MAX_SERIES: Final = 250  # services with a history of their own; all others shar
 MOST_SERVICES: Final = 60  # services in a snapshot
 MOST_NOTABLE: Final = 500
 AT_ONCE: Final = 20  # services between two steps of a sample
+RECOUNT: Final = 9.0  # seconds between two counts of the workers while no reader watches
+FEW_WORKERS: Final = 1_000  # they are counted in about a millisecond
 SHORTEST: Final = 0.001  # seconds between two samples
 RETIRED: Final = 300  # slots without a move after which a history may be replaced
 
@@ -50,6 +54,7 @@ class Sampler:
         self.at = now
         self.began = now
         self.census = Census()
+        self._counted_at = -inf
         self.histories: dict[str, History] = {}
         self.total = self._new_total(now)
         self.other = self._new_total(now)
@@ -59,17 +64,20 @@ class Sampler:
         self.notable: list[Service] = []  # services in which jobs wait, or did not succeed lately
         self._has_baseline = False
 
-    def sample(self, now: float) -> Iterator[None]:
-        """Take a sample. Yields now and then, so that the caller can pause."""
+    def sample(self, now: float, *, is_watched: bool = True) -> Iterator[None]:
+        """Take a sample. Yields now and then, so that the caller can pause. Without a reader, workers are counted less
+        often."""
         registry = self._broker.worker_registry
-        census = Census()
-        yield from census.count(list(registry.workers.values()), now)
+        census = self.census
+        if is_watched or now - self._counted_at >= RECOUNT:
+            census, self._counted_at = Census(), now
+            yield from census.count(list(registry.workers.values()), now)
         is_baseline = not self._has_baseline or self._broker.job_registry.is_loading
         slot = slot_of(now - SLOT / 2)
         slots, seconds = slot - self._slot, max(now - self.at, SHORTEST)
         total, other = self.total.last, self.other.last
         other_waiting = other_running = 0
-        ranked: list[tuple[int, int, str, Service]] = []
+        ranked: list[tuple[int, str, Service]] = []
         notable: list[Service] = []
         for number, service in enumerate(list(registry.services.values())):
             length = service.queue.length
@@ -95,9 +103,8 @@ class Sampler:
             if history is None:
                 other_waiting += length
                 other_running += running
-            rank = self._rank(service, tracked, now)
-            ranked.append(rank)
-            if rank[0] and len(notable) < MOST_NOTABLE:
+            ranked.append((-self.need(service, now), service.name, service))
+            if (length or tracked.meter.ended(now)[2]) and len(notable) < MOST_NOTABLE:
                 notable.append(service)
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
@@ -110,7 +117,16 @@ class Sampler:
         self.census, self.notable = census, notable
         self.at, self._slot, self._has_baseline = now, slot, True
 
-    def rates(self, service: Service) -> Rates:
+    def recount(self, now: float) -> None:
+        """Count the workers for a reader that has just come, unless they are counted already, or many."""
+        workers = self._broker.worker_registry.workers
+        if now - self._counted_at >= SLOT and len(workers) <= FEW_WORKERS:
+            census, self._counted_at = Census(), now
+            for _ in census.count(workers.values(), now):
+                pass
+            self.census = census
+
+    def rates(self, service: Service) -> ServiceRates:
         """Return the rates and quantiles of a service in the 10 seconds before the last sample."""
         tracked = self._tracked.get(service)
         return tracked.meter.rates(self.at) if tracked is not None else NO_RATES
@@ -119,8 +135,8 @@ class Sampler:
         """Return the same for lists, rounded. None: the service was not there at the last sample."""
         if service not in self._tracked:
             return None
-        arrived, done, undone, wait, run = self.rates(service)
-        return ServiceRates(round(arrived, 3), round(done, 3), round(undone, 3), rounded(wait), rounded(run))
+        rates = self.rates(service)
+        return rates._replace(wait=rounded(rates.wait), run=rounded(rates.run))
 
     def failed_share(self, service: Service) -> float:
         """Return the share of failed, timed out and lost jobs among those that did not end `done` lately."""
@@ -128,14 +144,15 @@ class Sampler:
         _, undone, failed = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
         return failed / undone if undone else 0.0
 
-    def total_rates(self) -> Rates:
+    def total_rates(self) -> ServiceRates:
         return self.total.rates(self.at)
 
     def need(self, service: Service, now: float) -> int:
-        tracked = self._tracked.get(service)
+        """Return the number by which services that need attention come first."""
+        tracked, waiting = self._tracked.get(service), service.queue.length
         done, undone, _ = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
-        waiting = service.queue.length
-        return service_need(waiting, oldest(service, now), service.workers, service.paused, done, undone)
+        waited = oldest(service, now) if waiting else 0.0
+        return service_need(waiting, waited, service.workers, service.paused, done, undone)
 
     def by_need(self, services: Iterable[Service], now: float) -> list[Service]:
         """Return the 60 services of these that need attention first."""
@@ -172,13 +189,6 @@ class Sampler:
         history = self.histories[service.name] = History(self._slot)
         return history
 
-    def _rank(self, service: Service, tracked: Tracked, now: float) -> tuple[int, int, str, Service]:
-        done, undone, _ = tracked.meter.ended(now)
-        waiting = service.queue.length
-        old = oldest(service, now) if waiting else 0.0
-        need = service_need(waiting, old, service.workers, service.paused, done, undone)
-        return -need, -done, service.name, service
-
     def _record(
         self, meter: Meter, history: History, reading: Reading, jobs: tuple[int, int], slot: int, now: float
     ) -> None:
@@ -198,7 +208,7 @@ class Sampler:
         return Meter(zero(now))
 
 
-NO_RATES: Final = Rates(0.0, 0.0, 0.0, [None] * 3, [None] * 3)
+NO_RATES: Final = ServiceRates(0.0, 0.0, 0.0, [None] * 3, [None] * 3)
 
 
 def oldest(service: Service, now: float) -> float:
@@ -207,10 +217,6 @@ def oldest(service: Service, now: float) -> float:
     return round(max(0.0, now - head.arrival), 3) if head is not None else 0.0
 
 
-def rounded(values: list[float | None]) -> list[float | None]:
-    return [None if each is None else float(f"{each:.4g}") for each in values]
-
-
-def _row(rates: Rates, waiting: int, running: int) -> list[float]:
+def _row(rates: ServiceRates, waiting: int, running: int) -> list[float]:
     quantiles = [nan if each is None else each for each in (*rates.wait, *rates.run)]
     return [rates.arrived, rates.done, rates.undone, waiting, running, *quantiles]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dragoman.core.states import BUSY
 from dragoman.dashboard.phrases import count_of, rate, seconds
-from dragoman.operations.dashboard_schemas import ServiceRow
+from dragoman.operations.schemas import ServiceView
 
 STEADY = 0.02  # share of the arriving jobs by which a queue may grow or shrink and be called steady
 
 
-def says(row: ServiceRow, states: dict[str, int]) -> str:
+def says(row: ServiceView, states: dict[str, int]) -> str:
     """Return one or two sentences. `states`: numbers of the service's workers by state."""
     return f"{_workers(row, states)} {_queue(row)}"
 
 
-def _workers(row: ServiceRow, states: dict[str, int]) -> str:
+def _workers(row: ServiceView, states: dict[str, int]) -> str:
     if row.paused:
         by = f" by {row.paused_by}" if row.paused_by else ""
         return f"The service is paused{by}: its jobs are not dispatched."
@@ -33,17 +33,18 @@ def _workers(row: ServiceRow, states: dict[str, int]) -> str:
     return f"None of {row.workers:,} workers is free ({counts})."
 
 
-def _queue(row: ServiceRow) -> str:
-    ended = row.done + row.undone
-    if not row.arrived and not ended:
+def _queue(row: ServiceView) -> str:
+    arrived, done, undone = row.arrived or 0.0, row.done or 0.0, row.undone or 0.0
+    ended = done + undone
+    if not arrived and not ended:
         return f"{count_of(row.waiting, 'job')} {_waits(row.waiting)}." if row.waiting else "No jobs arrive."
-    rates = f"{rate(row.arrived)} jobs/s arrive, {rate(row.done)} are done"
-    if row.undone:
-        rates += f", {rate(row.undone)} end otherwise"
-    growth = row.arrived - ended
+    rates = f"{rate(arrived)} jobs/s arrive, {rate(done)} are done"
+    if undone:
+        rates += f", {rate(undone)} end otherwise"
+    growth = arrived - ended
     if not row.waiting:
         return f"{rates}; no job waits."
-    if abs(growth) <= max(STEADY * row.arrived, 0.05):
+    if abs(growth) <= max(STEADY * arrived, 0.05):
         return f"{rates}: the queue stays at {count_of(row.waiting, 'job')}."
     if growth > 0:
         return f"{rates}: the queue grows by {rate(growth)} a second."

@@ -14,18 +14,19 @@ from dragoman.dashboard.attention import Attention, Standing
 from dragoman.dashboard.changes import Change, Changes
 from dragoman.dashboard.facts import LimitFacts
 from dragoman.dashboard.load import Load
+from dragoman.dashboard.quantiles import rounded
 from dragoman.dashboard.quarantine_growth import QuarantineGrowth
-from dragoman.dashboard.sampler import Sampler, oldest, rounded
+from dragoman.dashboard.sampler import Sampler, oldest
 from dragoman.operations.dashboard_schemas import (
     AttentionView,
     BrokerNumbersView,
     ChangeView,
     MarkView,
-    ServiceRow,
     SnapshotView,
     TotalsView,
 )
-from dragoman.operations.schemas import HealthView, ScheduleView
+from dragoman.operations.scheduler import Scheduler
+from dragoman.operations.schemas import HealthView, ServiceView
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, sees_service
 
@@ -46,7 +47,7 @@ class Sources:
     quarantine: QuarantineGrowth
     health: Callable[[], HealthView]
     offset: Callable[[], float]  # seconds that the wall clock is ahead
-    schedules: Callable[[], list[ScheduleView]]
+    scheduler: Scheduler
     problem: Callable[[], str | None]  # of the store
     limits: Callable[[], list[LimitFacts]]  # of the server
     resident: Callable[[], int | None]
@@ -80,7 +81,7 @@ class Snapshots:
             changes=[self._change(each) for each in _visible(sources.changes.latest(MOST_CHANGES), principal)],
         )
 
-    def rows(self, principal: Principal, now: float, service: str | None = None) -> list[ServiceRow]:
+    def rows(self, principal: Principal, now: float, service: str | None = None) -> list[ServiceView]:
         """Return the services of a snapshot, those first that need attention."""
         services = self._sources.broker.worker_registry.services
         if service is not None:
@@ -92,12 +93,12 @@ class Snapshots:
             chosen = self._sources.sampler.by_need(visible, now)
         return [self.row(each, now) for each in chosen]
 
-    def row(self, service: Service, now: float) -> ServiceRow:
+    def row(self, service: Service, now: float) -> ServiceView:
         sampler = self._sources.sampler
         census = sampler.census
         rates = sampler.rates(service)
         paused_at = service.paused_at
-        return ServiceRow(
+        return ServiceView(
             name=service.name,
             paused=service.paused,
             paused_by=service.paused_by,
@@ -108,10 +109,11 @@ class Snapshots:
             oldest=oldest(service, now),
             workers=service.workers,
             idle=len(service.idle) + len(service.held_back),
+            ended={outcome.value: count for outcome, count in service.ended.items() if count},
             slots=census.slots.get(service, 0),
-            arrived=round(rates.arrived, 3),
-            done=round(rates.done, 3),
-            undone=round(rates.undone, 3),
+            arrived=rates.arrived,
+            done=rates.done,
+            undone=rates.undone,
             wait=rounded(rates.wait),
             run=rounded(rates.run),
             dialects=sorted(census.dialects.get(service, ())),
@@ -135,8 +137,8 @@ class Snapshots:
         registry, sampler = sources.broker.job_registry, sources.sampler
         rates, counts = sampler.total_rates(), count_all(sources.broker)
         return TotalsView(
-            arrived=round(rates.arrived, 3),
-            done=round(rates.done, 3),
+            arrived=rates.arrived,
+            done=rates.done,
             undone=sources.load.undone(),
             waiting=counts.waiting,
             delayed=counts.delayed,
@@ -145,7 +147,7 @@ class Snapshots:
             quarantined=counts.quarantined,
             present=registry.present,
             kept=len(registry.jobs) - registry.present,
-            schedules=len(sources.schedules()),
+            schedules=len(sources.scheduler),
             workers=sampler.census.states,
         )
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from dragoman.operations.list_schemas import WhyView
-from dragoman.operations.schemas import JobView, Moment, OperationRequest, ServiceName, View, WorkerView
+from dragoman.operations.schemas import JobView, Moment, OperationRequest, ServiceName, ServiceView, View, WorkerView
 
 RangeName = Annotated[
     Literal["5m", "1h", "24h"],
@@ -68,29 +68,6 @@ class ChangeView(View):
     level: Level
 
 
-class ServiceRow(View):
-    """A service with its rates (jobs a second) and its quantiles p50, p95, p99 (seconds)."""
-
-    name: str
-    paused: bool
-    paused_by: str
-    paused_at: Moment | None
-    waiting: int
-    delayed: int
-    running: int
-    oldest: float
-    workers: int
-    idle: int
-    slots: int
-    arrived: float
-    done: float
-    undone: float
-    wait: Numbers
-    run: Numbers
-    dialects: list[str]
-    need: int
-
-
 class TotalsView(View):
     """Totals of all services. Rates are jobs a second; `kept` is the number of ended jobs whose outcome is kept."""
 
@@ -123,7 +100,7 @@ class PageView(View, omit_defaults=True):
     """The part of a snapshot for one page: a service with its sentence, a worker, or a job with its `why`."""
 
     says: str | None = None
-    service: ServiceRow | None = None
+    service: ServiceView | None = None
     worker: WorkerView | None = None
     job: JobView | None = None
     why: WhyView | None = None
@@ -143,7 +120,7 @@ class SnapshotView(View):
     totals: TotalsView | None
     broker: BrokerNumbersView | None
     attention: list[AttentionView]
-    services: Annotated[list[ServiceRow], Meta(description="The 60 that need most, or the one of the page.")]
+    services: Annotated[list[ServiceView], Meta(description="The 60 that need most, or the one of the page.")]
     flow: list[FlowRow]
     changes: Annotated[list[ChangeView], Meta(description="The latest 50, newest first.")]
     page: PageView | None = None

@@ -22,7 +22,7 @@ the service when a run is due, the run is not made, and the schedule is paused u
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from math import inf
 from typing import Final
@@ -32,6 +32,7 @@ import msgspec
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.model import JobId
 from dragoman.core.rights import LOCAL
+from dragoman.operations.schedule_runs import SKIPPED
 from dragoman.operations.schedule_state import MAX_PAYLOAD as MAX_PAYLOAD
 from dragoman.operations.schedule_state import PREFIX, check_names, decided_until, inherit
 from dragoman.operations.schedule_state import Schedule as Schedule
@@ -91,6 +92,16 @@ class Scheduler:
     def list(self, sees: Callable[[ScheduleState], bool] = lambda _: True) -> list[ScheduleView]:
         """Return the schedules for which `sees` returns True, by name."""
         return [self.get(name) for name in sorted(self._schedules) if sees(self._schedules[name].stored)]
+
+    def __len__(self) -> int:
+        return len(self._schedules)
+
+    def skipping(self, fewest: int) -> Iterator[ScheduleState]:
+        """Yield the schedules of which the latest runs, at least this many, were skipped."""
+        ending = SKIPPED * fewest
+        for schedule in self._schedules.values():
+            if schedule.stored.recent.letters.endswith(ending):
+                yield schedule.stored
 
     def has(self, name: str) -> bool:
         return name in self._schedules

@@ -44,7 +44,7 @@ def make_dashboard(
         quarantine=QuarantineGrowth(broker.job_registry.kept.counts, changes),
         health=health,
         offset=offset,
-        schedules=operations.scheduler.list,
+        scheduler=operations.scheduler,
         problem=lambda: store.problem,
         limits=lambda: [LimitFacts(name="max_connections", used=len(registry.peers), of=max_connections)],
         resident=_resident,

@@ -7,6 +7,7 @@ from typing import Any
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.dashboard.attention import Attention, Finding
 from dragoman.operations.dashboard_schemas import AboutView
+from dragoman.operations.schemas import ScheduleRequest
 from owners import LOCAL_OWNER
 from scraped import Dialect
 
@@ -144,3 +145,16 @@ def test_a_silent_worker_that_holds_a_job() -> None:
         "silent": f"Worker {worker.id} (w) has been silent for 26 s of its lease of 30 s and holds 1 job."
     }
     assert world.snapshot().attention[0].about == AboutView(worker=worker.id)
+
+
+def test_a_schedule_that_skips_its_runs() -> None:
+    world = World()
+    request = ScheduleRequest(name="nightly", service="s", every=60.0)
+    world.operations.scheduler.put(request, world.now, world.now, "local")
+    runs = world.operations.scheduler.find("nightly").stored.recent
+    for count in range(4):
+        assert len(list(world.operations.scheduler.skipping(3))) == (count == 3)
+        runs.skip()
+    world.samples(4)
+    assert world.attention() == {"skipped": "The last 4 runs of schedule 'nightly' were skipped."}
+    assert world.snapshot().totals.schedules == 1

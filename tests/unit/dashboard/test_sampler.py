@@ -160,6 +160,7 @@ def test_services_that_need_attention_come_first() -> None:
 
 def test_a_sample_of_many_workers_has_many_steps() -> None:
     world = World()
+    world.watch()
     for _ in range(3 * AT_ONCE):
         world.worker("s", capacity=2)
     assert world.sample(2.0) >= 3
@@ -167,3 +168,21 @@ def test_a_sample_of_many_workers_has_many_steps() -> None:
     assert totals is not None
     assert (totals.workers, totals.slots) == ({"idle": 3 * AT_ONCE}, 6 * AT_ONCE)
     assert world.row("s").slots == 6 * AT_ONCE
+
+
+def test_without_a_reader_workers_are_counted_less_often() -> None:
+    """A reader that comes gets the numbers of its moment."""
+    world = World()
+    world.samples(5)
+    world.worker("s")
+    world.samples(1)
+    assert world.sampler.census.states == {}
+    reader = world.watch()
+    assert reader.latest["totals"]["workers"] == {"idle": 1}
+    world.worker("s")
+    world.samples(1)
+    assert world.sampler.census.states == {"idle": 2}
+    world.dashboard.leave(reader)
+    world.worker("s")
+    world.samples(5)
+    assert world.sampler.census.states == {"idle": 3}

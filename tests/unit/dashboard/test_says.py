@@ -6,15 +6,25 @@ from typing import Any
 
 from case_tables import check_every_row
 from dragoman.dashboard.says import says
-from dragoman.operations.dashboard_schemas import ServiceRow
+from dragoman.operations.schemas import ServiceView
 
 BUSY = {"waiting": 442, "workers": 48, "arrived": 41.0, "done": 22.0}
 
 
-def row(**fields: Any) -> ServiceRow:
-    zeros = {"waiting": 0, "delayed": 0, "running": 0, "oldest": 0.0, "workers": 0, "idle": 0, "slots": 0, "need": 0}
+def row(**fields: Any) -> ServiceView:
+    zeros = {
+        "ended": {},
+        "waiting": 0,
+        "delayed": 0,
+        "running": 0,
+        "oldest": 0.0,
+        "workers": 0,
+        "idle": 0,
+        "slots": 0,
+        "need": 0,
+    }
     rates = {"arrived": 0.0, "done": 0.0, "undone": 0.0, "wait": [], "run": [], "dialects": []}
-    return ServiceRow(
+    return ServiceView(
         **{"name": "ocr", "paused": False, "paused_by": "", "paused_at": None, **zeros, **rates, **fields}
     )
 

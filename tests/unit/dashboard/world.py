@@ -8,7 +8,8 @@ from typing import Any
 from dragoman.core.model import Job
 from dragoman.core.rights import NO_LIMITS, Principal, Rights
 from dragoman.dashboard.pages import page_of
-from dragoman.operations.dashboard_schemas import ServiceRow, SnapshotView
+from dragoman.operations.dashboard_schemas import SnapshotView
+from dragoman.operations.schemas import ServiceView
 from dragoman.server.dashboard_source import make_dashboard
 from scraped import Scraped, attempt_of
 
@@ -72,7 +73,7 @@ class World(Scraped):
     def snapshot(self, principal: Principal | None = None) -> SnapshotView:
         return self.dashboard._snapshots.view(principal or self.broker.principals.local, self.now)
 
-    def row(self, name: str) -> ServiceRow:
+    def row(self, name: str) -> ServiceView:
         (row,) = [each for each in self.snapshot().services if each.name == name]
         return row
 
