@@ -41,7 +41,6 @@ def _detached(view: WorkerView, held: int) -> str:
 
 
 def _pace(view: WorkerView) -> str:
-    pace = getattr(view, "pace", None)
-    if pace is None or pace < SLOW:
+    if view.pace is None or view.pace < SLOW:
         return ""
-    return f"Its attempts take {pace:.1f} times as long as the median of its service. "
+    return f"Its attempts take {view.pace:.1f} times as long as the median of its service. "
