@@ -2,7 +2,8 @@
 
 Every job is recorded while fewer than `PER_SECOND` arrive in a second; of more, about that many. So are retries, and
 jobs whose conversation is requested. A job that was not recorded keeps *milestones* if it did not end *done*, or if its
-last attempt was among the slowest of its service: the conversation that follows from its history.
+last attempt was among the slowest of its service: the conversation that follows from its history. So do at most
+`PER_SECOND` jobs in a second: if all jobs fail or become slow, recording them must not make it worse.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ UNANSWERED: Final = "\0unanswered"
 class Conversations:
     """The conversations of all jobs. It is off until `start`."""
 
-    __slots__ = ("_ended", "_milestones", "_policy", "_present", "_room", "is_on", "next_at")
+    __slots__ = ("_ended", "_milestones", "_milestones_at", "_policy", "_present", "_room", "is_on", "next_at")
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -46,6 +47,7 @@ class Conversations:
         self._present: dict[JobId, Conversation] = {}  # of jobs that have not ended, oldest first
         self._ended: dict[JobId, Conversation] = {}  # of ended jobs, in the order of their ends
         self._milestones: dict[JobId, Conversation] = {}
+        self._milestones_at = -inf  # time from which the next job keeps milestones
 
     def start(self) -> None:
         """Record the jobs that follow."""
@@ -124,10 +126,11 @@ class Conversations:
             conversation.note("returned to the queue; the attempt does not count", now)
 
     def ended(self, job: Job, attempt: Attempt | None, outcome: Outcome, reason: str, now: float) -> None:
-        """Record the end of a job, or keep its milestones."""
+        """Record the end of a job, or keep its milestones. A job whose outcome is kept has its history."""
         conversation = job.conversation
         if conversation is None or not conversation.is_kept:
-            if self.is_on:
+            if self.is_on and now >= self._milestones_at and not (job.is_kept and job.outlives_end):
+                self._milestones_at = max(self._milestones_at, now - 1.0) + INTERVAL
                 self._keep_milestones(job, self._from_history(job, attempt, outcome, reason, now))
             return
         if attempt is not None:
