@@ -115,8 +115,8 @@ MORE = {
 def source(client: Client, rows: Iterable[Operation[Any, Any]]) -> str:
     """Return the formatted module of one client."""
     rows = list(rows)
-    views = sorted({(row.view.__module__, name) for row in rows if (name := _view_type(row)[1])})
-    imports = "\n".join(f"    from {module} import {name}" for module, name in views)
+    views = {(_module_of(row, view), view) for row in rows if (view := _view_type(row)[1])}
+    imports = "\n".join(f"    from {module} import {view}" for module, view in sorted(views))
     head = HEAD.format(about=client.about, base=client.base, name=client.name, views=imports)
     return formatted(head + "".join(_method(client, row) for row in rows))
 
@@ -175,6 +175,12 @@ def _view_type(row: Operation[Any, Any]) -> tuple[str, str]:
     if kind.startswith("list["):
         return kind, kind[5:-1]
     return (kind if kind in ("int", "str") else "str"), ""
+
+
+def _module_of(row: Operation[Any, Any], view: str) -> str:
+    """Return the module of a view class that the view of the operation is, or lists."""
+    kind = getattr(sys.modules[row.view.__module__], view)
+    return str(kind.__module__)
 
 
 def _constant(row: Operation[Any, Any]) -> str:

@@ -270,6 +270,38 @@ def test_recurring_jobs_are_kept(setup: Setup) -> None:
     assert setup.ask("schedule", "show", "poll").ends() == 1
 
 
+def test_quarantine_is_listed_by_cause_and_retried_after_the_cause_is_fixed(setup: Setup) -> None:
+    assert setup.lines("quarantine") == []
+    worker = setup.worker("raises_its_payload", "up")
+    for word in ("row 1", "row 22"):
+        job = setup.said("enqueue", "up", word, "--attempts", 1).strip()
+        assert setup.ask("result", job, "--wait", 15).ends() != 0
+    (group,) = setup.lines("quarantine")
+    assert (group["service"], group["count"], group["example"]) == ("up", 2, job)
+    assert group["group"] in setup.said("quarantine")
+    worker.terminate()
+    worker.ends()
+    setup.worker("upper", "up")
+    assert setup.said("quarantine", "retry", group["group"], "--rate", 1000).endswith(" of 2 jobs retried so far\n")
+    until(lambda: setup.lines("quarantine") == [], "all are retried")
+    until(lambda: '"group retried"' in setup.broker.err, "the log has a line")
+    (again,) = [each for each in setup.lines("jobs") if each["retry_of"] == job]
+    assert setup.said("result", again["id"], "--wait", 15) == "ROW 22"
+    unknown = setup.ask("quarantine", "retry", "0" * 16)
+    assert unknown.ends() == 1
+    assert "no group of the quarantine has id" in unknown.err
+
+
+def test_schedule_is_run_on_request(setup: Setup) -> None:
+    setup.said("schedule", "set", "nightly", "up", "night", "--cron", "0 3 * * *", "--timezone", "Europe/Vienna")
+    setup.worker("upper", "up")
+    job = setup.said("schedule", "run", "nightly").strip()
+    assert setup.said("result", job, "--wait", 15) == "NIGHT"
+    shown = setup.said("schedule", "show", "nightly")
+    assert "every day at 03:00, Europe/Vienna" in shown
+    assert dict(line.split(maxsplit=1) for line in shown.splitlines())["recent"] == "d"
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -214,8 +214,9 @@ def test_revoked_principal_is_gone_in_a_second(setup: Setup) -> None:
     setup.token("ops", "--administer", "*", "--call", "*")
     url = setup.serve("http://127.0.0.1:0?auth=token")
     events = setup.curl(*STREAMING, f"{url}/v1/events", name="web")
+    live = setup.curl(*STREAMING, f"{url}/v1/live", name="web")
     others = setup.curl(*STREAMING, f"{url}/v1/events", name="ops")
-    for stream in (events, others):
+    for stream in (events, live, others):
         stream.prints(":")
     join = ("--json", '{"services": ["resize"], "capacity": 2}')
     joined = json.loads(setup.status(f"{url}/v1/workers", *join, name="gpu")[1])
@@ -231,7 +232,7 @@ def test_revoked_principal_is_gone_in_a_second(setup: Setup) -> None:
     for name in ("web", "gpu"):
         (setup.folder / f"{name}.toml").unlink()
     setup.reload()
-    assert [each.ends() != 0 for each in (events, waiting, poll)] == [True, True, True], "they were cut off"
+    assert [each.ends() != 0 for each in (events, live, waiting, poll)] == [True] * 4, "they were cut off"
     assert call.ends() == 0
     assert json.loads(call.out)["type"] == "urn:dragoman:lost", "the worker has left (D8)"
     assert kind(setup.status(f"{path}/heartbeat", "-X", "POST", *secret, name="gpu")) == (401, "unauthenticated")

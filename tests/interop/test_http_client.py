@@ -26,7 +26,10 @@ from dragoman import (
     NoSuchService,
     Unsupported,
 )
-from dragoman.operations.schemas import ListJobsRequest, ScheduleRef
+from dragoman.operations.list_schemas import ListJobsRequest
+from dragoman.operations.schemas import (
+    ScheduleRef,
+)
 from dragoman.operations.table import JOBS, SCHEDULE
 from dragoman.sdk import operation_steps
 from dragoman.testing.local import VirtualClock
@@ -50,6 +53,11 @@ VARYING = {
     "last",
     "lease",
     "peers",
+    "paused_at",
+    "since",
+    "waited",
+    "worker_id",
+    "caller",
 }
 
 
@@ -271,6 +279,14 @@ ACTS: dict[str, Act] = {
     "schedule": lambda world: [world.set_schedule(), world.client.schedule("nightly")],
     "recurrence, unknown": lambda world: world.client.schedule("nightly"),
     "operation": lambda world: [world.set_schedule(), world.client.operation(SCHEDULE, ScheduleRef(name="nightly"))],
+    "run_schedule": lambda world: [world.set_schedule(), world.client.run_schedule("nightly").runs],
+    "run_schedule, unknown": lambda world: world.client.run_schedule("nightly"),
+    "quarantine": lambda world: world.ended(b"fail so", attempts=1) and len(world.client.quarantine()),
+    "retry_group": lambda world: (
+        world.ended(b"fail so", attempts=1) and world.client.retry_group(world.client.quarantine()[0].group).of
+    ),
+    "retry_group, unknown": lambda world: world.client.retry_group("0" * 16),
+    "retry_group, no id": lambda world: world.client.retry_group("all"),
     "pages": lambda world: (
         [world.client.enqueue("later") for _ in range(3)]
         and list(world.client.pages(JOBS, ListJobsRequest(service="later", limit=2)))

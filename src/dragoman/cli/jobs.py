@@ -1,18 +1,21 @@
-"""`dragoman jobs`: list jobs."""
+"""`dragoman jobs`: list or count jobs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
 from itertools import chain, islice
+from typing import Any
 
 import click
+from msgspec.structs import asdict
 
-from dragoman.cli.client import connect_option, connected, json_option
+from dragoman.cli.client import connect_option, connected, json_option, perform
 from dragoman.cli.request_options import given, request_options
-from dragoman.cli.tables import age, print_json, print_table
-from dragoman.operations.schemas import JobView, ListJobsRequest
-from dragoman.operations.table import JOBS
+from dragoman.cli.tables import age, print_facts, print_json, print_table
+from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest
+from dragoman.operations.schemas import JobView
+from dragoman.operations.table import JOB_COUNTS, JOBS
 
 A_SCREEN = 20
 
@@ -22,33 +25,31 @@ A_SCREEN = 20
 Examples:
   dragoman jobs
   dragoman jobs --service resize --state waiting
+  dragoman jobs --kind background --undone --text "out of memory"
   dragoman jobs --quarantined --json | jq -r .id | dragoman retry -
+  dragoman jobs --counts
 """,
 )
 @connect_option
-@request_options(ListJobsRequest, "service", "state", "outcome")
+@request_options(ListJobsRequest, "service", "state", "outcome", "kind", "caller", "worker", "text", "undone")
 @click.option("--quarantined", is_flag=True, help="Only jobs in quarantine, which `dragoman retry` retries.")
 @click.option("--limit", type=click.IntRange(min=1), help="Number of jobs, at most.  [default: 20, or all with --json]")
+@click.option("--counts", is_flag=True, help="Print the numbers of jobs by state instead, of one --service or of all.")
 @json_option
-def jobs(
-    url: str | None,
-    service: str | None,
-    state: str | None,
-    outcome: str | None,
-    quarantined: bool,
-    limit: int | None,
-    as_json: bool,
-) -> None:
+def jobs(url: str | None, limit: int | None, counts: bool, as_json: bool, **options: Any) -> None:
     """List jobs, newest first.
 
     If there are more jobs, standard error has a line about it.
     """
+    filters = given({**options, "quarantined": options["quarantined"] or None})
+    if counts:
+        if limit is not None or filters.keys() - {"service"}:
+            raise click.UsageError("--counts can be combined with --service only.")
+        _print_counts(url, filters.get("service"), as_json)
+        return
     if limit is None and not as_json:
         limit = A_SCREEN
-    request = ListJobsRequest(
-        **given({"service": service, "state": state, "outcome": outcome, "quarantined": quarantined or None}),
-        limit=limit + 1 if limit is not None else sys.maxsize,
-    )
+    request = ListJobsRequest(**filters, limit=limit + 1 if limit is not None else sys.maxsize)
     with connected(url) as client:
         found = chain.from_iterable(client.pages(JOBS, request))
         listed = islice(found, limit)
@@ -75,3 +76,11 @@ def _print_rows(jobs: Iterable[JobView]) -> None:
         for each in jobs
     ]
     print_table(("JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON"), rows, "There are no such jobs.", fits=True)
+
+
+def _print_counts(url: str | None, service: str | None, as_json: bool) -> None:
+    view = perform(url, JOB_COUNTS, JobCountsRequest(service=service))
+    if as_json:
+        print_json(view)
+    else:
+        print_facts(("not done" if name == "undone" else name, count) for name, count in asdict(view).items())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import Any
+
 import click
 
-from dragoman.cli.client import connect_option, json_option, perform
+from dragoman.cli.client import connect_option, connected, json_option
+from dragoman.cli.request_options import given, request_options
 from dragoman.cli.tables import print_json, print_table, span
-from dragoman.operations.schemas import EmptyRequest
+from dragoman.operations.list_schemas import ListServicesRequest
 from dragoman.operations.table import SERVICES
 
 
@@ -14,18 +18,21 @@ from dragoman.operations.table import SERVICES
     epilog="""\b
 Examples:
   dragoman services
+  dragoman services --sort need --limit 10
   dragoman services --json | jq -r 'select(.workers == 0) | .name'
 """,
 )
 @connect_option
+@request_options(ListServicesRequest, "sort", "text", "limit")
 @json_option
-def services(url: str | None, as_json: bool) -> None:
+def services(url: str | None, as_json: bool, **options: Any) -> None:
     """List services with their queues and workers.
 
     OLDEST is the waiting time of the job at the head of the queue. DONE and NOT DONE count the jobs that have ended
     since the broker started.
     """
-    found = perform(url, SERVICES, EmptyRequest()).services
+    with connected(url) as client:
+        found = list(chain.from_iterable(client.pages(SERVICES, ListServicesRequest(**given(options)))))
     if as_json:
         print_json(*found)
         return
@@ -42,7 +49,7 @@ def services(url: str | None, as_json: bool) -> None:
             sum(count for outcome, count in each.ended.items() if outcome != "done"),
             f"paused by {each.paused_by}" if each.paused else "",
         )
-        for each in sorted(found, key=lambda each: each.name)
+        for each in (found if options["sort"] else sorted(found, key=lambda each: each.name))
     ]
     titles = (
         "SERVICE",
@@ -56,6 +63,5 @@ def services(url: str | None, as_json: bool) -> None:
         "NOT DONE",
         "",
     )
-    print_table(
-        titles, rows, "There are no services yet: no worker offers one, and no job is there for one.", fits=True
-    )
+    nothing = "There are no services yet: no worker offers one, and no job is there for one."
+    print_table(titles, rows, "There are no such services." if options["text"] else nothing, fits=True)

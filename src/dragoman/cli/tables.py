@@ -100,6 +100,16 @@ def size_text(size: int) -> str:
     return str(size)
 
 
+def rounded_size(size: int) -> str:
+    """`512 B`, `1.5 KiB`, `64 MiB`."""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1_000:
+            return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
+        value /= 1_024
+    return f"{value:.1f} TiB"
+
+
 def span(seconds: float) -> str:
     """`4.2 s`, `3 min`, `5 h`, `2 d`."""
     if seconds < 10:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dragoman.cli.exit_codes import FAILED, USAGE, fail
-from dragoman.operations.schemas import EmptyRequest
+from dragoman.operations.list_schemas import ListWorkersRequest
 from dragoman.operations.table import WORKERS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def worker_id(client: Client[bytes], text: str) -> int:
     whole = int(text)
     if len(text) < LEAST:
         return whole
-    ids = [each.id for each in client.operation(WORKERS, EmptyRequest()).workers]
+    ids = [each.id for each in client.operation(WORKERS, ListWorkersRequest()).workers]
     found = [id for id in ids if str(id).endswith(text) and len(str(id)) > WHOLE]
     if whole in ids or not found:
         return whole

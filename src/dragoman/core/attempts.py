@@ -17,6 +17,7 @@ from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import CancelAttempt, Effect, SendJob
 from dragoman.core.events import JOB_PROGRESS
 from dragoman.core.failure import Failure
+from dragoman.core.finished_work import record_undone
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.leases import lease_expired_at
@@ -282,7 +283,7 @@ class Attempts:
         job = attempt.job
         job.attempt = None
         self._job_registry.parts.drop(attempt)
-        job.service.ran.observe(now - attempt.given)
+        record_undone(attempt, now)
         job.queue_due = inf  # the next attempt may wait as long as the first
         reason = reason.encode("utf-8", "replace")[: self._policy.max_error_bytes].decode("utf-8", "ignore")
         record_attempt(job, attempt, outcome, reason, now)

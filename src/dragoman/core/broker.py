@@ -24,6 +24,7 @@ from dragoman.core.entropy import Entropy
 from dragoman.core.events import WORKER_JOINED
 from dragoman.core.expiry import Expiry
 from dragoman.core.failure import Failure
+from dragoman.core.finished_work import record_done
 from dragoman.core.infinity import inf
 from dragoman.core.job_limits import id_conflict, limit_reached
 from dragoman.core.leases import worker_deadline
@@ -200,7 +201,7 @@ class Broker:
             if problem:
                 return self.fail(attempt, problem, now)
         del worker.running[attempt.token]
-        job.service.ran.observe(now - attempt.given)
+        record_done(attempt, self.counters, now)
         self.job_registry.end(job, DONE, result, "", now)
         self.dispatch.freed(worker, now)
         return True

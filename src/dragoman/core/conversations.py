@@ -28,6 +28,7 @@ WATCHED_FOR: Final = 30.0  # seconds for which a worker is recorded after each r
 
 # Names of milestones. The dialect of the lane has the names of the messages that they stand for.
 SUBMITTED: Final = "\0submitted"
+ENQUEUED: Final = "\0enqueued"
 GIVEN: Final = "\0given"
 FINISHED: Final = "\0finished"
 ANSWERED: Final = "\0answered"
@@ -179,14 +180,18 @@ class Conversations:
     ) -> Conversation:
         """Return the conversation that follows from the history of a job."""
         conversation = self._new(job, job.created, is_whole=False)
-        for caller in job.callers[:1]:
-            lane = conversation.lane(CALLER, "", *caller_facts(caller))
-            conversation.add(Entry(job.created, RECEIVED, lane, SUBMITTED, len(job.payload)))
+        caller = ""
+        if job.caller_dialect:
+            facts = caller_facts(job.callers[0]) if job.callers else (job.owner.address, job.caller_dialect)
+            caller = conversation.lane(CALLER, "", *facts)
+            text = ENQUEUED if job.options.durable else SUBMITTED
+            conversation.add(Entry(job.created, RECEIVED, caller, text, len(job.payload)))
         records = job.history or []
         most = job.options.attempts or 1
         for record in records:
             began, ended = record.started or job.created, record.ended or now
-            lane = conversation.lane(WORKER, f"w{record.number}", record.worker, "")
+            key = f"w{record.worker_id}" if record.worker_id is not None else f"a{record.number}"
+            lane = conversation.lane(WORKER, key, record.worker, record.dialect)
             conversation.add(AttemptEntry(began, lane, record.number, most))
             conversation.add(Entry(began, SENT, lane, GIVEN))
             if record.outcome is LOST:
@@ -209,10 +214,8 @@ class Conversations:
         if outcome is not None:
             conversation.is_over = True
             conversation.note(told(outcome, reason), job.ended or now, outcome.value)
-            for each in conversation.lanes[:1]:
-                if each.role == CALLER and not job.options.durable:
-                    text = ANSWERED if outcome is DONE else UNANSWERED
-                    conversation.add(Entry(now, SENT, each.id, text))
+            if caller and not job.options.durable:
+                conversation.add(Entry(now, SENT, caller, ANSWERED if outcome is DONE else UNANSWERED))
         return conversation
 
 

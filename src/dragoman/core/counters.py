@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.core.states import DONE, Outcome, RefusalReason
+from dragoman.core.work_record import FlowCell
 
 MOST_NAMED: Final = 1_000  # services whose dropped jobs are counted by name
 UNNAMED: Final = ""  # stands for all other services, and for names of unknown services
@@ -25,6 +26,7 @@ class Counters:
     """Totals since the start of the broker, for metrics and reports."""
 
     __slots__ = (
+        "_flow_to",
         "accepted",
         "access_reloads",
         "ambiguous_results",
@@ -39,6 +41,7 @@ class Counters:
         "erased",
         "expired_workers",
         "false_expiries",
+        "flow",
         "internal_errors",
         "late_results",
         "limits_reached",
@@ -86,6 +89,8 @@ class Counters:
         self.access_reloads: dict[str, int] = {}  # by result
         self.peers_refused: dict[tuple[str, str], int] = {}  # R175, by mechanism and reason
         self.limits_reached: dict[str, int] = {}  # submits refused, by the limit's name
+        self.flow: dict[tuple[str, str], FlowCell] = {}  # jobs done, by the dialects of caller and worker
+        self._flow_to: dict[str, dict[str, FlowCell]] = {}  # the same cells by the worker's, then the caller's dialect
 
     @property
     def ended(self) -> dict[Outcome, int]:
@@ -111,6 +116,18 @@ class Counters:
             dropped = self.dropped.setdefault(service, Dropped())
         dropped.causes[cause] = dropped.causes.get(cause, 0) + 1
         dropped.reason = reason
+
+    def flow_to(self, worker_dialect: str) -> dict[str, FlowCell]:
+        """Return the cells of this dialect's workers, by the dialect of the caller."""
+        return self._flow_to.setdefault(worker_dialect, {})
+
+    def flow_cell(self, caller_dialect: str, worker_dialect: str) -> FlowCell:
+        """Return the cell of this pair. Not on the hot path: workers keep the result of `flow_to`."""
+        cell = self.flow.get((caller_dialect, worker_dialect))
+        if cell is None:
+            cell = self.flow[caller_dialect, worker_dialect] = FlowCell()
+            self.flow_to(worker_dialect)[caller_dialect] = cell
+        return cell
 
     def access_reloaded(self, result: str) -> None:
         self.access_reloads[result] = self.access_reloads.get(result, 0) + 1

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dragoman.core.admission import DEADLINE_PASSED
 from dragoman.core.commits import AfterCommit
 from dragoman.core.effects import SendJob
-from dragoman.core.events import JOB_WAITING
+from dragoman.core.events import JOB_RUNNING, JOB_WAITING
 from dragoman.core.leases import worker_deadline
-from dragoman.core.lifecycle import move_worker
+from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
 from dragoman.core.running_limits import RunningLimits
 from dragoman.core.shared_state import SharedState
@@ -74,7 +74,9 @@ class Dispatch(RunningLimits):
         token = self._entropy.token()
         due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
-        self._job_registry.move(job, RUNNING)
+        move_job(job, RUNNING)
+        if self._events.wanted & JOB_RUNNING:
+            self._events.job_moved(job)
         if job.conversation is not None or worker.conversation is not None:
             self._job_registry.conversations.given(attempt, now)
         worker.running[token] = attempt

@@ -129,6 +129,7 @@ class AdministrationEvent:
 
 Event = JobEvent | WorkerEvent | ServiceEvent | BrokerEvent | RefusalEvent | AdministrationEvent
 Receive = Callable[[Event, float], None]  # with the time of the iteration
+Judge = Callable[[int, Job], bool]  # decides whether an event of this kind is made for a job
 
 
 class PublishEvent(Effect):
@@ -143,11 +144,12 @@ class PublishEvent(Effect):
 class Subscription:
     """The entry of one subscriber."""
 
-    __slots__ = ("is_active", "kinds", "receive")
+    __slots__ = ("is_active", "judge", "kinds", "receive")
 
-    def __init__(self, kinds: int, receive: Receive) -> None:
+    def __init__(self, kinds: int, receive: Receive, judge: Judge | None = None) -> None:
         self.kinds = kinds
         self.receive = receive
+        self.judge = judge  # None: all events of these kinds are wanted
         self.is_active = True
 
 
@@ -166,11 +168,12 @@ class Events:
 
     # ---------------------------------------------------------------- subscribers
 
-    def subscribe(self, kinds: int, receive: Receive) -> Subscription:
-        """Call `receive` with every event of these kinds that is published from now on."""
+    def subscribe(self, kinds: int, receive: Receive, judge: Judge | None = None) -> Subscription:
+        """Call `receive` with every event of these kinds that is published from now on. An event of a job that no
+        subscriber wants is not made: `judge` is called for each before, and must accept those that it wants."""
         if not kinds:
             raise ValueError("no kinds of events given: name at least one, such as JOB_ENDED | WORKER_LEFT")
-        subscription = Subscription(kinds, receive)
+        subscription = Subscription(kinds, receive, judge)
         self._subscriptions.append(subscription)
         self.wanted |= kinds
         return subscription
@@ -240,7 +243,17 @@ class Events:
         event = AdministrationEvent(ADMINISTERED, owner.principal.name, operation, target, owner.label)
         self._effects.append(PublishEvent(event))
 
+    def _is_wanted(self, kind: int, job: Job) -> bool:
+        """Ask all subscribers of this kind: each has to know of every event."""
+        is_wanted = False
+        for each in self._subscriptions:
+            if each.kinds & kind and (each.judge is None or each.judge(kind, job)):
+                is_wanted = True
+        return is_wanted
+
     def _publish_job(self, kind: int, job: Job, reason: str = "", progress: bytes = b"") -> None:
+        if not self._is_wanted(kind, job):
+            return
         attempt = job.attempt
         event = JobEvent(
             kind,

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final
 
-# Upper bounds in seconds. Longer durations are counted in one more bucket.
+# Upper bounds in seconds: six a decade, and a minute and five minutes. Longer durations are counted in one more bucket.
 SHORTEST: Final = 0.0005
-BOUNDS: Final = [SHORTEST, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0]
-BUCKETS: Final = 16  # number of bounds; one more bucket is for longer durations
+# fmt: off
+BOUNDS: Final = [
+    SHORTEST, 0.0007,
+    0.001, 0.0016, 0.0025, 0.0035, 0.005, 0.007,
+    0.01, 0.016, 0.025, 0.035, 0.05, 0.07,
+    0.1, 0.16, 0.25, 0.35, 0.5, 0.7,
+    1.0, 1.6, 2.5, 3.5, 5.0, 7.0,
+    10.0, 16.0, 25.0, 35.0, 50.0, 60.0, 70.0,
+    100.0, 160.0, 250.0, 300.0, 350.0, 500.0, 700.0,
+    1000.0,
+]
+# fmt: on
+BUCKETS: Final = 41  # number of bounds; one more bucket is for longer durations
+# Bounds of the published metrics. Their number is that of the lines of a scrape, so they are fewer.
+PUBLISHED: Final = [SHORTEST, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0]
 
 
 class Histogram:
@@ -25,10 +39,7 @@ class Histogram:
         if seconds <= SHORTEST:
             self._shortest += 1
         else:
-            bucket = 1
-            while bucket < BUCKETS and seconds > BOUNDS[bucket]:  # most are short: faster than bisect
-                bucket += 1
-            self._longer[bucket] += 1
+            self._longer[bisect_left(BOUNDS, seconds)] += 1
 
     @property
     def counts(self) -> list[int]:
@@ -38,3 +49,19 @@ class Histogram:
     @counts.setter
     def counts(self, counts: list[int]) -> None:
         self._shortest, self._longer = counts[0], [0, *counts[1:]]
+
+    def median(self) -> float | None:
+        """Return the median, linear within its bucket; None if nothing was counted. The two outermost buckets give
+        their bound."""
+        counts = self.counts
+        half = sum(counts) / 2.0
+        if not half:
+            return None
+        bucket = below = 0
+        while below + counts[bucket] < half:
+            below += counts[bucket]
+            bucket += 1
+        if bucket == 0 or bucket == BUCKETS:
+            return BOUNDS[min(bucket, BUCKETS - 1)]
+        low = BOUNDS[bucket - 1]
+        return low + (BOUNDS[bucket] - low) * (half - below) / counts[bucket]

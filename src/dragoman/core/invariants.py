@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dragoman.core import deadlines
 from dragoman.core.broker import Broker
-from dragoman.core.errors import InvariantBroken
+from dragoman.core.count_invariants import check_counts
+from dragoman.core.errors import broken
 from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
 from dragoman.core.memory import Transit
@@ -34,6 +35,7 @@ def check(broker: Broker) -> None:
     for worker in broker.worker_registry.workers.values():
         _check_worker(broker, worker)
     _check_deadlines(broker)
+    check_counts(broker)
     _check_owners(broker)
     _check_principals(broker)
 
@@ -287,7 +289,3 @@ def _is_full(principal: Principal) -> bool:
 
 def _name(job: Job) -> str:
     return f"job {job.id.hex()}"
-
-
-def broken(letter: str, message: str) -> InvariantBroken:
-    return InvariantBroken(f"{letter}: {message}")

@@ -17,12 +17,14 @@ from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, Events
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
+from dragoman.core.kept_counts import KeptCounts
 from dragoman.core.lifecycle import count_job, move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.quarantine import Quarantine
 from dragoman.core.states import ENDED, WAITING, Outcome, RefusalReason
 from dragoman.core.store_entries import DeleteJob
 
@@ -41,6 +43,8 @@ class KeptJobs:
         pending_commits: PendingCommits,
     ) -> None:
         self.archive = Archive(policy.max_outcome_bytes)
+        self.counts = KeptCounts()
+        self.quarantine = Quarantine()
         self._jobs = jobs
         self._policy = policy
         self._counters = counters
@@ -93,6 +97,8 @@ class KeptJobs:
         `retry_of` of this job has the same information."""
         first = self._jobs.get(again.retry_of) if again.retry_of is not None else None
         if first is not None:
+            if first.quarantined:
+                self._count_quarantined(first, -1)
             first.quarantined, first.retried_as = False, again.id
 
     def _return_to_quarantine(self, again: Job) -> None:
@@ -100,11 +106,13 @@ class KeptJobs:
         first = self._jobs.get(again.retry_of) if again.retry_of is not None else None
         if first is not None and first.retried_as == again.id:
             first.quarantined, first.retried_as = True, None
+            self._count_quarantined(first, 1)
 
     def reopen(self, job: Job, service: Service, now: float) -> None:
         """Take a job out of quarantine, and make it a waiting job. Only its history stays (R135)."""
         self._deadlines.disarm(job)
         self.archive.drop(job)
+        self._count(job, -1)
         move_job(job, WAITING)
         reset_job(job, service, now)
 
@@ -131,6 +139,7 @@ class KeptJobs:
 
     def keep(self, job: Job, now: float, refusal: RefusalReason | None) -> None:
         """Keep the outcome for later requests, within limits (L20)."""
+        self._count(job, 1)
         if refusal is RefusalReason.STORE_UNAVAILABLE:  # never acknowledged and never stored: treated as not submitted
             self.deliver(job, refusal=refusal)
             self._return_to_quarantine(job)
@@ -156,6 +165,24 @@ class KeptJobs:
     def _drop(self, job: Job) -> None:
         del self._jobs[job.id]
         self.archive.drop(job)
+        self._count(job, -1)
+
+    def _count(self, job: Job, change: int) -> None:
+        """Count an ended job that is kept from now on (1), or no longer (-1)."""
+        if change > 0:
+            self.counts.change(job, change)
+        if job.quarantined:
+            self._count_quarantined(job, change)
+        if change < 0:
+            self.counts.change(job, change)
+
+    def _count_quarantined(self, job: Job, change: int) -> None:
+        """Count a kept job that enters the quarantine (1), or leaves it (-1)."""
+        self.counts.change_quarantined(job, change)
+        if change > 0:
+            self.quarantine.add(job)
+        else:
+            self.quarantine.remove(job)
 
     def restore_ended(self, job: Job, outcome: Outcome, keep_until: float) -> None:
         """Restore an ended job whose outcome is kept."""
@@ -163,6 +190,7 @@ class KeptJobs:
         count_job(job, WAITING, 1)  # as every new job; the move ends that
         move_job(job, ENDED)
         job.outcome = outcome
+        self._count(job, 1)
         job.is_told = True
         if job.key is not None:
             self.archive.note_key(job)

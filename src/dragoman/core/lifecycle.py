@@ -65,13 +65,15 @@ def move_job(job: Job, to: JobState) -> None:
 
 
 def count_job(job: Job, state: JobState, change: int) -> None:
-    """Change the counts of the job's principal: the job enters this state (1), or leaves it (-1)."""
+    """Change the counts of its principal and service: the job enters this state (1), or leaves it (-1)."""
     principal = job.owner.principal
     if state is RUNNING:
         principal.running += change
     elif state is not ENDED:
         principal.waiting += change
         principal.waiting_bytes += change * len(job.payload)
+        if state is DELAYED:
+            job.service.count_delayed(change)
 
 
 def move_worker(worker: Worker, to: WorkerState) -> None:

@@ -14,7 +14,6 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from dragoman.core.conversation import Conversation, WorkerConversation
-from dragoman.core.histogram import Histogram
 from dragoman.core.idle import IdleList
 from dragoman.core.ids import JobId as JobId
 from dragoman.core.ids import Token as Token
@@ -26,9 +25,11 @@ from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
 from dragoman.core.queues import FairQueue
 from dragoman.core.rare_facts import RareFacts, WithRareFacts
-from dragoman.core.recipients import Recipient, RemoteWorker
+from dragoman.core.recipients import Recipient, RemoteWorker, dialect_of
 from dragoman.core.rights import Principal
+from dragoman.core.service_status import JobTotals, ServiceStatus
 from dragoman.core.states import DELAYED, RUNNING, STARTING, WAITING, AttemptRecord, JobState, Outcome, WorkerState
+from dragoman.core.work_record import WorkRecord
 
 # Placeholder for a payload that is only in the store. It is fetched before the job is sent. Compare with `is`.
 ABSENT: Final[Payload] = bytearray()
@@ -43,10 +44,11 @@ class Caller:
     has a field.
     """
 
-    __slots__ = ("job", "more_jobs", "owner", "recipient")
+    __slots__ = ("dialect", "job", "more_jobs", "owner", "recipient")
 
     def __init__(self, recipient: Recipient, owner: Owner) -> None:
         self.recipient = recipient
+        self.dialect = dialect_of(recipient)
         self.owner = owner  # of its jobs: its principal, and the limits of a caller
         self.job: Job | None = None  # the open job of a caller that has one at a time
         self.more_jobs: dict[JobId, Job] | None = None  # open jobs that were added while `job` was set
@@ -145,9 +147,10 @@ class Job(WithRareFacts):
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "arrival", "attempt", "callers", "conversation", "created", "deadline", "digest",
-        "history", "id", "is_told", "keep_until", "key", "number", "options", "orphan_due", "outcome", "owner",
-        "payload", "quarantined", "queue_due", "reason", "result", "service", "spent", "start_at", "state", "tried",
+        "alarm", "alarm_number", "arrival", "attempt", "caller_dialect", "callers", "conversation", "created",
+        "deadline", "digest", "history", "id", "is_told", "keep_until", "key", "number", "options", "orphan_due",
+        "outcome", "owner", "payload", "quarantined", "queue_due", "reason", "result", "service", "spent", "start_at",
+        "state", "tried",
     )
     # fmt: on
 
@@ -165,6 +168,7 @@ class Job(WithRareFacts):
         self.service = service
         self.payload: Payload = payload
         self.callers = callers
+        self.caller_dialect = callers[0].dialect if callers else ""  # "": not known
         self.options = job_options
         self.owner = owner
         self.state: JobState = WAITING
@@ -228,7 +232,7 @@ class Job(WithRareFacts):
         return self.keep_until
 
 
-class Worker:
+class Worker(WorkRecord):
     """A worker, from joining to leaving. After a restart or on a new connection it is a new worker (D3)."""
 
     # fmt: off
@@ -249,6 +253,7 @@ class Worker:
         now: float,
         owner: Owner,
     ) -> None:
+        super().__init__(now)
         self.id = id
         self.recipient = recipient
         self.owner = owner
@@ -294,34 +299,21 @@ class Worker:
         return limit if limit != inf or job.deadline != inf else self.profile.job_timeout
 
 
-class Service:
-    """A name that callers request and workers offer."""
+class Service(ServiceStatus):
+    """A name that callers request and workers offer. Its pause and its numbers are in `service_status.py`."""
 
-    # fmt: off
-    __slots__ = (
-        "bytes", "done", "held_back", "held_back_until", "idle", "is_known", "jobs", "name", "owner", "paused",
-        "paused_by", "queue", "ran", "slow_run", "undone", "waited", "workers",
-    )
-    # fmt: on
+    __slots__ = ("held_back", "held_back_until", "idle", "is_known", "name", "owner", "queue", "workers")
 
-    def __init__(self, name: str, priority_step: float) -> None:
+    def __init__(self, name: str, priority_step: float, totals: JobTotals | None = None) -> None:
+        super().__init__(totals or JobTotals())
         self.name = name
-        self.queue: FairQueue[Job] = FairQueue(priority_step, name)
+        self.queue: FairQueue[Job] = FairQueue(priority_step, name, self.totals)
         self.idle: IdleList[Worker] = IdleList()
         self.held_back: IdleList[Worker] = IdleList()  # idle, but chosen last (R38)
         self.held_back_until = inf  # time at which the first of those is chosen normally again
         self.workers = 0  # workers that offer it, in any state
-        self.jobs = 0  # jobs present, in any state
-        self.bytes = 0  # their payloads in memory
-        self.paused = False
-        self.paused_by = ""
         self.is_known = False  # a worker has offered it at least once
         self.owner: Owner | None = None  # charged for a name that only jobs use (R29)
-        self.done = 0  # jobs that ended `done`
-        self.undone = dict.fromkeys(Outcome, 0)  # jobs that ended otherwise
-        self.waited = Histogram()  # seconds from queueing to the first attempt
-        self.ran = Histogram()  # duration of attempts, in seconds
-        self.slow_run = inf  # at most about 1 % of them take longer
 
     def charge(self, owner: Owner) -> None:
         self.owner = owner
@@ -334,6 +326,6 @@ class Service:
             self.owner = None
 
     @property
-    def ended(self) -> dict[Outcome, int]:
-        """Number of jobs by outcome."""
-        return self.undone | {Outcome.DONE: self.done}
+    def running(self) -> int:
+        """Number of running jobs: those present that neither wait nor are delayed."""
+        return self.jobs - self.queue.length - self.delayed

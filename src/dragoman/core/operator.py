@@ -38,12 +38,14 @@ class Operator:
 
     # ---------------------------------------------------------------- services
 
-    def pause(self, name: str, by: str = "an operator") -> Service | None:
-        """Stop dispatching jobs of this service. New jobs are still accepted."""
+    def pause(self, name: str, by: str = "an operator", at: float | None = None) -> Service | None:
+        """Stop dispatching jobs of this service. New jobs are still accepted. `at`: the time; None: not known."""
         service = self._worker_registry.names.service(name)
         if service is not None:
             was_paused = service.paused
             service.paused, service.paused_by = True, by
+            if not was_paused:
+                service.paused_at = at
             if not was_paused and self._events.wanted & SERVICE_PAUSED:
                 self._events.service_changed(SERVICE_PAUSED, service)
         return service
@@ -51,7 +53,7 @@ class Operator:
     def resume(self, name: str, now: float) -> None:
         service = self._worker_registry.services.get(name)
         if service is not None and service.paused:
-            service.paused, service.paused_by = False, ""
+            service.paused, service.paused_by, service.paused_at = False, "", None
             if self._events.wanted & SERVICE_RESUMED:
                 self._events.service_changed(SERVICE_RESUMED, service)
             self._dispatch.dispatch_waiting(service, now)
@@ -75,7 +77,7 @@ class Operator:
             self._entropy.job_id(), service, job.payload, (), job_options, now, None, job.owner, is_submit=False
         )
         if again is not None:
-            again.retry_of = job.id
+            again.retry_of, again.caller_dialect = job.id, job.caller_dialect
             self._job_registry.conversations.begin_retry(again, now)
             self._job_registry.kept.leave_quarantine(again)
             self._delays.add(again, now)

@@ -15,6 +15,7 @@ A job that is removed from the middle leaves a dead entry, until that reaches th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -22,6 +23,7 @@ from typing import Final, Generic, TypeVar
 
 from dragoman.core.infinity import inf
 from dragoman.core.rights import Principal
+from dragoman.core.service_status import JobTotals
 
 SWEEP_FLOOR: Final = 64
 
@@ -115,6 +117,23 @@ class Queue(Generic[J]):
             best = returned[0][2]
         return best
 
+    def count_before(self, job: J, most: int) -> int | None:
+        """Return the number of jobs that are dispatched before this one. None: dead entries would have to be left out,
+        among more than `most` jobs."""
+        if self._dead and self.length > most:
+            return None
+        order = job.order
+        returned = [(each, other) for each, _, other in sorted(self._returned) if other.order == each]
+        position = [other is job for _, other in returned]
+        is_returned = True in position
+        before = position.index(True) if is_returned else sum([each <= order for each, _ in returned])
+        for priority, lane in self._lanes.items():
+            jobs = [each for each in lane if each.order != inf] if self._dead else lane
+            first = bisect_left(jobs, order, key=_order_of)
+            is_own = priority == job.priority and not is_returned
+            before += jobs.index(job, first) if is_own else first  # jobs of one iteration have the same key
+        return before
+
     def take(self, job: J) -> None:
         """Remove the job that `head` returned."""
         returned = self._returned
@@ -154,10 +173,11 @@ class FairQueue(Generic[J]):
     Nearly always there is one principal, so the queue that was used last is kept at hand.
     """
 
-    __slots__ = ("_by_principal", "_last", "_priority_step", "_ring", "length", "service")
+    __slots__ = ("_by_principal", "_last", "_priority_step", "_ring", "_totals", "length", "service")
 
-    def __init__(self, priority_step: float, service: str) -> None:
+    def __init__(self, priority_step: float, service: str, totals: JobTotals) -> None:
         self.service = service
+        self._totals = totals
         self._priority_step = priority_step
         self._by_principal: dict[str, Queue[J]] = {}
         self._last: Queue[J] | None = None
@@ -178,16 +198,19 @@ class FairQueue(Generic[J]):
         """Add a new job as the last of its principal and priority."""
         self._queue_of(job.principal).append(job, now)
         self.length += 1
+        self._totals.waiting += 1
 
     def put_back(self, job: J, order: float) -> None:
         """Add a job that was dispatched before. It keeps its key, and so its place among the jobs of its principal."""
         self._queue_of(job.principal).put_back(job, order)
         self.length += 1
+        self._totals.waiting += 1
 
     def restore(self, job: J, arrival: float) -> None:
         """Add a job of an earlier run."""
         self._queue_of(job.principal).restore(job, arrival)
         self.length += 1
+        self._totals.waiting += 1
 
     def head(self) -> J | None:
         """Return the job to dispatch next: the first of the principal whose turn it is. None: none may be dispatched.
@@ -217,6 +240,22 @@ class FairQueue(Generic[J]):
                 best = head
         return best
 
+    def ahead_of(self, job: J, most: int) -> int | None:
+        """Return the number of waiting jobs that are dispatched before this one, if no job arrives or returns. None:
+        more than `most` jobs would have to be counted one by one."""
+        own = self._by_principal[job.principal.name]
+        before = own.count_before(job, most)
+        if before is None:
+            return None
+        ahead = before
+        has_turn = False  # the turn of this job's principal comes after those of the queues so far
+        for queue in self._ring:
+            if queue is own:
+                has_turn = True
+            else:
+                ahead += min(queue.length, before if has_turn else before + 1)
+        return ahead
+
     def unblock(self, principal: Principal) -> None:
         """Let the principal take its turns again."""
         queue = self._by_principal.get(principal.name)
@@ -231,6 +270,7 @@ class FairQueue(Generic[J]):
         queue = ring[0]
         queue.take(job)
         self.length -= 1
+        self._totals.waiting -= 1
         if not self.length:
             self.head()  # ends the turns of all queues
         elif not queue.length:
@@ -243,6 +283,7 @@ class FairQueue(Generic[J]):
         queue = self._queue_of(job.principal)
         queue.remove(job)
         self.length -= 1
+        self._totals.waiting -= 1
         if queue.is_blocked and not queue.length:
             self.unblock(queue.principal)  # an empty queue loses its turn when that comes
         if not self.length:
@@ -268,3 +309,7 @@ class FairQueue(Generic[J]):
             del self._by_principal[queue.principal.name]
             if queue is self._last:
                 self._last = None
+
+
+def _order_of(job: Queued) -> float:
+    return job.order

@@ -7,6 +7,7 @@ from typing import Final
 from dragoman.core.admission import STOPPED
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.policy import Policy
+from dragoman.core.recipients import dialect_of
 from dragoman.core.states import LOST, AttemptRecord, Outcome
 
 TRIED_KEPT: Final = 16  # number of workers that a job remembers (R12)
@@ -22,14 +23,21 @@ def record_attempt(job: Job, attempt: Attempt, outcome: Outcome, reason: str, no
     remember_tried(job, worker)
     if job.history is None:
         job.history = []
-    job.history.append(AttemptRecord(job.spent, worker.name, outcome, reason, attempt.given, now))
+    job.history.append(_record(job.spent, attempt, outcome, reason, now))
 
 
 def record_last_attempt(job: Job, attempt: Attempt, outcome: Outcome, reason: str, now: float) -> None:
     """Add an attempt to the history whose job ended while it ran. It is not used up."""
     if job.history is None:
         job.history = []
-    job.history.append(AttemptRecord(attempt.number, attempt.worker.name, outcome, reason, attempt.given, now))
+    job.history.append(_record(attempt.number, attempt, outcome, reason, now))
+
+
+def _record(number: int, attempt: Attempt, outcome: Outcome, reason: str, now: float) -> AttemptRecord:
+    worker = attempt.worker
+    return AttemptRecord(
+        number, worker.name, outcome, reason, attempt.given, now, dialect_of(worker.recipient), worker.id
+    )
 
 
 def remember_tried(job: Job, worker: Worker) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from dragoman.core.counters import UNNAMED
 from dragoman.core.model import Service
+from dragoman.core.service_status import JobTotals
 
 WORKERS_SHARE: Final = 5  # one name in five is reserved for workers: callers cannot use them up (R29)
 
@@ -18,6 +19,7 @@ class ServiceNames:
         self._priority_step = priority_step
         self._max_services = max_services
         self.services: dict[str, Service] = {}
+        self.totals = JobTotals()
 
     def service(self, name: str) -> Service | None:
         """Return the service of that name. Created if the limit allows one more name that no worker offers (R29)."""
@@ -36,7 +38,7 @@ class ServiceNames:
         """Return the service of a job of an earlier run. The limit does not apply."""
         service = self.services.get(name)
         if service is None:
-            service = self.services[name] = Service(name, self._priority_step)
+            service = self.services[name] = Service(name, self._priority_step, self.totals)
         return service
 
     def services_for(self, names: Collection[str], reserve: int = 0) -> list[Service] | None:
@@ -48,7 +50,7 @@ class ServiceNames:
             if len(self.services) + len(missing) > most:
                 return None
         for name in missing:
-            self.services[name] = Service(name, self._priority_step)
+            self.services[name] = Service(name, self._priority_step, self.totals)
         return [self.services[name] for name in names]
 
     def _forget_unused(self, keep: Collection[str]) -> None:

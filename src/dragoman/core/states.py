@@ -87,10 +87,11 @@ class RemovalReason(StrEnum):
 class AttemptRecord:
     """The end of one attempt, in a job's history. Not a dataclass, because every job creates one.
 
-    The times are None in a record that was stored before times were stored.
+    The times are None in a record that was stored before times were stored. `dialect` and `worker_id` are not stored:
+    they are empty and None in a record of an earlier run.
     """
 
-    __slots__ = ("ended", "number", "outcome", "reason", "started", "worker")
+    __slots__ = ("dialect", "ended", "number", "outcome", "reason", "started", "worker", "worker_id")
 
     def __init__(
         self,
@@ -100,6 +101,8 @@ class AttemptRecord:
         reason: str,
         started: float | None = None,
         ended: float | None = None,
+        dialect: str = "",
+        worker_id: int | None = None,
     ) -> None:
         self.number = number
         self.worker = worker
@@ -107,6 +110,8 @@ class AttemptRecord:
         self.reason = reason
         self.started = started
         self.ended = ended
+        self.dialect = dialect  # of the worker
+        self.worker_id = worker_id
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AttemptRecord) and self._facts() == other._facts()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http import calls, events, health, login_routes, metrics, worker_routes
+from dragoman.http import calls, events, health, live, login_routes, metrics, worker_routes
 from dragoman.http.admission import ADMITTED
 from dragoman.http.context import AppContext
 from dragoman.http.openapi import document_route
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def all_routes(*, has_login: bool = False) -> list[Route]:
     """Return the routes of a listener. `has_login`: it has tokens, so that browsers log in."""
-    others = [each for module in (worker_routes, events, health, metrics) for each in module.ROUTES]
+    others = [each for module in (worker_routes, events, live, health, metrics) for each in module.ROUTES]
     pages = [*login_routes.START_PAGE, *(login_routes.LOGIN_ROUTES if has_login else [])]
     routes = [*calls.ROUTES, *operation_routes(OPERATIONS.values()), *others, *pages]
     return [*routes, document_route(routes, has_login=has_login)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.core.broker import Broker
 from dragoman.core.owners import Owner
 from dragoman.core.rights import Principal
+from dragoman.dashboard.dashboard import Dashboard
 from dragoman.http.admission import admission_of
 from dragoman.http.hosts import is_local
 from dragoman.http.labels import ServiceLabels
@@ -35,6 +36,7 @@ class AppContext:
     labels: ServiceLabels = field(default_factory=ServiceLabels)
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes received and sent over HTTP
     certificates: Callable[[], list[tuple[str, float]]] = list  # listeners with TLS, and when their certificates expire
+    dashboard: Dashboard | None = None
 
     def principal(self, scope: Mapping[str, Any]) -> Principal:
         """Return the principal of a request that was admitted."""

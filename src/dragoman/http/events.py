@@ -7,17 +7,25 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dragoman.core.rights import LOCAL
 from dragoman.http.context import AppContext
+from dragoman.http.event_filters import EventFilter, EventsQuery
 from dragoman.http.problems import HttpError, problem_response
-from dragoman.http.request_parsing import in_path
+from dragoman.http.request_parsing import in_path, in_query
 from dragoman.http.route import EVENTS, Route
 from dragoman.operations.schemas import JobIdText, OperationError
 
 
 async def all_events(context: AppContext, request: Request) -> Any:
+    query: EventsQuery = in_query(request, EventsQuery)
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
-    return context.session.subscribers.open_stream(context.session.streams, context.owner(request.scope).principal)
+    session, principal = context.session, context.owner(request.scope).principal
+    if query == EventsQuery():
+        return session.subscribers.open_stream(session.streams, principal)
+    workers = context.broker.worker_registry.workers.values()
+    chosen = EventFilter(query, principal if principal.name != LOCAL else None, workers, context.now)
+    return session.subscribers.open_filtered(session.streams, principal, chosen)
 
 
 async def job_events(context: AppContext, request: Request) -> Any:
@@ -37,11 +45,12 @@ ROUTES = [
         "GET",
         "/v1/events",
         "events",
-        "Stream the events of all jobs and workers that the client may see",
+        "Stream the events of all jobs and workers that the client may see, or of those that the filters choose",
         all_events,
         {200: EVENTS},
         "events",
-        problems=(429,),
+        query=EventsQuery,
+        problems=(422, 429),
     ),
     Route(
         "GET",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import accumulate
 
-from dragoman.core.histogram import BOUNDS, Histogram
+from dragoman.core.histogram import BOUNDS, PUBLISHED, Histogram
 
 
 class MetricType(Enum):
@@ -25,9 +25,8 @@ class MetricType(Enum):
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
-# Ends of a histogram's lines, after its name and its labels.
-_BUCKETS = tuple(f'le="{bound!r}"}} ' for bound in (*BOUNDS, float("inf")))
-_BUCKETS = tuple(each.replace("inf", "+Inf") for each in _BUCKETS)
+# Ends of a histogram's lines, after its name and its labels, with the last bucket that each line counts.
+_LINES = [(f'le="{bound!r}"}} ', BOUNDS.index(bound)) for bound in PUBLISHED] + [('le="+Inf"} ', len(BOUNDS))]
 
 
 def labels(**values: str) -> str:
@@ -57,7 +56,7 @@ def sample(name: str, labelled: str, value: float) -> str:
 def histogram(name: str, labelled: str, counted: Histogram) -> str:
     begin = f"{name}_bucket{{{labelled}," if labelled else f"{name}_bucket{{"
     sums = list(accumulate(counted.counts))
-    lines = [f"{begin}{end}{value}\n" for end, value in zip(_BUCKETS, sums, strict=True)]
+    lines = [f"{begin}{end}{sums[last]}\n" for end, last in _LINES]
     lines += sample(f"{name}_count", labelled, sums[-1]), sample(f"{name}_sum", labelled, counted.total)
     return "".join(lines)
 

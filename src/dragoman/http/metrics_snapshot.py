@@ -78,8 +78,11 @@ class MetricsSnapshot:
 
     async def _collect_connections(self) -> None:
         registry = self._context.runner.connections.registry
-        traffic, present = dict(registry.traffic), list(registry.peers)
-        traffic["http"] = self._context.traffic()
+        traffic, present = {"http": self._context.traffic()}, list(registry.peers)
+        for session, (received, sent) in registry.traffic.items():
+            dialect = _dialect_of(session)
+            before = traffic.get(dialect, (0, 0))
+            traffic[dialect] = before[0] + received, before[1] + sent
         # HTTP connections do not belong to the runner; the health view counts all.
         self._peers["http"] = max(0, (self._context.health().peers or 0) - len(present))
         for peer in present:

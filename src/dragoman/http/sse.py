@@ -82,6 +82,13 @@ class EventStream:
             self._size += len(written)
             self._changed.set()
 
+    def replace(self, event: str, data: bytes) -> None:
+        """Queue an event in the place of those that are not sent yet: a slow reader gets the newest only."""
+        if not self._is_over:
+            self._waiting.clear()
+            self._size = 0
+            self.publish(event, data)
+
     def end(self) -> None:
         """End the stream after the waiting events."""
         self._is_over = True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop, TimerHandle, get_running_loop
 from base64 import b64encode
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -13,8 +14,6 @@ from dragoman.core.events import (
     JOB_KINDS,
     JOB_PROGRESS,
     KIND_NAMES,
-    WORKER_JOINED,
-    WORKER_LEFT,
     Event,
     Events,
     JobEvent,
@@ -23,9 +22,12 @@ from dragoman.core.events import (
 )
 from dragoman.core.model import Job, JobId
 from dragoman.core.rights import LOCAL, Principal
+from dragoman.http.event_filters import ALL_KINDS, EventFilter
 from dragoman.http.sse import EventStream, Streams
 from dragoman.operations.schemas import JobIdText, OutcomeName, State, View
 from dragoman.operations.visibility import sees_job_event, services_in_event
+
+REPORT_INTERVAL: Final = 1.0  # seconds between two `skipped` events
 
 
 class JobEventView(View, omit_defaults=True):
@@ -53,6 +55,12 @@ class WorkerEventView(View):
     services: list[str]
 
 
+class SkippedView(View):
+    """The number of events that a stream did not get, because there were more than its `max_rate` allows."""
+
+    count: int
+
+
 class Subscribers:
     """The event streams of one HTTP listener: a subscriber while at least one is open."""
 
@@ -61,6 +69,9 @@ class Subscribers:
         self._subscription: Subscription | None = None
         # Each stream with the principal whose rights filter its events; None: all events, without a check.
         self._to_all: dict[EventStream, Principal | None] = {}
+        self._filtered: dict[EventStream, EventFilter] = {}  # of the same streams, those with a filter
+        self._loop: AbstractEventLoop | None = None  # set by the first stream with a filter
+        self._reports: dict[EventStream, TimerHandle] = {}  # timers of `skipped` events
         self._to_job: dict[JobId, dict[EventStream, Principal | None]] = {}
 
     def open_stream(self, streams: Streams, principal: Principal, job: Job | None = None) -> EventStream:
@@ -79,16 +90,33 @@ class Subscribers:
         self._subscribe()
         return stream
 
+    def open_filtered(self, streams: Streams, principal: Principal, chosen: EventFilter) -> EventStream:
+        """Open a stream of the events that a filter chooses."""
+        stream = EventStream(streams, lambda: self._leave(stream, None))
+        self._to_all[stream] = principal if principal.name != LOCAL else None
+        self._filtered[stream] = chosen
+        self._loop = get_running_loop()
+        self._subscribe()
+        return stream
+
+    def judge(self, kind: int, job: Job) -> bool:
+        """Decide whether an event of a job is made: every filter is asked, because each counts what it skips."""
+        is_wanted = len(self._filtered) < len(self._to_all) or job.id in self._to_job
+        for stream, chosen in self._filtered.items():
+            is_wanted |= chosen.judge(kind, job)
+            self._plan_report(stream, chosen)
+        return is_wanted
+
     def receive(self, event: Event, now: float) -> None:
         """Write an event to the streams that it concerns."""
         name = KIND_NAMES[event.kind]
         if isinstance(event, JobEvent):
             own = self._to_job.get(event.id, {})
-            if not own and not self._to_all:
-                return
-            data = _encode(_job_view(event))
-            for stream, viewer in (*self._to_all.items(), *own.items()):
-                if viewer is None or sees_job_event(viewer, event):
+            concerned = (*self._to_all.items(), *own.items())
+            takers = [stream for stream, viewer in concerned if self._takes(stream, viewer, event)]
+            if takers:
+                data = _encode(_job_view(event))
+                for stream in takers:
                     stream.publish(name, data)
             if event.kind == JOB_ENDED:
                 for stream in own:
@@ -97,14 +125,37 @@ class Subscribers:
             view = WorkerEventView(id=event.id, name=event.name, dialect=event.dialect, services=list(event.services))
             data = _encode(view)
             for stream, viewer in self._to_all.items():
-                if viewer is None:
+                chosen = self._filtered.get(stream)
+                if chosen is not None and not chosen.takes_worker(event):
+                    self._plan_report(stream, chosen)
+                elif viewer is None:
                     stream.publish(name, data)
                 elif (services := services_in_event(viewer, event)) is not None:
                     stream.publish(name, _encode(replace(view, services=services)))
 
+    def _takes(self, stream: EventStream, viewer: Principal | None, event: JobEvent) -> bool:
+        chosen = self._filtered.get(stream)
+        if chosen is not None:
+            return chosen.takes(event)
+        return viewer is None or sees_job_event(viewer, event)
+
+    def _plan_report(self, stream: EventStream, chosen: EventFilter) -> None:
+        """Send the number of skipped events within a second, once a second."""
+        if chosen.skipped and stream not in self._reports:
+            assert self._loop is not None
+            self._reports[stream] = self._loop.call_later(REPORT_INTERVAL, self._report, stream, chosen)
+
+    def _report(self, stream: EventStream, chosen: EventFilter) -> None:
+        del self._reports[stream]
+        stream.publish("skipped", _encode(SkippedView(count=chosen.take_skipped())))
+
     def _leave(self, stream: EventStream, job: Job | None) -> None:
         if job is None:
             self._to_all.pop(stream, None)
+            self._filtered.pop(stream, None)
+            report = self._reports.pop(stream, None)
+            if report is not None:
+                report.cancel()
         else:
             others = self._to_job.get(job.id, {})
             others.pop(stream, None)
@@ -114,14 +165,14 @@ class Subscribers:
 
     def _subscribe(self) -> None:
         """Subscribe to the kinds that the open streams need, and to no others."""
-        kinds = JOB_KINDS if self._to_all or self._to_job else 0
-        if self._to_all:
-            kinds |= WORKER_JOINED | WORKER_LEFT
+        kinds = JOB_KINDS if self._to_job else 0
+        for stream in self._to_all:
+            kinds |= self._filtered[stream].kinds if stream in self._filtered else ALL_KINDS
         former = self._subscription
         if kinds != (former.kinds if former is not None else 0):
             if former is not None:
                 self._events.unsubscribe(former)
-            self._subscription = self._events.subscribe(kinds, self.receive) if kinds else None
+            self._subscription = self._events.subscribe(kinds, self.receive, self.judge) if kinds else None
 
 
 def _job_view(event: JobEvent) -> JobEventView:

@@ -7,29 +7,25 @@ side: a request that waits until a job is accepted or has ended is one of their 
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from msgspec.structs import replace
-
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import DeliverOutcome, Effect
-from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
-from dragoman.core.model import Job, JobId, Payload, Service
+from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.names import is_name
-from dragoman.core.oversize import over_max_payload
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED, RefusalReason
+from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.job_details import send_payload, show_job
-from dragoman.operations.job_list import list_jobs
 from dragoman.operations.job_options import delayed_options, options_of
 from dragoman.operations.ladder_handlers import LadderHandlers
+from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.purge import Purge
@@ -46,51 +42,31 @@ from dragoman.operations.schemas import (
     HealthView,
     JobRef,
     JobView,
-    ListJobsRequest,
     OperationError,
     PauseRequest,
     PurgeRequest,
     ResultRequest,
-    ScheduleRef,
-    ScheduleRequest,
-    SchedulesView,
     ServiceRef,
-    ServicesView,
-    ServiceView,
-    View,
-    WhyView,
     WorkerRef,
-    WorkersView,
 )
 from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, RESULT, RETRY
 from dragoman.operations.targets import LOADING, Targets
-from dragoman.operations.views import job_view, service_views
+from dragoman.operations.views import job_view
 from dragoman.operations.visibility import (
     owns_job,
     reads_job,
-    sees_schedule,
     sees_service,
-    sees_worker,
     signature,
 )
-from dragoman.operations.visible_views import visible_health, visible_worker
-from dragoman.operations.why import why
+from dragoman.operations.visible_views import visible_health
+from dragoman.operations.why import why_view
 
+UNTIL_ENDED: Final = 1e18  # time of a request that waits for the outcome of its job without a limit
 LOADING_TICK: Final = 0.2  # seconds between two ticks while jobs of an earlier run are being loaded
 KEYS_LOADING: Final = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
 LIMIT_REACHED: Final = (
     "a limit is reached (of the broker, of the service, of its caller or of its principal); retry when jobs have ended"
 )
-
-
-class StoreAccess(Protocol):
-    """Access to the store: writes values, reports commits, fetches payloads."""
-
-    def note(self, key: str, value: str | None) -> None: ...
-
-    def when_saved(self, call: Callable[[str | None], None]) -> None: ...
-
-    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None: ...
 
 
 class StoreStatus(Protocol):
@@ -116,24 +92,17 @@ class OperationHandlers(LadderHandlers):
         offset: Callable[[], float],
         show_health: Callable[[], HealthView],
     ) -> None:
-        self.broker = broker
-        self._store_access = store_access
+        forbidden = partial(forbidden_run, broker.principals)
+        scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended, forbidden)
+        super().__init__(broker, store_access, offset, scheduler)
         self.store = store
-        self._offset = offset  # seconds that the wall clock is ahead of `now`
         self._show_health = show_health
         self._waiting: Deadlines[PendingRequest] = Deadlines()
-        self._purges: list[tuple[Purge, Responder]] = []
         self._next_tick = -inf  # earliest time at which something may be due
-        forbidden = partial(forbidden_run, broker.principals)
-        self.scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended, forbidden)
-        self.targets = Targets(broker, self.scheduler)
+        scheduler.find_run = self._find_run
+        self.targets = Targets(broker, scheduler)
         self.permissions = Permissions(broker, self.targets)
         self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
-
-    @property
-    def is_loading(self) -> bool:
-        """True while jobs of an earlier run are being loaded; until then, not every job is known."""
-        return self.broker.job_registry.is_loading
 
     # ---------------------------------------------------------------- operations
 
@@ -190,7 +159,8 @@ class OperationHandlers(LadderHandlers):
 
     def why(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
-        responder.answer(WhyView(id=request.id, why=why(job, self.broker, now, self.store.problem)))
+        is_queue_seen = sees_service(responder.owner.principal, job.service.name)
+        responder.answer(why_view(job, self.broker, now, self.store.problem, self.rates, is_queue_seen))
 
     def cancel(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
@@ -223,19 +193,6 @@ class OperationHandlers(LadderHandlers):
         record_response(again, responder, RETRY.status, 0, now)
         self._answer_when_saved(responder, partial(self._job_view, again))
 
-    def jobs(self, request: ListJobsRequest, payload: Payload, responder: Responder, now: float) -> None:
-        """List jobs, newest first."""
-        self._refuse_while_loading()
-        responder.answer(list_jobs(self.broker, request, responder.owner.principal, self._offset()))
-
-    def services(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
-        self._refuse_while_loading()
-        worker_registry = self.broker.worker_registry
-        principal = responder.owner.principal
-        seen = [each for each in worker_registry.services.values() if sees_service(principal, each.name)]
-        views = service_views(seen, list(worker_registry.workers.values()), now)
-        responder.answer(ServicesView(services=views))
-
     def service(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self._service_view(self.targets.service(request.name), now))
 
@@ -246,71 +203,36 @@ class OperationHandlers(LadderHandlers):
                 "invalid", f"service name {request.name!r}: 1 to {most} bytes of printable text are allowed"
             )
         by = signature(responder.owner.principal, request.by)
-        service = self.broker.operator.pause(request.name, by)
+        service = self.broker.operator.pause(request.name, by, now)
         if service is None:
             raise OperationError(
                 "busy", f"{len(self.broker.worker_registry.services)} services are known, the maximum (max_services)"
             )
-        self._store_access.note(f"pause/{request.name}", by)
+        store_pause(service, self._store_access.note, self._offset())
         self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
     def resume(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         service = self.targets.service(request.name)
         self.broker.operator.resume(request.name, now)
-        self._store_access.note(f"pause/{request.name}", None)
+        store_pause(service, self._store_access.note, self._offset())
         self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
     def purge(self, request: PurgeRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
         self.targets.service(request.name)
         by = signature(responder.owner.principal, "on request", "by ")
-        self._purges.append((Purge(self.broker, request, f"purged {by}"), responder))
-        self._store_access.when_saved(lambda problem: None)  # makes the runner call `tick`
-
-    def workers(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
-        principal, workers = responder.owner.principal, self.broker.worker_registry.workers.values()
-        views = [visible_worker(each, principal, now) for each in workers if sees_worker(principal, each)]
-        responder.answer(WorkersView(workers=views))
+        purge = Purge(self.broker, request, f"purged {by}")
+        self.slices.add(purge, lambda view: self._answer_when_saved(responder, lambda: view))
+        self._request_tick()
 
     def worker(self, request: WorkerRef, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(visible_worker(self.targets.worker(request.id), responder.owner.principal, now))
+        responder.answer(self._worker_view(self.targets.worker(request.id), responder.owner.principal, now))
 
     def drain(self, request: DrainRequest, payload: Payload, responder: Responder, now: float) -> None:
         worker, principal = self.targets.worker(request.id), responder.owner.principal
         by = signature(principal, "an operator")
         self.broker.availability.drain(worker, now, at_once=request.now, stays=worker.profile.comes_back, by=by)
-        self._answer_when_saved(responder, lambda: visible_worker(worker, principal, now))
-
-    def schedules(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
-        principal = responder.owner.principal
-        seen = self.scheduler.list(lambda each: sees_schedule(principal, each.owner, each.request.service))
-        responder.answer(SchedulesView(schedules=seen))
-
-    def set_schedule(self, request: ScheduleRequest, payload: Payload, responder: Responder, now: float) -> None:
-        if payload:
-            request = replace(request, payload=None, payload_base64=b64encode(payload_of(request, payload)).decode())
-        principal = responder.owner.principal
-        size, most = len(payload_of(request, b"")), principal.limits.max_payload
-        if most is not None and size > most:
-            raise OperationError("too large", f"{over_max_payload('payload', size, most)} of {principal.name}")
-        view = self.scheduler.put(request, now, now + self._offset(), principal.name)
-        self._answer_when_saved(responder, lambda: view)
-
-    def schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(self.scheduler.get(request.name))
-
-    def delete_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
-        view = self.scheduler.get(request.name)
-        self.scheduler.remove(request.name)
-        self._answer_when_saved(responder, lambda: view)
-
-    def pause_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
-        view = self.scheduler.pause(request.name, now, now + self._offset())
-        self._answer_when_saved(responder, lambda: view)
-
-    def resume_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
-        view = self.scheduler.resume(request.name, now, now + self._offset())
-        self._answer_when_saved(responder, lambda: view)
+        self._answer_when_saved(responder, lambda: self._worker_view(worker, principal, now))
 
     def health(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(visible_health(self._show_health(), responder.owner.principal))
@@ -357,23 +279,16 @@ class OperationHandlers(LadderHandlers):
         if now < self._next_tick:  # nearly always: called in every iteration of the event loop
             return self._next_tick
         self._end_waits(now, now)
-        self._continue_purges(now)
+        self.slices.step(now)
         due = self.scheduler.tick(now, now + self._offset()) if not self.is_loading else now + LOADING_TICK
-        self._next_tick = now if self._purges else min(due, self._waiting.next())
+        due = min(due, self.group_retries.step(now))
+        self._next_tick = now if not self.slices.is_empty else min(due, self._waiting.next())
         return self._next_tick
 
     # ---------------------------------------------------------------- helpers
 
-    def _refuse_while_loading(self) -> None:
-        """Raise OperationError while jobs are being loaded: in an incomplete list, jobs would seem lost."""
-        if self.is_loading:
-            raise OperationError("loading", LOADING)
-
     def _job_view(self, job: Job) -> JobView:
         return job_view(job, self._offset())
-
-    def _service_view(self, service: Service, now: float) -> ServiceView:
-        return service_views([service], list(self.broker.worker_registry.workers.values()), now)[0]
 
     def _submit_run(self, state: ScheduleState, payload: bytes, key: str, now: float) -> JobId | None:
         if self.store.problem is not None:
@@ -381,7 +296,7 @@ class OperationHandlers(LadderHandlers):
         request = state.request
         owner = self.broker.owners.of_stored(self.broker.principals.named(state.owner))
         run = ScheduledRun(self.scheduler, request.name, owner)
-        pending = PendingRequest(self, run, inf)
+        pending = PendingRequest(self, run, UNTIL_ENDED)
         job = self.broker.submit(request.service, payload, pending, delayed_options(request), now, key=key)
         run.job = job.id if job is not None else None
         return run.job
@@ -390,14 +305,9 @@ class OperationHandlers(LadderHandlers):
         job = self.broker.jobs.get(id)
         return job is None or job.state is ENDED
 
-    def _answer_when_saved(self, responder: Responder, view: Callable[[], View]) -> None:
-        def saved(problem: str | None) -> None:
-            if problem is None:
-                responder.answer(view())
-            else:
-                responder.refuse(ErrorView(kind="store unavailable", detail=problem))
-
-        self._store_access.when_saved(saved)
+    def _find_run(self, id: str) -> JobView | None:
+        job = self.broker.jobs.get(JobId(bytes.fromhex(id)))
+        return None if job is None else job_view(job, self._offset())
 
     def _finish(self, pending: PendingRequest, now: float) -> Responder:
         responder, pending.responder = pending.responder, None
@@ -413,17 +323,6 @@ class OperationHandlers(LadderHandlers):
             if job.state is not ENDED:  # else it receives the outcome after its commit
                 record_response(job, pending.responder, 202, 0, now)
                 self._finish(pending, now).answer(job_view(job, self._offset()))
-
-    def _continue_purges(self, now: float) -> None:
-        for purge, responder in list(self._purges):
-            view = purge.step(now)
-            if view is not None:
-                self._purges.remove((purge, responder))
-                self._answer_when_saved(responder, partial(_identity, view))
-
-
-def _identity(view: View) -> View:
-    return view
 
 
 def no_table() -> AccessView:
@@ -443,7 +342,8 @@ ERROR_KINDS: Final = {
     RefusalReason.TOO_LARGE: "too large",
 }
 
-# The function of each operation: the method of its name.
+# The function of each operation: the method of its name, or the one that is named here.
+METHODS: Final = {"broker": "show_broker", "listeners": "show_listeners"}
 FUNCTIONS: Final[dict[str, Callable[..., PendingRequest | None]]] = {
-    name: getattr(OperationHandlers, row.python_name) for name, row in OPERATIONS.items()
+    name: getattr(OperationHandlers, METHODS.get(name, row.python_name)) for name, row in OPERATIONS.items()
 }

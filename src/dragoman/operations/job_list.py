@@ -2,49 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+import sys
 
 from dragoman.core.broker import Broker
+from dragoman.core.job_counts import count_all
 from dragoman.core.model import Job, JobId, Service
 from dragoman.core.rights import SEE, Principal
-from dragoman.operations.schemas import JobsView, ListJobsRequest, OperationError
-from dragoman.operations.visibility import sees_job
+from dragoman.core.states import DONE, ENDED
+from dragoman.operations.list_schemas import MOST_SEARCHED, JobsView, ListJobsRequest
+from dragoman.operations.schemas import JobView, OperationError
+from dragoman.operations.slices import RowReader
+from dragoman.operations.visibility import reads_job, sees_job
 from dragoman.operations.visible_views import visible_job
 
 
-def list_jobs(broker: Broker, request: ListJobsRequest, principal: Principal, offset: float) -> JobsView:
-    """Return one page. Raises OperationError if the principal sees no job with the id `after`."""
-    found = list(islice(_matching(broker, request, principal), request.limit + 1))
-    more = found[request.limit - 1].id.hex() if len(found) > request.limit else None
-    return JobsView(jobs=[visible_job(job, principal, offset) for job in found[: request.limit]], after=more)
+class JobList:
+    """Makes one page, in slices."""
 
+    def __init__(self, broker: Broker, request: ListJobsRequest, principal: Principal, offset: float) -> None:
+        """Raises OperationError if the principal sees no job with the id `after`."""
+        self._request = request
+        self._principal = principal
+        self._offset = offset
+        self._newest_first = RowReader(reversed(broker.jobs.values()))
+        self._after: Job | None = None  # the list begins behind this job, which has not been reached yet
+        if request.after is not None:
+            self._after = broker.jobs.get(JobId(bytes.fromhex(request.after)))
+            if self._after is None or not sees_job(principal, self._after):
+                gone = f"the list cannot continue after job {request.after}, which was deleted; list from the start"
+                raise OperationError("not found", gone)
+        # Most rows may belong to others: a row costs a few lookups, and a service is judged once for each page.
+        self._is_seen: dict[Service, bool] = {}
+        self._found: list[Job] = []
+        self._filter = JobFilter(request, principal)
+        self._searched = 0
+        self._last: Job | None = None  # the last job that was looked at
+        self._in_state = jobs_in_state(broker, request.state) if request.state is not None else None
+        self._is_first = True
+        self._end: Job | None = None
+        self._found_rows: RowReader[Job] | None = None  # jobs of the page, once the search has ended
+        self._views: list[JobView] = []
 
-def _matching(broker: Broker, request: ListJobsRequest, principal: Principal) -> Iterator[Job]:
-    newest_first = iter(reversed(broker.jobs.values()))
-    if request.after is not None:
-        last = broker.jobs.get(JobId(bytes.fromhex(request.after)))
-        if last is None or not sees_job(principal, last):
-            gone = f"the list cannot continue after job {request.after}, which was deleted; list from the start"
-            raise OperationError("not found", gone)
-        for job in newest_first:
-            if job is last:
-                break
-    # Most rows may belong to others: a row costs a few lookups, and a service is judged once for each page.
-    is_seen: dict[Service, bool] = {}
-    sees_all = principal.rights.sees_all
-    for job in newest_first:
-        if not sees_all and job.owner.principal is not principal:
-            service = job.service
-            seen = is_seen.get(service)
-            if seen is None:
-                seen = is_seen[service] = principal.may(SEE, service.name)
-            if not seen:
+    def step(self, now: float) -> JobsView | None:
+        """Look at the next jobs, then make the next views. Returns None if there are more."""
+        if self._found_rows is None:
+            is_first, self._is_first = self._is_first, False
+            if not self._search(is_first) or not is_first:  # else the views would be a second slice
+                return None
+        assert self._found_rows is not None
+        for job in self._found_rows.slice():
+            self._views.append(visible_job(job, self._principal, self._offset))
+        if not self._found_rows.is_over:
+            return None
+        return JobsView(
+            jobs=self._views,
+            after=self._end.id.hex() if self._end is not None else None,
+            searched=self._searched,
+            complete=self._end is None,
+        )
+
+    def _search(self, is_first: bool) -> bool:
+        """Look at the next jobs. Returns whether these were the last. `is_first`: the first slice, in which the exact
+        numbers of jobs by state are still true."""
+        limit = self._request.limit
+        left = self._in_state if is_first else None
+        most = MOST_SEARCHED if self._filter.is_used else sys.maxsize
+        for job in self._newest_first.slice():
+            if left == 0:
+                return self._finish(None)
+            if left is not None and job.state == self._request.state:
+                left -= 1
+            if self._after is not None:
+                if job is self._after:
+                    self._after = None
                 continue
-        if (
+            if not self._sees(job):
+                continue
+            if self._searched >= most:
+                return self._finish(self._last)
+            self._searched += 1
+            if self._matches(job):
+                if len(self._found) == limit:
+                    return self._finish(self._found[-1])
+                self._found.append(job)
+            self._last = job
+            if self._filter.is_used and self._principal.rights.sees_all:
+                self._newest_first.most_left = most - self._searched + 1
+        return self._finish(None) if self._newest_first.is_over else False
+
+    def _finish(self, end: Job | None) -> bool:
+        """End the search. `end`: the job after which the list continues; None: there are no more."""
+        self._end = end
+        self._found_rows = RowReader(self._found)
+        return True
+
+    def _sees(self, job: Job) -> bool:
+        principal = self._principal
+        if principal.rights.sees_all or job.owner.principal is principal:
+            return True
+        service = job.service
+        seen = self._is_seen.get(service)
+        if seen is None:
+            seen = self._is_seen[service] = principal.may(SEE, service.name)
+        return seen
+
+    def _matches(self, job: Job) -> bool:
+        request = self._request
+        return (
             (request.service is None or job.service.name == request.service)
             and (request.state is None or job.state == request.state)
             and (request.outcome is None or job.outcome == request.outcome)
             and (request.quarantined is None or job.quarantined == request.quarantined)
-        ):
-            yield job
+            and (not self._filter.is_used or self._filter.matches(job))
+        )
+
+
+def jobs_in_state(broker: Broker, state: str) -> int:
+    """Return the exact number of jobs in a state."""
+    waiting, delayed, running, done, undone, _ = count_all(broker).numbers()
+    return {"waiting": waiting, "delayed": delayed, "running": running, "ended": done + undone}[state]
+
+
+class JobFilter:
+    """The filters that take long, or that few jobs match: a request with one of them looks at a limited number."""
+
+    def __init__(self, request: ListJobsRequest, principal: Principal) -> None:
+        self._principal = principal
+        self._is_background = None if request.kind is None else request.kind == "background"
+        self._caller = request.caller
+        self._worker = request.worker
+        self._text = request.text.casefold() if request.text is not None else None
+        self._undone = request.undone
+        given = (self._is_background, self._caller, self._worker, self._text)
+        self.is_used = self._undone or any(each is not None for each in given)
+
+    def matches(self, job: Job) -> bool:
+        return (
+            (self._is_background is None or job.options.durable == self._is_background)
+            and (not self._undone or (job.state is ENDED and job.outcome is not DONE))
+            and (self._caller is None or job.caller_dialect == self._caller)
+            and (self._worker is None or self._ran_on(job, self._worker))
+            and (self._text is None or self._has_text(job, self._text))
+        )
+
+    def _ran_on(self, job: Job, worker: str) -> bool:
+        attempt = job.attempt
+        if attempt is not None and worker in (attempt.worker.name, str(attempt.worker.id)):
+            return True
+        return any(worker in (each.worker, str(each.worker_id)) for each in job.history or ())
+
+    def _has_text(self, job: Job, text: str) -> bool:
+        """True if the text begins its id, or is in its key, the names of its workers or a reason. A key is for readers
+        of the job only (R147)."""
+        attempt = job.attempt
+        return (
+            job.id.hex().startswith(text)
+            or text in job.reason.casefold()
+            or (job.key is not None and text in job.key.casefold() and reads_job(self._principal, job))
+            or (attempt is not None and text in attempt.worker.name.casefold())
+            or any(text in each.worker.casefold() or text in each.reason.casefold() for each in job.history or ())
+        )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from dragoman.core.broker import Broker
 from dragoman.core.model import JobId, Payload
-from dragoman.core.recipients import TimedRecipient
 from dragoman.operations.ladder_schemas import LadderRequest, WorkerLadderRequest
 from dragoman.operations.ladder_views import conversation_view, worker_view
+from dragoman.operations.list_handlers import ListHandlers
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import OperationError
 from dragoman.operations.targets import Targets
@@ -17,12 +15,10 @@ from dragoman.operations.targets import Targets
 OFF: Final = "this broker records no messages; start it with --ladders, or set ladders = true"
 
 
-class LadderHandlers(TimedRecipient):
+class LadderHandlers(ListHandlers):
     """The functions of the operations on ladders."""
 
-    broker: Broker
     targets: Targets
-    _offset: Callable[[], float]
 
     def ladder(self, request: LadderRequest, payload: Payload, responder: Responder, now: float) -> None:
         id = JobId(bytes.fromhex(request.id))
@@ -31,7 +27,7 @@ class LadderHandlers(TimedRecipient):
         found = conversations.watch_job(job, now) if job is not None else conversations.find(id)
         if found is None:
             raise OperationError("conflict", OFF) if not conversations.is_on else self.targets.missing_job(request.id)
-        responder.answer(conversation_view(found, self._offset()))
+        responder.answer(conversation_view(found, self._offset(), responder.owner.principal))
 
     def worker_ladder(self, request: WorkerLadderRequest, payload: Payload, responder: Responder, now: float) -> None:
         worker = self.targets.worker(request.id)

@@ -54,6 +54,7 @@ class PendingRequest(Caller):
 
     def __init__(self, recipient: Recipient, responder: Responder, due: float) -> None:
         super().__init__(recipient, responder.owner)
+        self.dialect = responder.dialect
         self.responder: Responder | None = responder  # None: answered, or the client disconnected
         self.due = due  # time until which it waits for an outcome; inf: waits for acceptance
         self.alarm = inf

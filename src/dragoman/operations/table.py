@@ -9,9 +9,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
+from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
 from dragoman.operations.ladder_table import LADDER as LADDER
 from dragoman.operations.ladder_table import WORKER_LADDER as WORKER_LADDER
+from dragoman.operations.list_schemas import WhyView
+from dragoman.operations.list_table import BROKER as BROKER
+from dragoman.operations.list_table import FLEET as FLEET
+from dragoman.operations.list_table import JOB_COUNTS as JOB_COUNTS
+from dragoman.operations.list_table import JOBS as JOBS
+from dragoman.operations.list_table import LISTENERS as LISTENERS
+from dragoman.operations.list_table import SERVICES as SERVICES
+from dragoman.operations.list_table import WORKERS as WORKERS
 from dragoman.operations.operation import JOB_LOCATION, Operation
+from dragoman.operations.quarantine_table import QUARANTINE as QUARANTINE
+from dragoman.operations.quarantine_table import RETRY_GROUP as RETRY_GROUP
 from dragoman.operations.schemas import (
     AccessView,
     DrainRequest,
@@ -19,9 +31,7 @@ from dragoman.operations.schemas import (
     EnqueueRequest,
     HealthView,
     JobRef,
-    JobsView,
     JobView,
-    ListJobsRequest,
     PauseRequest,
     PurgeRequest,
     PurgeView,
@@ -31,11 +41,8 @@ from dragoman.operations.schemas import (
     SchedulesView,
     ScheduleView,
     ServiceRef,
-    ServicesView,
     ServiceView,
-    WhyView,
     WorkerRef,
-    WorkersView,
     WorkerView,
 )
 
@@ -56,19 +63,6 @@ ENQUEUE: Final = Operation(
     location=JOB_LOCATION,
     errors=("key reused", "busy", "draining"),
     returned="id",
-)
-JOBS: Final = Operation(
-    name="jobs",
-    request=ListJobsRequest,
-    view=JobsView,
-    summary="List jobs, newest first.",
-    right="see",
-    target="list",
-    method="GET",
-    path="/v1/jobs",
-    pages=True,
-    errors=("not found", "loading"),
-    returned="jobs",
 )
 JOB: Final = Operation(
     name="job",
@@ -140,7 +134,8 @@ WHY: Final = Operation(
     name="why",
     request=JobRef,
     view=WhyView,
-    summary="Explain in one sentence why a job is not running, or how it ended.",
+    summary="Explain in one sentence why a job is not running, or how it ended. `kind` is the reason for programs, "
+    "`ahead` the number of jobs that start first, `turn_in` the seconds until its turn at the present rate.",
     right="see",
     target="job",
     method="GET",
@@ -151,18 +146,6 @@ WHY: Final = Operation(
 
 # ---------------------------------------------------------------- services
 
-SERVICES: Final = Operation(
-    name="services",
-    request=EmptyRequest,
-    view=ServicesView,
-    summary="List services with their queues and workers.",
-    right="see",
-    target="list",
-    method="GET",
-    path="/v1/services",
-    errors=("loading",),
-    returned="services",
-)
 SERVICE: Final = Operation(
     name="service",
     request=ServiceRef,
@@ -221,17 +204,6 @@ PURGE: Final = Operation(
 
 # ---------------------------------------------------------------- workers
 
-WORKERS: Final = Operation(
-    name="workers",
-    request=EmptyRequest,
-    view=WorkersView,
-    summary="List workers of every dialect with their jobs.",
-    right="see",
-    target="list",
-    method="GET",
-    path="/v1/workers",
-    returned="workers",
-)
 WORKER: Final = Operation(
     name="worker",
     request=WorkerRef,
@@ -342,6 +314,21 @@ RESUME_SCHEDULE: Final = Operation(
     command="schedule resume",
 )
 
+RUN_SCHEDULE: Final = Operation(
+    name="run schedule",
+    request=ScheduleRef,
+    view=ScheduleView,
+    summary="Enqueue the job of a schedule now, paused or not. The scheduled runs stay as they are. `last_job` of the "
+    "view is the new job. If the last job has not ended, it is a conflict, unless the schedule has `overlap`.",
+    right="call",
+    target="schedule",
+    method="POST",
+    path="/v1/schedules/{name}/run",
+    writes=True,
+    errors=("not found", "conflict", "busy"),
+    command="schedule run",
+)
+
 # ---------------------------------------------------------------- the broker
 
 RELOAD_ACCESS: Final = Operation(
@@ -374,6 +361,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
     for each in (
         ENQUEUE,
         JOBS,
+        JOB_COUNTS,
         JOB,
         PAYLOAD,
         CANCEL,
@@ -381,12 +369,15 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         RETRY,
         WHY,
         LADDER,
+        QUARANTINE,
+        RETRY_GROUP,
         SERVICES,
         SERVICE,
         PAUSE,
         RESUME,
         PURGE,
         WORKERS,
+        FLEET,
         WORKER,
         DRAIN,
         WORKER_LADDER,
@@ -396,7 +387,12 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         DELETE_SCHEDULE,
         PAUSE_SCHEDULE,
         RESUME_SCHEDULE,
+        RUN_SCHEDULE,
         RELOAD_ACCESS,
+        LISTENERS,
+        BROKER,
         HEALTH,
+        OVERVIEW,
+        SERVICE_SERIES,
     )
 }

@@ -57,6 +57,12 @@ def sees_job_event(principal: Principal, event: JobEvent) -> bool:
     return event.owner == principal.name or principal.may(needed, event.service)
 
 
+def sees_event_of(principal: Principal, kind: int, job: Job) -> bool:
+    """True if the principal may see an event of this kind of a job."""
+    needed = ADMINISTER if kind == JOB_PROGRESS else SEE
+    return owns_job(principal, job) or principal.may(needed, job.service.name)
+
+
 def services_in_event(principal: Principal, event: WorkerEvent) -> list[str] | None:
     """Return the services of the worker that the principal may see; None if it may not see the event."""
     if event.owner == principal.name or principal.rights.sees_all:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Final, NamedTuple
 
 from dragoman.core.broker import Broker
 from dragoman.core.leases import lease_of
@@ -19,22 +20,66 @@ from dragoman.core.states import (
     RUNNING,
     STARTING,
     STUCK,
+    WAITING,
     AttemptRecord,
 )
+from dragoman.operations.list_schemas import WhyAboutView, WhyKind, WhyView
+from dragoman.operations.service_views import RatesOf
+
+MOST_COUNTED: Final = 20_000  # waiting jobs that are looked at in order to count those ahead
+
+
+class Explanation(NamedTuple):
+    """The sentence, and its kind for programs."""
+
+    kind: WhyKind
+    sentence: str
+    worker: Worker | None = None  # the worker that the sentence is about
+
+
+def why_view(
+    job: Job,
+    broker: Broker,
+    now: float,
+    problem: str | None,
+    rates: RatesOf,
+    is_queue_seen: bool,
+) -> WhyView:
+    """Return the view. `is_queue_seen`: the principal may know of the queue, so the jobs ahead are counted."""
+    kind, sentence, worker = explain(job, broker, now, problem)
+    view = WhyView(
+        id=job.id.hex(),
+        why=sentence,
+        kind=kind,
+        about=WhyAboutView(service=job.service.name, worker=worker.id if worker is not None else None),
+    )
+    if is_queue_seen and job.state is WAITING and job.order != inf:
+        view.ahead = job.service.queue.ahead_of(job, MOST_COUNTED)
+        measured = rates(job.service)
+        rate = measured.done + measured.undone if measured is not None else 0.0
+        if view.ahead is not None and rate > 0.0 and kind in ("all busy", "none free", "next"):
+            view.turn_in = round(view.ahead / rate, 1)
+    return view
 
 
 def why(job: Job, broker: Broker, now: float, problem: str | None = None) -> str:
     """Return the sentence. `problem`: the reason why the store cannot write, if it cannot."""
+    return explain(job, broker, now, problem).sentence
+
+
+def explain(job: Job, broker: Broker, now: float, problem: str | None = None) -> Explanation:
+    """Return the sentence with its kind. `problem`: the reason why the store cannot write, if it cannot."""
     if job.state is ENDED:
-        return _ended(job)
+        return Explanation("done" if job.outcome is DONE else "undone", _ended(job))
     if job.options.durable and not _is_stored(job, broker):
-        return f"It waits for the store, which cannot write: {problem}." if problem else "It is being written to disk."
+        waits = f"It waits for the store, which cannot write: {problem}." if problem else "It is being written to disk."
+        return Explanation("storing", waits)
     if job.state is RUNNING:
         return _running(job, now)
     if job.state is DELAYED:
         return _delay_reason(job, now)
     if broker.dispatch.is_draining:
-        return "It waits: the broker is shutting down and dispatches no jobs."
+        return Explanation("shutting down", "It waits: the broker is shutting down and dispatches no jobs.")
     return _waiting_reason(job, broker, now)
 
 
@@ -54,48 +99,53 @@ def _ended(job: Job) -> str:
     return f"It ended {job.outcome}{f': {reason}' if reason else ''}.{quarantine}"
 
 
-def _running(job: Job, now: float) -> str:
+def _running(job: Job, now: float) -> Explanation:
     attempt = job.attempt
     assert attempt is not None
     worker = attempt.worker
     runs = f"Attempt {_of(job, attempt.number)} has run for {_seconds(now - attempt.given)} on worker {_name(worker)}"
     if worker.state is DETACHED:
-        return f"{runs}, which has been unreachable for {_seconds(now - worker.away_since)}."
+        away = f"{runs}, which has been unreachable for {_seconds(now - worker.away_since)}."
+        return Explanation("worker unreachable", away, worker)
     lease = lease_of(worker)
     silent = now - worker.seen
     if lease != inf and silent > lease / 4:
-        return f"{runs}, which has been silent for {silent:.1f} s (its lease is {lease:g} s)."
-    return f"{runs}."
+        quiet = f"{runs}, which has been silent for {silent:.1f} s (its lease is {lease:g} s)."
+        return Explanation("worker silent", quiet, worker)
+    return Explanation("running", f"{runs}.", worker)
 
 
-def _delay_reason(job: Job, now: float) -> str:
+def _delay_reason(job: Job, now: float) -> Explanation:
     delay = _seconds(max(0.0, job.start_at - now))
     if job.history:
-        return f"Retry in {delay}: {_last_attempt(job)}."
+        return Explanation("retry", f"Retry in {delay}: {_last_attempt(job)}.")
     if job.refusals or job.tried:
-        return f"It is offered to workers again in {delay}: those that it was offered to declined it."
-    return f"It may start in {delay}: it was submitted with a delay."
+        offered = f"It is offered to workers again in {delay}: those that it was offered to declined it."
+        return Explanation("declined", offered)
+    return Explanation("delayed", f"It may start in {delay}: it was submitted with a delay.")
 
 
-def _waiting_reason(job: Job, broker: Broker, now: float) -> str:
+def _waiting_reason(job: Job, broker: Broker, now: float) -> Explanation:
     service = job.service
     if service.paused:
-        return f"It waits: service '{service.name}' is paused by {service.paused_by}."
+        return Explanation("paused", f"It waits: service '{service.name}' is paused by {service.paused_by}.")
     workers = [each for each in broker.worker_registry.workers.values() if service in each.services]
     if not workers:
-        return f"It waits: no worker offers '{service.name}'."
+        return Explanation("no worker", f"It waits: no worker offers '{service.name}'.")
     principal = job.principal
     if principal.running >= principal.max_running:
         name = principal.name
-        return f"It waits: {name} runs {principal.running} jobs, the maximum (max_running of {name})."
-    return f"It waits: {_worker_summary(workers, now)}."
+        most = f"It waits: {name} runs {principal.running} jobs, the maximum (max_running of {name})."
+        return Explanation("max_running", most)
+    kind, summary = _worker_summary(workers, now)
+    return Explanation(kind, f"It waits: {summary}.")
 
 
-def _worker_summary(workers: list[Worker], now: float) -> str:
+def _worker_summary(workers: list[Worker], now: float) -> tuple[WhyKind, str]:
     if all(each.state is BUSY for each in workers):
         oldest = max(now - attempt.given for each in workers for attempt in each.running.values())
         who = f"all {len(workers)} workers are" if len(workers) > 1 else "its only worker is"
-        return f"{who} busy; the oldest job has run for {_seconds(oldest)}"
+        return "all busy", f"{who} busy; the oldest job has run for {_seconds(oldest)}"
     names = {
         BUSY: "busy",
         STUCK: "stuck in an attempt that has ended",
@@ -106,9 +156,9 @@ def _worker_summary(workers: list[Worker], now: float) -> str:
     }
     counts = [f"{count} {names[state]}" for state in names if (count := sum(each.state is state for each in workers))]
     if not counts:
-        return "it is about to be dispatched"
+        return "next", "it is about to be dispatched"
     who = f"none of {len(workers)} workers is" if len(workers) > 1 else "its only worker is not"
-    return f"{who} free ({', '.join(counts)})"
+    return "none free", f"{who} free ({', '.join(counts)})"
 
 
 def _last_attempt(job: Job) -> str:

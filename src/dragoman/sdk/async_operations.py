@@ -14,7 +14,10 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import AsyncPerformer
 
 if TYPE_CHECKING:
+    from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
     from dragoman.operations.ladder_schemas import ConversationView
+    from dragoman.operations.list_schemas import BrokerView, FleetView, JobCountsView, ListenerView
+    from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
     from dragoman.operations.schemas import AccessView, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 
 
@@ -91,31 +94,66 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         state: Literal["waiting", "delayed", "running", "ended"] | None = None,
         outcome: Literal["done", "failed", "timed out", "lost", "cancelled", "refused"] | None = None,
         quarantined: bool | None = None,
+        kind: Literal["call", "background"] | None = None,
+        caller: str | None = None,
+        worker: str | None = None,
+        text: str | None = None,
+        undone: bool = False,
         limit: int = 100,
         after: str | None = None,
     ) -> list[JobView]:
         """List jobs, newest first.
 
-        A `limit` over 1000 is fetched in several pages.
+        With `kind`, `caller`, `worker`, `text` or `undone`, at most 20,000 jobs are looked at: `searched` is their
+        number, and `complete` is false if there are older ones. A `limit` over 1000 is fetched in several pages.
 
         - `service`: Only jobs of this service. [1 to 128 characters]
         - `state`: Only jobs in this state. [waiting, delayed, running or ended]
         - `outcome`: Only jobs with this outcome. [done, failed, timed out, lost, cancelled or refused]
         - `quarantined`: Only jobs in quarantine (true), or only jobs that are not (false).
+        - `kind`: Only calls, or only background jobs. [call or background]
+        - `caller`: Only jobs of callers of this dialect. [1 to 256 characters]
+        - `worker`: Only jobs with an attempt on the worker of this name or number. [1 to 256 characters]
+        - `text`: Only jobs whose id begins with this text, or whose key, worker or reason contains it. [1 to 256
+          characters]
+        - `undone`: Only jobs that ended otherwise than done. [default: false]
         - `limit`: Maximum number of jobs. [1 to 1000; default: 100]
         - `after`: Only jobs older than this one.
         """
-        from dragoman.operations.schemas import ListJobsRequest
+        from dragoman.operations.list_schemas import ListJobsRequest
         from dragoman.operations.table import JOBS
 
         return await self._follow(
             operation_steps.all_pages(
                 JOBS,
                 ListJobsRequest(
-                    service=service, state=state, outcome=outcome, quarantined=quarantined, limit=limit, after=after
+                    service=service,
+                    state=state,
+                    outcome=outcome,
+                    quarantined=quarantined,
+                    kind=kind,
+                    caller=caller,
+                    worker=worker,
+                    text=text,
+                    undone=undone,
+                    limit=limit,
+                    after=after,
                 ),
             )
         )
+
+    async def job_counts(self, service: str | None = None) -> JobCountsView:
+        """Count jobs by state, exactly.
+
+        `done`, `undone` and `quarantined` count the ended jobs whose outcome is kept. Without a service, `see` over all
+        services is needed.
+
+        - `service`: Only jobs of this service. [1 to 128 characters]
+        """
+        from dragoman.operations.list_schemas import JobCountsRequest
+        from dragoman.operations.table import JOB_COUNTS
+
+        return await self.operation(JOB_COUNTS, JobCountsRequest(service=service))
 
     async def job(self, id: str) -> JobView:
         """Show one job.
@@ -172,7 +210,11 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         return (await self.operation(RETRY, JobRef(id=id))).id
 
     async def why(self, id: str) -> str:
-        """Explain in one sentence why a job is not running, or how it ended."""
+        """Explain in one sentence why a job is not running, or how it ended.
+
+        `kind` is the reason for programs, `ahead` the number of jobs that start first, `turn_in` the seconds until its
+        turn at the present rate.
+        """
         from dragoman.operations.schemas import JobRef
         from dragoman.operations.table import WHY
 
@@ -191,12 +233,52 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         return await self.operation(LADDER, LadderRequest(id=job, format=format))
 
-    async def services(self) -> list[ServiceView]:
-        """List services with their queues and workers."""
+    async def quarantine(self) -> list[QuarantineGroupView]:
+        """List the jobs in quarantine by cause.
+
+        A group has one service, outcome and reason, apart from numbers and quoted texts in the reason.
+        """
         from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import QUARANTINE
+
+        return (await self.operation(QUARANTINE, EmptyRequest())).groups
+
+    async def retry_group(self, group: str, rate: float = 20.0) -> RetryGroupView:
+        """Retry the jobs of a group in quarantine.
+
+        Each becomes a new job, one after the other; jobs that have left the quarantine meanwhile are left out. The
+        response is sent at the start; a second request returns the progress. A restart of the broker ends the retry,
+        and the rest stays in quarantine.
+
+        - `rate`: Jobs to retry a second. [0.1 to 1000; default: 20]
+        """
+        from dragoman.operations.quarantine_schemas import RetryGroupRequest
+        from dragoman.operations.table import RETRY_GROUP
+
+        return await self.operation(RETRY_GROUP, RetryGroupRequest(group=group, rate=rate))
+
+    async def services(
+        self,
+        *,
+        sort: Literal["need", "name", "waiting", "rate"] | None = None,
+        text: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> list[ServiceView]:
+        """List services with their queues and workers.
+
+        - `sort`: Order: need of attention, name, most waiting jobs, or highest rate. Without it by name if there is a
+          `limit` or an `after`, else as the services became known. [need, name, waiting or rate]
+        - `text`: Only services whose name contains this text. [1 to 256 characters]
+        - `limit`: Maximum number of services; without it all. [1 to 1000]
+        - `after`: Only rows after this one: `after` of the previous page. [1 to 512 characters]
+        """
+        from dragoman.operations.list_schemas import ListServicesRequest
         from dragoman.operations.table import SERVICES
 
-        return (await self.operation(SERVICES, EmptyRequest())).services
+        return await self._follow(
+            operation_steps.all_pages(SERVICES, ListServicesRequest(sort=sort, text=text, limit=limit, after=after))
+        )
 
     async def service(self, service: str) -> ServiceView:
         """Show one service."""
@@ -239,12 +321,52 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         return (await self.operation(PURGE, PurgeRequest(name=service, states=tuple(states)))).purged
 
-    async def workers(self) -> list[WorkerView]:
-        """List workers of every dialect with their jobs."""
-        from dragoman.operations.schemas import EmptyRequest
+    async def workers(
+        self,
+        *,
+        state: Literal["starting", "idle", "busy", "stuck", "backing off", "detached", "draining"] | None = None,
+        dialect: str | None = None,
+        service: str | None = None,
+        text: str | None = None,
+        sort: Literal["need", "slow", "silent", "name"] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> list[WorkerView]:
+        """List workers of every dialect with their jobs.
+
+        `counts` has the numbers of all workers by state and dialect, for a client with `see` over all services.
+
+        - `state`: Only workers in this state. [starting, idle, busy, stuck, backing off, detached or draining]
+        - `dialect`: Only workers of this dialect. [1 to 256 characters]
+        - `service`: Only workers that offer this service. [1 to 128 characters]
+        - `text`: Only workers whose name or service contains this text, or with this number. [1 to 256 characters]
+        - `sort`: Order: need of attention, slowest, longest silent as a share of the lease, or name. Without it by
+          number if there is a `limit` or an `after`, else as the workers joined. [need, slow, silent or name]
+        - `limit`: Maximum number of workers; without it all. [1 to 1000]
+        - `after`: Only rows after this one: `after` of the previous page. [1 to 512 characters]
+        """
+        from dragoman.operations.list_schemas import ListWorkersRequest
         from dragoman.operations.table import WORKERS
 
-        return (await self.operation(WORKERS, EmptyRequest())).workers
+        return await self._follow(
+            operation_steps.all_pages(
+                WORKERS,
+                ListWorkersRequest(
+                    state=state, dialect=dialect, service=service, text=text, sort=sort, limit=limit, after=after
+                ),
+            )
+        )
+
+    async def fleet(self) -> FleetView:
+        """Show the state of every worker as one letter.
+
+        i is idle, b busy, s stuck, d detached, r draining, t starting, o backing off. With more than 2,000 workers, a
+        letter stands for `each` workers and is the state that needs attention most.
+        """
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import FLEET
+
+        return await self.operation(FLEET, EmptyRequest())
 
     async def worker(self, worker: int) -> WorkerView:
         """Show one worker."""
@@ -383,6 +505,17 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         return await self.operation(RESUME_SCHEDULE, ScheduleRef(name=name))
 
+    async def run_schedule(self, name: str) -> ScheduleView:
+        """Enqueue the job of a schedule now, paused or not.
+
+        The scheduled runs stay as they are. `last_job` of the view is the new job. If the last job has not ended, it is
+        a conflict, unless the schedule has `overlap`.
+        """
+        from dragoman.operations.schemas import ScheduleRef
+        from dragoman.operations.table import RUN_SCHEDULE
+
+        return await self.operation(RUN_SCHEDULE, ScheduleRef(name=name))
+
     async def reload_access(self) -> AccessView:
         """Read the access folder again.
 
@@ -394,6 +527,24 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         return await self.operation(RELOAD_ACCESS, EmptyRequest())
 
+    async def listeners(self) -> list[ListenerView]:
+        """List the listeners with their connections, traffic and bad messages."""
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import LISTENERS
+
+        return (await self.operation(LISTENERS, EmptyRequest())).listeners
+
+    async def broker(self) -> BrokerView:
+        """Show the broker itself.
+
+        The view has its version, the limits and how much of each is used, the settings that are not default, and the
+        size of its store.
+        """
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import BROKER
+
+        return await self.operation(BROKER, EmptyRequest())
+
     async def health(self) -> HealthView:
         """Show whether the broker accepts new jobs, the reasons if not, and the numbers of jobs and workers.
 
@@ -403,3 +554,30 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import HEALTH
 
         return await self.operation(HEALTH, EmptyRequest())
+
+    async def overview(self, range: Literal["5m", "1h", "24h"] = "5m") -> OverviewView:
+        """Show the state and the history of the broker.
+
+        The view has totals, services, findings that need attention, changes, and the series of a range. Without `see`
+        over all services, only visible services are shown.
+
+        - `range`: Length of the series: 150 values of 2 s, 180 of 20 s, or 180 of 8 minutes. [5m, 1h or 24h; default:
+          5m]
+        """
+        from dragoman.operations.dashboard_schemas import OverviewRequest
+        from dragoman.operations.table import OVERVIEW
+
+        return await self.operation(OVERVIEW, OverviewRequest(range=range))
+
+    async def service_series(self, service: str, range: Literal["5m", "1h", "24h"] = "5m") -> SeriesView:
+        """Show the history of one service: rates, waiting and running jobs, quantiles of wait and run times.
+
+        The history is in memory and begins with the start of the broker.
+
+        - `range`: Length of the series: 150 values of 2 s, 180 of 20 s, or 180 of 8 minutes. [5m, 1h or 24h; default:
+          5m]
+        """
+        from dragoman.operations.dashboard_schemas import ServiceSeriesRequest
+        from dragoman.operations.table import SERVICE_SERIES
+
+        return await self.operation(SERVICE_SERIES, ServiceSeriesRequest(name=service, range=range))

@@ -102,18 +102,19 @@ class Pages:
     def __init__(self, row: Operation[Any, Any], request: Any) -> None:
         self._row = row
         self._request = request
-        self._left: int = request.limit
-        self.is_over = self._left <= 0
+        self._left: int | None = request.limit  # None: the first page has all
+        self.is_over = self._left is not None and self._left <= 0
 
     def next(self) -> Steps[list[Any]]:
         """Fetch the next page. Returns its entries."""
         from msgspec.structs import replace
 
-        page = yield from view(self._row, replace(self._request, limit=min(self._left, PAGE)))
+        left = self._left
+        page = yield from view(self._row, replace(self._request, limit=None if left is None else min(left, PAGE)))
         found: list[Any] = getattr(page, self._row.returned)
-        self._left -= len(found)
+        self._left = None if left is None else left - len(found)
         self._request = replace(self._request, after=page.after)
-        self.is_over = page.after is None or self._left <= 0
+        self.is_over = page.after is None or self._left is None or self._left <= 0
         return found
 
 

@@ -273,6 +273,12 @@ def setting_range(name: str) -> SettingRange:
     return SettingRange(_KIND_NAMES[kind], _CHOICES.get(name, ()), least, most)
 
 
+def changed_settings(config: Config) -> dict[str, object]:
+    """Return the settings that differ from their defaults, without the listeners."""
+    values = {name: getattr(config.policy if hasattr(config.policy, name) else config, name) for name in _DEFAULTS}
+    return {name: each for name, each in values.items() if each != _DEFAULTS[name] and name != "listen"}
+
+
 def _flag(name: str) -> str:
     """Return the setting as it is written on the command line."""
     if name == "listen":

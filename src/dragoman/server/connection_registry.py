@@ -15,6 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.counters import Counters
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.memory import MemoryAccount
+from dragoman.core.recipients import Recipient, dialect_of
 from dragoman.server.admission import Admission, AdmissionLimits
 from dragoman.server.authentication import LOCAL_USER, UNKNOWN_CERTIFICATE, Admitted
 from dragoman.server.connection import StreamConnection
@@ -50,7 +51,9 @@ class ConnectionRegistry:
         self.heartbeats = Heartbeats()
         self.budget = MemoryBudget(memory)
         self.handshakes = Handshakes(limits.max_handshakes, limits.max_unauthenticated, clock)
-        self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent on ended connections
+        # By broker side, so by listener: bytes received and sent on ended connections, and bad messages by reason.
+        self.traffic: dict[Recipient, tuple[int, int]] = {}
+        self.bad_messages: dict[Recipient, dict[str, int]] = {}
         self._counters = counters
         self._clock = clock
         self._reports = reports
@@ -244,17 +247,18 @@ class ConnectionRegistry:
         self._close(peer, "internal error")
 
     def _count_bad(self, peer: StreamConnection, reason: str) -> None:
-        self._counters.bad_message(_dialect_of(peer), reason)
+        self.count_bad(peer.session, reason)
+
+    def count_bad(self, session: Recipient, reason: str) -> None:
+        """Count a bad message on a connection of this broker side."""
+        self._counters.bad_message(dialect_of(session), reason)
+        reasons = self.bad_messages.setdefault(session, {})
+        reasons[reason] = reasons.get(reason, 0) + 1
 
     def _count_traffic(self, peer: StreamConnection, stream: ByteStream) -> None:
-        received, sent = self.traffic.get(_dialect_of(peer), (0, 0))
-        self.traffic[_dialect_of(peer)] = received + stream.wire_received, sent + stream.wire_sent
+        received, sent = self.traffic.get(peer.session, (0, 0))
+        self.traffic[peer.session] = received + stream.wire_received, sent + stream.wire_sent
 
 
 def _mechanism_of(peer: StreamConnection) -> str:
     return peer.auth.asked_for if peer.auth is not None else LOCAL_USER
-
-
-def _dialect_of(peer: StreamConnection) -> str:
-    dialect: str = getattr(peer.session, "dialect", "?")
-    return dialect

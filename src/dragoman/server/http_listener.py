@@ -25,27 +25,35 @@ from dragoman.streams.tls_problems import tls_problem
 def listen_http(request: ListenRequest) -> Listener:
     if request.options.frontend is not None:
         raise address_error(request.address.url, "http has no frontend: callers and workers use the same address")
-    listener_socket = ExternalSocket(request.address.place, partial(_serve_http, request))
+    opened: list[tuple[HttpServer, HttpBrokerSide]] = []
+    listener_socket = ExternalSocket(request.address.place, partial(_serve_http, request, opened))
     notes = ("callers, workers and operators; any service",)
-    return Listener(request.address, (("both", listener_socket),), notes)
+    return Listener(request.address, (("both", listener_socket),), notes, http=opened)
 
 
-def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: LocalPeers, rule: LoopbackRule) -> None:
-    context, runner = request.context, request.runner
+def _serve_http(
+    request: ListenRequest,
+    opened: list[tuple[HttpServer, HttpBrokerSide]],
+    listening: socket.socket,
+    local_peers: LocalPeers,
+    rule: LoopbackRule,
+) -> None:
+    """Start the server, and add it to `opened`."""
+    context, runner, registry = request.context, request.runner, request.runner.connections.registry
     assert context is not None, "HTTP needs an event loop"
     own: HttpOptions = request.own
     limits: HttpLimits = request.limits
     access = http_access(request, local_peers, rule)
 
     def refused(reason: str, address: str, detail: str) -> None:
-        request.broker.counters.bad_message("http", reason)
+        registry.count_bad(session, reason)
         if reason == ANOTHER_USER:
             local_peers.log(detail, address)
             return
         runner.reports.log_limited("request rejected", address=address, reason=reason)
 
     def handshake_failed(error: ssl.SSLError, address: str) -> None:
-        request.broker.counters.bad_message("http", "tls")
+        registry.count_bad(session, "tls")
         reason = tls_problem(error, b"", is_server=True)
         runner.reports.log_limited("handshake aborted", address=address, reason=reason)
 
@@ -56,11 +64,13 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
     streams = Streams(limits.max_streams)
     session = HttpBrokerSide(request.broker, runner.connections, own, streams)
     runner.sessions.append(session)
+    context.operations.listeners[session] = request.address.url.partition("?")[0]
     requests = access.request_access(context.now, tls is not None, refused)
     world = HttpWorld(
         request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload, requests
     )
     world.traffic = context.http_traffic
+    world.dashboard = context.dashboard
     world.certificates = context.access_control.expiries
     server = HttpServer(
         context.loop,
@@ -84,6 +94,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
         return ended + server.end_revoked() + session.end_revoked(context.now())
 
     context.access_control.watch(end_revoked)
+    opened.append((server, session))
     context.http.append((server, session))
     if tls is None:
         server.listen(listening)

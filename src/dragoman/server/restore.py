@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dragoman.core.effects import Effect
 from dragoman.core.recipients import Recipient
 from dragoman.core.restore import StoredJob, restore
+from dragoman.operations.pauses import restore_pauses
 from dragoman.server.runner import Runner
 from dragoman.store.sqlite import SqliteStore
-
-PAUSE = "pause/"  # prefix of the keys of paused services; the value is the operator
 
 
 class NullBrokerSide(Recipient):
@@ -33,15 +32,14 @@ class Restore:
         self._null_side = NullBrokerSide()
         self._jobs = 0
 
-    def prepare(self) -> dict[str, str]:
-        """Restore numbers and paused services, before any connection is accepted. Returns all stored values."""
+    def prepare(self, offset: float) -> dict[str, str]:
+        """Restore numbers and paused services, before any connection is accepted. Returns all stored values. `offset`:
+        seconds that the wall clock is ahead of the broker's clock."""
         broker = self._runner.broker
         pending_commits = broker.job_registry.pending_commits
         pending_commits.last = pending_commits.safe = self._store.last_number
         notes = self._store.notes()
-        for key, by in notes.items():
-            if key.startswith(PAUSE):
-                broker.operator.pause(key.removeprefix(PAUSE), by)
+        restore_pauses(broker, notes, offset)
         broker.job_registry.is_loading = self._store.last_number > 0
         return notes
 

@@ -30,12 +30,14 @@ from dragoman.server.asyncio_host import AsyncioHost
 from dragoman.server.authentication import Authentication
 from dragoman.server.certificate_watch import CertificateWatch
 from dragoman.server.config import Config, default_data_dir
+from dragoman.server.dashboard_source import make_dashboard
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
 from dragoman.server.log import make_log
 from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
 from dragoman.server.sd_notify import SdNotifier
+from dragoman.server.server_facts import BrokerFacts
 from dragoman.server.state_dump import dump
 from dragoman.server.tuning import protect_secrets, raise_descriptor_limit, tune_process
 from dragoman.server.wiring import Listener, ServerContext, default_listeners, optional_listeners, prepare
@@ -102,6 +104,7 @@ class Server:
         ahead = time.time() - now()  # with a virtual clock, the wall clock follows it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
         self.operations = OperationHandlers(self.broker, self.runner.store_access, self.store, offset, self.health)
+        self.dashboard = make_dashboard(self.runner, self.operations, self.health, offset, now, limits.max_connections)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
         self.authentication = Authentication(self.broker.principals)
         self.access_control = AccessControl(
@@ -114,29 +117,32 @@ class Server:
             no_access=no_access,
         )
         self.operations.reload_table = self._reload_table
+        self.facts = BrokerFacts(self.runner, config, self.store, release, self.dashboard.instance, now() + offset())
+        self.operations.server_facts = self.facts
         self.host = AsyncioHost(loop, self.runner, now, self.authentication)
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
             self._restoring = Restore(self.store, self.runner, now, self._loaded)
-            unread = self.operations.scheduler.load(self._restoring.prepare(), now(), now() + offset())
+            unread = self.operations.scheduler.load(self._restoring.prepare(offset()), now(), now() + offset())
             for name, problem in unread.items():
                 log.warning("schedule invalid", name=name, problem=problem)
         self.operations.scheduler.when_paused = lambda name, reason: log.warning(
             "schedule paused", name=name, reason=reason
         )
+        self.operations.group_retries.when_over = lambda retry: log.info(
+            "group retried", group=retry.group, service=retry.service, jobs=retry.retried, of=retry.of, by=retry.owner
+        )
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults: deque[tuple[float, int]] = deque()  # (time of the check, number of internal errors)
         self._listeners: list[Listener] = []
-        self._is_open = False
-        self._is_draining = False
-        self._is_stopping = False
+        self._is_open = self._is_draining = self._is_stopping = False
 
     def listen(self) -> Opened:
         """Open every listener. Returns them with (role, address) of their sockets."""
         bodies = AllBodies(self.broker.job_registry.memory)
         context = ServerContext(
-            self._loop, self.operations, self._now, self.health, self._http, self.access_control, bodies
+            self._loop, self.operations, self._now, self.health, self._http, self.access_control, bodies, self.dashboard
         )
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
@@ -153,10 +159,12 @@ class Server:
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 self._log.warning("listener not opened", url=url, reason=reason, note="all others are open")
         self._listeners = [listener for listener, _ in opened]
+        self.facts.opened = opened
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)
         self._certificate_watch.start(self._loop)
+        self.dashboard.start(self._loop)
         self._loop.set_exception_handler(self._unhandled_exception)
         if self._restoring is not None:
             self._restoring.start()
@@ -238,6 +246,7 @@ class Server:
         """End every connection, then let the store write what is pending. False: not everything was written."""
         self.access_control.close()
         self._certificate_watch.close()
+        self.dashboard.close()
         for server, _ in self._http:
             server.abort()
         self.host.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pkgutil import resolve_name
@@ -22,6 +22,7 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.names import is_name
+from dragoman.dashboard.dashboard import Dashboard
 from dragoman.dialects import interface
 from dragoman.dialects.catalogue import DIALECTS
 from dragoman.dialects.frontend import FRONTEND
@@ -84,6 +85,8 @@ class Listener:
     access: LocalAccess = DEFAULT_ACCESS
     tls: ListenerTls | None = None
     is_open_at: Callable[[SocketAddress], bool] = lambda _: False  # peers at this address prove nothing
+    edition: str | None = None  # of its dialect; None: the dialect has none, or each worker has its own
+    http: Sequence[tuple[HttpServer, HttpBrokerSide]] = ()  # of a listener of HTTP, once it is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class ServerContext:
     http: list[tuple[HttpServer, HttpBrokerSide]]  # the open servers
     access_control: AccessControl
     all_bodies: AllBodies | None = None
+    dashboard: Dashboard | None = None
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]
@@ -296,7 +300,19 @@ def prepare(
     security = ListenerSecurity(address, dialect, authentication, insecure=options.insecure)
     security.auth(address.place)
     request = ListenRequest(address, options, own, limits, broker, runner, security, context)
+    known_sides = len(runner.sessions)
     listener: Listener = resolve_name(dialect.listen)(request)
+    if context is not None:
+        for side in runner.sessions[known_sides:]:
+            context.operations.listeners[side] = address.url.partition("?")[0]
     access = security.local_access([each.place for _, each in listener.sockets])
     notes = (*listener.notes, *security.notes)
-    return replace(listener, access=access, tls=security.tls, is_open_at=security.is_open_at, notes=notes)
+    edition = getattr(own, "edition", None)
+    return replace(
+        listener,
+        access=access,
+        tls=security.tls,
+        is_open_at=security.is_open_at,
+        notes=notes,
+        edition=edition.value if edition is not None else None,
+    )

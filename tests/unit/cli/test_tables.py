@@ -85,3 +85,16 @@ def test_columns_are_aligned_also_with_wide_characters(capsys: pytest.CaptureFix
         "  7297  画像     done       5",
         "    17  resize   failed    12",
     ]
+
+
+def test_sizes_are_rounded() -> None:
+    sizes = (0, 999, 1_000, 1_536, 65_536, 1 << 30, 5 << 40)
+    assert [tables.rounded_size(each) for each in sizes] == [
+        "0 B",
+        "999 B",
+        "1.0 KiB",
+        "1.5 KiB",
+        "64 KiB",
+        "1.0 GiB",
+        "5.0 TiB",
+    ]

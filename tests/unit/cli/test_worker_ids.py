@@ -8,7 +8,10 @@ import click
 import pytest
 
 from dragoman.cli.worker_ids import short_ids, worker_id
-from dragoman.operations.schemas import WorkersView, WorkerView
+from dragoman.operations.list_schemas import WorkersView
+from dragoman.operations.schemas import (
+    WorkerView,
+)
 
 
 class Client:

@@ -30,11 +30,13 @@ from dragoman.core.events import (
     BrokerEvent,
     Event,
     JobEvent,
+    Judge,
     PublishEvent,
     ServiceEvent,
     WorkerEvent,
 )
 from dragoman.core.histogram import BOUNDS, Histogram
+from dragoman.core.model import Job
 from dragoman.core.options import WorkerProfile
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import Outcome
@@ -341,3 +343,22 @@ def test_bucket_holds_what_is_at_most_its_bound() -> None:
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, BOUNDS[-1], BOUNDS[-1] * 2):
         histogram.observe(seconds)
     assert (histogram.counts[0], histogram.counts[1], histogram.counts[-2], histogram.counts[-1]) == (2, 1, 1, 1)
+
+
+def test_an_event_of_a_job_is_made_if_one_subscriber_wants_it(broker: CheckedBroker) -> None:
+    """Each subscriber is asked about every event of its kinds, and only about those."""
+    asked: list[tuple[str, int, str]] = []
+
+    def judge(name: str, wanted: str) -> Judge:
+        def decide(kind: int, job: Job) -> bool:
+            asked.append((name, kind, job.service.name))
+            return job.service.name == wanted
+
+        return decide
+
+    broker.events.subscribe(JOB_WAITING, lambda event, now: None, judge("first", "s"))
+    broker.events.subscribe(JOB_WAITING | JOB_ENDED, lambda event, now: None, judge("second", "t"))
+    for service in ("s", "t", "u"):
+        broker.call(service=service)
+    assert [each.service for each in published(broker) if isinstance(each, JobEvent)] == ["s", "t"]
+    assert asked == [(name, JOB_WAITING, service) for service in "stu" for name in ("first", "second")]

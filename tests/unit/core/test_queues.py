@@ -193,3 +193,32 @@ def test_queue_of_a_principal_without_jobs_is_dropped(broker: CheckedBroker) -> 
         broker.withdraw(job, 1.0)
     served(broker, 1, 2.0)
     assert len(broker.worker_registry.services["s"].queue.queues) <= 1
+
+
+@pytest.mark.parametrize("cancelled", [0, 7])
+def test_the_number_of_jobs_ahead_is_the_place_in_the_order_of_dispatch(broker: CheckedBroker, cancelled: int) -> None:
+    """With jobs of one moment, priorities, a job that returned and, in one case, dead entries."""
+    worker = broker.worker(name="first")
+    for number in range(30):
+        broker.call(b"%d" % number, priority=number % 3, now=float(number // 4))
+    broker.leave(worker, 8.0, "gone", unseen=list(worker.running.values()))
+    jobs = [job for job in broker.jobs.values() if job.state is JobState.WAITING]
+    for job in jobs[3 : 3 + cancelled]:
+        broker.withdraw(job, 8.0, "on request")
+    waiting = [job for job in jobs if job.state is JobState.WAITING]
+    queue = broker.worker_registry.services["s"].queue
+    places = {bytes(job.payload): queue.ahead_of(job, 100) for job in waiting}
+    assert len(waiting) == 30 - cancelled
+    assert served(broker, len(waiting), 9.0) == sorted(places, key=lambda payload: places[payload] or 0)
+    assert sorted(places.values(), key=lambda place: place or 0) == list(range(30 - cancelled))
+
+
+def test_jobs_among_dead_entries_are_counted_up_to_a_limit(broker: CheckedBroker) -> None:
+    for number in range(10):
+        broker.call(b"%d" % number)
+    jobs = list(broker.jobs.values())
+    queue = broker.worker_registry.services["s"].queue
+    assert queue.ahead_of(jobs[9], 5) == 9
+    broker.withdraw(jobs[2], 1.0, "on request")
+    assert queue.ahead_of(jobs[9], 5) is None
+    assert queue.ahead_of(jobs[9], 9) == 8

@@ -11,6 +11,7 @@ import httpx2
 
 from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure
+from dragoman.core.histogram import Histogram
 from dragoman.core.model import Attempt, Job, JobId, Payload, Worker
 from dragoman.core.options import WorkerProfile
 from dragoman.core.policy import Policy
@@ -39,6 +40,7 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.problem: str | None = None
+        self.commits = Histogram()
         self.is_slow = False  # commits wait until the test says so
         self._waiting: list[Callable[[], None]] = []
 

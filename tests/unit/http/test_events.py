@@ -32,7 +32,7 @@ def world() -> Iterator[World]:
 class Listener:
     """A request for events, read as they come."""
 
-    def __init__(self, world: World, path: str, method: str = "GET", app: Any = None) -> None:
+    def __init__(self, world: World, path: str, method: str = "GET", app: Any = None, query: str = "") -> None:
         self._world = world
         self._heard = b""
         self.status = 0
@@ -42,7 +42,7 @@ class Listener:
             "method": method,
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": [],
             "extensions": {HANGUP: self.hangup, CONNECTED: world.admission},
         }

@@ -131,6 +131,25 @@ async def test_a_reader_too_slow_for_large_events_is_let_go_as_soon() -> None:
 
 
 @run
+async def test_a_slow_reader_of_replaced_events_gets_the_newest_only() -> None:
+    stream = EventStream(Streams(1))
+    reader = Reader(stream)
+    await run_once()
+    reader.is_reading.clear()
+    stream.replace("e", b"on its way")
+    await run_once()
+    for number in range(MOST_WAITING + 10):
+        stream.replace("e", b"%d" % number)
+    reader.is_reading.set()
+    await run_once()
+    assert reader.read == COMMENT + event_bytes("e", "on its way") + event_bytes("e", str(MOST_WAITING + 9))
+    stream.end()
+    stream.replace("e", b"too late")
+    await reader.task
+    assert b"too late" not in reader.read
+
+
+@run
 async def test_large_events_pass_as_they_are_read() -> None:
     stream = EventStream(Streams(1))
     reader = Reader(stream)

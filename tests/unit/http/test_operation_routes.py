@@ -11,16 +11,18 @@ import pytest
 from http_world import World
 
 from case_tables import check_every_row
+from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.ladder_schemas import LadderRequest, WorkerLadderRequest
+from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest, ListServicesRequest, ListWorkersRequest
 from dragoman.operations.permissions import Permissions
+from dragoman.operations.quarantine_schemas import RetryGroupRequest
 from dragoman.operations.schemas import (
     DrainRequest,
     EmptyRequest,
     EnqueueRequest,
     JobRef,
-    ListJobsRequest,
     OperationError,
     OperationRequest,
     PauseRequest,
@@ -59,8 +61,21 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
     ListJobsRequest: [
         ListJobsRequest(),
         ListJobsRequest(service="a b&c", state="ended", outcome="timed out", quarantined=False, limit=7, after=ID),
+        ListJobsRequest(kind="call", caller="http", worker="w/1", text="50 % off", undone=True),
+    ],
+    JobCountsRequest: [JobCountsRequest(), JobCountsRequest(service="ä")],
+    ListServicesRequest: [
+        ListServicesRequest(),
+        ListServicesRequest(sort="need", text="a b", limit=1_000, after="1.5/-2.0/a/b"),
+    ],
+    ListWorkersRequest: [
+        ListWorkersRequest(),
+        ListWorkersRequest(state="backing off", dialect="native", service="s", text="x&y", sort="slow", limit=1),
     ],
     EmptyRequest: [EmptyRequest()],
+    OverviewRequest: [OverviewRequest(), OverviewRequest(range="24h")],
+    ServiceSeriesRequest: [ServiceSeriesRequest(name="ä/ö ?", range="1h")],
+    RetryGroupRequest: [RetryGroupRequest(group="0" * 16), RetryGroupRequest(group="9f2c61e07ad35b18", rate=0.5)],
     ServiceRef: [ServiceRef(name="ä/ö ?")],
     PauseRequest: [PauseRequest(name="a/b"), PauseRequest(name="s", by="Ada")],
     PurgeRequest: [PurgeRequest(name="s"), PurgeRequest(name="s", states=("ended",))],

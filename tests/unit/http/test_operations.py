@@ -320,7 +320,14 @@ def test_a_job_is_cancelled_once(world: World) -> None:
 
 def test_why_a_job_waits(world: World) -> None:
     id = world.enqueue()
-    assert world.ask("GET", f"/v1/jobs/{id}/why").json() == {"id": id, "why": "It waits: no worker offers 's'."}
+    assert world.ask("GET", f"/v1/jobs/{id}/why").json() == {
+        "id": id,
+        "why": "It waits: no worker offers 's'.",
+        "kind": "no worker",
+        "ahead": 0,
+        "turn_in": None,
+        "about": {"service": "s", "worker": None},
+    }
 
 
 def test_a_job_in_quarantine_is_tried_again(world: World) -> None:

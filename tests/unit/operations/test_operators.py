@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.core.states import JobState, WorkerState
 
-from .world import UNKNOWN, World, quarantined_job
+from .world import UNKNOWN, WALL, World, quarantined_job
 
 # ---------------------------------------------------------------- listings
 
@@ -81,7 +81,9 @@ def test_oldest_is_the_age_of_the_head(world: World) -> None:
 
 def test_pause_is_remembered_and_says_by_whom(world: World) -> None:
     view = world.ask("pause", name="s", by="ann")
-    assert (view.paused, view.paused_by, world.store.notes) == (True, "ann", {"pause/s": "ann"})
+    paused_at = f"{world.now + WALL:.3f}"
+    assert (view.paused, view.paused_by) == (True, "ann")
+    assert world.store.notes == {"pause/s": "ann", "paused-at/s": paused_at}
     world.worker()
     name = world.enqueue()
     assert world.job(name).state is JobState.WAITING

@@ -10,10 +10,10 @@ from msgspec import Meta
 
 from dragoman.core.options import DEFAULT_PRIORITY
 from dragoman.core.policy import Policy
+from dragoman.operations.list_schemas import ListJobsRequest
 from dragoman.operations.request_fields import RequestField, request_fields
 from dragoman.operations.schemas import (
     EnqueueRequest,
-    ListJobsRequest,
     OperationRequest,
     PauseRequest,
     PurgeRequest,

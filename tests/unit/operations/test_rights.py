@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import msgspec
@@ -14,8 +15,10 @@ from dragoman.core.model import Job
 from dragoman.core.rights import NO_LIMITS, Rights
 from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
 from dragoman.operations.ladder_schemas import LadderRequest
+from dragoman.operations.list_schemas import BrokerView, ListenersView
 from dragoman.operations.operation import Operation, Target
 from dragoman.operations.permissions import Permissions
+from dragoman.operations.quarantine_schemas import RetryGroupRequest
 from dragoman.operations.schemas import (
     AccessView,
     EmptyRequest,
@@ -28,8 +31,9 @@ from dragoman.operations.schemas import (
     WorkerRef,
 )
 from dragoman.operations.table import OPERATIONS
+from dragoman.server.dashboard_source import make_dashboard
 
-from .world import UNKNOWN, RecordingResponder, World
+from .world import READY, UNKNOWN, WALL, RecordingResponder, World
 
 TABLE = {
     "web": Rights(call=("mail",), work=("mail",)),
@@ -41,6 +45,26 @@ TABLE = {
 }
 
 
+class FixedFacts:
+    """Facts of a server that never change."""
+
+    def listeners(self) -> ListenersView:
+        return ListenersView(listeners=[])
+
+    def broker(self) -> BrokerView:
+        return BrokerView(
+            version="0",
+            compiled=False,
+            python="3.11",
+            started=datetime.fromtimestamp(0.0, UTC),
+            name="b",
+            instance="0",
+            limits=[],
+            settings={},
+            store_size=None,
+        )
+
+
 class RightsWorld(World):
     """A world with principals. `web` has a job, a worker and a schedule of the service `mail`."""
 
@@ -50,11 +74,15 @@ class RightsWorld(World):
         self.acts: list[AdministrationEvent] = []
         self.broker.events.subscribe(ADMINISTERED, self._act)
         self.broker.principals.apply({name: (rights, NO_LIMITS) for name, rights in TABLE.items()})
+        self.operations.server_facts = FixedFacts()
         self.operations.reload_table = lambda: AccessView(added=["new"], removed=[], changed=[], disconnected=2)
         self.act_as("web")
         self.web_worker = self.worker("mail", name="w")
         self.web_job = self.enqueue("mail", b"secret", attempts=1, key="invoice-42")
         assert not isinstance(self.ask("set schedule", name="nightly", service="mail", every=3600.0), ErrorView)
+        self.dashboard = make_dashboard(self.runner, self.operations, lambda: READY, lambda: WALL, lambda: self.now)
+        for _ in self.dashboard.sample(self.now):
+            pass
 
     def _act(self, event: Event, now: float) -> None:
         assert isinstance(event, AdministrationEvent)
@@ -67,6 +95,13 @@ class RightsWorld(World):
     def quarantine(self) -> None:
         self.broker.fail(self.attempt(self.web_job), "ValueError: poison", self.now)
         self.runner.run_once()
+
+    def group(self) -> str:
+        """The group of the quarantine that has the job."""
+        if not self.job(self.web_job).quarantined:
+            self.quarantine()
+        (part,) = self.broker.job_registry.kept.quarantine.parts()
+        return part.group
 
     def facts(self) -> object:
         """All that an operation may change."""
@@ -82,10 +117,12 @@ JOB: dict[str, Callable[[RightsWorld], dict[str, Any]]] = {
     "worker": lambda world: {"id": world.web_worker.id},
     "schedule": lambda world: {"name": "nightly"},
     "service": lambda world: {"name": "mail"},
+    "group": lambda world: {"group": world.group()},
 }
 MORE_FIELDS: dict[str, dict[str, Any]] = {
     "enqueue": {"service": "mail"},
     "set schedule": {"name": "nightly", "service": "mail", "every": 60.0},
+    "job counts": {"service": "mail"},
 }
 
 KINDS = ("local", "web", "other", "viewer", "ops", "nobody")
@@ -96,6 +133,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     # local, web, other, viewer, ops, nobody
     "enqueue": (OK, OK, OK, NO, NO, NO),
     "jobs": (1, 1, 0, 1, 1, 0),
+    "job counts": (OK, OK, OK, OK, OK, NO),
     "job": (OK, OK, GONE, OK, OK, GONE),
     "payload": (OK, OK, GONE, NO, OK, GONE),
     "cancel": (OK, OK, GONE, NO, OK, GONE),
@@ -103,12 +141,15 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "retry": (OK, OK, GONE, NO, OK, GONE),
     "why": (OK, OK, GONE, OK, OK, GONE),
     "ladder": (OK, OK, GONE, OK, OK, GONE),
+    "quarantine": (1, 1, 0, 1, 1, 0),
+    "retry group": (OK, OK, GONE, NO, OK, GONE),
     "services": (1, 1, 1, 1, 1, 0),
     "service": (OK, OK, OK, OK, OK, NO),
     "pause": (OK, NO, NO, NO, OK, NO),
     "resume": (OK, NO, NO, NO, OK, NO),
     "purge": (OK, NO, NO, NO, OK, NO),
     "workers": (1, 1, 0, 1, 1, 0),
+    "fleet": (1, 1, 0, 1, 1, 0),
     "worker": (OK, OK, GONE, OK, OK, GONE),
     "drain": (OK, OK, GONE, NO, OK, GONE),
     "worker ladder": (OK, OK, GONE, OK, OK, GONE),
@@ -118,9 +159,20 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "delete schedule": (OK, OK, GONE, NO, OK, GONE),
     "pause schedule": (OK, OK, GONE, NO, OK, GONE),
     "resume schedule": (OK, OK, GONE, NO, OK, GONE),
+    "run schedule": (OK, OK, GONE, NO, OK, GONE),
     "reload access": (OK, NO, NO, NO, NO, NO),
+    "listeners": (OK, NO, NO, NO, NO, NO),
+    "broker": (OK, NO, NO, NO, NO, NO),
     "health": (OK, OK, OK, OK, OK, OK),
+    "overview": (1, 1, 1, 1, 1, 0),
+    "service series": (OK, OK, OK, OK, OK, NO),
 }
+
+
+ENTRIES = {
+    "fleet": "states",
+    "overview": "services",
+}  # field of a list's view that has its entries, where methods return the whole view
 
 
 def fields_of(world: RightsWorld, row: Operation[Any, Any]) -> dict[str, Any]:
@@ -132,7 +184,7 @@ def fields_of(world: RightsWorld, row: Operation[Any, Any]) -> dict[str, Any]:
 def answer_of(row: Operation[Any, Any], view: Any) -> object:
     if isinstance(view, ErrorView):
         return view.kind
-    return len(getattr(view, row.returned)) if row.target == "list" else OK
+    return len(getattr(view, ENTRIES.get(row.name, row.returned))) if row.target == "list" else OK
 
 
 def test_every_operation_for_every_kind_of_principal() -> None:
@@ -140,7 +192,7 @@ def test_every_operation_for_every_kind_of_principal() -> None:
 
     def check(name: str, kind: str, answer: object) -> None:
         world, row = RightsWorld(), OPERATIONS[name]
-        if name == "retry":
+        if name in ("retry", "quarantine", "retry group"):
             world.quarantine()
         before = world.facts()
         assert answer_of(row, world.as_(kind, name, **fields_of(world, row))) == answer
@@ -243,6 +295,15 @@ TOYS: dict[Target, tuple[type[OperationRequest], dict[str, set[str]]]] = {
             "administer": {"local", "ops"},
         },
     ),
+    "group": (
+        RetryGroupRequest,
+        {
+            "call": {"local", "web", "ops"},
+            "work": {"local", "ops"},
+            "see": {"local", "web", "viewer", "ops"},
+            "administer": {"local", "ops"},
+        },
+    ),
     "broker": (EmptyRequest, {right: {"local"} for right in ("call", "work", "see", "administer")}),
     "list": (EmptyRequest, {"see": set(KINDS)}),
     "none": (EmptyRequest, {"see": set(KINDS)}),
@@ -280,17 +341,16 @@ def test_a_foreign_target_is_not_found_with_the_words_for_an_unknown_one() -> No
     """R147. Also while jobs of the last run are still being read."""
     world = RightsWorld()
     for name, row in OPERATIONS.items():
-        if row.target not in ("job", "conversation", "worker", "schedule") or name == "set schedule":
+        if row.target not in ("job", "conversation", "worker", "schedule", "group") or name == "set schedule":
             continue
         known = fields_of(world, row)
         ((field, value),) = known.items()
-        unknown: Any = {"job": UNKNOWN, "conversation": UNKNOWN, "worker": 9_999, "schedule": "monthly"}[row.target]
+        unknown: Any = {"worker": 9_999, "schedule": "monthly", "group": "0" * 16}.get(row.target, UNKNOWN)
         for is_loading in (False, True):
             world.broker.job_registry.is_loading = is_loading
             refused, missing = world.as_("other", name, **known), world.as_("other", name, **{field: unknown})
-            assert refused.kind == (
-                "loading" if is_loading and row.target in ("job", "conversation") else "not found"
-            ), name
+            has_loading = row.target in ("job", "conversation", "group")
+            assert refused.kind == ("loading" if is_loading and has_loading else "not found"), name
             assert msgspec.json.encode(refused).replace(str(value).encode(), str(unknown).encode()) == (
                 msgspec.json.encode(missing)
             ), name

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from dragoman.http.worker_routes import JoinRequest
+from dragoman.operations.list_schemas import ListJobsRequest
 from dragoman.operations.schemas import (
     EmptyRequest,
     EnqueueRequest,
     JobIdText,
     JobRef,
-    ListJobsRequest,
     PurgeRequest,
     ScheduleRequest,
     ServiceName,

@@ -9,8 +9,9 @@ from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
 from dragoman.core.restore import StoredJob, restore
-from dragoman.core.rights import ALL_RIGHTS, PrincipalLimits
+from dragoman.core.rights import ALL_RIGHTS, NO_LIMITS, PrincipalLimits, Rights
 from dragoman.core.states import Outcome
+from dragoman.operations.service_views import ServiceRates
 from dragoman.operations.why import why as sentence_about
 from owners import LOCAL_OWNER
 
@@ -154,3 +155,69 @@ def test_principal_that_runs_as_many_as_it_may(world: World) -> None:
     assert jobs[1] is not None
     sentence = sentence_about(jobs[1], world.broker, world.now)
     assert sentence == "It waits: web runs 1 jobs, the maximum (max_running of web)."
+
+
+# -------------------------------------------------------------------- facts for programs
+
+RATES = ServiceRates(9.0, 0.4, 0.1, [None] * 3, [None] * 3)
+
+
+def test_a_waiting_job_knows_the_jobs_ahead_and_its_turn(world: World) -> None:
+    worker = world.worker()
+    running = world.enqueue()
+    names = [world.enqueue() for _ in range(4)]
+    urgent = world.enqueue(priority=9)
+    view = world.ask("why", id=names[3])
+    assert (view.kind, view.ahead, view.turn_in) == ("all busy", 4, None), "the rate is not known"
+    assert (view.about.service, view.about.worker) == ("s", None)
+    world.operations.rates = lambda service: RATES
+    assert [world.ask("why", id=name).ahead for name in (urgent, *names)] == [0, 1, 2, 3, 4]
+    assert world.ask("why", id=names[3]).turn_in == 8.0
+    world.ask("cancel", id=names[0])
+    assert world.ask("why", id=names[3]).ahead == 3
+    view = world.ask("why", id=running)
+    assert (view.kind, view.ahead, view.turn_in, view.about.worker) == ("running", None, None, worker.id)
+
+
+def test_a_paused_job_has_no_turn(world: World) -> None:
+    world.operations.rates = lambda service: RATES
+    world.ask("pause", name="s", by="ann")
+    view = world.ask("why", id=world.enqueue())
+    assert (view.kind, view.ahead, view.turn_in) == ("paused", 0, None)
+
+
+def test_principals_take_turns(world: World) -> None:
+    """Two principals with three jobs each: the third job of one has five jobs ahead, or four."""
+    names: dict[str, list[str]] = {}
+    for name in ("ann", "bob"):
+        world.broker.principals.apply(dict.fromkeys(("ann", "bob"), (ALL_RIGHTS, NO_LIMITS)))
+        world.act_as(name)
+        names[name] = [world.enqueue() for _ in range(3)]
+    assert [world.ask("why", id=each).ahead for each in names["ann"]] == [0, 2, 4]
+    assert [world.ask("why", id=each).ahead for each in names["bob"]] == [1, 3, 5]
+
+
+def test_the_queue_of_a_service_is_not_shown_without_a_right(world: World) -> None:
+    world.broker.principals.apply({"ann": (Rights(call=("s",)), NO_LIMITS)})
+    world.act_as("ann")
+    name = world.enqueue()
+    assert world.ask("why", id=name).ahead == 0
+    world.broker.principals.apply({"ann": (Rights(), NO_LIMITS)})
+    assert world.ask("why", id=name).ahead is None
+
+
+def test_kinds(world: World) -> None:
+    assert world.ask("why", id=world.enqueue("t", delay=5.0)).kind == "delayed"
+    assert world.ask("why", id=world.enqueue("t")).kind == "no worker"
+    world.worker(name="seven")
+    name = world.enqueue(retry_first=12.0, retry_jitter=0.0)
+    world.broker.fail(world.attempt(name), "no luck", world.now)
+    assert world.ask("why", id=name).kind == "retry"
+    name = world.enqueue()
+    world.broker.succeed(world.attempt(name), b"", world.now)
+    world.runner.run_once()
+    assert world.ask("why", id=name).kind == "done"
+    quarantined = world.enqueue(attempts=1)
+    world.broker.fail(world.attempt(quarantined), "no luck", world.now)
+    world.runner.run_once()
+    assert world.ask("why", id=quarantined).kind == "undone"

@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure
+from dragoman.core.histogram import Histogram
 from dragoman.core.model import Attempt, Job, JobId, Payload, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
@@ -33,6 +34,7 @@ class ManualStore:
 
     def __init__(self) -> None:
         self.problem: str | None = None
+        self.commits = Histogram()
         self.is_slow = False
         self.held: list[tuple[int, Callable[[int, str | None], None]]] = []
         self.notes: dict[str, str] = {}

@@ -14,6 +14,7 @@ from dragoman.server.config import (
     Config,
     ConfigError,
     SettingSource,
+    changed_settings,
     default_data_dir,
     load,
     runtime_dir,
@@ -292,3 +293,10 @@ def test_the_store_lives_in_the_state_home(environment: dict[str, str], expected
 )
 def test_sockets_live_in_the_run_time_folder(environment: dict[str, str], expected: str) -> None:
     assert runtime_dir(environment) == Path(expected)
+
+
+def test_changed_settings_are_those_that_are_not_default() -> None:
+    """Listeners are left out: they have a list of their own."""
+    config, _ = load({"listen": ("tcp://127.0.0.1:0",), "max_jobs": 7, "strict": True}, {}, None)
+    assert changed_settings(config) == {"strict": True, "max_jobs": 7}
+    assert changed_settings(Config()) == {}

@@ -1,0 +1,1 @@
+"""The dashboard's data: history, snapshots, changes, findings that need attention."""

@@ -1,0 +1,88 @@
+"""The part of a snapshot for one page: a service with its sentence, a worker, or a job with its `why`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from dragoman.core.broker import Broker
+from dragoman.core.model import JobId, WorkerId
+from dragoman.core.rights import Principal
+from dragoman.dashboard.says import says
+from dragoman.dashboard.snapshot import Snapshots, Sources
+from dragoman.operations.dashboard_schemas import PageView
+from dragoman.operations.visibility import sees_job, sees_service, sees_worker
+from dragoman.operations.visible_views import visible_job, visible_worker
+from dragoman.operations.why import why_view
+
+SUMMARIES: Final = ("overview", "workers")  # pages without a part of their own
+JOB: Final = re.compile("[0-9a-f]{32}")
+NUMBER: Final = re.compile("[0-9]{1,16}")
+PAGES: Final = "overview, workers, service/NAME, worker/ID and job/ID"
+
+
+class Page(NamedTuple):
+    """A page: its kind, and the name or id of its subject."""
+
+    kind: str
+    subject: str = ""
+
+    @property
+    def service(self) -> str | None:
+        """The only service that a snapshot for this page includes."""
+        return self.subject if self.kind == "service" else None
+
+
+def page_of(text: str) -> Page:
+    """Parse the name of a page. Raises ValueError with a sentence."""
+    kind, _, subject = text.partition("/")
+    is_known = (
+        (kind == "service" and subject)
+        or (kind == "worker" and NUMBER.fullmatch(subject))
+        or (kind == "job" and JOB.fullmatch(subject))
+    )
+    if text not in SUMMARIES and not is_known:
+        raise ValueError(f"unknown page {text[:64]!r}; pages are {PAGES}")
+    return Page(kind, subject)
+
+
+class Pages:
+    """Makes the parts of pages. None: there is no such service, worker or job, or the principal may not see it."""
+
+    def __init__(self, sources: Sources, snapshots: Snapshots) -> None:
+        self._sources = sources
+        self._snapshots = snapshots
+        self._broker: Broker = sources.broker
+
+    def view(self, page: Page, principal: Principal, now: float) -> PageView | None:
+        if page.kind == "service":
+            return self._service(page.subject, principal, now)
+        if page.kind == "worker":
+            return self._worker(WorkerId(int(page.subject)), principal, now)
+        if page.kind == "job":
+            return self._job(JobId(bytes.fromhex(page.subject)), principal, now)
+        return PageView()
+
+    def _service(self, name: str, principal: Principal, now: float) -> PageView | None:
+        rows = self._snapshots.rows(principal, now, name)
+        if not rows:
+            return None
+        service = self._broker.worker_registry.services[name]
+        states = self._sources.sampler.census.states_of.get(service, {})
+        return PageView(says=says(rows[0], states), service=rows[0])
+
+    def _worker(self, id: WorkerId, principal: Principal, now: float) -> PageView | None:
+        worker = self._broker.worker_registry.workers.get(id)
+        if worker is None or not sees_worker(principal, worker):
+            return None
+        sources = self._sources
+        return PageView(worker=visible_worker(worker, principal, now, sources.offset(), sources.listeners))
+
+    def _job(self, id: JobId, principal: Principal, now: float) -> PageView | None:
+        job = self._broker.jobs.get(id)
+        if job is None or not sees_job(principal, job):
+            return None
+        is_queue_seen = sees_service(principal, job.service.name)
+        rates = self._sources.sampler.service_rates
+        why = why_view(job, self._broker, now, self._sources.problem(), rates, is_queue_seen)
+        return PageView(job=visible_job(job, principal, self._sources.offset()), why=why)

@@ -1,0 +1,160 @@
+"""Filters of event streams: service, worker, state and rate. They decide before an event is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
+
+from dragoman.core.events import (
+    JOB_DELAYED,
+    JOB_ENDED,
+    JOB_KINDS,
+    JOB_PROGRESS,
+    JOB_RUNNING,
+    JOB_WAITING,
+    WORKER_JOINED,
+    WORKER_LEFT,
+    JobEvent,
+    WorkerEvent,
+)
+from dragoman.core.model import Job, JobId, Worker
+from dragoman.core.rights import Principal
+from dragoman.core.states import DONE
+from dragoman.operations.schemas import OperationRequest, ServiceName
+from dragoman.operations.visibility import sees_event_of
+
+EventState = Literal[
+    "waiting", "delayed", "running", "ended", "done", "undone", "failed", "timed out", "lost", "cancelled", "refused"
+]
+ALL_KINDS: Final = JOB_KINDS | WORKER_JOINED | WORKER_LEFT
+KINDS: Final[dict[str, int]] = {
+    "waiting": JOB_WAITING,
+    "delayed": JOB_DELAYED,
+    "running": JOB_RUNNING | JOB_PROGRESS,
+}  # of all other states: the end of a job
+BURST: Final = 0.1  # seconds: a stream may get the events of this time at once
+
+
+class EventsQuery(OperationRequest):
+    """Filters of a stream of all events."""
+
+    service: Annotated[
+        ServiceName | None, Meta(description="Only jobs of this service, and workers that offer it.")
+    ] = None
+    worker: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=256)] | None,
+        Meta(description="Only the worker of this name or number, and jobs while they are there."),
+    ] = None
+    state: Annotated[
+        EventState | None,
+        Meta(description="Only jobs that enter this state or end in this outcome; `undone`: any outcome but done."),
+    ] = None
+    max_rate: Annotated[
+        Annotated[int, Meta(ge=1, le=100_000)] | None,
+        Meta(description="Maximum number of events per second. If more occur, an event `skipped` counts the others."),
+    ] = None
+
+
+class EventFilter:
+    """Decides which events one stream gets. An event of a job is judged once, before it is made; `takes` then returns
+    that decision."""
+
+    def __init__(
+        self, query: EventsQuery, viewer: Principal | None, workers: Iterable[Worker], clock: Callable[[], float]
+    ) -> None:
+        """`viewer`: the principal whose rights filter the events; None: all events. `workers`: all that are present."""
+        self._query = query
+        self._viewer = viewer
+        self._clock = clock
+        self._kinds = KINDS.get(query.state, JOB_ENDED) if query.state is not None else ALL_KINDS
+        self._outcome = query.state if self._kinds == JOB_ENDED and query.state != "ended" else None
+        # Jobs on the worker that the query names: a job's later events name no worker.
+        self._jobs: dict[JobId, None] = {
+            attempt.job.id: None
+            for worker in workers
+            if query.worker in (worker.name, str(worker.id))
+            for attempt in worker.running.values()
+        }
+        self._taken: dict[tuple[int, JobId], int] = {}  # events that will come and are for this stream
+        self._allowance = 1.0
+        self._filled_at = clock()
+        self.skipped = 0  # events that exceeded the rate since the last report
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of events that must be published for this stream."""
+        return self._kinds | (JOB_RUNNING if self._query.worker is not None else 0)
+
+    def judge(self, kind: int, job: Job) -> bool:
+        """Decide about an event of a job that is about to be made."""
+        if not self._matches(kind, job) or not self._is_within_rate():
+            return False
+        key = kind, job.id
+        self._taken[key] = self._taken.get(key, 0) + 1
+        return True
+
+    def takes(self, event: JobEvent) -> bool:
+        """True if `judge` has accepted this event."""
+        key = event.kind, event.id
+        left = self._taken.pop(key, 0) - 1
+        if left > 0:
+            self._taken[key] = left
+        return left >= 0
+
+    def takes_worker(self, event: WorkerEvent) -> bool:
+        query = self._query
+        return (
+            bool(event.kind & self._kinds)
+            and (query.service is None or query.service in event.services)
+            and (query.worker is None or query.worker in (event.name, str(event.id)))
+            and self._is_within_rate()
+        )
+
+    def take_skipped(self) -> int:
+        """Return the number of skipped events, and count anew."""
+        skipped, self.skipped = self.skipped, 0
+        return skipped
+
+    # ---------------------------------------------------------------- helpers
+
+    def _matches(self, kind: int, job: Job) -> bool:
+        query = self._query
+        if query.service is not None and job.service.name != query.service:
+            return False
+        if query.worker is not None and not self._is_there(kind, job, query.worker):
+            return False
+        if not kind & self._kinds:
+            return False
+        if self._outcome is not None:
+            is_wanted = job.outcome is not DONE if self._outcome == "undone" else job.outcome == self._outcome
+            if not is_wanted:
+                return False
+        return self._viewer is None or sees_event_of(self._viewer, kind, job)
+
+    def _is_there(self, kind: int, job: Job, worker: str) -> bool:
+        """True if the job is on the worker, or has just left it."""
+        attempt = job.attempt
+        if kind & (JOB_RUNNING | JOB_PROGRESS):
+            is_there = attempt is not None and worker in (attempt.worker.name, str(attempt.worker.id))
+            if is_there:
+                self._jobs[job.id] = None
+            return is_there
+        if job.id not in self._jobs:
+            return False
+        del self._jobs[job.id]
+        return True
+
+    def _is_within_rate(self) -> bool:
+        rate = self._query.max_rate
+        if rate is None:
+            return True
+        now = self._clock()
+        self._allowance = min(max(1.0, rate * BURST), self._allowance + (now - self._filled_at) * rate)
+        self._filled_at = now
+        if self._allowance < 1.0:
+            self.skipped += 1
+            return False
+        self._allowance -= 1.0
+        return True

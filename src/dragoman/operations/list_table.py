@@ -1,0 +1,113 @@
+"""Rows of the table of operations: lists of jobs, services and workers; listeners and the broker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.operations.list_schemas import (
+    BrokerView,
+    FleetView,
+    JobCountsRequest,
+    JobCountsView,
+    JobsView,
+    ListenersView,
+    ListJobsRequest,
+    ListServicesRequest,
+    ListWorkersRequest,
+    ServicesView,
+    WorkersView,
+)
+from dragoman.operations.operation import Operation
+from dragoman.operations.schemas import EmptyRequest
+
+JOBS: Final = Operation(
+    name="jobs",
+    request=ListJobsRequest,
+    view=JobsView,
+    summary="List jobs, newest first. With `kind`, `caller`, `worker`, `text` or `undone`, at most 20,000 jobs are "
+    "looked at: `searched` is their number, and `complete` is false if there are older ones.",
+    right="see",
+    target="list",
+    method="GET",
+    path="/v1/jobs",
+    pages=True,
+    errors=("not found", "loading"),
+    returned="jobs",
+)
+JOB_COUNTS: Final = Operation(
+    name="job counts",
+    request=JobCountsRequest,
+    view=JobCountsView,
+    summary="Count jobs by state, exactly. `done`, `undone` and `quarantined` count the ended jobs whose outcome is "
+    "kept. Without a service, `see` over all services is needed.",
+    right="see",
+    target="service",
+    method="GET",
+    path="/v1/jobs/counts",
+    errors=("loading",),
+    command="jobs --counts",
+)
+SERVICES: Final = Operation(
+    name="services",
+    request=ListServicesRequest,
+    view=ServicesView,
+    summary="List services with their queues and workers.",
+    right="see",
+    target="list",
+    method="GET",
+    path="/v1/services",
+    pages=True,
+    errors=("not found", "loading"),
+    returned="services",
+)
+WORKERS: Final = Operation(
+    name="workers",
+    request=ListWorkersRequest,
+    view=WorkersView,
+    summary="List workers of every dialect with their jobs. `counts` has the numbers of all workers by state and "
+    "dialect, for a client with `see` over all services.",
+    right="see",
+    target="list",
+    method="GET",
+    path="/v1/workers",
+    pages=True,
+    errors=("not found",),
+    returned="workers",
+)
+FLEET: Final = Operation(
+    name="fleet",
+    request=EmptyRequest,
+    view=FleetView,
+    summary="Show the state of every worker as one letter. i is idle, b busy, s stuck, d detached, r draining, t "
+    "starting, o backing off. With more than 2,000 workers, a letter stands for `each` workers and is the state that "
+    "needs attention most.",
+    right="see",
+    target="list",
+    method="GET",
+    path="/v1/workers/fleet",
+    command="workers --fleet",
+)
+LISTENERS: Final = Operation(
+    name="listeners",
+    request=EmptyRequest,
+    view=ListenersView,
+    summary="List the listeners with their connections, traffic and bad messages.",
+    right="see",
+    target="broker",
+    method="GET",
+    path="/v1/listeners",
+    errors=("conflict",),
+    returned="listeners",
+)
+BROKER: Final = Operation(
+    name="broker",
+    request=EmptyRequest,
+    view=BrokerView,
+    summary="Show the broker itself. The view has its version, the limits and how much of each is used, the settings "
+    "that are not default, and the size of its store.",
+    right="see",
+    target="broker",
+    method="GET",
+    path="/v1/broker",
+    errors=("conflict",),
+)
