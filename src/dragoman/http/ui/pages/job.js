@@ -94,7 +94,7 @@ function rows(each) {
   ];
 }
 
-const error = ({ type, message, detail }) => panel("Error", html`<p><b class="mono">${type}</b> ${message}</p>${
+const error = ({ type, message, detail }) => panel("Error", html`<p><b class="mono">${type}:</b> ${message}</p>${
   detail && html`<pre>${detail}</pre>`}`, { note: "from the worker" });
 
 const save = (path, name, what) => html`<a class="btn small" href="${path}" download="${name}"
