@@ -44,11 +44,16 @@ class World:
     def __init__(self, programs: Programs, folder: Path, browser: Browser) -> None:
         self.programs = programs
         self.access = folder / "access"
-        words = ("--call", "*", "--administer", "*", "--access", self.access)
-        self.token = programs.run("token", "new", "ops", *words).out.strip()
-        self.broker = self.serve("http://127.0.0.1:0", "http://127.0.0.1:0?auth=token")
+        rights = {"ops": ("--call", "*", "--administer", "*"), "guest": ("--see", "open")}
+        self.tokens = {
+            name: programs.run("token", "new", name, *words, "--access", self.access).out.strip()
+            for name, words in rights.items()
+        }
+        urls = ("http://127.0.0.1:0", "http://127.0.0.1:0?auth=token", "http://127.0.0.1:0?max_streams=1")
+        self.broker = self.serve(*urls)
         self.url = self.broker.prints(r"(http://\S+) +both")
         self.login_url = self.broker.prints(r"(http://\S+) +both", 2)
+        self.crowded_url = self.broker.prints(r"(http://\S+) +both", 3)
         self.api = httpx2.Client(base_url=self.url, timeout=60)
         self.browser = browser
         self.contexts: list[BrowserContext] = []
@@ -59,9 +64,10 @@ class World:
         words = ("--set", f"access={self.access}", "--data", "memory", "--log", "human")
         return self.programs.dragoman("serve", *urls, *words)
 
-    def open(self) -> Page:
-        """Open a tab of its own context. Its console is read."""
-        context = self.browser.new_context(viewport=WIDE)  # type: ignore[arg-type]
+    def open(self, name: str = "") -> Page:
+        """Open a tab of its own context, with the token of a principal. Its console is read."""
+        headers = {"Authorization": f"Bearer {self.tokens[name]}"} if name else {}
+        context = self.browser.new_context(viewport=WIDE, extra_http_headers=headers)  # type: ignore[arg-type]
         self.contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
@@ -107,6 +113,7 @@ def waiting(service: str) -> str:
 
 def pages_open(world: World) -> None:
     """In both themes, wide and on a phone: no console messages, no sideways scrolling."""
+    assert world.broker.out.startswith(f"Dashboard: {world.url}/\n")
     HttpWorker(world.api, "open")
     world.enqueue("open", 2)
     world.show("/")
@@ -215,7 +222,7 @@ def held_page_stands_still(world: World) -> None:
 def login_and_logout(world: World) -> None:
     page = world.open()
     page.goto(f"{world.login_url}/services")
-    page.get_by_label("Token").fill(world.token)
+    page.get_by_label("Token").fill(world.tokens["ops"])
     page.get_by_role("button", name="Log in").click()
     page.get_by_text("You are ops.").wait_for()
     page.locator("#live[data-state=live]").wait_for()
@@ -224,6 +231,42 @@ def login_and_logout(world: World) -> None:
     page.get_by_label("Token").wait_for()
     world.problems.clear()  # the browser reports the status 401 of the first page
     world.contexts.pop().close()
+
+
+def principal_sees_its_services(world: World) -> None:
+    page = world.open("guest")
+    page.goto(f"{world.login_url}/")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("tbody tr")).to_have_attribute("data-key", "open")
+    expect(page.locator(".tile")).to_have_count(0)
+    page.locator("tbody tr a").click()
+    page.locator(".why").wait_for()
+    expect(page.locator("button.act")).to_have_count(0)
+    assert world.problems == []
+    world.contexts.pop().close()
+
+
+def too_many_streams(world: World) -> None:
+    page = world.open()
+    with httpx2.stream("GET", f"{world.crowded_url}/v1/events", timeout=60) as taken:
+        assert taken.status_code == 200
+        page.goto(f"{world.crowded_url}/")
+        page.get_by_text("The broker has too many event streams.").wait_for()
+        page.locator("#live[data-state=polling]").wait_for()
+    world.problems.clear()  # the browser reports the status 429
+    world.contexts.pop().close()
+
+
+def menu_on_a_phone(world: World) -> None:
+    page = world.visit("/")
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    link = page.get_by_role("link", name="Services", exact=False).first
+    expect(page.locator("#nav")).to_be_hidden()
+    page.get_by_role("button", name="Menu").click()
+    link.click()
+    page.wait_for_url("**/services")
+    expect(page.locator("#nav")).to_be_hidden()
+    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
 
 
 def one_stream_and_none_while_hidden(world: World) -> None:
@@ -275,6 +318,9 @@ SCENARIOS: list[Callable[[World], None]] = [
     keyboard,
     held_page_stands_still,
     login_and_logout,
+    principal_sees_its_services,
+    too_many_streams,
+    menu_on_a_phone,
     one_stream_and_none_while_hidden,
     broker_ends_and_restarts,
 ]

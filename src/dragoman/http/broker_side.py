@@ -50,7 +50,7 @@ class HttpBrokerSide(TimedRecipient):
     ) -> None:
         self.options = options
         self.call_headers = CallHeadersCache(options)
-        self.streams = streams or Streams(MOST_STREAMS)
+        self.streams = Streams(MOST_STREAMS) if streams is None else streams
         self.subscribers = Subscribers(broker.events)
         self.is_closed = False
         self._broker = broker

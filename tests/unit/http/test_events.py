@@ -15,7 +15,9 @@ from dragoman.core.events import JOB_KINDS, WORKER_JOINED, WORKER_LEFT, WorkerEv
 from dragoman.core.rights import LOCAL, Principal
 from dragoman.http.admission import CONNECTED
 from dragoman.http.app import make_app
+from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
+from dragoman.http.options import ListenerOptions
 from dragoman.http.sse import Streams
 from dragoman.http.subscribers import Subscribers
 
@@ -211,3 +213,9 @@ def test_head_of_a_stream_is_no_stream(world: World) -> None:
     assert world.ask("HEAD", "/v1/events").status_code == 200
     assert world.ask("HEAD", f"/v1/jobs/{world.enqueue()}/events").status_code == 200
     assert world.broker.events.wanted == 0
+
+
+def test_broker_side_uses_the_streams_that_it_is_given(world: World) -> None:
+    """It took another limit than `max_streams`, because streams without one that is open are false."""
+    streams = Streams(1)
+    assert HttpBrokerSide(world.broker, world.runner.connections, ListenerOptions(), streams).streams is streams

@@ -81,6 +81,7 @@ async function reload() {
     if (load !== loads) return;
     if (!error.status) console.error(error);
     state.error = error;
+    if (!state.data) live.open("overview"); // there is nothing to follow
   }
   draw();
   refreshLater(page?.refresh?.(address));
