@@ -49,9 +49,11 @@ class World:
             name: programs.run("token", "new", name, *words, "--access", self.access).out.strip()
             for name, words in rights.items()
         }
-        self.broker = self.serve("http://127.0.0.1:0", "http://127.0.0.1:0?auth=token&max_streams=1")
+        urls = ("http://127.0.0.1:0", "http://127.0.0.1:0?auth=token", "http://127.0.0.1:0?max_streams=1")
+        self.broker = self.serve(*urls)
         self.url = self.broker.prints(r"(http://\S+) +both")
         self.login_url = self.broker.prints(r"(http://\S+) +both", 2)
+        self.crowded_url = self.broker.prints(r"(http://\S+) +both", 3)
         self.api = httpx2.Client(base_url=self.url, timeout=60)
         self.browser = browser
         self.contexts: list[BrowserContext] = []
@@ -245,11 +247,10 @@ def principal_sees_its_services(world: World) -> None:
 
 
 def too_many_streams(world: World) -> None:
-    page = world.open("ops")
-    headers = {"Authorization": f"Bearer {world.tokens['ops']}"}
-    with httpx2.stream("GET", f"{world.login_url}/v1/events", headers=headers, timeout=60) as taken:
-        next(taken.iter_raw())  # the only stream of this listener
-        page.goto(f"{world.login_url}/")
+    page = world.open()
+    with httpx2.stream("GET", f"{world.crowded_url}/v1/events", timeout=60) as taken:
+        assert taken.status_code == 200
+        page.goto(f"{world.crowded_url}/")
         page.get_by_text("The broker has too many event streams.").wait_for()
         page.locator("#live[data-state=polling]").wait_for()
     world.problems.clear()  # the browser reports the status 429

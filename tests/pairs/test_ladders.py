@@ -58,7 +58,7 @@ def record(world: World) -> None:
 def view_of(world: World, id: JobId) -> ConversationView:
     found = world.broker.job_registry.conversations.find(id)
     assert found is not None
-    return conversation_view(found, 0.0)
+    return conversation_view(found, 0.0, world.broker.principals.local)
 
 
 def messages(view: ConversationView) -> list[str]:

@@ -2,7 +2,8 @@
 
 Every job is recorded while fewer than `PER_SECOND` arrive in a second; of more, about that many. So are retries, and
 jobs whose conversation is requested. A job that was not recorded keeps *milestones* if it did not end *done*, or if its
-last attempt was among the slowest of its service: the conversation that follows from its history.
+last attempt was among the slowest of its service: the conversation that follows from its history. So do at most
+`PER_SECOND` jobs in a second: if all jobs fail or become slow, recording them must not make it worse.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ WATCHED_FOR: Final = 30.0  # seconds for which a worker is recorded after each r
 
 # Names of milestones. The dialect of the lane has the names of the messages that they stand for.
 SUBMITTED: Final = "\0submitted"
+ENQUEUED: Final = "\0enqueued"
 GIVEN: Final = "\0given"
 FINISHED: Final = "\0finished"
 ANSWERED: Final = "\0answered"
@@ -36,7 +38,7 @@ UNANSWERED: Final = "\0unanswered"
 class Conversations:
     """The conversations of all jobs. It is off until `start`."""
 
-    __slots__ = ("_ended", "_milestones", "_policy", "_present", "_room", "is_on", "next_at")
+    __slots__ = ("_ended", "_milestones", "_milestones_at", "_policy", "_present", "_room", "is_on", "next_at")
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -46,6 +48,7 @@ class Conversations:
         self._present: dict[JobId, Conversation] = {}  # of jobs that have not ended, oldest first
         self._ended: dict[JobId, Conversation] = {}  # of ended jobs, in the order of their ends
         self._milestones: dict[JobId, Conversation] = {}
+        self._milestones_at = -inf  # time from which the next job keeps milestones
 
     def start(self) -> None:
         """Record the jobs that follow."""
@@ -124,10 +127,11 @@ class Conversations:
             conversation.note("returned to the queue; the attempt does not count", now)
 
     def ended(self, job: Job, attempt: Attempt | None, outcome: Outcome, reason: str, now: float) -> None:
-        """Record the end of a job, or keep its milestones."""
+        """Record the end of a job, or keep its milestones. A job whose outcome is kept has its history."""
         conversation = job.conversation
         if conversation is None or not conversation.is_kept:
-            if self.is_on:
+            if self.is_on and now >= self._milestones_at and not (job.is_kept and job.outlives_end):
+                self._milestones_at = max(self._milestones_at, now - 1.0) + INTERVAL
                 self._keep_milestones(job, self._from_history(job, attempt, outcome, reason, now))
             return
         if attempt is not None:
@@ -176,14 +180,18 @@ class Conversations:
     ) -> Conversation:
         """Return the conversation that follows from the history of a job."""
         conversation = self._new(job, job.created, is_whole=False)
-        for caller in job.callers[:1]:
-            lane = conversation.lane(CALLER, "", *caller_facts(caller))
-            conversation.add(Entry(job.created, RECEIVED, lane, SUBMITTED, len(job.payload)))
+        caller = ""
+        if job.caller_dialect:
+            facts = caller_facts(job.callers[0]) if job.callers else (job.owner.address, job.caller_dialect)
+            caller = conversation.lane(CALLER, "", *facts)
+            text = ENQUEUED if job.options.durable else SUBMITTED
+            conversation.add(Entry(job.created, RECEIVED, caller, text, len(job.payload)))
         records = job.history or []
         most = job.options.attempts or 1
         for record in records:
             began, ended = record.started or job.created, record.ended or now
-            lane = conversation.lane(WORKER, f"w{record.number}", record.worker, "")
+            key = f"w{record.worker_id}" if record.worker_id is not None else f"a{record.number}"
+            lane = conversation.lane(WORKER, key, record.worker, record.dialect)
             conversation.add(AttemptEntry(began, lane, record.number, most))
             conversation.add(Entry(began, SENT, lane, GIVEN))
             if record.outcome is LOST:
@@ -206,10 +214,8 @@ class Conversations:
         if outcome is not None:
             conversation.is_over = True
             conversation.note(told(outcome, reason), job.ended or now, outcome.value)
-            for each in conversation.lanes[:1]:
-                if each.role == CALLER and not job.options.durable:
-                    text = ANSWERED if outcome is DONE else UNANSWERED
-                    conversation.add(Entry(now, SENT, each.id, text))
+            if caller and not job.options.durable:
+                conversation.add(Entry(now, SENT, caller, ANSWERED if outcome is DONE else UNANSWERED))
         return conversation
 
 

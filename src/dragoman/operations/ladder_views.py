@@ -18,12 +18,14 @@ from dragoman.core.conversation import (
     WorkerConversation,
     seconds,
 )
-from dragoman.core.conversations import ANSWERED, FINISHED, GIVEN, SUBMITTED, UNANSWERED
+from dragoman.core.conversations import ANSWERED, ENQUEUED, FINISHED, GIVEN, SUBMITTED, UNANSWERED
 from dragoman.core.model import Worker
 from dragoman.core.recipients import dialect_of
-from dragoman.core.rights import SEE, Principal
+from dragoman.core.rights import ADMINISTER, SEE, Principal
 from dragoman.dialects.catalogue import DIALECTS, MessageNames
 from dragoman.operations.ladder_schemas import ConversationView, LaneView, RowView
+from dragoman.operations.recorded_requests import name_of
+from dragoman.operations.table import ENQUEUE
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, owns_worker
 
@@ -32,9 +34,14 @@ NO_MESSAGE: Final = "no message"
 NOT_REPORTED: Final = "not sent: the dialect has no message for it"
 
 
-def conversation_view(conversation: Conversation, offset: float) -> ConversationView:
-    """Return the view of a job's conversation. `offset`: seconds that the wall clock is ahead of the clock of jobs."""
+def conversation_view(conversation: Conversation, offset: float, principal: Principal) -> ConversationView:
+    """Return the view of a job's conversation; without `administer`, with the addresses of its own jobs' callers only
+    (R147). `offset`: seconds that the wall clock is ahead of the clock of jobs."""
+    reads = conversation.owner == principal.name or principal.may(ADMINISTER, conversation.service)
     lanes = _lanes(conversation.lanes)
+    for lane in lanes:
+        if lane.role == "caller" and not reads:
+            lane.name = "caller"
     rows = [
         row
         for entry in conversation.entries
@@ -123,6 +130,7 @@ def _spelled(entry: Entry, lanes: list[Lane]) -> Iterator[Entry]:
     names = DIALECTS[dialect].messages if dialect in DIALECTS else UNKNOWN
     texts = {
         SUBMITTED: (f"<{names.submit}",),
+        ENQUEUED: (f"<{name_of(ENQUEUE, dialect)}",),
         GIVEN: names.give,
         FINISHED: names.result,
         ANSWERED: (f">{names.done}",),

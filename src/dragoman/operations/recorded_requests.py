@@ -28,7 +28,7 @@ def record_request(job: Job | None, row: Operation[Any, Any], responder: Respond
     if conversation is not None:
         is_first = row.creates_job and not any(each.role == CALLER for each in conversation.lanes)
         lane = conversation.lane(CALLER, "", address_of(responder.owner.label), responder.dialect)
-        conversation.add(Entry(now, RECEIVED, lane, _name(row, responder.dialect), size), is_first=is_first)
+        conversation.add(Entry(now, RECEIVED, lane, name_of(row, responder.dialect), size), is_first=is_first)
 
 
 def record_response(job: Job, responder: Responder | None, status: int, size: int, now: float) -> None:
@@ -48,7 +48,7 @@ def status_of(outcome: Outcome) -> int:
     return 200 if outcome is DONE else OUTCOME_STATUSES[outcome]
 
 
-def _name(row: Operation[Any, Any], dialect: str) -> str:
+def name_of(row: Operation[Any, Any], dialect: str) -> str:
     """Return the request as its dialect spells it. A schedule enqueues its jobs itself."""
     if dialect == "http":
         return f"{row.method} {row.path.replace('/v1/jobs/{id}/', '…/').replace('{id}', '…')}"

@@ -65,6 +65,8 @@ def test_a_call_that_has_ended_is_seen_by_its_owner_and_by_those_with_the_right(
         world.act_as(name)
         answer = world.ask("ladder", id=job)
         assert isinstance(answer, ConversationView) is is_seen
+        if is_seen:  # only the owner, and administrators, see addresses
+            assert (answer.lanes[0].name == "caller") == (name == "viewer")
         if not is_seen:
             unknown = world.ask("ladder", id=UNKNOWN)
             assert answer == ErrorView(kind=unknown.kind, detail=unknown.detail.replace(UNKNOWN, job))

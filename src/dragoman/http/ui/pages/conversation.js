@@ -40,7 +40,7 @@ export function conversation(recorded, address, path) {
 const hasMessages = (story) => (story.messages ?? []).length > 0;
 
 function body(recorded, hasNone) {
-  if (hasNone) return html`<p class="hint">${recorded.problem ?? "No messages are recorded."}</p>`;
+  if (hasNone) return html`<p class="hint">${recorded.problem ?? "No messages are recorded yet. They are recorded while this page is open."}</p>`;
   if (recorded.text != null) return html`<pre class="tall" tabindex="0">${recorded.text}</pre>`;
   return html`<div class="scroll">${raw(recorded.draw(recorded.story, { isNarrow: innerWidth <= NARROW }))}</div>`;
 }
