@@ -48,6 +48,7 @@ from bench.compare import (
     compare,
 )
 from bench.core import run as run_core
+from bench.dashboard import dashboard_table, measure_dashboard
 from bench.durability import compare_stores, measure_restart, restart_table, store_table
 from bench.flood import flood_table
 from bench.flood import run as run_flood
@@ -124,6 +125,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(SCENARIOS), help=" ".join(SCENARIOS))
     parser.add_argument("--seconds", type=float, help="measured seconds of each run (3; quick: 1)")
     parser.add_argument("--repeats", type=int, help="rounds (3; quick: 1)")
+    parser.add_argument("--idle-workers", type=int, help="of the scenario dashboard (10000; quick: 1000)")
+    parser.add_argument("--outcomes", type=int, help="kept ones, of the scenario dashboard (1000000; quick: 20000)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure, of every attempt, to FILE")
     parser.add_argument(
         "--broker",
@@ -157,6 +160,8 @@ class Bench:
         self.start = time.monotonic()
         self.quick: bool = options.quick
         self.repeats: int = options.repeats
+        self.idle_workers: int = options.idle_workers or (1_000 if options.quick else 10_000)
+        self.outcomes: int = options.outcomes or (20_000 if options.quick else 1_000_000)
         self.generator: Generator = find_generator()
         self.plan = Plan(
             seconds=options.seconds,
@@ -341,6 +346,19 @@ def flood(bench: Bench) -> str:
     return flood_table(figures)
 
 
+def dashboard(bench: Bench) -> str:
+    """Full native load with many idle workers and kept outcomes, without and with three readers of snapshots."""
+    if not bench.generator.speaks_native:
+        raise NotMeasured(f"its load generator exists in C only, and could not be built: {bench.generator.title}")
+    plan = bench.plan
+    cost = measure_dashboard(
+        bench.generator, bench.idle_workers, bench.outcomes, plan.seconds, plan.warmup, bench.repeats, tell
+    )
+    ratios = {"cpu_ratio": cost.cpu_ratio, "p99_ratio": cost.p99_ratio}
+    bench.record["dashboard"] = [ratios | asdict(cost)]
+    return dashboard_table(cost)
+
+
 def secure(bench: Bench) -> str:
     """Calls and handshakes over plain connections, CURVE and TLS, beside zmq.proxy without and with CURVE."""
     with secure_kinds() as kinds:
@@ -384,6 +402,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "memory": (memory,),
     "core": (core,),
     "flood": (flood,),
+    "dashboard": (dashboard,),
     "secure": (secure,),
     "memodb": (memodb_echo, memodb_floor, memodb_large, memodb_memory),
     "called_back": (called_back,),

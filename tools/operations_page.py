@@ -40,6 +40,7 @@ Each operation needs a right over its target. Without an access table every clie
 | job | its owner, if the right is `call` or `see`; others with `see` or `administer` over its service, see below |
 | worker | its owner, and a principal with the right over all services that it offers; to see it, over one of them |
 | schedule | as for a job |
+| group | as for each of its jobs; those over which the principal lacks the right are left out |
 | list | everybody: the list has what the principal may see |
 | broker | a principal with the right over all services (`*`) |
 | none | everybody |

@@ -274,6 +274,14 @@ ACTS: dict[str, Act] = {
     "schedule": lambda world: [world.set_schedule(), world.client.schedule("nightly")],
     "recurrence, unknown": lambda world: world.client.schedule("nightly"),
     "operation": lambda world: [world.set_schedule(), world.client.operation(SCHEDULE, ScheduleRef(name="nightly"))],
+    "run_schedule": lambda world: [world.set_schedule(), world.client.run_schedule("nightly").runs],
+    "run_schedule, unknown": lambda world: world.client.run_schedule("nightly"),
+    "quarantine": lambda world: world.ended(b"fail so", attempts=1) and len(world.client.quarantine()),
+    "retry_group": lambda world: (
+        world.ended(b"fail so", attempts=1) and world.client.retry_group(world.client.quarantine()[0].group).of
+    ),
+    "retry_group, unknown": lambda world: world.client.retry_group("0" * 16),
+    "retry_group, no id": lambda world: world.client.retry_group("all"),
     "pages": lambda world: (
         [world.client.enqueue("later") for _ in range(3)]
         and list(world.client.pages(JOBS, ListJobsRequest(service="later", limit=2)))

@@ -7,12 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, assert_type
 
 from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
+from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
 from dragoman.operations.list_schemas import ListJobsRequest, WhyView
-from dragoman.operations.schemas import (
-    AccessView,
-    EmptyRequest,
-    JobRef,
-)
+from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
+from dragoman.operations.schemas import AccessView, EmptyRequest, JobRef
 from dragoman.operations.table import JOBS, WHY
 
 with Client("tcp://127.0.0.1:7400") as client:
@@ -38,6 +36,8 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.purge("resize", states=["waiting"]), int)
     assert_type(client.workers(), list[WorkerView])
     assert_type(client.health(), HealthView)
+    assert_type(client.overview("1h"), OverviewView)
+    assert_type(client.service_series("resize"), SeriesView)
     assert_type(client.reload_access(), AccessView)
     assert_type(client.worker(7), WorkerView)
     assert_type(client.drain(7, now=True), WorkerView)
@@ -49,6 +49,9 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.delete_schedule("nightly"), ScheduleView)
     assert_type(client.pause_schedule("nightly"), ScheduleView)
     assert_type(client.resume_schedule("nightly"), ScheduleView)
+    assert_type(client.run_schedule("nightly"), ScheduleView)
+    assert_type(client.quarantine(), list[QuarantineGroupView])
+    assert_type(client.retry_group("9f2c61e07ad35b18", rate=5), RetryGroupView)
     assert_type(client.operation(WHY, JobRef(id=job)), WhyView)
     assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), Iterator[list[Any]])
 
@@ -84,6 +87,8 @@ async def main() -> None:
         assert_type(await client.purge("resize", states=["waiting"]), int)
         assert_type(await client.workers(), list[WorkerView])
         assert_type(await client.health(), HealthView)
+        assert_type(await client.overview(), OverviewView)
+        assert_type(await client.service_series("resize", "24h"), SeriesView)
         assert_type(await client.reload_access(), AccessView)
         assert_type(await client.worker(7), WorkerView)
         assert_type(await client.drain(7, now=True), WorkerView)

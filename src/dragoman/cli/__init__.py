@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 # Sections of the help, in their order, with the commands that have modules of their own.
 SECTIONS = {
     "Run": ["demo", "serve", "worker", "top", "config", "health", "broker", "listeners", "store"],
-    "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "cancel", "retry", "schedule", "tail"],
+    "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "cancel", "retry", "quarantine", "schedule", "tail"],
     "Access": ["access", "keys", "token"],
     "Services and workers": ["services", "workers", "pause", "resume", "purge", "drain"],
 }
 MODULES = {name: name for names in SECTIONS.values() for name in names}
-SECTION_OF = {"jobs": "Jobs", "schedules": "Jobs"}  # by the group of an operation; of all others the last one
+SECTION_OF = {
+    "jobs": "Jobs",
+    "quarantine": "Jobs",
+    "schedules": "Jobs",
+}  # by the group of an operation; of all others the last one
 
 
 class Sections(click.Group):

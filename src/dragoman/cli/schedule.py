@@ -18,6 +18,7 @@ from dragoman.operations.table import (
     DELETE_SCHEDULE,
     PAUSE_SCHEDULE,
     RESUME_SCHEDULE,
+    RUN_SCHEDULE,
     SCHEDULE,
     SCHEDULES,
     SET_SCHEDULE,
@@ -136,6 +137,14 @@ def resume(name: str, url: str | None) -> None:
     click.echo(f"{plain(view.name)} is not paused any more; next {_next(view)}")
 
 
+@schedule.command()
+@click.argument("name")
+@connect_option
+def run(name: str, url: str | None) -> None:
+    """Enqueue the job of the schedule NAME now, and print its id. The scheduled runs stay as they are."""
+    click.echo(perform(url, RUN_SCHEDULE, ScheduleRef(name=name)).last_job)
+
+
 def _print(view: ScheduleView, as_json: bool) -> None:
     if as_json:
         print_json(view)
@@ -145,6 +154,7 @@ def _print(view: ScheduleView, as_json: bool) -> None:
             ("name", view.name),
             ("service", view.service),
             ("rhythm", _rhythm(view)),
+            ("in words", view.says or None),
             ("overlap", "yes" if view.overlap else "no: a run is skipped while the last job has not ended"),
             ("owner", view.owner if view.owner != LOCAL else None),
             ("next", _paused(view) or (view.next and f"{time_text(view.next)} ({_next(view)})")),
@@ -152,6 +162,8 @@ def _print(view: ScheduleView, as_json: bool) -> None:
             ("last job", view.last_job),
             ("runs", view.runs),
             ("skipped", view.skipped),
+            ("recent", view.recent or None),
+            ("last took", f"{view.last_took:g} s" if view.last_took is not None else None),
         ]
     )
 

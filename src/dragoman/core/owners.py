@@ -17,11 +17,14 @@ SWEEP_FLOOR: Final = 64
 class Owner:
     """A principal on one connection or address, and the counts of its jobs and service names there."""
 
-    __slots__ = ("bytes", "connections", "is_limited", "jobs", "label", "names", "principal")
+    __slots__ = ("address", "bytes", "connections", "is_limited", "jobs", "label", "names", "principal")
 
-    def __init__(self, principal: Principal, label: str = "this connection", *, is_limited: bool = True) -> None:
+    def __init__(
+        self, principal: Principal, label: str = "this connection", *, is_limited: bool = True, address: str = ""
+    ) -> None:
         self.principal = principal
         self.label = label  # subject of the error message that refuses a job
+        self.address = address  # machine, or user on this machine; empty: this machine, or not known
         self.is_limited = is_limited  # the limits of a caller apply; they do not inside this program
         self.connections = 0  # open connections with this owner
         self.jobs = 0  # jobs accepted and not ended
@@ -69,7 +72,7 @@ class Owners:
             if len(self._by_address) >= self._sweep_at:
                 self._by_address = {each: owner for each, owner in self._by_address.items() if owner.is_used}
                 self._sweep_at = SWEEP_FLOOR + 2 * len(self._by_address)
-            owner = self._by_address[key] = Owner(principal, label or f"address {address}")
+            owner = self._by_address[key] = Owner(principal, label or f"address {address}", address=address)
         return owner
 
     def of_stored(self, principal: Principal) -> Owner:

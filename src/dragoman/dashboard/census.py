@@ -12,14 +12,14 @@ from dragoman.core.infinity import inf
 from dragoman.core.leases import lease_of, stuck_since
 from dragoman.core.model import Service, Worker
 from dragoman.core.recipients import Recipient, dialect_of
-from dragoman.core.states import DETACHED, STUCK, WorkerState
+from dragoman.core.states import DETACHED, STUCK
 
 AT_ONCE: Final = 500  # workers between two steps of the pass
 SILENT_SHARE: Final = 0.6  # of the lease
 STUCK_SECONDS: Final = 60.0
 MOST_SUSPECTS: Final = 20  # of each kind
 
-Group = tuple[Recipient, tuple[Service, ...], WorkerState, int]
+Group = tuple[Recipient, tuple[Service, ...], str, int]
 
 
 class Census:
@@ -55,7 +55,8 @@ class Census:
         groups = self._groups
         for number, worker in enumerate(workers):
             state = worker.state
-            group = (worker.recipient, worker.services, state, worker.profile.capacity)
+            # The hash of a state is slow, because that of an enum is written in Python; the hash of its value is not.
+            group = (worker.recipient, worker.services, state._value_, worker.profile.capacity)
             groups[group] = groups.get(group, 0) + 1
             if worker.running:
                 self._look_at(worker, now)
@@ -81,8 +82,7 @@ class Census:
             found.append(worker)
 
     def _sum_up(self) -> None:
-        for (recipient, services, state, capacity), count in self._groups.items():
-            name = state.value
+        for (recipient, services, name, capacity), count in self._groups.items():
             self.states[name] = self.states.get(name, 0) + count
             self.slots_in_all += capacity * count
             dialect = dialect_of(recipient)

@@ -27,6 +27,7 @@ from dragoman.operations.dashboard_schemas import Level
 
 MOST: Final = 500
 FOLD: Final = 2.0  # seconds
+RETRY_FOLD: Final = 600.0  # seconds in which retries of quarantined jobs are one change
 KINDS: Final = WORKER_JOINED | WORKER_DRAINING | WORKER_LEFT | SERVICE_PAUSED | SERVICE_RESUMED | BROKER_DRAINING
 MOST_NAMES: Final = 1_000  # names of workers whose reconnects are counted
 REJOIN_TIME: Final = 300.0  # seconds
@@ -34,6 +35,7 @@ MOST_REJOINS: Final = 6  # in that time
 
 JOINED, LEFT, WORKERS_DRAINING = "workers joined", "workers left", "workers draining"
 PAUSED, RESUMED, QUARANTINED = "service paused", "service resumed", "jobs quarantined"
+RETRIED = "jobs retried"
 STARTED, STOPPING = "broker started", "broker draining"
 
 
@@ -102,6 +104,10 @@ class Changes:
         elif isinstance(event, BrokerEvent):
             self.add(STOPPING, now, level="warning")
 
+    def jobs_retried(self, service: str, jobs: int, now: float) -> None:
+        """Note the progress of a retry of quarantined jobs: one change with a count that rises."""
+        self.add(RETRIED, now, (service,), count=jobs, fold=RETRY_FOLD)
+
     def latest(self, most: int) -> Iterable[Change]:
         """Return the latest changes, newest first."""
         return [each for each, _ in zip(reversed(self._changes), range(most), strict=False)]
@@ -154,6 +160,7 @@ SENTENCES: Final[dict[str, Callable[[Change], str]]] = {
     PAUSED: lambda change: f"{joined(change.services)} was paused{change.detail}",
     RESUMED: lambda change: f"{joined(change.services)} was resumed",
     QUARANTINED: lambda change: f"{count_of(change.count, 'job')} of {joined(change.services)} went into quarantine",
+    RETRIED: lambda change: f"{count_of(change.count, 'job')} of {joined(change.services)} retried from quarantine",
     STARTED: lambda change: "the broker started",
     STOPPING: lambda change: "the broker is draining: it accepts no new jobs",
 }

@@ -83,6 +83,11 @@ class Dashboard:
         return bool(self._watches)
 
     @property
+    def instance(self) -> str:
+        """Random id of this run of the broker."""
+        return self._sources.instance
+
+    @property
     def changes(self) -> Changes:
         return self._sources.changes
 
@@ -125,7 +130,7 @@ class Dashboard:
 
     def sample(self, now: float) -> Iterator[None]:
         """Take a sample. Yields now and then, so that the caller can pause."""
-        yield from self._sources.sampler.sample(now)
+        yield from self._sources.sampler.sample(now, is_watched=self.is_watched)
         self._sources.load.sample(now)
         self._sources.quarantine.sample(now, self._sources.broker.job_registry.is_loading)
         self._sources.attention.update(findings(gather(self._sources, now)), now)
@@ -134,6 +139,7 @@ class Dashboard:
 
     def watch(self, reader: Reader, principal: Principal, page: Page) -> None:
         """Send snapshots to a reader from now on, the first one at once."""
+        self._sources.sampler.recount(self._clock())
         watch = Watch(reader, principal, page)
         self._watches[reader] = watch
         self._send(watch, self._clock())
@@ -165,6 +171,7 @@ class Dashboard:
     def overview(self, range_name: str, principal: Principal, now: float) -> OverviewView:
         """Return a snapshot with the series of all services together and of each service in it."""
         sampler, slot = self._sources.sampler, self._sources.sampler.slot
+        sampler.recount(now)
         snapshot = self._snapshots.view(principal, now)
         names = ("arrived", "done", "undone", "waiting", "running", "wait95")
         total = None

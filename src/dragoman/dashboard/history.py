@@ -62,6 +62,9 @@ class Ring:
         step = slot // self.shape.slots
         self.fill(step)
         rows, at = self._rows, step % self.shape.steps * WIDTH
+        if self.shape.slots == 1:
+            rows[at : at + WIDTH] = array("f", row)
+            return
         for index in range(RATES):
             rows[at + index] += row[index]  # a sum; `column` divides it
         for index in range(RATES, WIDTH):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from operator import add as plus
 from typing import Final, NamedTuple
 
 from dragoman.core.histogram import Histogram
@@ -44,10 +45,10 @@ class Meter:
         self._readings.append(reading)
         self._first(reading.at)
 
-    def counts(self, now: float) -> tuple[int, int, int]:
-        """Return the numbers of jobs of the last 10 seconds that arrived, that ended undone, and that failed."""
+    def ended(self, now: float) -> tuple[int, int, int]:
+        """Return the numbers of jobs of the last 10 seconds: done, undone, and of the undone the failed ones."""
         first, last = self._first(now), self._readings[-1]
-        return last.arrived - first.arrived, last.undone - first.undone, last.failed - first.failed
+        return last.done - first.done, last.undone - first.undone, last.failed - first.failed
 
     def rates(self, now: float) -> ServiceRates:
         """Return the numbers of the last 10 seconds, or since the first reading."""
@@ -87,8 +88,8 @@ def add(total: Reading, last: Reading, first: Reading, now: float) -> Reading:
         total.done + last.done - first.done,
         total.undone + last.undone - first.undone,
         total.failed + last.failed - first.failed,
-        [a + b - c for a, b, c in zip(total.waited, last.waited, first.waited, strict=True)],
-        [a + b - c for a, b, c in zip(total.ran, last.ran, first.ran, strict=True)],
+        list(map(plus, total.waited, difference(last.waited, first.waited))),
+        list(map(plus, total.ran, difference(last.ran, first.ran))),
     )
 
 

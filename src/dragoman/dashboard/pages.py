@@ -75,12 +75,14 @@ class Pages:
         worker = self._broker.worker_registry.workers.get(id)
         if worker is None or not sees_worker(principal, worker):
             return None
-        return PageView(worker=visible_worker(worker, principal, now))
+        sources = self._sources
+        return PageView(worker=visible_worker(worker, principal, now, sources.offset(), sources.listeners))
 
     def _job(self, id: JobId, principal: Principal, now: float) -> PageView | None:
         job = self._broker.jobs.get(id)
         if job is None or not sees_job(principal, job):
             return None
-        sources, is_queue_seen = self._sources, sees_service(principal, job.service.name)
-        explained = why_view(job, self._broker, now, sources.problem(), sources.rates_of, is_queue_seen)
-        return PageView(job=visible_job(job, principal, sources.offset()), why=explained)
+        is_queue_seen = sees_service(principal, job.service.name)
+        rates = self._sources.sampler.service_rates
+        why = why_view(job, self._broker, now, self._sources.problem(), rates, is_queue_seen)
+        return PageView(job=visible_job(job, principal, self._sources.offset()), why=why)

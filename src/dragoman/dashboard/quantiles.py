@@ -6,44 +6,46 @@ above SHORTEST. A quantile beyond the last bound is returned as the last bound.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import sub
+from typing import Final
 
 from dragoman.core.histogram import BOUNDS, SHORTEST
 
-SHARES = (0.5, 0.95, 0.99)
+SHARES: Final = (0.5, 0.95, 0.99)
 
 
-def difference(now: Sequence[int], before: Sequence[int]) -> list[int]:
+def difference(now: list[int], before: list[int]) -> list[int]:
     """Return the counts that were added between two readings."""
-    return [a - b for a, b in zip(now, before, strict=True)]
+    return list(map(sub, now, before))
 
 
-def quantiles(counts: Sequence[int], shares: Sequence[float] = SHARES) -> list[float] | None:
-    """Return the quantile of each share, which must rise, with four digits; None if nothing was counted."""
-    total = sum(counts)
+def quantiles(counts: list[int], shares: Sequence[float] = SHARES) -> list[float | None]:
+    """Return the quantile of each share; None for each if nothing was counted."""
+    sums = list(accumulate(counts))
+    total = sums[-1]
     if total <= 0:
-        return None
-    found: list[float] = []
-    bucket, below = 0, 0
+        return [None] * len(shares)
+    found: list[float | None] = []
     for share in shares:
         rank = share * total
-        while bucket < len(BOUNDS) and below + counts[bucket] < rank:
-            below += counts[bucket]
-            bucket += 1
-        found.append(_inside(bucket, (rank - below) / counts[bucket] if bucket < len(BOUNDS) else 0.0))
+        bucket = bisect_left(sums, rank)
+        if bucket == 0:
+            found.append(SHORTEST)
+        elif bucket >= len(BOUNDS):
+            found.append(BOUNDS[-1])
+        else:
+            low, below = BOUNDS[bucket - 1], sums[bucket - 1]
+            found.append(low + (rank - below) / counts[bucket] * (BOUNDS[bucket] - low))
     return found
 
 
-def quantile(counts: Sequence[int], share: float) -> float | None:
-    found = quantiles(counts, (share,))
-    return found[0] if found is not None else None
+def quantile(counts: list[int], share: float) -> float | None:
+    return quantiles(counts, (share,))[0]
 
 
-def _inside(bucket: int, part: float) -> float:
-    """Return the duration that lies this part of the way through a bucket."""
-    if bucket == 0:
-        return SHORTEST
-    if bucket >= len(BOUNDS):
-        return BOUNDS[-1]
-    low, high = BOUNDS[bucket - 1], BOUNDS[bucket]
-    return float(f"{low + max(part, 0.01) * (high - low):.4g}")
+def rounded(values: list[float | None]) -> list[float | None]:
+    """Return the values with four digits."""
+    return [None if each is None else float(f"{each:.4g}") for each in values]

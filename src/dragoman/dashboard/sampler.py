@@ -12,18 +12,22 @@ from math import nan
 from typing import Final
 
 from dragoman.core.broker import Broker
+from dragoman.core.infinity import inf
 from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
 from dragoman.dashboard.census import Census
 from dragoman.dashboard.history import SLOT, History, slot_of
-from dragoman.dashboard.meters import WINDOW, Meter, Reading, add, between, read, zero
-from dragoman.operations.need import service_need
+from dragoman.dashboard.meters import Meter, Reading, add, between, read, zero
+from dragoman.dashboard.quantiles import rounded
+from dragoman.operations.service_need import service_need
 from dragoman.operations.service_views import ServiceRates
 
 MAX_SERIES: Final = 250  # services with a history of their own; all others share one
 MOST_SERVICES: Final = 60  # services in a snapshot
 MOST_NOTABLE: Final = 500
 AT_ONCE: Final = 20  # services between two steps of a sample
+RECOUNT: Final = 9.0  # seconds between two counts of the workers while no reader watches
+FEW_WORKERS: Final = 1_000  # they are counted in about a millisecond
 SHORTEST: Final = 0.001  # seconds between two samples
 RETIRED: Final = 300  # slots without a move after which a history may be replaced
 
@@ -50,6 +54,7 @@ class Sampler:
         self.at = now
         self.began = now
         self.census = Census()
+        self._counted_at = -inf
         self.histories: dict[str, History] = {}
         self.total = self._new_total(now)
         self.other = self._new_total(now)
@@ -59,17 +64,20 @@ class Sampler:
         self.notable: list[Service] = []  # services in which jobs wait, or did not succeed lately
         self._has_baseline = False
 
-    def sample(self, now: float) -> Iterator[None]:
-        """Take a sample. Yields now and then, so that the caller can pause."""
+    def sample(self, now: float, *, is_watched: bool = True) -> Iterator[None]:
+        """Take a sample. Yields now and then, so that the caller can pause. Without a reader, workers are counted less
+        often."""
         registry = self._broker.worker_registry
-        census = Census()
-        yield from census.count(list(registry.workers.values()), now)
+        census = self.census
+        if is_watched or now - self._counted_at >= RECOUNT:
+            census, self._counted_at = Census(), now
+            yield from census.count(list(registry.workers.values()), now)
         is_baseline = not self._has_baseline or self._broker.job_registry.is_loading
         slot = slot_of(now - SLOT / 2)
         slots, seconds = slot - self._slot, max(now - self.at, SHORTEST)
         total, other = self.total.last, self.other.last
         other_waiting = other_running = 0
-        ranked: list[tuple[float, str, Service]] = []
+        ranked: list[tuple[int, str, Service]] = []
         notable: list[Service] = []
         for number, service in enumerate(list(registry.services.values())):
             length = service.queue.length
@@ -96,7 +104,7 @@ class Sampler:
                 other_waiting += length
                 other_running += running
             ranked.append((-self.need(service, now), service.name, service))
-            if (length or tracked.meter.counts(now)[2]) and len(notable) < MOST_NOTABLE:
+            if (length or tracked.meter.ended(now)[2]) and len(notable) < MOST_NOTABLE:
                 notable.append(service)
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
@@ -109,32 +117,42 @@ class Sampler:
         self.census, self.notable = census, notable
         self.at, self._slot, self._has_baseline = now, slot, True
 
+    def recount(self, now: float) -> None:
+        """Count the workers for a reader that has just come, unless they are counted already, or many."""
+        workers = self._broker.worker_registry.workers
+        if now - self._counted_at >= SLOT and len(workers) <= FEW_WORKERS:
+            census, self._counted_at = Census(), now
+            for _ in census.count(workers.values(), now):
+                pass
+            self.census = census
+
     def rates(self, service: Service) -> ServiceRates:
         """Return the rates and quantiles of a service in the 10 seconds before the last sample."""
         tracked = self._tracked.get(service)
         return tracked.meter.rates(self.at) if tracked is not None else NO_RATES
 
+    def service_rates(self, service: Service) -> ServiceRates | None:
+        """Return the same for lists, rounded. None: the service was not there at the last sample."""
+        if service not in self._tracked:
+            return None
+        rates = self.rates(service)
+        return rates._replace(wait=rounded(rates.wait), run=rounded(rates.run))
+
     def failed_share(self, service: Service) -> float:
         """Return the share of failed, timed out and lost jobs among those that did not end `done` lately."""
         tracked = self._tracked.get(service)
-        _, undone, failed = tracked.meter.counts(self.at) if tracked is not None else (0, 0, 0)
+        _, undone, failed = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
         return failed / undone if undone else 0.0
 
     def total_rates(self) -> ServiceRates:
         return self.total.rates(self.at)
 
-    def need(self, service: Service, now: float) -> float:
+    def need(self, service: Service, now: float) -> int:
         """Return the number by which services that need attention come first."""
-        tracked = self._tracked.get(service)
-        arrived, undone, _ = tracked.meter.counts(self.at) if tracked is not None else (0, 0, 0)
-        return service_need(
-            is_paused=service.paused,
-            waiting=service.queue.length,
-            workers=service.workers,
-            oldest=oldest(service, now) if service.queue.length else 0.0,
-            undone=undone / WINDOW,
-            rate=arrived / WINDOW,
-        )
+        tracked, waiting = self._tracked.get(service), service.queue.length
+        done, undone, _ = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
+        waited = oldest(service, now) if waiting else 0.0
+        return service_need(waiting, waited, service.workers, service.paused, done, undone)
 
     def by_need(self, services: Iterable[Service], now: float) -> list[Service]:
         """Return the 60 services of these that need attention first."""
@@ -190,8 +208,7 @@ class Sampler:
         return Meter(zero(now))
 
 
-UNKNOWN: Final = [nan] * 3  # quantiles
-NO_RATES: Final = ServiceRates(0.0, 0.0, 0.0)
+NO_RATES: Final = ServiceRates(0.0, 0.0, 0.0, [None] * 3, [None] * 3)
 
 
 def oldest(service: Service, now: float) -> float:
@@ -201,6 +218,5 @@ def oldest(service: Service, now: float) -> float:
 
 
 def _row(rates: ServiceRates, waiting: int, running: int) -> list[float]:
-    return [
-        rates.arrived, rates.done, rates.undone, waiting, running, *(rates.wait or UNKNOWN), *(rates.run or UNKNOWN)
-    ]  # fmt: skip
+    quantiles = [nan if each is None else each for each in (*rates.wait, *rates.run)]
+    return [rates.arrived, rates.done, rates.undone, waiting, running, *quantiles]

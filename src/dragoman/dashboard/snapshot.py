@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dragoman.core.broker import Broker
 from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
+from dragoman.core.recipients import Recipient
 from dragoman.core.rights import Principal
 from dragoman.dashboard.attention import Attention, Standing
 from dragoman.dashboard.changes import Change, Changes
 from dragoman.dashboard.facts import LimitFacts
 from dragoman.dashboard.load import Load
+from dragoman.dashboard.quantiles import rounded
 from dragoman.dashboard.quarantine_growth import QuarantineGrowth
 from dragoman.dashboard.sampler import Sampler, oldest
 from dragoman.operations.dashboard_schemas import (
@@ -24,7 +26,6 @@ from dragoman.operations.dashboard_schemas import (
     TotalsView,
 )
 from dragoman.operations.schemas import HealthView, ScheduleView, ServiceView
-from dragoman.operations.service_views import ServiceRates
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, sees_service
 
@@ -50,11 +51,7 @@ class Sources:
     limits: Callable[[], list[LimitFacts]]  # of the server
     resident: Callable[[], int | None]
     instance: str
-
-    def rates_of(self, service: str) -> ServiceRates | None:
-        """Return the rates of a service in the last 10 seconds; None if there is no such service."""
-        known = self.broker.worker_registry.services.get(service)
-        return self.sampler.rates(known) if known is not None else None
+    listeners: Mapping[Recipient, str]  # URLs by broker side
 
 
 class Snapshots:
@@ -116,8 +113,8 @@ class Snapshots:
             arrived=rates.arrived,
             done=rates.done,
             undone=rates.undone,
-            wait=rates.wait,
-            run=rates.run,
+            wait=rounded(rates.wait),
+            run=rounded(rates.run),
             dialects=sorted(census.dialects.get(service, ())),
             need=sampler.need(service, now),
         )

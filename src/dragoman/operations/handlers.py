@@ -7,25 +7,21 @@ side: a request that waits until a job is accepted or has ended is one of their 
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from msgspec.structs import replace
-
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import DeliverOutcome, Effect
-from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.names import is_name
-from dragoman.core.oversize import over_max_payload
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED, RefusalReason
+from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_options import delayed_options, options_of
 from dragoman.operations.list_handlers import ListHandlers
@@ -49,11 +45,7 @@ from dragoman.operations.schemas import (
     PauseRequest,
     PurgeRequest,
     ResultRequest,
-    ScheduleRef,
-    ScheduleRequest,
-    SchedulesView,
     ServiceRef,
-    View,
     WorkerRef,
 )
 from dragoman.operations.table import ENQUEUE, OPERATIONS
@@ -62,28 +54,18 @@ from dragoman.operations.views import job_view
 from dragoman.operations.visibility import (
     owns_job,
     reads_job,
-    sees_schedule,
     sees_service,
     signature,
 )
-from dragoman.operations.visible_views import visible_health, visible_worker
+from dragoman.operations.visible_views import visible_health
 from dragoman.operations.why import why_view
 
+UNTIL_ENDED: Final = 1e18  # time of a request that waits for the outcome of its job without a limit
 LOADING_TICK: Final = 0.2  # seconds between two ticks while jobs of an earlier run are being loaded
 KEYS_LOADING: Final = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
 LIMIT_REACHED: Final = (
     "a limit is reached (of the broker, of the service, of its caller or of its principal); retry when jobs have ended"
 )
-
-
-class StoreAccess(Protocol):
-    """Access to the store: writes values, reports commits, fetches payloads."""
-
-    def note(self, key: str, value: str | None) -> None: ...
-
-    def when_saved(self, call: Callable[[str | None], None]) -> None: ...
-
-    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None: ...
 
 
 class StoreStatus(Protocol):
@@ -109,22 +91,17 @@ class OperationHandlers(ListHandlers):
         offset: Callable[[], float],
         show_health: Callable[[], HealthView],
     ) -> None:
-        super().__init__(broker, offset, self._request_tick)
-        self._store_access = store_access
+        forbidden = partial(forbidden_run, broker.principals)
+        scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended, forbidden)
+        super().__init__(broker, store_access, offset, scheduler)
         self.store = store
         self._show_health = show_health
         self._waiting: Deadlines[PendingRequest] = Deadlines()
         self._next_tick = -inf  # earliest time at which something may be due
-        forbidden = partial(forbidden_run, broker.principals)
-        self.scheduler = Scheduler(self._submit_run, store_access.note, self._has_ended, forbidden)
-        self.targets = Targets(broker, self.scheduler)
+        scheduler.find_run = self._find_run
+        self.targets = Targets(broker, scheduler)
         self.permissions = Permissions(broker, self.targets)
         self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
-
-    @property
-    def is_loading(self) -> bool:
-        """True while jobs of an earlier run are being loaded; until then, not every job is known."""
-        return self.broker.job_registry.is_loading
 
     # ---------------------------------------------------------------- operations
 
@@ -210,7 +187,7 @@ class OperationHandlers(ListHandlers):
         self._answer_when_saved(responder, partial(self._job_view, again))
 
     def service(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(self.service_view(self.targets.service(request.name), now))
+        responder.answer(self._service_view(self.targets.service(request.name), now))
 
     def pause(self, request: PauseRequest, payload: Payload, responder: Responder, now: float) -> None:
         most = self.broker.policy.max_service_bytes
@@ -225,16 +202,16 @@ class OperationHandlers(ListHandlers):
                 "busy", f"{len(self.broker.worker_registry.services)} services are known, the maximum (max_services)"
             )
         store_pause(service, self._store_access.note, self._offset())
-        self._answer_when_saved(responder, lambda: self.service_view(service, now))
+        self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
     def resume(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         service = self.targets.service(request.name)
         self.broker.operator.resume(request.name, now)
         store_pause(service, self._store_access.note, self._offset())
-        self._answer_when_saved(responder, lambda: self.service_view(service, now))
+        self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
     def purge(self, request: PurgeRequest, payload: Payload, responder: Responder, now: float) -> None:
-        self.refuse_while_loading()
+        self._refuse_while_loading()
         self.targets.service(request.name)
         by = signature(responder.owner.principal, "on request", "by ")
         purge = Purge(self.broker, request, f"purged {by}")
@@ -242,44 +219,13 @@ class OperationHandlers(ListHandlers):
         self._request_tick()
 
     def worker(self, request: WorkerRef, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(visible_worker(self.targets.worker(request.id), responder.owner.principal, now))
+        responder.answer(self._worker_view(self.targets.worker(request.id), responder.owner.principal, now))
 
     def drain(self, request: DrainRequest, payload: Payload, responder: Responder, now: float) -> None:
         worker, principal = self.targets.worker(request.id), responder.owner.principal
         by = signature(principal, "an operator")
         self.broker.availability.drain(worker, now, at_once=request.now, stays=worker.profile.comes_back, by=by)
-        self._answer_when_saved(responder, lambda: visible_worker(worker, principal, now))
-
-    def schedules(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
-        principal = responder.owner.principal
-        seen = self.scheduler.list(lambda each: sees_schedule(principal, each.owner, each.request.service))
-        responder.answer(SchedulesView(schedules=seen))
-
-    def set_schedule(self, request: ScheduleRequest, payload: Payload, responder: Responder, now: float) -> None:
-        if payload:
-            request = replace(request, payload=None, payload_base64=b64encode(payload_of(request, payload)).decode())
-        principal = responder.owner.principal
-        size, most = len(payload_of(request, b"")), principal.limits.max_payload
-        if most is not None and size > most:
-            raise OperationError("too large", f"{over_max_payload('payload', size, most)} of {principal.name}")
-        view = self.scheduler.put(request, now, now + self._offset(), principal.name)
-        self._answer_when_saved(responder, lambda: view)
-
-    def schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(self.scheduler.get(request.name))
-
-    def delete_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
-        view = self.scheduler.get(request.name)
-        self.scheduler.remove(request.name)
-        self._answer_when_saved(responder, lambda: view)
-
-    def pause_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
-        view = self.scheduler.pause(request.name, now, now + self._offset())
-        self._answer_when_saved(responder, lambda: view)
-
-    def resume_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
-        view = self.scheduler.resume(request.name, now, now + self._offset())
-        self._answer_when_saved(responder, lambda: view)
+        self._answer_when_saved(responder, lambda: self._worker_view(worker, principal, now))
 
     def health(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(visible_health(self._show_health(), responder.owner.principal))
@@ -326,15 +272,11 @@ class OperationHandlers(ListHandlers):
         self._end_waits(now, now)
         self.slices.step(now)
         due = self.scheduler.tick(now, now + self._offset()) if not self.is_loading else now + LOADING_TICK
+        due = min(due, self.group_retries.step(now))
         self._next_tick = now if not self.slices.is_empty else min(due, self._waiting.next())
         return self._next_tick
 
     # ---------------------------------------------------------------- helpers
-
-    def _request_tick(self) -> None:
-        """Make the runner call `tick` in its next iteration."""
-        self._next_tick = -inf
-        self._store_access.when_saved(lambda problem: None)
 
     def _job_view(self, job: Job) -> JobView:
         return job_view(job, self._offset())
@@ -345,7 +287,7 @@ class OperationHandlers(ListHandlers):
         request = state.request
         owner = self.broker.owners.of_stored(self.broker.principals.named(state.owner))
         run = ScheduledRun(self.scheduler, request.name, owner)
-        pending = PendingRequest(self, run, inf)
+        pending = PendingRequest(self, run, UNTIL_ENDED)
         job = self.broker.submit(request.service, payload, pending, delayed_options(request), now, key=key)
         run.job = job.id if job is not None else None
         return run.job
@@ -354,14 +296,9 @@ class OperationHandlers(ListHandlers):
         job = self.broker.jobs.get(id)
         return job is None or job.state is ENDED
 
-    def _answer_when_saved(self, responder: Responder, view: Callable[[], View]) -> None:
-        def saved(problem: str | None) -> None:
-            if problem is None:
-                responder.answer(view())
-            else:
-                responder.refuse(ErrorView(kind="store unavailable", detail=problem))
-
-        self._store_access.when_saved(saved)
+    def _find_run(self, id: str) -> JobView | None:
+        job = self.broker.jobs.get(JobId(bytes.fromhex(id)))
+        return None if job is None else job_view(job, self._offset())
 
     def _finish(self, pending: PendingRequest, now: float) -> Responder:
         responder, pending.responder = pending.responder, None
@@ -396,7 +333,7 @@ ERROR_KINDS: Final = {
 }
 
 # The function of each operation: the method of its name, or the one that is named here.
-METHODS: Final = {"broker": "show_broker"}
+METHODS: Final = {"broker": "show_broker", "listeners": "show_listeners"}
 FUNCTIONS: Final[dict[str, Callable[..., PendingRequest | None]]] = {
     name: getattr(OperationHandlers, METHODS.get(name, row.python_name)) for name, row in OPERATIONS.items()
 }

@@ -11,7 +11,7 @@ import msgspec
 
 from dragoman.core.failure import Failure
 from dragoman.core.model import Job, Payload
-from dragoman.core.states import ENDED
+from dragoman.core.states import DONE, ENDED
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import JobView, OperationError, PayloadKind, PayloadView
 from dragoman.operations.views import job_view, outline
@@ -77,6 +77,9 @@ def _detailed_view(job: Job, offset: float, payload: Payload, result: Payload, f
     view = job_view(job, offset, result if job.state is ENDED else None, failure)
     if _keeps_payload(job):
         view.payload = payload_view(payload, FIRST_BYTES)
+        view.size = len(payload)
+    if job.outcome is DONE:
+        view.result_size = len(result)
     if job.progress is not None:
         view.progress = payload_view(job.progress, len(job.progress))
     return view

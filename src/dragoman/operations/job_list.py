@@ -114,7 +114,7 @@ class JobFilter:
         attempt = job.attempt
         if attempt is not None and worker in (attempt.worker.name, str(attempt.worker.id)):
             return True
-        return any(worker == each.worker for each in job.history or ())
+        return any(worker in (each.worker, str(each.worker_id)) for each in job.history or ())
 
     def _has_text(self, job: Job, text: str) -> bool:
         """True if the text begins its id, or is in its key, the names of its workers or a reason. A key is for readers

@@ -13,9 +13,10 @@ import msgspec
 
 from dragoman.core.broker import Broker
 from dragoman.core.job_counts import count_all, count_of
-from dragoman.core.model import Payload, Service
-from dragoman.core.rights import Rights
-from dragoman.operations.dashboard_handlers import DashboardHandlers
+from dragoman.core.model import Payload, Service, Worker
+from dragoman.core.recipients import Recipient
+from dragoman.core.rights import Principal, Rights
+from dragoman.operations.handler_base import StoreAccess
 from dragoman.operations.job_list import JobList
 from dragoman.operations.list_schemas import (
     BrokerView,
@@ -27,11 +28,13 @@ from dragoman.operations.list_schemas import (
     ListWorkersRequest,
 )
 from dragoman.operations.responders import Responder
-from dragoman.operations.schemas import EmptyRequest, OperationError, OperationRequest, ServiceView, View
+from dragoman.operations.schedule_handlers import ScheduleHandlers
+from dragoman.operations.scheduler import Scheduler
+from dragoman.operations.schemas import EmptyRequest, OperationError, OperationRequest, ServiceView, View, WorkerView
 from dragoman.operations.service_list import ServiceList
-from dragoman.operations.service_views import ServiceRates, no_rates, service_view
+from dragoman.operations.service_views import RatesOf, no_rates, service_view
 from dragoman.operations.slices import SlicedWork, Slices
-from dragoman.operations.targets import LOADING
+from dragoman.operations.visible_views import visible_worker
 from dragoman.operations.worker_list import Fleet, WorkerList
 
 CACHE_TIME: Final = 1.0  # seconds
@@ -56,37 +59,36 @@ class NoServer:
         raise OperationError("conflict", "this broker runs without a server, so it has no settings")
 
 
-class ListHandlers(DashboardHandlers):
+class ListHandlers(ScheduleHandlers):
     """The functions of these operations. `slices` must be continued by `tick`."""
 
-    def __init__(self, broker: Broker, offset: Callable[[], float], request_tick: Callable[[], None]) -> None:
-        """`offset`: seconds that the wall clock is ahead of `now`. `request_tick` makes the runner call `tick`."""
-        super().__init__()
-        self.broker = broker
+    def __init__(
+        self, broker: Broker, store_access: StoreAccess, offset: Callable[[], float], scheduler: Scheduler
+    ) -> None:
+        super().__init__(broker, store_access, offset, scheduler)
         self.slices = Slices()
         self.server_facts: ServerFacts = NoServer()  # the server sets it
-        self.rates: Callable[[str], ServiceRates | None] = no_rates  # of a service; the server sets it
-        self._offset = offset
-        self._request_tick = request_tick
+        self.listeners: dict[Recipient, str] = {}  # URLs by broker side; the server adds them
+        self.rates: RatesOf = no_rates  # of a service; the server sets it
         self._cache: dict[tuple[str, bytes, str], tuple[float, Rights, View]] = {}
 
     def jobs(self, request: ListJobsRequest, payload: Payload, responder: Responder, now: float) -> None:
         """List jobs, newest first."""
-        self.refuse_while_loading()
+        self._refuse_while_loading()
         self._begin(JobList(self.broker, request, responder.owner.principal, self._offset()), request, responder, now)
 
     def services(self, request: ListServicesRequest, payload: Payload, responder: Responder, now: float) -> None:
-        self.refuse_while_loading()
+        self._refuse_while_loading()
         principal = responder.owner.principal
         work = ServiceList(self.broker, request, principal, self.rates, now, self._offset())
         self._begin(work, request, responder, now)
 
     def workers(self, request: ListWorkersRequest, payload: Payload, responder: Responder, now: float) -> None:
-        workers = self.broker.worker_registry.workers.values()
-        self._begin(WorkerList(workers, request, responder.owner.principal, now), request, responder, now)
+        workers, principal = self.broker.worker_registry.workers.values(), responder.owner.principal
+        self._begin(WorkerList(workers, request, principal, self._worker_view, now), request, responder, now)
 
     def job_counts(self, request: JobCountsRequest, payload: Payload, responder: Responder, now: float) -> None:
-        self.refuse_while_loading()
+        self._refuse_while_loading()
         counts = count_all(self.broker) if request.service is None else count_of(self.broker, request.service)
         waiting, delayed, running, done, undone, quarantined = counts.numbers()
         responder.answer(
@@ -99,7 +101,7 @@ class ListHandlers(DashboardHandlers):
         workers = self.broker.worker_registry.workers.values()
         self._begin(Fleet(workers, responder.owner.principal), request, responder, now)
 
-    def listeners(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+    def show_listeners(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self.server_facts.listeners())
 
     def show_broker(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
@@ -107,14 +109,16 @@ class ListHandlers(DashboardHandlers):
 
     # ---------------------------------------------------------------- helpers
 
-    def refuse_while_loading(self) -> None:
-        """Raise OperationError while jobs are being loaded: in an incomplete list, jobs would seem lost."""
-        if self.broker.job_registry.is_loading:
-            raise OperationError("loading", LOADING)
-
-    def service_view(self, service: Service, now: float) -> ServiceView:
+    def _service_view(self, service: Service, now: float) -> ServiceView:
         workers = self.broker.worker_registry.workers.values()
         return service_view(service, workers, self.rates, now, self._offset())
+
+    def _worker_view(self, worker: Worker, principal: Principal, now: float) -> WorkerView:
+        return visible_worker(worker, principal, now, self._offset(), self.listeners)
+
+    def _request_tick(self) -> None:
+        """Make the runner call `tick` in its next iteration."""
+        self._store_access.when_saved(lambda problem: None)
 
     def _begin(self, work: SlicedWork, request: OperationRequest, responder: Responder, now: float) -> None:
         """Answer with the view of this work: now if one slice is enough, else after the last slice; or with the view of

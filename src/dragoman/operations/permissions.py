@@ -16,6 +16,7 @@ from dragoman.core.model import Job
 from dragoman.core.owners import Owner
 from dragoman.core.rights import ADMINISTER, CALL, SEE, WORK, Principal, Right
 from dragoman.operations.operation import Operation
+from dragoman.operations.quarantine_groups import may_use, sees_part
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import OperationError
 from dragoman.operations.targets import Targets
@@ -57,6 +58,8 @@ class Permissions:
             is_act = right is ADMINISTER
         elif kind == "job":
             is_act = self._check_job(row, right, name, responder)
+        elif kind == "group":
+            is_act = self._check_group(right, name, responder)
         elif kind == "worker":
             is_act = self._check_worker(right, name, responder)
         else:
@@ -95,6 +98,17 @@ class Permissions:
             error = self._missing(responder, needed, (service,))
             raise error if sees_job(principal, job) else self._targets.missing_job(id)
         return needed is ADMINISTER
+
+    def _check_group(self, right: Right, group: str, responder: Responder) -> bool:
+        """Check that the principal has the right over jobs of the group; the handler leaves out the others."""
+        principal = responder.owner.principal
+        seen = [each for each in self._targets.group(group) if sees_part(principal, each)]
+        allowed = [each for each in seen if may_use(principal, right, each)]
+        if not allowed:
+            services = [each.service for each in self._targets.group(group)][:1]
+            error = self._missing(responder, right if right is SEE else ADMINISTER, services)
+            raise error if seen else self._targets.missing_group(group)
+        return right is not SEE and any(each.owner != principal.name for each in allowed)
 
     def _check_worker(self, right: Right, id: int, responder: Responder) -> bool:
         worker = self._targets.worker(id)

@@ -1,4 +1,4 @@
-"""Runs of schedules: the right of their owner, and the responder of each until its job is accepted."""
+"""Runs of schedules: the right of their owner, and the responder of each until its job has ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dragoman.core.model import JobId, Payload
 from dragoman.core.owners import Owner
 from dragoman.core.rights import CALL, Principals
 from dragoman.operations.scheduler import Scheduler
-from dragoman.operations.schemas import ErrorView, View
+from dragoman.operations.schemas import ErrorView, JobView, View
 
 
 def forbidden_run(principals: Principals, owner: str, service: str) -> str | None:
@@ -19,7 +19,7 @@ def forbidden_run(principals: Principals, owner: str, service: str) -> str | Non
 
 
 class ScheduledRun:
-    """Notifies the scheduler if the store could not write the run."""
+    """Notifies the scheduler when the job of the run has ended, or if the store could not write it."""
 
     dialect = "schedule"
 
@@ -32,7 +32,9 @@ class ScheduledRun:
         self.job: JobId | None = None
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        pass
+        """Notify the scheduler that the job has ended."""
+        if isinstance(view, JobView):
+            self._scheduler.run_ended(self._name, view)
 
     def refuse(self, problem: ErrorView) -> None:
         """Notify the scheduler if the store could not write the job. It knows of a refusal without a job."""

@@ -23,109 +23,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from math import floor, inf
+from copy import copy
+from math import inf
 from typing import Final
 
 import msgspec
 
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.model import JobId
-from dragoman.core.names import is_name
 from dragoman.core.rights import LOCAL
-from dragoman.operations.cron import Cron, parse, zone_of
-from dragoman.operations.payloads import payload_of
-from dragoman.operations.schemas import OperationError, ScheduleRequest, ScheduleView
+from dragoman.operations.schedule_state import MAX_PAYLOAD as MAX_PAYLOAD
+from dragoman.operations.schedule_state import PREFIX, check_names, decided_until, inherit
+from dragoman.operations.schedule_state import Schedule as Schedule
+from dragoman.operations.schedule_state import ScheduleState as ScheduleState
+from dragoman.operations.schemas import JobView, OperationError, ScheduleRequest, ScheduleView
 
 MAX_SCHEDULES: Final = 10_000
 MAX_RUNS_PER_TICK: Final = 100  # many are due at midnight: messages must not wait for all of them
-MAX_PAYLOAD: Final = 64 << 10  # bytes: it is stored again with every run
-MAX_NAME: Final = 128  # bytes
 MAX_WAIT: Final = 60.0  # seconds until the wall clock is read again
 RETRY_DELAY: Final = 1.0  # seconds after a run that was refused
 MIN_STEP: Final = 1.0  # seconds: a wall clock that goes back by less is being adjusted, not set
-PREFIX: Final = "cron/"
-
-
-class ScheduleState(msgspec.Struct, kw_only=True):
-    """Stored state of a schedule. Times are seconds of the wall clock."""
-
-    request: ScheduleRequest = msgspec.field(name="form")  # its name in stores of all releases
-    start: float  # creation; runs of `every` are at multiples of the interval from here
-    since: float
-    decided: float
-    last: float | None = None  # scheduled time of the last run that was made
-    last_job: str | None = None
-    runs: int = 0
-    skipped: int = 0
-    set_back: int = 0  # number of moves back; part of the keys, because times repeat after one
-    owner: str = LOCAL  # name of the principal that created it; runs are its jobs; stores before format 5 have none
-    paused_reason: str = ""  # if the broker itself has paused it
-
-
-class Schedule:
-    """A schedule with its next due time. Raises OperationError if the request is invalid."""
-
-    __slots__ = ("alarm", "alarm_number", "before", "cron", "due", "is_refused", "payload", "stored", "zone")
-
-    def __init__(self, state: ScheduleState) -> None:
-        request = state.request
-        self.stored = state
-        self.payload = small_payload_of(request)
-        self.cron = cron_of(request)
-        self.zone = zone_of(request.timezone)
-        self.due = inf  # by the wall clock; inf: never
-        self.is_refused = False  # its run is due and was refused
-        self.before: ScheduleState | None = None  # the state before the last run
-        self.alarm = inf
-        self.alarm_number = 0
-
-    def next(self, since: float) -> float:
-        """Return the first scheduled time after `since`."""
-        request = self.stored.request
-        if self.cron is not None:
-            moment = self.cron.next(datetime.fromtimestamp(since, self.zone))
-            return moment.timestamp() if moment is not None else inf
-        assert request.every is not None
-        step = floor((since - self.stored.start) / request.every)
-        while (due := self.stored.start + step * request.every) <= since or step == 0:
-            step += 1
-        return due
-
-    def move_back(self, seconds: float) -> None:
-        """Move all times back, after the wall clock was set back by this number of seconds."""
-        state = self.stored
-        state.start -= seconds
-        state.since -= seconds
-        state.decided -= seconds
-        state.set_back += 1
-        self.due -= seconds
-        self.before = None
-
-    def key(self) -> str:
-        """Return the idempotency key of the run that is due."""
-        state = self.stored
-        moment = datetime.fromtimestamp(self.due, UTC).isoformat()
-        return f"{PREFIX}{state.request.name}/{moment}{f'~{state.set_back}' if state.set_back else ''}"
-
-    def view(self) -> ScheduleView:
-        state, request = self.stored, self.stored.request
-        return ScheduleView(
-            name=request.name,
-            service=request.service,
-            cron=request.cron,
-            every=request.every,
-            timezone=request.timezone,
-            overlap=request.overlap,
-            paused=request.paused,
-            paused_reason=state.paused_reason,
-            owner=state.owner,
-            next=datetime.fromtimestamp(self.due, self.zone) if self.due != inf else None,
-            last=datetime.fromtimestamp(state.last, self.zone) if state.last is not None else None,
-            last_job=state.last_job,
-            runs=state.runs,
-            skipped=state.skipped,
-        )
 
 
 class Scheduler:
@@ -140,6 +57,7 @@ class Scheduler:
     ) -> None:
         """`forbidden` returns the reason why a principal may not call a service, or None if it may."""
         self.when_paused: Callable[[str, str], None] = lambda name, reason: None  # called if the broker pauses one
+        self.find_run: Callable[[str], JobView | None] = lambda job: None  # returns the job of a run
         self._submit = submit  # returns None if the job is refused
         self._note = note
         self._has_ended = has_ended
@@ -172,7 +90,7 @@ class Scheduler:
 
     def list(self, sees: Callable[[ScheduleState], bool] = lambda _: True) -> list[ScheduleView]:
         """Return the schedules for which `sees` returns True, by name."""
-        return [self._schedules[name].view() for name in sorted(self._schedules) if sees(self._schedules[name].stored)]
+        return [self.get(name) for name in sorted(self._schedules) if sees(self._schedules[name].stored)]
 
     def has(self, name: str) -> bool:
         return name in self._schedules
@@ -188,7 +106,9 @@ class Scheduler:
         return OperationError("not found", f'no schedule is named "{name}"')
 
     def get(self, name: str) -> ScheduleView:
-        return self.find(name).view()
+        schedule = self.find(name)
+        schedule.stored.recent.look_up(self.find_run, is_complete=False)
+        return schedule.view()
 
     def put(self, request: ScheduleRequest, now: float, wall: float, owner: str = LOCAL) -> ScheduleView:
         """Create or replace a schedule. With the same cron expression or interval, its times and counters continue. A
@@ -203,7 +123,7 @@ class Scheduler:
         if schedule.next(wall) == inf:
             raise OperationError("invalid", f'cron expression "{request.cron}" never matches: no year has such a day')
         if before is not None:
-            _inherit(state, before)
+            inherit(state, before)
             self._disarm(before)
         elif len(self._schedules) >= MAX_SCHEDULES:
             raise OperationError("busy", f"there are {MAX_SCHEDULES} schedules, the maximum; delete one first")
@@ -225,6 +145,32 @@ class Scheduler:
         """Resume a schedule. Runs that were due while it was paused are not made."""
         self._require_right(self.find(name).stored)
         return self._set_paused(name, False, now, wall)
+
+    def run_now(self, name: str, now: float, wall: float) -> ScheduleView:
+        """Make a run that is not scheduled. The scheduled runs stay as they are. Raises OperationError if it is not
+        allowed now."""
+        schedule = self.find(name)
+        state = schedule.stored
+        self._require_right(state)
+        if self._is_running(state):
+            raise OperationError(
+                "conflict",
+                f'the last job of schedule "{name}", {state.last_job}, has not ended; wait for it or cancel it, or set '
+                "the schedule with overlap",
+            )
+        job = self._submit(state, schedule.payload, schedule.key_of_extra_run(wall), now)
+        if job is None:
+            raise OperationError("busy", f'the job of schedule "{name}" was refused; retry when jobs have ended')
+        schedule.before = None
+        self._note_run(schedule, job, wall)
+        self._write(schedule)
+        return schedule.view()
+
+    def run_ended(self, name: str, view: JobView) -> None:
+        """Record the end of a run's job."""
+        schedule = self._schedules.get(name)
+        if schedule is not None and schedule.stored.recent.end(view):
+            self._write(schedule)
 
     def run_not_stored(self, name: str, job: JobId) -> None:
         """Make the run due again: the store could not write its job."""
@@ -285,7 +231,7 @@ class Scheduler:
         """Make or skip the run, unless the wall clock has changed so that it is not due."""
         state = schedule.stored
         if schedule.due <= state.since <= wall:  # the wall clock had gone back and is right again
-            schedule.due = schedule.next(_decided_until(state, wall))
+            schedule.due = schedule.next(decided_until(state, wall))
         if schedule.due > wall:
             self._rearm(schedule)
         elif (reason := self._forbidden(state.owner, state.request.service)) is not None:
@@ -293,6 +239,7 @@ class Scheduler:
             self.when_paused(state.request.name, reason)
         elif self._is_running(state):
             state.skipped += 1
+            state.recent.skip()
             self._decide(schedule, wall)
         else:
             self._run(schedule, now, wall)
@@ -309,11 +256,17 @@ class Scheduler:
             self._refuse(schedule)
             self._retry_at = now + RETRY_DELAY
             return
-        schedule.before = msgspec.structs.replace(state)
-        state.last = schedule.due
+        schedule.before = msgspec.structs.replace(state, recent=copy(state.recent))
+        self._note_run(schedule, job, schedule.due)
+        self._decide(schedule, wall)
+
+    def _note_run(self, schedule: Schedule, job: JobId, at: float) -> None:
+        state = schedule.stored
+        state.last = at
         state.last_job = job.hex()
         state.runs += 1
-        self._decide(schedule, wall)
+        state.recent.look_up(self.find_run, is_complete=True)
+        state.recent.begin(state.last_job)
 
     def _refuse(self, schedule: Schedule) -> None:
         schedule.is_refused = True
@@ -337,7 +290,7 @@ class Scheduler:
         latest = max(schedule.stored.since, schedule.stored.decided)
         if schedule.cron is None and latest > wall:
             schedule.move_back(latest - wall)
-        schedule.due = inf if schedule.stored.request.paused else schedule.next(_decided_until(schedule.stored, wall))
+        schedule.due = inf if schedule.stored.request.paused else schedule.next(decided_until(schedule.stored, wall))
         self._rearm(schedule)
 
     def _rearm(self, schedule: Schedule) -> None:
@@ -377,45 +330,3 @@ class Scheduler:
 
     def _write(self, schedule: Schedule) -> None:
         self._note(PREFIX + schedule.stored.request.name, msgspec.json.encode(schedule.stored).decode())
-
-
-def _decided_until(state: ScheduleState, wall: float) -> float:
-    """Time up to which everything is decided, if the wall clock is right."""
-    return max(state.decided, min(state.since, wall))
-
-
-def _inherit(state: ScheduleState, before: Schedule) -> None:
-    """Take over the state of the schedule that is being replaced."""
-    old, request = before.stored, state.request
-    state.decided, state.last, state.last_job, state.set_back = old.decided, old.last, old.last_job, old.set_back
-    if (before.cron, old.request.every, old.request.timezone) == (cron_of(request), request.every, request.timezone):
-        state.start, state.runs, state.skipped = old.start, old.runs, old.skipped
-        if not old.request.paused:
-            state.since = old.since  # keeps a run that is due
-
-
-def cron_of(request: ScheduleRequest) -> Cron | None:
-    """Return the parsed cron expression, or None for an interval. Raises OperationError if it is invalid."""
-    if (request.cron is None) is (request.every is None):
-        raise OperationError("invalid", "set exactly one of cron and every")
-    try:
-        return parse(request.cron) if request.cron is not None else None
-    except ValueError as error:
-        raise OperationError("invalid", str(error)) from None
-
-
-def small_payload_of(request: ScheduleRequest) -> bytes:
-    payload = payload_of(request, b"")
-    if len(payload) > MAX_PAYLOAD:
-        raise OperationError(
-            "invalid", f"the payload has {len(payload)} bytes; a schedule's payload may have at most {MAX_PAYLOAD}"
-        )
-    return bytes(payload)
-
-
-def check_names(request: ScheduleRequest) -> None:
-    for what, name in (("schedule name", request.name), ("service name", request.service)):
-        if not is_name(name, MAX_NAME):
-            raise OperationError(
-                "invalid", f"{what} {name!r}: 1 to {MAX_NAME} bytes without control characters are allowed"
-            )

@@ -5,120 +5,37 @@ Durations are in seconds, times are RFC 3339 texts. A job's id is 32 lower-case 
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
-DAY = 86_400.0
-MOST_ATTEMPTS = 100
-JOB_TIMEOUT = 60.0  # seconds
-LONGEST_WAIT = 3_600.0  # seconds
-
-ID = "^[0-9a-f]{32}$"
-NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
-JOB = "0197f3a2c4d87b12a9e05c61f38d2b74"
-
-JobIdText = Annotated[str, Meta(pattern=ID, description="Job id: 32 lower-case hex digits.", examples=[JOB])]
-ServiceName = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=128,
-        pattern=NAME,
-        description="Service name: 1 to 128 bytes of UTF-8 without control characters, case-sensitive.",
-        examples=["resize"],
-    ),
-]
-WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="Worker id: a number, as in the list of workers.")]
-ScheduleName = Annotated[str, Meta(min_length=1, max_length=128, description="Schedule name.")]
-Key = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=256,
-        pattern=NAME,
-        description="Idempotency key. A second submit with the same key and payload returns the first job.",
-        examples=["invoice-42"],
-    ),
-]
-Text = Annotated[str, Meta(description="Payload as text, encoded as UTF-8.", examples=["hello"])]
-Base64 = Annotated[
-    str,
-    Meta(
-        description="Payload as base64, for arbitrary bytes.",
-        examples=["aGVsbG8="],
-        extra_json_schema={"contentEncoding": "base64"},
-    ),
-]
-Priority = Annotated[
-    int,
-    Meta(ge=0, le=9, description="Priority; jobs with a higher one start first. One step equals a minute of waiting."),
-]
-Attempts = Annotated[
-    int, Meta(ge=1, le=MOST_ATTEMPTS, description="Maximum number of attempts before the job goes into quarantine.")
-]
-JobTimeout = Annotated[
-    float,
-    Meta(
-        gt=0,
-        le=DAY,
-        description="Time limit of one attempt, in seconds; `null`: no limit.",
-        examples=[30],
-    ),
-]
-Delay = Annotated[float, Meta(ge=0, le=30 * DAY, description="Earliest start, in seconds from now.")]
-Moment = Annotated[datetime, Meta(tz=True, description="Time in RFC 3339 format.")]
-RetryDelay = Annotated[
-    float,
-    Meta(
-        ge=0,
-        le=DAY,
-        description="Delay before the second attempt, in seconds; it doubles with each further attempt. By default the "
-        "broker's setting.",
-    ),
-]
-RetryMaxDelay = Annotated[
-    float,
-    Meta(ge=0, le=DAY, description="Longest delay between two attempts, in seconds. By default the broker's setting."),
-]
-Jitter = Annotated[
-    float,
-    Meta(
-        ge=0,
-        le=1,
-        description="Random fraction that is added to or subtracted from each retry delay. By default the broker's "
-        "setting.",
-    ),
-]
-WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the outcome.")]
-
-Quantiles = Annotated[
-    list[float],
-    Meta(
-        min_length=3,
-        max_length=3,
-        description="p50, p95 and p99 of the last 10 seconds, in seconds; null if nothing was measured.",
-    ),
-]
-
-State = Literal["waiting", "delayed", "running", "ended"]
-PayloadKind = Literal["text", "JSON", "pickle", "bytes"]
-OutcomeName = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
-ErrorKind = Literal[
-    "not found",
-    "invalid",
-    "conflict",
-    "busy",
-    "draining",
-    "loading",
-    "store unavailable",
-    "key reused",
-    "no such service",
-    "forbidden",
-    "too large",
-    "internal",
-]
+from dragoman.operations.field_types import DAY as DAY
+from dragoman.operations.field_types import ID as ID
+from dragoman.operations.field_types import JOB as JOB
+from dragoman.operations.field_types import JOB_TIMEOUT as JOB_TIMEOUT
+from dragoman.operations.field_types import LONGEST_WAIT as LONGEST_WAIT
+from dragoman.operations.field_types import NAME as NAME
+from dragoman.operations.field_types import Attempts as Attempts
+from dragoman.operations.field_types import Base64 as Base64
+from dragoman.operations.field_types import Delay as Delay
+from dragoman.operations.field_types import ErrorKind as ErrorKind
+from dragoman.operations.field_types import Jitter as Jitter
+from dragoman.operations.field_types import JobIdText as JobIdText
+from dragoman.operations.field_types import JobTimeout as JobTimeout
+from dragoman.operations.field_types import Key as Key
+from dragoman.operations.field_types import Moment as Moment
+from dragoman.operations.field_types import OutcomeName as OutcomeName
+from dragoman.operations.field_types import PayloadKind as PayloadKind
+from dragoman.operations.field_types import Priority as Priority
+from dragoman.operations.field_types import Quantiles as Quantiles
+from dragoman.operations.field_types import RetryDelay as RetryDelay
+from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
+from dragoman.operations.field_types import ScheduleName as ScheduleName
+from dragoman.operations.field_types import ServiceName as ServiceName
+from dragoman.operations.field_types import State as State
+from dragoman.operations.field_types import Text as Text
+from dragoman.operations.field_types import WaitSeconds as WaitSeconds
+from dragoman.operations.field_types import WorkerNumber as WorkerNumber
 
 
 class OperationRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -161,12 +78,23 @@ class ResultRequest(OperationRequest):
 
 
 class AttemptView(View):
+    """One attempt. `dialect` and `worker_id` are null for an attempt of an earlier run of the broker."""
+
     number: int
     worker: str
     outcome: OutcomeName | None = None
     reason: str = ""
     started: Moment | None = None
     ended: Moment | None = None
+    dialect: str | None = None
+    worker_id: int | None = None
+
+
+class CallerView(View):
+    """The client that submitted a job. `address` is its machine, or its user on this machine; empty: not known."""
+
+    dialect: str
+    address: str
 
 
 class FailureView(View):
@@ -213,6 +141,12 @@ class JobView(View):
     ended: Moment | None = None
     payload: PayloadView | None = None
     progress: PayloadView | None = None
+    caller: Annotated[CallerView | None, Meta(description="Null for a job of an earlier run of the broker.")] = None
+    waited: Annotated[float | None, Meta(description="Seconds from queueing to the first attempt.")] = None
+    job_timeout: Annotated[float | None, Meta(description="Time limit of one attempt, in seconds.")] = None
+    deadline: Annotated[Moment | None, Meta(description="Time at which the caller stops waiting.")] = None
+    size: Annotated[int | None, Meta(description="Bytes of the payload, while it is kept.")] = None
+    result_size: Annotated[int | None, Meta(description="Bytes of the result.")] = None
 
 
 class OutcomeView(View):
@@ -271,10 +205,14 @@ class ServiceView(View):
     arrived: Annotated[float | None, Meta(description="Jobs that arrive, per second; null if not known.")] = None
     done: Annotated[float | None, Meta(description="Jobs that end `done`, per second; null if not known.")] = None
     undone: Annotated[float | None, Meta(description="Jobs that end otherwise, per second; null if not known.")] = None
-    wait: Annotated[Quantiles | None, Meta(description="Seconds from queueing to the first attempt.")] = None
-    run: Annotated[Quantiles | None, Meta(description="Seconds of an attempt.")] = None
+    wait: Annotated[Quantiles, Meta(description="Seconds from queueing to the first attempt: p50, p95, p99.")] = field(
+        default_factory=lambda: [None, None, None]
+    )
+    run: Annotated[Quantiles, Meta(description="Seconds of an attempt: p50, p95, p99.")] = field(
+        default_factory=lambda: [None, None, None]
+    )
     dialects: Annotated[list[str], Meta(description="Dialects of its workers.")] = []
-    need: Annotated[float, Meta(description="Need of attention: services with the highest number come first.")] = 0.0
+    need: Annotated[int, Meta(description="Need of attention: services with the highest number come first.")] = 0
 
 
 class WorkerRef(OperationRequest):
@@ -286,6 +224,16 @@ class DrainRequest(OperationRequest):
     now: Annotated[
         bool, Meta(description="Do not wait for its jobs: they are given to other workers, or end as lost.")
     ] = False
+
+
+class HeldJobView(View):
+    """A job that a worker runs. `due`: time at which the attempt times out."""
+
+    job: JobIdText
+    service: str
+    attempt: int
+    since: Moment
+    due: Moment | None
 
 
 class WorkerView(View):
@@ -300,6 +248,19 @@ class WorkerView(View):
     comes_back: bool
     silent: float
     lease: float | None
+    listener: Annotated[str, Meta(description="URL of the listener, without its options.")] = ""
+    address: Annotated[str, Meta(description="Address of its connection, or its process.")] = ""
+    since: Annotated[Moment | None, Meta(description="Time at which it joined.")] = None
+    done: Annotated[int, Meta(description="Attempts that delivered a result.")] = 0
+    undone: Annotated[int, Meta(description="Attempts that failed, timed out or were lost.")] = 0
+    pace: Annotated[
+        float | None,
+        Meta(
+            description="Recent run time of its attempts as a multiple of the median of its service. Null if it has "
+            "several services, or has done nothing yet."
+        ),
+    ] = None
+    holds: list[HeldJobView] = []
 
 
 # ---------------------------------------------------------------- schedules
@@ -349,6 +310,15 @@ class ScheduleView(View):
     skipped: int
     owner: Annotated[str, Meta(description="Principal that set the schedule. It owns the jobs of all runs.")] = "local"
     paused_reason: Annotated[str, Meta(description="Reason, if the broker itself has paused the schedule.")] = ""
+    says: Annotated[str, Meta(description="The cron expression or the interval in words.")] = ""
+    recent: Annotated[
+        str,
+        Meta(
+            description="The latest 20 runs that ended or were skipped, oldest first. One letter each: d done, "
+            "f failed, t timed out, l lost, c cancelled, r refused, s skipped."
+        ),
+    ] = ""
+    last_took: Annotated[float | None, Meta(description="Run time of the run that ended last, in seconds.")] = None
 
 
 class SchedulesView(View):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dragoman.core.broker import Broker
 from dragoman.core.model import Service
 from dragoman.core.rights import Principal
 from dragoman.operations.list_schemas import ListServicesRequest, ServicesView
 from dragoman.operations.ranking import FirstRows, Rank, read_cursor
 from dragoman.operations.schemas import ServiceView
-from dragoman.operations.service_views import ServiceRates, ServiceRows
+from dragoman.operations.service_views import RatesOf, ServiceRows
 from dragoman.operations.slices import RowReader
 from dragoman.operations.visibility import sees_service
 
@@ -23,7 +21,7 @@ class ServiceList:
         broker: Broker,
         request: ListServicesRequest,
         principal: Principal,
-        rates: Callable[[str], ServiceRates | None],
+        rates: RatesOf,
         now: float,
         offset: float,
     ) -> None:

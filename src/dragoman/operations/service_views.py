@@ -7,22 +7,26 @@ from typing import NamedTuple
 
 from dragoman.core.model import Service, Worker
 from dragoman.core.recipients import dialect_of
-from dragoman.operations.need import service_need
 from dragoman.operations.schemas import ServiceView
+from dragoman.operations.service_need import service_need
 from dragoman.operations.views import moment
 
 
 class ServiceRates(NamedTuple):
-    """Rates of a service in jobs per second, and p50, p95, p99 of waiting and running, of the last 10 seconds."""
+    """Numbers of the last 10 seconds: jobs per second, and p50, p95, p99 of waiting and running, in seconds. A quantile
+    is None if nothing was measured."""
 
     arrived: float
     done: float
     undone: float
-    wait: list[float] | None = None
-    run: list[float] | None = None
+    wait: list[float | None]
+    run: list[float | None]
 
 
-def no_rates(service: str) -> ServiceRates | None:
+RatesOf = Callable[[Service], ServiceRates | None]
+
+
+def no_rates(service: Service) -> ServiceRates | None:
     """Return None: nothing samples the services."""
     return None
 
@@ -30,7 +34,7 @@ def no_rates(service: str) -> ServiceRates | None:
 class ServiceRows:
     """Makes views of services. All workers must be counted first."""
 
-    def __init__(self, rates: Callable[[str], ServiceRates | None], offset: float) -> None:
+    def __init__(self, rates: RatesOf, offset: float) -> None:
         """`offset`: seconds that the wall clock is ahead of the clock of jobs."""
         self._rates = rates
         self._offset = offset
@@ -62,23 +66,14 @@ class ServiceRows:
             slots=self._slots.get(service, 0),
             dialects=sorted(self._dialects.get(service, ())),
         )
-        rates = self._rates(service.name)
+        rates = self._rates(service)
         if rates is not None:
             view.arrived, view.done, view.undone, view.wait, view.run = rates
-        view.need = service_need(
-            is_paused=service.paused,
-            waiting=waiting,
-            workers=service.workers,
-            oldest=oldest,
-            undone=view.undone or 0.0,
-            rate=view.arrived or 0.0,
-        )
+        view.need = service_need(waiting, oldest, service.workers, service.paused, view.done or 0.0, view.undone or 0.0)
         return view
 
 
-def service_view(
-    service: Service, workers: Iterable[Worker], rates: Callable[[str], ServiceRates | None], now: float, offset: float
-) -> ServiceView:
+def service_view(service: Service, workers: Iterable[Worker], rates: RatesOf, now: float, offset: float) -> ServiceView:
     """Return the view of one service."""
     rows = ServiceRows(rates, offset)
     for worker in workers:

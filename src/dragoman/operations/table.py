@@ -20,6 +20,8 @@ from dragoman.operations.list_table import LISTENERS as LISTENERS
 from dragoman.operations.list_table import SERVICES as SERVICES
 from dragoman.operations.list_table import WORKERS as WORKERS
 from dragoman.operations.operation import JOB_LOCATION, Operation
+from dragoman.operations.quarantine_table import QUARANTINE as QUARANTINE
+from dragoman.operations.quarantine_table import RETRY_GROUP as RETRY_GROUP
 from dragoman.operations.schemas import (
     AccessView,
     DrainRequest,
@@ -310,6 +312,21 @@ RESUME_SCHEDULE: Final = Operation(
     command="schedule resume",
 )
 
+RUN_SCHEDULE: Final = Operation(
+    name="run schedule",
+    request=ScheduleRef,
+    view=ScheduleView,
+    summary="Enqueue the job of a schedule now, paused or not. The scheduled runs stay as they are. `last_job` of the "
+    "view is the new job. If the last job has not ended, it is a conflict, unless the schedule has `overlap`.",
+    right="call",
+    target="schedule",
+    method="POST",
+    path="/v1/schedules/{name}/run",
+    writes=True,
+    errors=("not found", "conflict", "busy"),
+    command="schedule run",
+)
+
 # ---------------------------------------------------------------- the broker
 
 RELOAD_ACCESS: Final = Operation(
@@ -349,6 +366,8 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         RESULT,
         RETRY,
         WHY,
+        QUARANTINE,
+        RETRY_GROUP,
         SERVICES,
         SERVICE,
         PAUSE,
@@ -364,6 +383,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         DELETE_SCHEDULE,
         PAUSE_SCHEDULE,
         RESUME_SCHEDULE,
+        RUN_SCHEDULE,
         RELOAD_ACCESS,
         LISTENERS,
         BROKER,

@@ -9,6 +9,7 @@ from typing import Final
 
 from dragoman.core.broker import Broker
 from dragoman.core.model import Job, JobId, Service, Worker, WorkerId
+from dragoman.core.quarantine import GroupPart
 from dragoman.core.states import DONE, ENDED
 from dragoman.operations.scheduler import Schedule, Scheduler
 from dragoman.operations.schemas import OperationError
@@ -61,6 +62,19 @@ class Targets:
 
     def missing_worker(self, id: int) -> OperationError:
         return OperationError("not found", f"no worker has id {id}: it has left, or never joined")
+
+    def group(self, id: str) -> list[GroupPart]:
+        """Return the parts of a group of quarantined jobs."""
+        parts = self._broker.job_registry.kept.quarantine.parts_of(id)
+        if not parts:
+            raise self.missing_group(id)
+        return parts
+
+    def missing_group(self, id: str) -> OperationError:
+        if self._broker.job_registry.is_loading:
+            return OperationError("loading", LOADING)
+        detail = f"no group of the quarantine has id {id}: it never existed, or all its jobs have left the quarantine"
+        return OperationError("not found", detail)
 
     def schedule(self, name: str) -> Schedule:
         return self._scheduler.find(name)

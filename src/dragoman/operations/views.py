@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -11,9 +12,16 @@ from msgspec.structs import replace
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Job, Payload, Worker
-from dragoman.core.recipients import dialect_of
-from dragoman.core.states import ENDED
-from dragoman.operations.schemas import AttemptView, FailureView, JobView, WorkerView
+from dragoman.core.recipients import Recipient, dialect_of
+from dragoman.core.states import DONE, ENDED
+from dragoman.operations.schemas import (
+    AttemptView,
+    CallerView,
+    FailureView,
+    HeldJobView,
+    JobView,
+    WorkerView,
+)
 
 
 class Moments:
@@ -55,13 +63,21 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
             reason=each.reason,
             started=_moment_or_none(each.started, offset),
             ended=_moment_or_none(each.ended, offset),
+            dialect=each.dialect or None,
+            worker_id=each.worker_id,
         )
         for each in job.history or ()
     ]
     attempt = job.attempt
     if attempt is not None:
         started = moment(attempt.given + offset)
-        attempts.append(AttemptView(number=attempt.number, worker=attempt.worker.name, started=started))
+        worker = attempt.worker
+        dialect = dialect_of(worker.recipient) if worker.origin is not None else None
+        attempts.append(
+            AttemptView(
+                number=attempt.number, worker=worker.name, started=started, dialect=dialect, worker_id=worker.id
+            )
+        )
     view = JobView(
         id=job.id.hex(),
         service=job.service.name,
@@ -82,16 +98,37 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
     )
     if attempts:
         view.started = attempts[0].started
+        view.waited = _waited(job)
     if job.ended is not None:
         view.ended = moment(job.ended + offset)
+    if job.caller_dialect:
+        view.caller = CallerView(dialect=job.caller_dialect, address=job.owner.address)
+    if job.options.job_timeout != inf:
+        view.job_timeout = job.options.job_timeout
+    if job.deadline != inf:
+        view.deadline = moment(job.deadline + offset)
+    if job.state is not ENDED or job.quarantined:
+        view.size = len(job.payload) if job.payload is not ABSENT else None
+    elif job.outcome is DONE and job.result is not ABSENT:
+        view.result_size = len(job.result)
     if result is not None and result is not ABSENT:
         show_result(view, result, failure)
     return view
 
 
+def _waited(job: Job) -> float | None:
+    """Return the seconds from queueing to the first attempt; None for a job that was queued again since (R135)."""
+    first = job.history[0].started if job.history else job.attempt.given if job.attempt is not None else None
+    return round(first - job.arrival, 3) if first is not None and first >= job.arrival else None
+
+
 def outline(job: Job, offset: float) -> JobView:
-    """Return the view of a job for a principal that may see its state and outcome, and no text of its caller (R147)."""
-    return replace(job_view(job, offset), key=None)
+    """Return the view of a job for a principal that may see its state and outcome, and no text or address of its
+    caller (R147)."""
+    view = replace(job_view(job, offset), key=None)
+    if view.caller is not None:
+        view.caller = CallerView(dialect=view.caller.dialect, address="")
+    return view
 
 
 def show_result(view: JobView, result: Payload, failure: Failure | None) -> None:
@@ -111,7 +148,8 @@ def failure_view(failure: Failure | None) -> FailureView | None:
     return FailureView(type=failure.type, message=failure.message, detail=failure.traceback)
 
 
-def worker_view(worker: Worker, now: float) -> WorkerView:
+def worker_view(worker: Worker, now: float, offset: float, listeners: Mapping[Recipient, str]) -> WorkerView:
+    """Return the view of a worker. `listeners`: URLs of listeners by their broker side."""
     return WorkerView(
         id=worker.id,
         name=worker.name,
@@ -124,4 +162,28 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
         comes_back=worker.profile.comes_back,
         silent=round(max(0.0, now - worker.seen), 3),
         lease=worker.profile.lease if worker.profile.lease != inf else None,
+        listener=listeners.get(worker.recipient, ""),
+        address=worker.origin or "",
+        since=moment(worker.since + offset),
+        done=worker.done,
+        undone=worker.undone,
+        pace=worker_pace(worker),
+        holds=[
+            HeldJobView(
+                job=attempt.job.id.hex(),
+                service=attempt.job.service.name,
+                attempt=attempt.number,
+                since=moment(attempt.given + offset),
+                due=moment(attempt.over_at + offset) if attempt.over_at != inf else None,
+            )
+            for attempt in worker.running.values()
+        ],
     )
+
+
+def worker_pace(worker: Worker) -> float | None:
+    """Return the recent run time as a multiple of the median of its service."""
+    if len(worker.services) != 1 or not worker.done:
+        return None
+    median = worker.services[0].ran.median()
+    return round(worker.mean_run / median, 2) if median else None

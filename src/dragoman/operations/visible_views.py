@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from dragoman.core.model import Job, Worker
+from dragoman.core.recipients import Recipient
 from dragoman.core.rights import SEE, Principal
 from dragoman.operations.schemas import HealthView, JobView, WorkerView
 from dragoman.operations.views import job_view, outline, worker_view
@@ -16,14 +19,17 @@ def visible_job(job: Job, principal: Principal, offset: float) -> JobView:
     return job_view(job, offset) if reads_job(principal, job) else outline(job, offset)
 
 
-def visible_worker(worker: Worker, principal: Principal, now: float) -> WorkerView:
+def visible_worker(
+    worker: Worker, principal: Principal, now: float, offset: float, listeners: Mapping[Recipient, str]
+) -> WorkerView:
     """Return the view of a worker, without services and jobs that the principal may not see."""
-    view = worker_view(worker, now)
+    view = worker_view(worker, now, offset, listeners)
     if may_see_all(principal) or owns_worker(principal, worker):
         return view
     services = [name for name in view.services if principal.may(SEE, name)]
     running = [each.job.id.hex() for each in worker.running.values() if sees_job(principal, each.job)]
-    return replace(view, services=services, running=running)
+    holds = [each for each in view.holds if each.job in running]
+    return replace(view, services=services, running=running, holds=holds)
 
 
 def visible_health(view: HealthView, principal: Principal) -> HealthView:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple
 
@@ -25,7 +24,7 @@ from dragoman.core.states import (
     AttemptRecord,
 )
 from dragoman.operations.list_schemas import WhyAboutView, WhyKind, WhyView
-from dragoman.operations.service_views import ServiceRates
+from dragoman.operations.service_views import RatesOf
 
 MOST_COUNTED: Final = 20_000  # waiting jobs that are looked at in order to count those ahead
 
@@ -43,7 +42,7 @@ def why_view(
     broker: Broker,
     now: float,
     problem: str | None,
-    rates: Callable[[str], ServiceRates | None],
+    rates: RatesOf,
     is_queue_seen: bool,
 ) -> WhyView:
     """Return the view. `is_queue_seen`: the principal may know of the queue, so the jobs ahead are counted."""
@@ -56,7 +55,7 @@ def why_view(
     )
     if is_queue_seen and job.state is WAITING and job.order != inf:
         view.ahead = job.service.queue.ahead_of(job, MOST_COUNTED)
-        measured = rates(job.service.name)
+        measured = rates(job.service)
         rate = measured.done + measured.undone if measured is not None else 0.0
         if view.ahead is not None and rate > 0.0 and kind in ("all busy", "none free", "next"):
             view.turn_in = round(view.ahead / rate, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from dragoman.core.model import Worker
@@ -10,11 +10,12 @@ from dragoman.core.recipients import dialect_of
 from dragoman.core.rights import SEE, Principal
 from dragoman.core.states import BACKING_OFF, BUSY, DETACHED, DRAINING, GONE, IDLE, STARTING, STUCK, WorkerState
 from dragoman.operations.list_schemas import FleetView, ListWorkersRequest, WorkerCountsView, WorkersView
-from dragoman.operations.need import oldest_attempt, silent_share, worker_need
 from dragoman.operations.ranking import FirstRows, Rank, read_cursor
+from dragoman.operations.schemas import WorkerView
 from dragoman.operations.slices import RowReader
+from dragoman.operations.views import worker_pace
 from dragoman.operations.visibility import may_see_all, owns_worker, sees_worker
-from dragoman.operations.visible_views import visible_worker
+from dragoman.operations.worker_need import silent_share, worker_need
 
 MOST_SQUARES: Final = 2_000
 
@@ -34,11 +35,17 @@ class WorkerList:
     """Makes one page of the list, in slices."""
 
     def __init__(
-        self, workers: Iterable[Worker], request: ListWorkersRequest, principal: Principal, now: float
+        self,
+        workers: Iterable[Worker],
+        request: ListWorkersRequest,
+        principal: Principal,
+        view: Callable[[Worker, Principal, float], WorkerView],
+        now: float,
     ) -> None:
-        """Raises OperationError if `after` is not valid."""
+        """`view` makes the view of a worker for a principal. Raises OperationError if `after` is not valid."""
         self._workers = RowReader(enumerate(workers))
         self._request = request
+        self._view = view
         self._principal = principal
         is_paged = request.limit is not None or request.after is not None
         self._sort = request.sort or ("number" if is_paged else "joined")
@@ -64,7 +71,7 @@ class WorkerList:
             return None
         page, after = self._rows.page()
         counts = WorkerCountsView(state=self._states, dialect=self._dialects) if sees_all else None
-        views = [visible_worker(each, self._principal, now) for each in page]
+        views = [self._view(each, self._principal, now) for each in page]
         return WorkersView(workers=views, counts=counts, after=after)
 
     def _matches(self, worker: Worker, state: str, dialect: str) -> bool:
@@ -99,7 +106,7 @@ class WorkerList:
             case "need":
                 return -worker_need(worker, at), worker.id
             case "slow":
-                return -max(worker.mean_run, oldest_attempt(worker, at)), worker.id
+                return -(worker_pace(worker) or 0.0), worker.id
             case "silent":
                 return -silent_share(worker, at), worker.id
             case "name":

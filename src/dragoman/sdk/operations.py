@@ -16,6 +16,7 @@ from dragoman.sdk.performing import Performer
 if TYPE_CHECKING:
     from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
     from dragoman.operations.list_schemas import BrokerView, FleetView, JobCountsView, ListenerView
+    from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
     from dragoman.operations.schemas import AccessView, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 
 
@@ -217,6 +218,30 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.table import WHY
 
         return self.operation(WHY, JobRef(id=id)).why
+
+    def quarantine(self) -> list[QuarantineGroupView]:
+        """List the jobs in quarantine by cause.
+
+        A group has one service, outcome and reason, apart from numbers and quoted texts in the reason.
+        """
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import QUARANTINE
+
+        return self.operation(QUARANTINE, EmptyRequest()).groups
+
+    def retry_group(self, group: str, rate: float = 20.0) -> RetryGroupView:
+        """Retry the jobs of a group in quarantine.
+
+        Each becomes a new job, one after the other; jobs that have left the quarantine meanwhile are left out. The
+        response is sent at the start; a second request returns the progress. A restart of the broker ends the retry,
+        and the rest stays in quarantine.
+
+        - `rate`: Jobs to retry a second. [0.1 to 1000; default: 20]
+        """
+        from dragoman.operations.quarantine_schemas import RetryGroupRequest
+        from dragoman.operations.table import RETRY_GROUP
+
+        return self.operation(RETRY_GROUP, RetryGroupRequest(group=group, rate=rate))
 
     def services(
         self,
@@ -450,6 +475,17 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.table import RESUME_SCHEDULE
 
         return self.operation(RESUME_SCHEDULE, ScheduleRef(name=name))
+
+    def run_schedule(self, name: str) -> ScheduleView:
+        """Enqueue the job of a schedule now, paused or not.
+
+        The scheduled runs stay as they are. `last_job` of the view is the new job. If the last job has not ended, it is
+        a conflict, unless the schedule has `overlap`.
+        """
+        from dragoman.operations.schemas import ScheduleRef
+        from dragoman.operations.table import RUN_SCHEDULE
+
+        return self.operation(RUN_SCHEDULE, ScheduleRef(name=name))
 
     def reload_access(self) -> AccessView:
         """Read the access folder again.

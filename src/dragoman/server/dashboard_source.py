@@ -49,9 +49,12 @@ def make_dashboard(
         limits=lambda: [LimitFacts(name="max_connections", used=len(registry.peers), of=max_connections)],
         resident=_resident,
         instance=random_bytes(8).hex(),
+        listeners=operations.listeners,
     )
     dashboard = Dashboard(sources, now, runner.reports.internal_error)
-    operations.dashboard, operations.rates = dashboard, sources.rates_of
+    operations.dashboard = dashboard
+    operations.rates = sources.sampler.service_rates
+    operations.group_retries.when_retried = changes.jobs_retried
     return dashboard
 
 

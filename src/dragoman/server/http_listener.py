@@ -64,6 +64,7 @@ def _serve_http(
     streams = Streams(limits.max_streams)
     session = HttpBrokerSide(request.broker, runner.connections, own, streams)
     runner.sessions.append(session)
+    context.operations.listeners[session] = request.address.url.partition("?")[0]
     requests = access.request_access(context.now, tls is not None, refused)
     world = HttpWorld(
         request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload, requests

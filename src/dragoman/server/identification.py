@@ -52,4 +52,4 @@ class Identification:
         return True
 
     def _owner(self, principal: Principal, is_local: bool, address: str) -> Owner:
-        return Owner(principal) if is_local else self._owners.at(address, principal)
+        return Owner(principal, address=address) if is_local else self._owners.at(address, principal)

@@ -115,8 +115,7 @@ class Server:
             no_access=no_access,
         )
         self.operations.reload_table = self._reload_table
-        connections = self.runner.connections
-        self.facts = BrokerFacts(self.broker, connections, config, self.store, release, now() + offset())
+        self.facts = BrokerFacts(self.runner, config, self.store, release, self.dashboard.instance, now() + offset())
         self.operations.server_facts = self.facts
         self.host = AsyncioHost(loop, self.runner, now, self.authentication)
         self._restoring: Restore | None = None
@@ -127,6 +126,9 @@ class Server:
                 log.warning("schedule invalid", name=name, problem=problem)
         self.operations.scheduler.when_paused = lambda name, reason: log.warning(
             "schedule paused", name=name, reason=reason
+        )
+        self.operations.group_retries.when_over = lambda retry: log.info(
+            "group retried", group=retry.group, service=retry.service, jobs=retry.retried, of=retry.of, by=retry.owner
         )
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from dragoman.dialects.catalogue import DIALECTS
 from dragoman.operations.list_schemas import BrokerView, LimitView, ListenersView, ListenerView
 from dragoman.operations.views import moment
 from dragoman.server.config import Config, changed_settings
-from dragoman.server.connections import Connections
 from dragoman.server.listener_socket import ListenerSocket
+from dragoman.server.runner import Runner
 from dragoman.server.wiring import Listener
 from dragoman.store.null import NullStore
 from dragoman.store.sqlite import SqliteStore
@@ -42,21 +41,21 @@ class BrokerFacts:
 
     def __init__(
         self,
-        broker: Broker,
-        connections: Connections,
+        runner: Runner,
         config: Config,
         store: SqliteStore | NullStore,
         release: str,
+        instance: str,
         started: float,
     ) -> None:
         """`started`: wall clock time of the start."""
-        self.instance = secrets.token_hex(8)
-        self._broker = broker
-        self._registry = connections.registry
+        self._broker = runner.broker
+        self._registry = runner.connections.registry
         self._config = config
         self._release = release
+        self._instance = instance
         self._started = moment(started)
-        self._max_connections = connections.limits.max_connections
+        self._max_connections = runner.connections.limits.max_connections
         self._store = store.path if isinstance(store, SqliteStore) else None
         self.opened: Sequence[OpenListener] = ()
 
@@ -112,7 +111,7 @@ class BrokerFacts:
             python=platform.python_version(),
             started=self._started,
             name=platform.node(),
-            instance=self.instance,
+            instance=self._instance,
             limits=self.limits(),
             settings={name: _text(each) for name, each in changed_settings(self._config).items()},
             store_size=self._store_size(),

@@ -300,7 +300,11 @@ def prepare(
     security = ListenerSecurity(address, dialect, authentication, insecure=options.insecure)
     security.auth(address.place)
     request = ListenRequest(address, options, own, limits, broker, runner, security, context)
+    known_sides = len(runner.sessions)
     listener: Listener = resolve_name(dialect.listen)(request)
+    if context is not None:
+        for side in runner.sessions[known_sides:]:
+            context.operations.listeners[side] = address.url.partition("?")[0]
     access = security.local_access([each.place for _, each in listener.sockets])
     notes = (*listener.notes, *security.notes)
     edition = getattr(own, "edition", None)

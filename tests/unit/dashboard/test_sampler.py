@@ -28,7 +28,7 @@ def test_rates_are_those_of_the_last_ten_seconds() -> None:
     world.samples(2)
     assert world.row("s").done == pytest.approx(2.0, abs=0.5)
     world.samples(6)
-    assert (world.row("s").arrived, world.row("s").done, world.row("s").wait) == (0.0, 0.0, None)
+    assert (world.row("s").arrived, world.row("s").done, world.row("s").wait) == (0.0, 0.0, [None] * 3)
 
 
 def test_the_first_jobs_of_a_new_service_are_counted() -> None:
@@ -155,11 +155,12 @@ def test_services_that_need_attention_come_first() -> None:
     world.samples(2)
     rows = world.snapshot().services
     assert [each.name for each in rows] == ["orphaned", "late", "busy", "calm"]
-    assert [each.need for each in rows] == [504_000.0, 4_000.0, 0.0, 0.0]
+    assert [each.need for each in rows] == [64_000, 4_000, 0, 0]
 
 
 def test_a_sample_of_many_workers_has_many_steps() -> None:
     world = World()
+    world.watch()
     for _ in range(3 * AT_ONCE):
         world.worker("s", capacity=2)
     assert world.sample(2.0) >= 3
@@ -167,3 +168,21 @@ def test_a_sample_of_many_workers_has_many_steps() -> None:
     assert totals is not None
     assert (totals.workers, totals.slots) == ({"idle": 3 * AT_ONCE}, 6 * AT_ONCE)
     assert world.row("s").slots == 6 * AT_ONCE
+
+
+def test_without_a_reader_workers_are_counted_less_often() -> None:
+    """A reader that comes gets the numbers of its moment."""
+    world = World()
+    world.samples(5)
+    world.worker("s")
+    world.samples(1)
+    assert world.sampler.census.states == {}
+    reader = world.watch()
+    assert reader.latest["totals"]["workers"] == {"idle": 1}
+    world.worker("s")
+    world.samples(1)
+    assert world.sampler.census.states == {"idle": 2}
+    world.dashboard.leave(reader)
+    world.worker("s")
+    world.samples(5)
+    assert world.sampler.census.states == {"idle": 3}

@@ -140,7 +140,14 @@ def test_a_job_page_has_the_job_and_its_why() -> None:
     job = world.job("ocr", JobOptions(waits=True, attempts=2))
     page = world.watch(f"job/{job.id.hex()}").latest["page"]
     assert (page["job"]["id"], page["job"]["state"]) == (job.id.hex(), "waiting")
-    assert (page["why"]["why"], page["why"]["ahead"]) == ("It waits: no worker offers 'ocr'.", 1)
+    assert page["why"] == {
+        "id": job.id.hex(),
+        "why": "It waits: no worker offers 'ocr'.",
+        "kind": "no worker",
+        "ahead": 1,
+        "turn_in": None,
+        "about": {"service": "ocr", "worker": None},
+    }
 
 
 def test_a_worker_page_has_the_worker() -> None:

@@ -16,6 +16,7 @@ from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest, ListServicesRequest, ListWorkersRequest
 from dragoman.operations.permissions import Permissions
+from dragoman.operations.quarantine_schemas import RetryGroupRequest
 from dragoman.operations.schemas import (
     DrainRequest,
     EmptyRequest,
@@ -73,6 +74,7 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
     EmptyRequest: [EmptyRequest()],
     OverviewRequest: [OverviewRequest(), OverviewRequest(range="24h")],
     ServiceSeriesRequest: [ServiceSeriesRequest(name="ä/ö ?", range="1h")],
+    RetryGroupRequest: [RetryGroupRequest(group="0" * 16), RetryGroupRequest(group="9f2c61e07ad35b18", rate=0.5)],
     ServiceRef: [ServiceRef(name="ä/ö ?")],
     PauseRequest: [PauseRequest(name="a/b"), PauseRequest(name="s", by="Ada")],
     PurgeRequest: [PurgeRequest(name="s"), PurgeRequest(name="s", states=("ended",))],

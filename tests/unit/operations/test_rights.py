@@ -17,6 +17,7 @@ from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
 from dragoman.operations.list_schemas import BrokerView, ListenersView
 from dragoman.operations.operation import Operation, Target
 from dragoman.operations.permissions import Permissions
+from dragoman.operations.quarantine_schemas import RetryGroupRequest
 from dragoman.operations.schemas import (
     AccessView,
     EmptyRequest,
@@ -93,6 +94,13 @@ class RightsWorld(World):
         self.broker.fail(self.attempt(self.web_job), "ValueError: poison", self.now)
         self.runner.run_once()
 
+    def group(self) -> str:
+        """The group of the quarantine that has the job."""
+        if not self.job(self.web_job).quarantined:
+            self.quarantine()
+        (part,) = self.broker.job_registry.kept.quarantine.parts()
+        return part.group
+
     def facts(self) -> object:
         """All that an operation may change."""
         service = self.broker.worker_registry.services["mail"]
@@ -106,6 +114,7 @@ JOB: dict[str, Callable[[RightsWorld], dict[str, Any]]] = {
     "worker": lambda world: {"id": world.web_worker.id},
     "schedule": lambda world: {"name": "nightly"},
     "service": lambda world: {"name": "mail"},
+    "group": lambda world: {"group": world.group()},
 }
 MORE_FIELDS: dict[str, dict[str, Any]] = {
     "enqueue": {"service": "mail"},
@@ -128,6 +137,8 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "result": (OK, OK, GONE, NO, OK, GONE),
     "retry": (OK, OK, GONE, NO, OK, GONE),
     "why": (OK, OK, GONE, OK, OK, GONE),
+    "quarantine": (1, 1, 0, 1, 1, 0),
+    "retry group": (OK, OK, GONE, NO, OK, GONE),
     "services": (1, 1, 1, 1, 1, 0),
     "service": (OK, OK, OK, OK, OK, NO),
     "pause": (OK, NO, NO, NO, OK, NO),
@@ -143,6 +154,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "delete schedule": (OK, OK, GONE, NO, OK, GONE),
     "pause schedule": (OK, OK, GONE, NO, OK, GONE),
     "resume schedule": (OK, OK, GONE, NO, OK, GONE),
+    "run schedule": (OK, OK, GONE, NO, OK, GONE),
     "reload access": (OK, NO, NO, NO, NO, NO),
     "listeners": (OK, NO, NO, NO, NO, NO),
     "broker": (OK, NO, NO, NO, NO, NO),
@@ -175,7 +187,7 @@ def test_every_operation_for_every_kind_of_principal() -> None:
 
     def check(name: str, kind: str, answer: object) -> None:
         world, row = RightsWorld(), OPERATIONS[name]
-        if name == "retry":
+        if name in ("retry", "quarantine", "retry group"):
             world.quarantine()
         before = world.facts()
         assert answer_of(row, world.as_(kind, name, **fields_of(world, row))) == answer
@@ -269,6 +281,15 @@ TOYS: dict[Target, tuple[type[OperationRequest], dict[str, set[str]]]] = {
             "administer": {"local", "ops"},
         },
     ),
+    "group": (
+        RetryGroupRequest,
+        {
+            "call": {"local", "web", "ops"},
+            "work": {"local", "ops"},
+            "see": {"local", "web", "viewer", "ops"},
+            "administer": {"local", "ops"},
+        },
+    ),
     "broker": (EmptyRequest, {right: {"local"} for right in ("call", "work", "see", "administer")}),
     "list": (EmptyRequest, {"see": set(KINDS)}),
     "none": (EmptyRequest, {"see": set(KINDS)}),
@@ -306,15 +327,15 @@ def test_a_foreign_target_is_not_found_with_the_words_for_an_unknown_one() -> No
     """R147. Also while jobs of the last run are still being read."""
     world = RightsWorld()
     for name, row in OPERATIONS.items():
-        if row.target not in ("job", "worker", "schedule") or name == "set schedule":
+        if row.target not in ("job", "worker", "schedule", "group") or name == "set schedule":
             continue
         known = fields_of(world, row)
         ((field, value),) = known.items()
-        unknown: Any = {"job": UNKNOWN, "worker": 9_999, "schedule": "monthly"}[row.target]
+        unknown: Any = {"job": UNKNOWN, "worker": 9_999, "schedule": "monthly", "group": "0" * 16}[row.target]
         for is_loading in (False, True):
             world.broker.job_registry.is_loading = is_loading
             refused, missing = world.as_("other", name, **known), world.as_("other", name, **{field: unknown})
-            assert refused.kind == ("loading" if is_loading and row.target == "job" else "not found"), name
+            assert refused.kind == ("loading" if is_loading and row.target in ("job", "group") else "not found"), name
             assert msgspec.json.encode(refused).replace(str(value).encode(), str(unknown).encode()) == (
                 msgspec.json.encode(missing)
             ), name

@@ -13,7 +13,7 @@ from .world import WALL, World
 
 RATES = {
     "ocr": ServiceRates(41.2, 21.4, 0.3, [12.1, 20.9, 26.0], [1.9, 4.3, 6.8]),
-    "quiet": ServiceRates(0.0, 0.0, 0.0),
+    "quiet": ServiceRates(0.0, 0.0, 0.0, [None] * 3, [None] * 3),
 }
 
 
@@ -30,7 +30,7 @@ class ServiceWorld(World):
         self.enqueue("pause/d")
         self.ask("pause", name="pause/d", by="ops")
         self.now += 1.0
-        self.operations.rates = RATES.get
+        self.operations.rates = lambda service: RATES.get(service.name)
 
     def list(self, **request: Any) -> ServicesView:
         view = self.ask("services", **request)
@@ -51,7 +51,7 @@ def test_without_parameters_all_services_are_listed_as_they_became_known(world: 
 
 
 def test_services_are_sorted_and_filtered(world: ServiceWorld) -> None:
-    assert world.names(sort="need") == ["pause/d", "embed", "ocr", "quiet"]
+    assert world.names(sort="need") == ["embed", "pause/d", "ocr", "quiet"]
     assert world.names(sort="name") == ["embed", "ocr", "pause/d", "quiet"]
     assert world.names(sort="waiting") == ["ocr", "embed", "pause/d", "quiet"]
     assert world.names(sort="rate")[0] == "ocr"
@@ -79,10 +79,9 @@ def test_a_row_has_slots_dialects_rates_and_need(world: ServiceWorld) -> None:
     assert (ocr.slots, ocr.dialects, ocr.running, ocr.waiting, ocr.oldest) == (2, ["test"], 2, 2, 5.0)
     assert (ocr.arrived, ocr.done, ocr.undone) == (41.2, 21.4, 0.3)
     assert (ocr.wait, ocr.run) == ([12.1, 20.9, 26.0], [1.9, 4.3, 6.8])
-    assert ocr.need == 5003.041  # 5 s of waiting, and a little for what is not done and what arrives
-    assert rows["embed"].need == 501_000.0
-    assert rows["pause/d"].need == 1_001_000.0
-    assert (rows["embed"].arrived, rows["embed"].wait) == (None, None), "its rates are not known"
+    assert ocr.need == 5_138  # 5 s of waiting, and 1.4 % of the jobs are not done
+    assert rows["embed"].need == rows["pause/d"].need == 61_000, "none can be dispatched"
+    assert (rows["embed"].arrived, rows["embed"].wait) == (None, [None, None, None]), "its rates are not known"
     assert world.ask("service", name="ocr") == ocr
     paused_at = rows["pause/d"].paused_at
     assert paused_at is not None

@@ -74,7 +74,7 @@ def test_a_row_without_a_right_and_its_target_cannot_be_made() -> None:
         Operation(**FACTS, right="see")
     with pytest.raises(ValueError, match="unknown right 'any'; allowed are call, work, see, administer"):
         Operation(**FACTS, right="any", target="job")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="unknown target 'jobs'; allowed are service, job, worker, schedule, list, "):
+    with pytest.raises(ValueError, match="unknown target 'jobs'; allowed are service, job, worker, schedule, group"):
         Operation(**FACTS, right="see", target="jobs")  # type: ignore[arg-type]
 
 

@@ -159,6 +159,8 @@ def test_principal_that_runs_as_many_as_it_may(world: World) -> None:
 
 # -------------------------------------------------------------------- facts for programs
 
+RATES = ServiceRates(9.0, 0.4, 0.1, [None] * 3, [None] * 3)
+
 
 def test_a_waiting_job_knows_the_jobs_ahead_and_its_turn(world: World) -> None:
     worker = world.worker()
@@ -168,7 +170,7 @@ def test_a_waiting_job_knows_the_jobs_ahead_and_its_turn(world: World) -> None:
     view = world.ask("why", id=names[3])
     assert (view.kind, view.ahead, view.turn_in) == ("all busy", 4, None), "the rate is not known"
     assert (view.about.service, view.about.worker) == ("s", None)
-    world.operations.rates = {"s": ServiceRates(9.0, 0.4, 0.1)}.get
+    world.operations.rates = lambda service: RATES
     assert [world.ask("why", id=name).ahead for name in (urgent, *names)] == [0, 1, 2, 3, 4]
     assert world.ask("why", id=names[3]).turn_in == 8.0
     world.ask("cancel", id=names[0])
@@ -178,7 +180,7 @@ def test_a_waiting_job_knows_the_jobs_ahead_and_its_turn(world: World) -> None:
 
 
 def test_a_paused_job_has_no_turn(world: World) -> None:
-    world.operations.rates = {"s": ServiceRates(9.0, 0.4, 0.1)}.get
+    world.operations.rates = lambda service: RATES
     world.ask("pause", name="s", by="ann")
     view = world.ask("why", id=world.enqueue())
     assert (view.kind, view.ahead, view.turn_in) == ("paused", 0, None)

@@ -70,9 +70,19 @@ def test_workers_are_filtered(world: FleetWorld) -> None:
 
 def test_workers_are_sorted(world: FleetWorld) -> None:
     assert world.names(sort="name") == sorted(world.names())
-    assert world.names(sort="slow")[:2] == ["busy-1", "busy-2"]
     assert world.names(sort="silent")[:2] == ["busy-1", "busy-2"]  # 30 % and 2 % of their leases
     assert world.names(sort="need") == ["stuck", "away", "boots", "busy-1", "busy-2", "idle-1"]
+
+
+def test_the_slowest_workers_are_those_that_take_longer_than_others_of_their_service() -> None:
+    world = FleetWorld()
+    quick, slow = world.worker("v", name="quick"), world.worker("v", name="slow")
+    attempts = [world.attempt(world.enqueue("v")) for _ in range(2)]
+    assert [each.worker for each in attempts] == [quick, slow]
+    for attempt in attempts:
+        world.now += 2.0
+        world.broker.succeed(attempt, b"", world.now)
+    assert world.names(sort="slow")[:2] == ["slow", "quick"]
 
 
 def test_a_worker_with_jobs_that_is_silent_for_most_of_its_lease_needs_attention(world: FleetWorld) -> None:

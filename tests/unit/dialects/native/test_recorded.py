@@ -53,14 +53,20 @@ JOB = r"view(\.jobs\[.*?\])?"
 SERVICE = r"view(\.services\[.*?\])?"
 NEW_OF_SERVICES = "paused_at|slots|arrived|done|undone|wait|run|dialects|need"
 SCHEDULE = r"view(\.recurring\[.*?\])?"
+NEW_OF_JOBS = "caller|waited|job_timeout|deadline|size|result_size"
+NEW_OF_WORKERS = "listener|address|since|done|undone|pace|holds"
 ALLOWED = [
     Allowed("TELL", r"view(\.jobs\[.+\])?\.retried_as", NOT_THERE, ANY, "a new key of jobs; unknown keys are ignored"),
     Allowed("TELL", rf"{JOB}\.(started|ended|payload|progress)", NOT_THERE, ANY, "new keys of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.attempts\[.*\]\.(started|ended)", NOT_THERE, ANY, "new keys of attempts; likewise"),
+    Allowed("TELL", rf"{JOB}\.({NEW_OF_JOBS})", NOT_THERE, ANY, "new keys of jobs; likewise"),
+    Allowed("TELL", rf"{JOB}\.attempts\[.*\]\.(dialect|worker_id)", NOT_THERE, ANY, "new keys of attempts; likewise"),
     Allowed("TELL", r"view(\.workers\[\])?\.comes_back", NOT_THERE, False, "a new key of workers; likewise"),
     Allowed("TELL", rf"{SERVICE}\.({NEW_OF_SERVICES})", NOT_THERE, ANY, "new keys of services; likewise"),
     Allowed("TELL", r"view\.(after|counts|searched|complete)", NOT_THERE, ANY, "new keys of lists; likewise"),
     Allowed("TELL", r"view\.(kind|ahead|turn_in|about)", NOT_THERE, ANY, "new keys of why; likewise"),
+    Allowed("TELL", rf"view(\.workers\[\])?\.({NEW_OF_WORKERS})", NOT_THERE, ANY, "new keys of workers; likewise"),
+    Allowed("TELL", rf"{SCHEDULE}\.(says|recent|last_took)", NOT_THERE, ANY, "new keys of schedules; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.owner", NOT_THERE, "local", "a new key of schedules; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.paused_reason", NOT_THERE, "", "a new key of schedules; likewise"),
     Allowed("TELL", r"view\.key", Text(RETRIED), None, "`retried_as` has replaced the key; the client only shows keys"),

@@ -1,4 +1,4 @@
-"""Need of attention of services and workers, as one number each: the highest comes first in lists."""
+"""Score of a worker by which lists put those first that need attention."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dragoman.core.leases import lease_of
 from dragoman.core.model import Worker
 from dragoman.core.states import BACKING_OFF, BUSY, DETACHED, DRAINING, IDLE, STARTING, STUCK, WorkerState
 
-PAUSED: Final = 1e6  # paused while jobs wait
-NO_WORKER: Final = 5e5  # jobs wait, and no worker offers the service
 SILENT: Final = 0.6  # share of the lease after which a worker with jobs needs attention
 
 # Severity of the states of workers, the highest first.
@@ -24,17 +22,6 @@ SEVERITIES: Final[dict[WorkerState, float]] = {
     IDLE: 0.0,
 }
 SILENT_SEVERITY: Final = 4.0
-
-
-def service_need(*, is_paused: bool, waiting: int, workers: int, oldest: float, undone: float, rate: float) -> float:
-    """Return the need of a service. `oldest`: waiting time of its oldest job, in seconds; `undone` and `rate`: jobs per
-    second that end otherwise than done, and that arrive."""
-    need = oldest * 1e3 + undone * 10 + rate / 1e3
-    if waiting and is_paused:
-        need += PAUSED
-    elif waiting and not workers:
-        need += NO_WORKER
-    return round(need, 3)
 
 
 def worker_need(worker: Worker, at: float) -> float:

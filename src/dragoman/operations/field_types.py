@@ -1,0 +1,120 @@
+"""Types of the fields of requests and views: formats, limits and descriptions.
+
+Durations are in seconds, times are RFC 3339 texts. A job's id is 32 lower-case hex digits.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+DAY = 86_400.0
+MOST_ATTEMPTS = 100
+JOB_TIMEOUT = 60.0  # seconds
+LONGEST_WAIT = 3_600.0  # seconds
+
+ID = "^[0-9a-f]{32}$"
+NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
+JOB = "0197f3a2c4d87b12a9e05c61f38d2b74"
+
+JobIdText = Annotated[str, Meta(pattern=ID, description="Job id: 32 lower-case hex digits.", examples=[JOB])]
+ServiceName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=128,
+        pattern=NAME,
+        description="Service name: 1 to 128 bytes of UTF-8 without control characters, case-sensitive.",
+        examples=["resize"],
+    ),
+]
+WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="Worker id: a number, as in the list of workers.")]
+ScheduleName = Annotated[str, Meta(min_length=1, max_length=128, description="Schedule name.")]
+Key = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        pattern=NAME,
+        description="Idempotency key. A second submit with the same key and payload returns the first job.",
+        examples=["invoice-42"],
+    ),
+]
+Text = Annotated[str, Meta(description="Payload as text, encoded as UTF-8.", examples=["hello"])]
+Base64 = Annotated[
+    str,
+    Meta(
+        description="Payload as base64, for arbitrary bytes.",
+        examples=["aGVsbG8="],
+        extra_json_schema={"contentEncoding": "base64"},
+    ),
+]
+Priority = Annotated[
+    int,
+    Meta(ge=0, le=9, description="Priority; jobs with a higher one start first. One step equals a minute of waiting."),
+]
+Attempts = Annotated[
+    int, Meta(ge=1, le=MOST_ATTEMPTS, description="Maximum number of attempts before the job goes into quarantine.")
+]
+JobTimeout = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=DAY,
+        description="Time limit of one attempt, in seconds; `null`: no limit.",
+        examples=[30],
+    ),
+]
+Delay = Annotated[float, Meta(ge=0, le=30 * DAY, description="Earliest start, in seconds from now.")]
+Moment = Annotated[datetime, Meta(tz=True, description="Time in RFC 3339 format.")]
+RetryDelay = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=DAY,
+        description="Delay before the second attempt, in seconds; it doubles with each further attempt. By default the "
+        "broker's setting.",
+    ),
+]
+RetryMaxDelay = Annotated[
+    float,
+    Meta(ge=0, le=DAY, description="Longest delay between two attempts, in seconds. By default the broker's setting."),
+]
+Jitter = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=1,
+        description="Random fraction that is added to or subtracted from each retry delay. By default the broker's "
+        "setting.",
+    ),
+]
+WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the outcome.")]
+
+State = Literal["waiting", "delayed", "running", "ended"]
+PayloadKind = Literal["text", "JSON", "pickle", "bytes"]
+OutcomeName = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
+ErrorKind = Literal[
+    "not found",
+    "invalid",
+    "conflict",
+    "busy",
+    "draining",
+    "loading",
+    "store unavailable",
+    "key reused",
+    "no such service",
+    "forbidden",
+    "too large",
+    "internal",
+]
+Quantiles = Annotated[
+    list[float | None],
+    Meta(
+        min_length=3,
+        max_length=3,
+        description="p50, p95 and p99 of the last 10 seconds, in seconds; null if nothing was measured.",
+    ),
+]

@@ -1,0 +1,53 @@
+"""Base class of the handlers of operations: the broker, its clocks, and responses that wait for a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from dragoman.core.broker import Broker
+from dragoman.core.failure import Failure
+from dragoman.core.model import Job, Payload
+from dragoman.operations.dashboard_handlers import DashboardHandlers
+from dragoman.operations.responders import Responder
+from dragoman.operations.schemas import ErrorView, OperationError, View
+from dragoman.operations.targets import LOADING
+
+
+class StoreAccess(Protocol):
+    """Access to the store: writes values, reports commits, fetches payloads."""
+
+    def note(self, key: str, value: str | None) -> None: ...
+
+    def when_saved(self, call: Callable[[str | None], None]) -> None: ...
+
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None: ...
+
+
+class HandlerBase(DashboardHandlers):
+    """State and methods that all handlers share."""
+
+    def __init__(self, broker: Broker, store_access: StoreAccess, offset: Callable[[], float]) -> None:
+        super().__init__()
+        self.broker = broker
+        self._store_access = store_access
+        self._offset = offset  # seconds that the wall clock is ahead of `now`
+
+    @property
+    def is_loading(self) -> bool:
+        """True while jobs of an earlier run are being loaded; until then, not every job is known."""
+        return self.broker.job_registry.is_loading
+
+    def _refuse_while_loading(self) -> None:
+        """Raise OperationError while jobs are being loaded: in an incomplete list, jobs would seem lost."""
+        if self.is_loading:
+            raise OperationError("loading", LOADING)
+
+    def _answer_when_saved(self, responder: Responder, view: Callable[[], View]) -> None:
+        def saved(problem: str | None) -> None:
+            if problem is None:
+                responder.answer(view())
+            else:
+                responder.refuse(ErrorView(kind="store unavailable", detail=problem))
+
+        self._store_access.when_saved(saved)
