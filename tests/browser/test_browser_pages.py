@@ -76,9 +76,9 @@ class World:
             name: programs.run("token", "new", name, *rights, "--access", self.folder).out.strip()
             for name, rights in {"ops": ("--call", "*", "--administer", "*"), "web": ("--call", "mail")}.items()
         }
-        self.broker = self._serve("http://127.0.0.1:0?auth=token&hosts=broker.example")
+        self.broker = self._serve("http://127.0.0.1:0?auth=token&hosts=broker.example&dashboard=off")
         self.url = self.broker.prints(r"(http://\S+) +both")
-        tls = self._serve(f"https://127.0.0.1:0?auth=token&{authority.issue().options}")
+        tls = self._serve(f"https://127.0.0.1:0?auth=token&dashboard=off&{authority.issue().options}")
         self.secure_url = tls.prints(r"(https://\S+) +both")
         self.api = httpx2.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.tokens['ops']}"})
         self.api.post("/v1/jobs?service=mail", content=b"x").raise_for_status()

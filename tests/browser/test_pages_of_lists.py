@@ -20,6 +20,11 @@ from programs import Programs
 WIDE = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 LEASE = 600  # seconds: the workers of this test send no heartbeats
+NAVIGATE = """path => {
+    document.getElementById('main').replaceChildren()
+    history.pushState(null, '', path)
+    dispatchEvent(new PopStateEvent('popstate'))
+}"""
 MOST_TABS = 60  # key presses until a control must have the focus
 
 
@@ -41,6 +46,10 @@ class HttpWorker:
         attempt: str = answer.headers["dragoman-attempt"]
         return attempt
 
+    def done(self, attempt: str) -> None:
+        headers = {**self._headers, "Dragoman-Attempt": attempt}
+        self._api.post(f"{self._path}/result", headers=headers, content=b"ok").raise_for_status()
+
     def fail(self, attempt: str, reason: str) -> None:
         headers = {**self._headers, "Dragoman-Attempt": attempt}
         self._api.post(f"{self._path}/result?outcome=failed", headers=headers, content=reason).raise_for_status()
@@ -60,6 +69,7 @@ class World:
         self.url = broker.prints(r"(http://\S+) +both")
         self.api = httpx2.Client(base_url=self.url, headers=self._as("ops"), timeout=60)
         self.browser = browser
+        expect.set_options(timeout=PATIENCE_MS)
         self.problems: list[str] = []
         self.worker = HttpWorker(self.api, "mail")
         self.pages = {name: self._open(name) for name in rights}
@@ -82,7 +92,10 @@ class World:
     def show(self, path: str, name: str = "ops") -> Page:
         """Open a page of the dashboard, and wait until it has its data and is live."""
         page = self.pages[name]
-        page.goto(f"{self.url}{path}")
+        if page.url.startswith(self.url):
+            page.evaluate(NAVIGATE, path)  # as a link does: the scripts need not be loaded again
+        else:
+            page.goto(f"{self.url}{path}")
         page.locator("main h1").wait_for()
         page.locator("#live[data-state=live]").wait_for()
         return page
@@ -149,7 +162,7 @@ def job_page_says_why(world: World) -> None:
     token.write_text(world.tokens["ops"])
     said = world.programs.run("why", job, "--connect", f"{world.url}?token_file={token}").out.strip()
     assert said == "It waits: no worker offers 'nobody'."
-    expect(world.show(f"/job/{job}").locator(".why")).to_have_text(said)
+    expect(world.show(f"/job/{job}").locator(".why p")).to_have_text(said)
 
 
 def filters_are_in_the_address(world: World) -> None:

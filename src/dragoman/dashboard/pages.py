@@ -10,6 +10,7 @@ from dragoman.core.model import JobId, WorkerId
 from dragoman.core.rights import Principal
 from dragoman.dashboard.says import says
 from dragoman.dashboard.snapshot import Snapshots, Sources
+from dragoman.dashboard.worker_says import worker_says
 from dragoman.operations.dashboard_schemas import PageView
 from dragoman.operations.visibility import sees_job, sees_service, sees_worker
 from dragoman.operations.visible_views import visible_job, visible_worker
@@ -76,7 +77,8 @@ class Pages:
         if worker is None or not sees_worker(principal, worker):
             return None
         sources = self._sources
-        return PageView(worker=visible_worker(worker, principal, now, sources.offset(), sources.listeners))
+        view = visible_worker(worker, principal, now, sources.offset(), sources.listeners)
+        return PageView(says=worker_says(view), worker=view)
 
     def _job(self, id: JobId, principal: Principal, now: float) -> PageView | None:
         job = self._broker.jobs.get(id)

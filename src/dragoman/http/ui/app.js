@@ -49,6 +49,7 @@ async function show({ isNew }) {
     keys.leave();
     closeMenu();
     scrollTo(0, 0);
+    main.focus({ preventScroll: true });
     draw();
   }
   if (!route) return;
@@ -64,7 +65,6 @@ async function show({ isNew }) {
   if (state.address !== address) return; // another page was opened meanwhile
   state.page = module;
   live.open(module.live?.(address) ?? "overview");
-  if (isNew) main.focus({ preventScroll: true });
   await reload();
 }
 

@@ -50,7 +50,7 @@ export class Live {
       this.#hasStreamed = true;
       this.#receive(JSON.parse(event.data), "live");
     });
-    source.onerror = () => { if (source === this.#source) this.#ask(); };
+    source.onerror = () => { if (source === this.#source) this.#failed(); };
   }
 
   #close() {
@@ -67,19 +67,27 @@ export class Live {
     this.snapshot(snapshot);
   }
 
+  #failed() {
+    this.#close();
+    this.#later(this.#backoff(), () => this.#ask());
+  }
+
   /** EventSource reports no statuses: a request tells if the broker is gone, or has too many streams. */
   async #ask() {
-    this.#close();
     const check = this.#check = {};
-    let overview = null;
+    let overview = null, isGone = false;
     try {
       overview = await get("/v1/overview", { range: "5m" });
     } catch (error) {
-      if (check !== this.#check) return;
-      if (!error.status || error.status >= 500) return this.#later(this.#backoff(), () => this.#ask());
+      isGone = !error.status || error.status >= 500;
     }
-    if (check !== this.#check) return;
-    if (this.#hasStreamed || overview === null) return this.#later(this.#backoff(), () => this.#connect());
+    if (check !== this.#check) return; // another page was opened meanwhile
+    if (isGone) this.#failed();
+    else if (this.#hasStreamed || overview === null) this.#connect();
+    else this.#poll(overview);
+  }
+
+  #poll(overview) {
     this.#receive(overview, "polling");
     this.#polls += 1;
     this.#later(POLL, () => this.#polls % POLLS ? this.#ask() : this.#connect());

@@ -5,8 +5,11 @@ const facts = document.documentElement.dataset;
 /** True if the listener allows acts. */
 export const hasActs = () => facts.acts !== "none";
 
-/** True if the principal may see all services. */
+/** True if the principal may see all services: totals, listeners and the broker itself. */
 export const seesAll = () => facts.sees === "all";
+
+/** True if the principal may act on what this owner has made. @param {string} owner */
+export const isOwn = (owner) => hasActs() && owner === facts.principal;
 
 /** True if the principal administers a service. A pattern is a name, or a prefix that ends in `*`.
  * @param {string} service */

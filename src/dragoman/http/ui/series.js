@@ -7,12 +7,15 @@ const endOf = (series) => Date.parse(series.from) + series.step * 1000 * lengthO
 
 /**
  * Add values of a snapshot to lists of a series, and drop the oldest. `values`: [[list, value]].
- * Steps without a snapshot are not known. Within a step nothing changes.
+ * Steps without a snapshot are not known. Within a step, only a value that is not known changes.
  */
 export function advance(series, at, values) {
   const passed = Math.floor((Date.parse(at) - endOf(series)) / (series.step * 1000)) + 1;
   const steps = Math.min(lengthOf(series), passed);
-  if (!(steps > 0)) return;
+  if (steps <= 0) {
+    for (const [list, value] of values) list[list.length - 1] ??= value ?? null;
+    return;
+  }
   for (const [list, value] of values) {
     for (let i = 0; i < steps; i++) { list.shift(); list.push(i === steps - 1 ? value ?? null : null); }
   }

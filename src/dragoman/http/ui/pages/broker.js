@@ -2,21 +2,22 @@
 
 import { get } from "../api.js";
 import { html } from "../dom.js";
-import { bytes, clock, count, percent, plural, rate, time } from "../format.js";
-import { DIALECTS, dialect, dialectName, hot, panel } from "../parts.js";
+import { bytes, clock, count, percent, rate, time } from "../format.js";
+import { DIALECTS, dialect, dialectName, empty, hot, panel } from "../parts.js";
+import { seesAll } from "../rights.js";
 import { again, facts, meter, none, nowOf, span, table } from "./elements.js";
 
+const HIDDEN = "Listeners, limits and settings need the right `see` over all services.";
 const REFRESH = 5; // seconds
 const NEAR = 0.8; // share of a limit
 const IN_BYTES = /memory|bytes|store|payload|disk/;
 const SHADES = 10; // of a cell of the matrix
 
 export async function load() {
-  const failed = (problem) => ({ problem: problem.message });
-  const [listeners, broker, health] = await Promise.all([
-    get("/v1/listeners").catch(failed), get("/v1/broker").catch(failed), get("/v1/health"),
+  const [health, listeners, broker] = await Promise.all([
+    get("/v1/health"), seesAll() ? get("/v1/listeners") : { listeners: [] }, seesAll() ? get("/v1/broker") : {},
   ]);
-  return { listeners, broker, health };
+  return { health, listeners: listeners.listeners, broker };
 }
 
 export function advance(data) {
@@ -24,17 +25,17 @@ export function advance(data) {
 }
 
 export function render({ data, live }) {
-  const { broker, health } = data, now = nowOf(live), listeners = data.listeners.listeners ?? [];
+  const { broker, health, listeners } = data, now = nowOf(live);
   return html`<div class="head"><h1>Broker</h1><span class="dim">${line(broker, health, now)}</span></div>
   ${health.problems.map((each) => html`<section class="panel why c-failed">${each}</section>`)}
-  ${matrix(live?.flow ?? [])}
-  ${panel("Listeners", listeners.length ? listenerTable(listeners) : html`<p class="body dim">${
-    data.listeners.problem ?? "None."}</p>`, { flush: true })}
+  ${!seesAll() && html`<section class="panel">${empty(HIDDEN)}</section>`}
+  ${seesAll() && html`${matrix(live?.flow ?? [])}
+  ${panel("Listeners", listenerTable(listeners), { flush: true })}
   <div class="row even">
-    ${panel("Limits", limits(broker.limits ?? [], broker.problem), { note: "used now" })}
+    ${panel("Limits", limits(broker.limits), { note: "used now" })}
     ${panel("Health", facts(vitals(live?.broker ?? {}, broker, health)))}
-    ${settings(broker.settings ?? {})}
-  </div>`;
+    ${settings(broker.settings)}
+  </div>`}`;
 }
 
 function line(broker, health, now) {
@@ -83,8 +84,7 @@ const listenerTable = (listeners) => table(HEADS, listeners.map((each) => html`<
 
 const reasons = (numbers) => Object.entries(numbers ?? {}).map(([reason, n]) => `${reason}: ${n}`).join(", ");
 
-function limits(rows, problem) {
-  if (!rows.length) return html`<p class="dim">${problem ?? "None."}</p>`;
+function limits(rows) {
   const show = (name, n) => (IN_BYTES.test(name) ? bytes(n) : count(n));
   return html`<dl class="limits">${rows.map(({ name, used, of }) => html`<dt>${name}</dt><dd>${
     meter([[used / of > NEAR ? "failed" : "running", Math.min(1, used / of)]], percent(used / of))}</dd><dd>${

@@ -5,6 +5,7 @@ import { html, raw } from "../dom.js";
 import { panel } from "../parts.js";
 import { choices } from "./elements.js";
 
+let off = null; // the answer of a broker that records no messages: it is not asked again
 const FORMS = [["", "picture"], ["text"], ["mermaid"]];
 
 /** A job whose messages were not recorded: a part of the jobs is, and those that are not done. */
@@ -13,13 +14,15 @@ export const UNRECORDED = { problem: "The messages of this job are not recorded.
 /** Fetches the conversation in the form of the address. Without one, the reason is kept.
  * @param {string} path of the job or worker */
 export async function loadConversation(path, { query }) {
-  const form = query.form;
+  const { form = "" } = query;
+  if (off) return off;
   try {
     if (form === "text" || form === "mermaid") return { form, text: await get(`${path}/ladder?format=${form}`) };
-    const [{ drawLadder }, story] = await Promise.all([import("/ui/ladder.js"), get(`${path}/ladder?format=json`)]);
+    const [{ drawLadder }, story] = await Promise.all([import("../ladder.js"), get(`${path}/ladder?format=json`)]);
     return { form: "", story, draw: drawLadder };
   } catch (problem) {
-    return { form: form ?? "", problem: problem.status ? problem.message : "Conversations are not available." };
+    if (problem.status === 409) off = { form, problem: problem.message };
+    return { form, problem: problem.status ? problem.message : "Conversations are not available." };
   }
 }
 

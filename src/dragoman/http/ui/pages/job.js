@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { html } from "../dom.js";
-import { bytes, clock, time } from "../format.js";
+import { bytes, clock, count, time } from "../format.js";
 import { content, whole } from "./content.js";
 import { UNRECORDED, conversation, loadConversation } from "./conversation.js";
 import { act, dialect, jobState, panel } from "../parts.js";
@@ -19,7 +19,7 @@ export async function load(address) {
   const { id } = address;
   const [view, reason] = await Promise.all([get(`/v1/jobs/${encodeURIComponent(id)}`), why(id)]);
   const [recorded, payload] = await Promise.all([
-    view.recorded ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
+    view.recorded || view.state !== "ended" ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
     whole(view),
   ]);
   return { job: view, why: reason, recorded, payload };
@@ -44,7 +44,7 @@ export function render({ address, data, live: snapshot }) {
   return html`<div class="head"><h1 class="mono id">${each.id}</h1>${jobState(state)}${
     each.quarantined && html`<span class="tag warn">quarantine</span>`}
     <span class="grow"></span><span class="acts">${buttons(each)}</span></div>
-  <section class="panel why ${jobColor(state)}" aria-label="Why">${data.why.why}${place(data.why)}</section>
+  <section class="panel why ${jobColor(state)}" aria-label="Why"><p>${data.why.why}</p>${place(data.why)}</section>
   <div class="row job"><div class="stack">
     ${timeline(each, now)}
     ${each.error && error(each.error)}
@@ -66,9 +66,8 @@ function buttons(each) {
 
 /** Place in the queue: shown as numbers, because sentences come from the broker. */
 function place({ ahead, turn_in: turn }) {
-  if (ahead == null && turn == null) return "";
-  return html`<small>${ahead != null && html`Jobs ahead: <b>${ahead.toLocaleString("en")}</b>`}${
-    turn != null && html`${ahead != null && " · "}Estimated start: <b>in ${time(turn)}</b>`}</small>`;
+  const facts = [ahead > 0 && `Jobs ahead: ${count(ahead)}`, turn != null && `Estimated start: in ${time(turn)}`];
+  return facts.some(Boolean) && html`<small>${facts.filter(Boolean).join(" · ")}</small>`;
 }
 
 function rows(each) {

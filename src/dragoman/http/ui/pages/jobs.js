@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { html } from "../dom.js";
 import { count, time } from "../format.js";
 import { dialect, empty, jobState } from "../parts.js";
+import { seesAll } from "../rights.js";
 import { again, choices, jobLink, more, none, nowOf, search, select, span, table, withQuery } from "./elements.js";
 
 const PAGE = 50; // jobs
@@ -23,7 +24,7 @@ function request(query) {
   return wanted;
 }
 
-const countsOf = (query) => get("/v1/jobs/counts", { service: query.service }).catch(() => null);
+const countsOf = async (query) => (seesAll() ? get("/v1/jobs/counts", { service: query.service }) : null);
 
 export async function load({ query }) {
   const [found, counts, services] = await Promise.all([
@@ -60,7 +61,7 @@ export function render({ address, data, live }) {
     ${data.newer > 0 && html`<button class="small" data-act="newest">${newer(data.newer)}</button>`}
   </div>
   <section class="panel" aria-label="Jobs">${data.jobs.length ? jobTable(data.jobs, now) : nothing(isFiltered)}
-  ${data.jobs.length > 0 && more(html`Newest first. The list stands still.${cut(data)}`, [
+  ${(data.jobs.length > 0 || data.after) && more(html`Newest first. The list stands still.${cut(data)}`, [
     query.after && ["Newest", withQuery(address, "after", "")],
     data.after && ["Older", withQuery(address, "after", data.after)],
   ])}</section>`;
@@ -91,7 +92,8 @@ function number(counts, state) {
   return count(state ? counts[state] : waiting + delayed + running + done + undone);
 }
 
-const cut = ({ searched, complete }) => complete === false && searched != null &&
+/** A search that ended before the page was full has looked at as many jobs as one request may. */
+const cut = ({ jobs, searched, complete }) => !complete && jobs.length < PAGE &&
   html` <b>The newest ${count(searched)} jobs were searched, older ones were not.</b>`;
 
 const nothing = (isFiltered) => isFiltered

@@ -4,14 +4,14 @@ import { get } from "../api.js";
 import { html } from "../dom.js";
 import { count, plural, time } from "../format.js";
 import { act, empty, hot, panel } from "../parts.js";
-import { administers } from "../rights.js";
+import { administers, isOwn } from "../rights.js";
 import { again, ahead, none, nowOf, serviceLink, table } from "./elements.js";
 
 const COMMAND = "dragoman schedule set nightly report --cron '0 3 * * *'";
 const REFRESH = 3; // seconds
 const RUNS = { // word and colour of each letter
   d: ["done", "done"], f: ["failed", "failed"], t: ["timed out", "timed"], l: ["lost", "lost"],
-  c: ["cancelled", "quiet"], s: ["skipped", "quiet"],
+  c: ["cancelled", "quiet"], r: ["refused", "quiet"], s: ["skipped", "quiet"],
 };
 
 export const load = () => get("/v1/schedules");
@@ -41,13 +41,13 @@ function row(each, now) {
     <td class="num">${each.paused ? none : ahead(each.next, now)}</td><td class="hide-s">${runs(each.recent ?? "")}</td>
     <td class="num mid hide-m">${time(each.last_took)}</td><td class="num mid hide-m">${count(each.runs)}</td>
     <td class="num hide-m">${each.skipped ? hot("waiting", count(each.skipped)) : html`<span class="dim">0</span>`}</td>
-    <td class="num hide-s"><span class="acts">${administers(each.service) && buttons(each)}</span></td></tr>`;
+    <td class="num hide-s"><span class="acts">${(administers(each.service) || isOwn(each.owner)) && buttons(each)}</span></td></tr>`;
 }
 
 const buttons = ({ name, paused }) => html`${act("run schedule", name, "Run now …", "small calm")}${
   paused ? act("resume schedule", name, "Resume …", "small") : act("pause schedule", name, "Pause …", "small")}`;
 
-const says = (each) => each.says ?? each.cron ?? `every ${time(each.every)}`;
+const says = (each) => each.says || (each.cron ?? `every ${time(each.every)}`);
 
 function runs(letters) {
   if (!letters) return none;

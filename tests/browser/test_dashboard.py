@@ -1,0 +1,287 @@
+"""The frame of the dashboard in Chromium, and the pages Overview, Services and Service.
+
+One test runs all rows, as in `test_browser_pages.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from test_browser_pages import LIGHT, PATIENCE_MS, chromium
+from test_pages_of_lists import PHONE, WIDE, HttpWorker
+
+from case_tables import check_every_row
+from programs import Program, Programs
+
+HOSTILE = """<img src=x onerror="document.title='owned'">"""
+# Counts the event streams of a page that are open, and the highest number at one time.
+COUNT_STREAMS = """
+    window.streams = {open: 0, most: 0};
+    window.EventSource = class extends EventSource {
+        constructor(url) { super(url); streams.open += 1; streams.most = Math.max(streams.most, streams.open); }
+        close() { if (this.readyState !== 2 || !this.counted) streams.open -= 1; this.counted = true; super.close(); }
+    };
+"""
+HIDE = """isHidden => {
+    Object.defineProperty(document, 'hidden', {value: isHidden, configurable: true});
+    document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
+class World:
+    def __init__(self, programs: Programs, folder: Path, browser: Browser) -> None:
+        self.programs = programs
+        self.access = folder / "access"
+        words = ("--call", "*", "--administer", "*", "--access", self.access)
+        self.token = programs.run("token", "new", "ops", *words).out.strip()
+        self.broker = self.serve("http://127.0.0.1:0", "http://127.0.0.1:0?auth=token")
+        self.url = self.broker.prints(r"(http://\S+) +both")
+        self.login_url = self.broker.prints(r"(http://\S+) +both", 2)
+        self.api = httpx2.Client(base_url=self.url, timeout=60)
+        self.browser = browser
+        self.contexts: list[BrowserContext] = []
+        self.problems: list[str] = []
+        self.page = self.open()
+
+    def serve(self, *urls: str) -> Program:
+        words = ("--set", f"access={self.access}", "--data", "memory", "--log", "human")
+        return self.programs.dragoman("serve", *urls, *words)
+
+    def open(self) -> Page:
+        """Open a tab of its own context. Its console is read."""
+        context = self.browser.new_context(viewport=WIDE)  # type: ignore[arg-type]
+        self.contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        return page
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(f"{message.text} {message.location['url']}")
+
+    def show(self, path: str, page: Page | None = None) -> Page:
+        """Open a page of the dashboard, and wait until it has its data and is live."""
+        page = page or self.page
+        page.goto(f"{self.url}{path}")
+        page.locator("main h1").wait_for()
+        page.locator("#live[data-state=live]").wait_for()
+        return page
+
+    def enqueue(self, service: str, count: int = 1, **options: object) -> None:
+        for _ in range(count):
+            self.api.post("/v1/jobs", json={"service": service, "payload": "x", **options}).raise_for_status()
+
+    def close(self) -> None:
+        for each in self.contexts:
+            each.close()
+        self.api.close()
+
+
+def waiting(page: Page, service: str) -> str:
+    """Return the path of the cell with the number of waiting jobs, in the table of services."""
+    return f"tr[data-key='{service}'] td:nth-child(2)"
+
+
+# -------------------------------------------------------------------- pages
+
+
+def pages_open(world: World) -> None:
+    """In both themes, wide and on a phone: no console messages, no sideways scrolling."""
+    HttpWorker(world.api, "open")
+    world.enqueue("open", 2)
+    for path in ("/", "/?range=24h", "/services", "/service/open?range=1h"):
+        page = world.show(path)
+        page.locator("tr[data-href]").first.wait_for()
+        for scheme, size, color in (("light", WIDE, "rgb(248, 248, 247)"), ("dark", PHONE, "rgb(14, 16, 18)")):
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.set_viewport_size(size)  # type: ignore[arg-type]
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], (path, scheme)
+            assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == color
+        page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+        assert world.problems == [], path
+
+
+def values_move(world: World) -> None:
+    world.enqueue("moving", 3)
+    page = world.show("/")
+    cell = page.locator(waiting(page, "moving"))
+    expect(cell).to_have_text("3")
+    worker = HttpWorker(world.api, "moving")
+    for left in (2, 1):
+        worker.done(worker.take())
+        expect(cell).to_have_text(str(left))
+    page.get_by_role("link", name="moving").first.click()
+    page.wait_for_url("**/service/moving")
+    page.get_by_text("1 job waits.").or_(page.get_by_text("the queue")).first.wait_for()
+    worker.done(worker.take())
+    expect(page.locator(".tile", has_text="Waiting").locator("b")).to_have_text("0")
+
+
+def charts_show_values(world: World) -> None:
+    page = world.show("/service/open")
+    charts = page.locator("[data-chart]")
+    expect(charts).to_have_count(4)
+    charts.first.hover()
+    expect(page.locator(".chart .tip")).to_have_count(4)
+    page.locator("h1").hover()
+    expect(page.locator(".chart .tip")).to_have_count(0)
+    page.get_by_role("button", name="as table").nth(1).click()
+    expect(page.locator("dialog tbody tr")).to_have_count(150)
+    page.get_by_role("button", name="Close").click()
+
+
+def hostile_names(world: World) -> None:
+    world.enqueue(HOSTILE, key=HOSTILE, attempts=1)
+    worker = HttpWorker(world.api, HOSTILE)
+    worker.fail(worker.take(), HOSTILE)
+    world.enqueue(HOSTILE, key=f"{HOSTILE}2")
+    [job] = world.api.get("/v1/jobs", params={"service": HOSTILE, "state": "ended"}).json()["jobs"]
+    service = httpx2.URL(world.url).copy_with(path=f"/service/{HOSTILE}").raw_path.decode()
+    paths = ["/", "/services", service, "/workers", f"/worker/{worker.id}", "/jobs", f"/job/{job['id']}", "/quarantine"]
+    for path in paths:
+        page = world.show(path)
+        page.locator("main").get_by_text(HOSTILE).locator("visible=true").first.wait_for()
+        page.mouse.wheel(0, 400)
+        assert (page.locator("main img").count(), "owned" in page.title()) == (0, HOSTILE in page.title()), path
+        assert page.evaluate("document.querySelectorAll('img, script:not([src])').length") == 0, path
+    assert world.problems == []
+
+
+# -------------------------------------------------------------------- frame
+
+
+def keyboard(world: World) -> None:
+    page = world.show("/")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.wait_for_url("**/services")
+    page.locator("tbody tr").first.wait_for()
+    page.keyboard.press("j")
+    chosen = page.locator("tr.at").get_attribute("data-href")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{chosen}")
+    page.keyboard.press("/")
+    page.keyboard.type("moving")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/service/moving")
+    page.locator("h1", has_text="moving").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("heading", name="Keys").wait_for()
+    page.keyboard.press("Escape")
+    page.emulate_media(color_scheme="light")
+    page.keyboard.press("t")
+    page.reload()
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark", "the choice is kept"
+    page.go_back()
+    page.wait_for_url(f"**{chosen}")
+    world.problems.clear()  # the browser reports the status 404 of what the search does not find
+
+
+def held_page_stands_still(world: World) -> None:
+    world.enqueue("held")
+    page, other = world.show("/"), world.show("/", world.open())
+    cell = page.locator(waiting(page, "held"))
+    expect(cell).to_have_text("1")
+    page.keyboard.press(".")
+    page.get_by_role("button", name="Held").wait_for()
+    world.enqueue("held")
+    expect(other.locator(waiting(other, "held"))).to_have_text("2")
+    expect(cell).to_have_text("1")
+    page.keyboard.press(".")
+    expect(cell).to_have_text("2")
+    world.contexts.pop().close()
+
+
+def login_and_logout(world: World) -> None:
+    page = world.open()
+    page.goto(f"{world.login_url}/services")
+    page.get_by_label("Token").fill(world.token)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_text("You are ops.").wait_for()
+    page.locator("#live[data-state=live]").wait_for()
+    page.get_by_role("button", name="Log out").click()
+    page.wait_for_url("**/login")
+    page.get_by_label("Token").wait_for()
+    world.problems.clear()  # the browser reports the status 401 of the first page
+    world.contexts.pop().close()
+
+
+def one_stream_and_none_while_hidden(world: World) -> None:
+    page = world.open()
+    page.add_init_script(COUNT_STREAMS)
+    page.clock.install()
+    world.show("/", page)
+    for path in ("/services", "/workers", "/"):
+        page.locator(f"#nav a[href='{path}']").click()
+        page.locator("#live[data-state=live]").wait_for()
+    assert page.evaluate("[streams.open, streams.most]") == [1, 1]
+    page.evaluate(HIDE, True)
+    page.clock.fast_forward(11_000)
+    assert page.evaluate("streams.open") == 0
+    page.evaluate(HIDE, False)
+    assert page.evaluate("[streams.open, streams.most]") == [1, 1]
+    page.locator("#live[data-state=live]").wait_for()
+    world.contexts.pop().close()
+
+
+def broker_ends_and_restarts(world: World) -> None:
+    """The last row: the broker of the rows before is killed."""
+    page = world.open()
+    page.clock.install()
+    world.show("/service/open", page)
+    world.broker.kill()
+    page.clock.fast_forward(4_000)
+    expect(page.locator("#live")).to_have_attribute("data-state", re.compile("slow|lost"))
+    page.clock.fast_forward(4_000)
+    banner = page.locator("#banner")
+    expect(banner).to_contain_text(re.compile(r"The broker has not answered for \d+ s\. The values shown are from"))
+    expect(page.locator("h1", has_text="open")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause …")).to_be_disabled()
+    world.broker = world.serve(world.url)
+    world.broker.prints("is listening")
+    HttpWorker(world.api, "open")
+    while page.locator("#live[data-state=live]").count() == 0:
+        page.clock.fast_forward(16_000)
+        page.wait_for_timeout(20)
+    expect(banner).to_be_hidden()
+    expect(page.get_by_role("button", name="Pause …")).to_be_enabled()
+
+
+SCENARIOS: list[Callable[[World], None]] = [
+    pages_open,
+    values_move,
+    charts_show_values,
+    hostile_names,
+    keyboard,
+    held_page_stands_still,
+    login_and_logout,
+    one_stream_and_none_while_hidden,
+    broker_ends_and_restarts,
+]
+
+
+@pytest.fixture
+def world(programs: Programs, tmp_path: Path) -> Iterator[World]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=[*LIGHT], timeout=PATIENCE_MS)
+        world = World(programs, tmp_path, browser)
+        try:
+            yield world
+        finally:
+            world.close()
+            browser.close()
+
+
+def test_dashboard_in_a_browser(world: World) -> None:
+    def check(name: str) -> None:
+        [scenario] = [each for each in SCENARIOS if each.__name__ == name]
+        scenario(world)
+
+    check_every_row(check, [(each.__name__,) for each in SCENARIOS])
