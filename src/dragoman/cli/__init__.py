@@ -18,7 +18,20 @@ if TYPE_CHECKING:
 # Sections of the help, in their order, with the commands that have modules of their own.
 SECTIONS = {
     "Run": ["demo", "serve", "worker", "top", "config", "health", "broker", "listeners", "store"],
-    "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "cancel", "retry", "quarantine", "schedule", "tail"],
+    "Jobs": [
+        "call",
+        "enqueue",
+        "result",
+        "job",
+        "jobs",
+        "why",
+        "ladder",
+        "cancel",
+        "retry",
+        "quarantine",
+        "schedule",
+        "tail",
+    ],
     "Access": ["access", "keys", "token"],
     "Services and workers": ["services", "workers", "pause", "resume", "purge", "drain"],
 }

@@ -88,6 +88,8 @@ class Server:
         self._log = log
         self._progress = progress
         self.broker = Broker(config.policy, clock.SystemEntropy(), first_worker=first_worker)
+        if config.ladders:
+            self.broker.job_registry.conversations.start()
         limits = AdmissionLimits(
             max_connections=min(config.max_connections, raise_descriptor_limit()),
             max_connections_per_local_address=config.max_connections_per_local_address,
