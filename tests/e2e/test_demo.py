@@ -64,7 +64,7 @@ def test_demo_is_right_goes_on_under_load_and_leaves_nothing(programs: Programs,
 
 def test_interrupted_demo_ends_all_of_its_processes(programs: Programs, place: Path) -> None:
     demo = programs.start(DRAGOMAN, "demo")
-    demo.prints("Dashboard: ")
+    until(lambda: "Dashboard: " in demo.out, "the broker listens", PATIENCE)
     processes = family(demo)
     assert processes
     demo.signal(signal.SIGINT)

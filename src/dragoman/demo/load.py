@@ -14,7 +14,7 @@ from dragoman.sdk.errors import DragomanError
 
 RATE = 20.0  # jobs a second
 BACKGROUND = 0.3  # fraction of background jobs
-STAY, AWAY = 20.0, 10.0  # seconds that one worker is there, and is not
+STAY, AWAY = 60.0, 30.0  # seconds that one worker is there, and is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,8 @@ def _submit(broker: DemoBroker) -> None:
         if random.random() < BACKGROUND:  # noqa: S311
             broker.http.enqueue(service.name, payload, attempts=2, retry_first=0.5)
         else:
-            dialect = random.choice([each for each in CALLERS if DIALECTS[each].has_service_names])  # noqa: S311
-            broker.client(dialect).submit(service.name, payload)
+            dialects = [each for each in CALLERS if DIALECTS[each].has_service_names or each in service.dialects]
+            dialect = random.choice(dialects)  # noqa: S311
+            broker.client(dialect, service.name).submit(service.name, payload)
     except DragomanError:
         pass  # a broker that is busy for a moment; the next job follows
