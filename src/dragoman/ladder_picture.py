@@ -20,7 +20,9 @@ WIDTH: Final = 830
 NARROW_WIDTH: Final = 352
 SHORT_NOTE: Final = 28  # letters
 LONGEST_NOTE: Final = 80
-LONGEST_NARROW_NOTE: Final = 28
+LONGEST_NARROW_NOTE: Final = 24
+CROWD: Final = 3  # workers; the names of more are shorter
+LEFT_OF: Final = 200  # pixels from the right edge: texts of lanes further right are on their left
 KINDS: Final = {"done": "done", "failed": "failed", "timed out": "timed", "lost": "lost"}  # classes of notes
 
 # Colours in light and dark, by the names that the style sheet of the pages uses.
@@ -96,7 +98,7 @@ class Picture:
         self._lanes = lanes
         self._is_narrow = is_narrow
         self._width = NARROW_WIDTH if is_narrow else WIDTH
-        self._gutter = 52
+        self._gutter = 58
         self._broker = 166 if is_narrow else 306
         self._xs = self._places()
         self._colours = {lane.id: f"c-{lane.dialect}" if lane.dialect else "c-none" for lane in lanes}
@@ -159,8 +161,10 @@ class Picture:
                 continue
             taken.append(x)
             is_shared = self._is_narrow and lane.role == "worker" and workers > 1
-            name = f"{workers} workers" if is_shared else _cut(lane.name, 18)
-            role = "" if is_shared else f"{lane.dialect} {lane.role}" if lane.dialect else lane.role
+            is_crowded = self._is_narrow or (workers > CROWD and lane.role == "worker")
+            name = f"{workers} workers" if is_shared else _cut(lane.name, 12 if is_crowded else 18)
+            role = f"{lane.dialect} {lane.role}" if lane.dialect and not is_crowded else lane.dialect or lane.role
+            role = "" if is_shared else role
             colour = "c-none" if is_shared else self._colours[lane.id]
             heads.append(
                 f'<g class="{colour}"><text class="who" x="{x}" y="16" text-anchor="middle">{_text(name)}</text>'
@@ -203,7 +207,7 @@ class Picture:
             self._note(row, y)
         elif row.lost:
             x = self._xs[row.at]
-            is_left = self._is_narrow and x > self._broker
+            is_left = x > self._broker and (self._is_narrow or x > WIDTH - LEFT_OF)
             self._marks.append(
                 f'<g class="c-lost"><path class="arrow" d="M{x - 5} {y - 5}l10 10m0 -10l-10 10"/>'
                 f'<text class="note" x="{x - 10 if is_left else x + 12}" y="{y + 4}" '

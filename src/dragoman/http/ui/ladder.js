@@ -1,8 +1,8 @@
 // Ladders: the conversation of a job or a worker, drawn as SVG. The same picture, with the same numbers and classes, as
 // in dragoman/ladder_picture.py; a test compares the two. Colours are in style.css and ladder.css.
 
-const ROW = 25, HEAD = 52, BREAK = 27, BAND = 42, WIDTH = 830, NARROW_WIDTH = 352, GUTTER = 52;
-const SHORT_NOTE = 28, LONGEST_NOTE = 80, LONGEST_NARROW_NOTE = 28;
+const ROW = 25, HEAD = 52, BREAK = 27, BAND = 42, WIDTH = 830, NARROW_WIDTH = 352, GUTTER = 58;
+const SHORT_NOTE = 28, LONGEST_NOTE = 80, LONGEST_NARROW_NOTE = 24, CROWD = 3, LEFT_OF = 200;
 const MOST_LANES = 6, MOST_CALLERS = 2, SILENCE = 1, TIMES_MEDIAN = 10;
 const KINDS = { done: "done", failed: "failed", "timed out": "timed", lost: "lost" };
 
@@ -56,7 +56,7 @@ export function drawLadder(conversation, { isNarrow = false } = {}) {
   }
   /** @param {Row} row */
   function lost(row) {
-    const x = xs.get(row.at), isLeft = isNarrow && x > broker;
+    const x = xs.get(row.at), isLeft = x > broker && (isNarrow || x > WIDTH - LEFT_OF);
     marks.push(`<g class="c-lost"><path class="arrow" d="M${x - 5} ${y - 5}l10 10m0 -10l-10 10"/><text class="note" x="${isLeft ? x - 10 : x + 12}" y="${y + 4}" text-anchor="${isLeft ? "end" : "start"}">${text(row.lost)}</text></g>`);
   }
   /** @param {Row} row */
@@ -132,8 +132,9 @@ function heads(lanes, xs, colours, isNarrow) {
     if (taken.has(x)) return "";
     taken.add(x);
     const isShared = isNarrow && lane.role === "worker" && workers > 1;
-    const name = isShared ? `${workers} workers` : cut(lane.name, 18);
-    const role = isShared ? "" : lane.dialect ? `${lane.dialect} ${lane.role}` : lane.role;
+    const isCrowded = isNarrow || (workers > CROWD && lane.role === "worker");
+    const name = isShared ? `${workers} workers` : cut(lane.name, isCrowded ? 12 : 18);
+    const role = isShared ? "" : lane.dialect && !isCrowded ? `${lane.dialect} ${lane.role}` : lane.dialect || lane.role;
     return `<g class="${isShared ? "c-none" : text(colours.get(lane.id))}"><text class="who" x="${x}" y="16" text-anchor="middle">${text(name)}</text><text class="role" x="${x}" y="33" text-anchor="middle">${text(role)}</text><circle class="dot" cx="${x}" cy="${HEAD - 8}" r="3"/></g>`;
   }).join("");
 }
