@@ -271,7 +271,8 @@ def test_work_is_done_in_slices_and_its_time_is_counted(monkeypatch: pytest.Monk
         pauses.append(clock[0])
         clock[0] += 1.0  # other work of the event loop
 
-    monkeypatch.setattr("dragoman.dashboard.dashboard.perf_counter", lambda: clock[0])
+    for name in ("perf_counter", "thread_time"):
+        monkeypatch.setattr(f"dragoman.dashboard.dashboard.{name}", lambda: clock[0])
     monkeypatch.setattr("dragoman.dashboard.dashboard.asyncio.sleep", sleep)
     before = world.sources.load.spent
     asyncio.run(world.dashboard._in_slices(steps()))
