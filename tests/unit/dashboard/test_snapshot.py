@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -240,3 +242,29 @@ def test_quarantined_jobs_of_an_earlier_run_are_no_news() -> None:
     world.broker.job_registry.is_loading = False
     world.sample(2.0)
     assert world.sources.quarantine.recent(world.now) == []
+
+
+# -------------------------------------------------------------------- slices
+
+
+def test_work_is_done_in_slices_and_its_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs pass between two slices of at most 5 ms."""
+    world = World()
+    clock = [0.0]
+    pauses: list[float] = []
+
+    def steps() -> Iterator[None]:
+        for _ in range(10):
+            clock[0] += 0.002
+            yield
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(clock[0])
+        clock[0] += 1.0  # other work of the event loop
+
+    monkeypatch.setattr("dragoman.dashboard.dashboard.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("dragoman.dashboard.dashboard.asyncio.sleep", sleep)
+    before = world.sources.load.spent
+    asyncio.run(world.dashboard._in_slices(steps()))
+    assert len(pauses) == 3
+    assert world.sources.load.spent - before == pytest.approx(0.02)
