@@ -29,6 +29,7 @@ class Dialect:
     options: str  # the module of ListenerOptions, WorkerOptions and ClientOptions
     limits: str = "dragoman.server.connection_limits:ConnectionLimits"
     listen: str
+    hides: str | None = None  # replaces payloads in recordings; None: it has no messages of connections
 
     # The SDK: the client and worker sides, and the class that runs one worker.
     sides: str | None = None  # None: the SDK does not support it
@@ -56,6 +57,7 @@ _ROWS: Final = (
         auth=("curve", "token"),
         options="dragoman.dialects.native.options",
         listen="dragoman.server.wiring:listen_native",
+        hides="dragoman.dialects.native.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:native",
         shares_connections=True,
         reports=True,
@@ -86,6 +88,7 @@ _ROWS: Final = (
         editions=("plain", "package"),
         options="dragoman.dialects.pingpong.options",
         listen="dragoman.server.wiring:listen_pingpong",
+        hides="dragoman.dialects.pingpong.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:pingpong",
         has_service_names=False,
     ),
@@ -98,6 +101,7 @@ _ROWS: Final = (
         auth=("curve",),
         options="dragoman.dialects.powerhose.options",
         listen="dragoman.server.wiring:listen_powerhose",
+        hides="dragoman.dialects.powerhose.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:powerhose",
         worker="dragoman.sdk.powerhose_worker:PowerhoseWorker",
         has_service_names=False,
@@ -109,6 +113,7 @@ _ROWS: Final = (
         port=7405,
         options="dragoman.dialects.memodb.options",
         listen="dragoman.server.wiring:listen_memodb",
+        hides="dragoman.dialects.memodb.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:memodb",
         shares_connections=True,
         calls_at_once=True,
@@ -122,6 +127,7 @@ _ROWS: Final = (
         editions=("seed", "shifted"),
         options="dragoman.dialects.controller.options",
         listen="dragoman.server.controller_listener:listen_controller",
+        hides="dragoman.dialects.controller.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:controller",
         worker="dragoman.sdk.controller_worker:ControllerWorker",
         has_callers=False,
@@ -136,6 +142,7 @@ _ROWS: Final = (
         editions=("0.1", "0.2", "0.2-delimited", "0.2-field"),
         options="dragoman.dialects.majordomo.options",
         listen="dragoman.server.wiring:listen_majordomo",
+        hides="dragoman.dialects.majordomo.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:majordomo",
         capabilities=frozenset({"parts"}),  # edition 0.1 never sends any
     ),

@@ -25,12 +25,21 @@ from dragoman.streams.tls_problems import tls_problem
 def listen_http(request: ListenRequest) -> Listener:
     if request.options.frontend is not None:
         raise address_error(request.address.url, "http has no frontend: callers and workers use the same address")
-    listener_socket = ExternalSocket(request.address.place, partial(_serve_http, request))
+    limits: HttpLimits = request.limits
+    session = HttpBrokerSide(request.broker, request.runner.connections, request.own, Streams(limits.max_streams))
+    request.runner.sessions.append(session)
+    listener_socket = ExternalSocket(request.address.place, partial(_serve_http, request, request.taps.http(session)))
     notes = ("callers, workers and operators; any service",)
     return Listener(request.address, (("both", listener_socket),), notes)
 
 
-def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: LocalPeers, rule: LoopbackRule) -> None:
+def _serve_http(
+    request: ListenRequest,
+    session: HttpBrokerSide,
+    listening: socket.socket,
+    local_peers: LocalPeers,
+    rule: LoopbackRule,
+) -> None:
     context, runner = request.context, request.runner
     assert context is not None, "HTTP needs an event loop"
     own: HttpOptions = request.own
@@ -53,12 +62,10 @@ def _serve_http(request: ListenRequest, listening: socket.socket, local_peers: L
         runner.reports.internal_error(error)
 
     tls = request.security.tls
-    streams = Streams(limits.max_streams)
-    session = HttpBrokerSide(request.broker, runner.connections, own, streams)
-    runner.sessions.append(session)
     requests = access.request_access(context.now, tls is not None, refused)
+    operations = context.taps.operations(context.operations)
     world = HttpWorld(
-        request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload, requests
+        request.broker, operations, session, runner, context.now, context.health, limits.max_payload, requests
     )
     world.traffic = context.http_traffic
     world.certificates = context.access_control.expiries
