@@ -31,6 +31,8 @@ COMPILED = (
     "operations/json_api.py",
     "operations/handlers.py",
     "operations/job_options.py",
+    "operations/ladder_handlers.py",
+    "operations/recorded_requests.py",
     "operations/responders.py",
     "operations/payloads.py",
     "operations/views.py",

@@ -39,7 +39,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import {base}
 
 if TYPE_CHECKING:
-    from dragoman.operations.schemas import {views}
+{views}
 
 
 class {name}({base}, Generic[Result]):
@@ -115,8 +115,9 @@ MORE = {
 def source(client: Client, rows: Iterable[Operation[Any, Any]]) -> str:
     """Return the formatted module of one client."""
     rows = list(rows)
-    views = {_view_type(row)[1] for row in rows} - {""}
-    head = HEAD.format(about=client.about, base=client.base, name=client.name, views=", ".join(sorted(views)))
+    views = sorted({(row.view.__module__, name) for row in rows if (name := _view_type(row)[1])})
+    imports = "\n".join(f"    from {module} import {name}" for module, name in views)
+    head = HEAD.format(about=client.about, base=client.base, name=client.name, views=imports)
     return formatted(head + "".join(_method(client, row) for row in rows))
 
 
@@ -138,7 +139,7 @@ def _method(client: Client, row: Operation[Any, Any]) -> str:
     kind, plan = PLANS.get(row.name, ("", ""))
     imports = []
     if "{request}" in plan or not plan:
-        imports.append(f"from dragoman.operations.schemas import {request}")
+        imports.append(f"from {row.request.__module__} import {request}")
     if plan:
         body = f"return {client.await_}self._follow({plan.format(request=made)})"
     else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Sections of the help, in their order, with the commands that have modules of their own.
 SECTIONS = {
     "Run": ["serve", "worker", "config", "health", "store", "replay"],
-    "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "cancel", "retry", "schedule"],
+    "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "ladder", "cancel", "retry", "schedule"],
     "Access": ["access", "keys", "token"],
     "Services and workers": ["services", "workers", "pause", "resume", "purge", "drain"],
 }

@@ -76,6 +76,7 @@ class Operator:
         )
         if again is not None:
             again.retry_of = job.id
+            self._job_registry.conversations.begin_retry(again, now)
             self._job_registry.kept.leave_quarantine(again)
             self._delays.add(again, now)
         return again

@@ -215,6 +215,9 @@ class JobView(View):
     ended: Moment | None = None
     payload: PayloadView | None = None
     progress: PayloadView | None = None
+    recorded: Annotated[
+        Literal["messages", "milestones"] | None, Meta(description="Source of its ladder; `null`: not recorded so far.")
+    ] = None
 
 
 class OutcomeView(View):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dragoman.operations.ladder_table import LADDER as LADDER
+from dragoman.operations.ladder_table import WORKER_LADDER as WORKER_LADDER
 from dragoman.operations.operation import JOB_LOCATION, Operation
 from dragoman.operations.schemas import (
     AccessView,
@@ -378,6 +380,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         RESULT,
         RETRY,
         WHY,
+        LADDER,
         SERVICES,
         SERVICE,
         PAUSE,
@@ -386,6 +389,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         WORKERS,
         WORKER,
         DRAIN,
+        WORKER_LADDER,
         SCHEDULES,
         SCHEDULE,
         SET_SCHEDULE,

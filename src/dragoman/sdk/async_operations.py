@@ -14,6 +14,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import AsyncPerformer
 
 if TYPE_CHECKING:
+    from dragoman.operations.ladder_schemas import ConversationView
     from dragoman.operations.schemas import AccessView, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 
 
@@ -177,6 +178,19 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         return (await self.operation(WHY, JobRef(id=id))).why
 
+    async def ladder(self, job: str, format: Literal["json", "svg", "mermaid", "text"] = "json") -> ConversationView:
+        """Show the messages of a job: between its callers, the broker and its workers, each in its own dialect.
+
+        Payloads are not part of it. The messages of a job that has not ended are recorded from now on.
+
+        - `format`: Format of the HTTP response. Clients of other dialects get the view. [json, svg, mermaid or text;
+          default: json]
+        """
+        from dragoman.operations.ladder_schemas import LadderRequest
+        from dragoman.operations.table import LADDER
+
+        return await self.operation(LADDER, LadderRequest(id=job, format=format))
+
     async def services(self) -> list[ServiceView]:
         """List services with their queues and workers."""
         from dragoman.operations.schemas import EmptyRequest
@@ -251,6 +265,21 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import DRAIN
 
         return await self.operation(DRAIN, DrainRequest(id=worker, now=now))
+
+    async def worker_ladder(
+        self, worker: int, format: Literal["json", "svg", "mermaid", "text"] = "json"
+    ) -> ConversationView:
+        """Show the last messages of a worker, with its heartbeats.
+
+        They are recorded for 30 seconds after each request, so the first one shows none.
+
+        - `format`: Format of the HTTP response. Clients of other dialects get the view. [json, svg, mermaid or text;
+          default: json]
+        """
+        from dragoman.operations.ladder_schemas import WorkerLadderRequest
+        from dragoman.operations.table import WORKER_LADDER
+
+        return await self.operation(WORKER_LADDER, WorkerLadderRequest(id=worker, format=format))
 
     async def schedules(self) -> list[ScheduleView]:
         """List schedules."""

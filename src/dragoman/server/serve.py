@@ -100,6 +100,8 @@ class Server:
         )
         taps.begin(config, limits, first_worker, release, log)
         self.broker = Broker(config.policy, taps.entropy(clock.SystemEntropy()), first_worker=first_worker)
+        if config.ladders:
+            self.broker.job_registry.conversations.start()
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.store = self._open_store(folder, release) if folder is not None else NullStore()
         store, tapped_now = taps.store(self.store), taps.clock(now)
@@ -127,8 +129,7 @@ class Server:
         self.host = AsyncioHost(loop, self.runner, now, self.authentication, taps)
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
-            began = now()
-            taps.restored(self.store.last_number, self.store.notes(), began, began + offset())
+            taps.restored(self.store.last_number, self.store.notes(), began := now(), began + offset())
             self._restoring = Restore(taps.store(self.store), self.runner, tapped_now, self._loaded)
             unread = self.operations.scheduler.load(self._restoring.prepare(), began, began + offset())
             for name, problem in unread.items():

@@ -53,7 +53,7 @@ JOB = r"view(\.jobs\[.*?\])?"
 SCHEDULE = r"view(\.recurring\[.*?\])?"
 ALLOWED = [
     Allowed("TELL", r"view(\.jobs\[.+\])?\.retried_as", NOT_THERE, ANY, "a new key of jobs; unknown keys are ignored"),
-    Allowed("TELL", rf"{JOB}\.(started|ended|payload|progress)", NOT_THERE, ANY, "new keys of jobs; likewise"),
+    Allowed("TELL", rf"{JOB}\.(started|ended|payload|progress|recorded)", NOT_THERE, ANY, "new keys of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.attempts\[.*\]\.(started|ended)", NOT_THERE, ANY, "new keys of attempts; likewise"),
     Allowed("TELL", r"view(\.workers\[\])?\.comes_back", NOT_THERE, False, "a new key of workers; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.owner", NOT_THERE, "local", "a new key of schedules; likewise"),
