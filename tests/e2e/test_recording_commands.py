@@ -54,6 +54,13 @@ def test_runs_with_killed_workers_and_a_killed_broker_are_replayed(programs: Pro
     *ended, last = lines_of(programs.run("replay", files[1], "--strict"))
     assert [line.split()[1:] for line in ended] == [[id, "work", "done"]]
     assert re.fullmatch(r"same decisions in \d+ items; jobs ended: 1 done", last)
+    ladder = lines_of(programs.run("replay", files[1], "--ladder", id))
+    assert ladder[0].startswith(f"Job {id}: ")
+    assert any("--- RESULT --> broker" in line for line in ladder)
+    assert ladder[-1] == last
+    unknown = programs.run("replay", files[1], "--ladder", "0" * 32)
+    assert unknown.ends() == USAGE
+    assert "the recording has no such job" in unknown.err
 
 
 def test_a_broker_does_not_start_if_it_cannot_record(programs: Programs) -> None:

@@ -14,9 +14,11 @@ from typing import Any
 
 from dragoman.core.admission import BROKER_STOPS
 from dragoman.core.broker import Broker
+from dragoman.core.conversation import Conversation
 from dragoman.core.entropy import Entropy
 from dragoman.core.errors import InvariantBroken
-from dragoman.core.events import Event
+from dragoman.core.events import JOB_ENDED, Event, JobEvent
+from dragoman.core.infinity import inf
 from dragoman.core.model import JobId, Token
 from dragoman.core.policy import Policy
 from dragoman.core.rights import PrincipalLimits, Rights
@@ -55,17 +57,22 @@ class Replay(InputTaps):
         log: Callable[..., None] = lambda level, event, **fields: None,
         *,
         strict: bool = False,
+        ladder: JobId | None = None,
     ) -> None:
         """`published` receives the events of the journal, with the seconds since the start. `strict`: check all
-        invariants after every step. Raises OSError and RecordingError."""
+        invariants after every step. `ladder`: keep the conversation of this job. Raises OSError and RecordingError."""
         self.recording = Recording(path)
         self.reader = reader = ItemReader(self.recording)
         reader.handle = self._handle
         self._published = published
+        self._ladder = ladder
+        self._is_laddered = False  # that job has ended: no conversation is recorded any more, so that its own stays
         digests = _digests(self.recording)
         self.settings = settings = check_begin(reader.next(), items.BEGIN)
         policy, limits = Policy(**settings["policy"]), AdmissionLimits(**settings["limits"])
         self.broker = Broker(policy, ReplayedEntropy(reader), first_worker=settings["first_worker"])
+        if ladder is not None:
+            self.broker.job_registry.conversations.start()
         self._store = ReplayedStore(reader, digests)
         self.runner = Runner(
             self.broker,
@@ -117,12 +124,24 @@ class Replay(InputTaps):
             items.LEAVE: lambda *facts: self._http_operations().leave(*facts),
         }
 
-    def run(self) -> None:
+    def run(self, after_input: Callable[[], None] = lambda: None) -> None:
+        """Replay to the end. `after_input` is called after each input, and may raise: the runner does not catch it."""
         try:
             while True:
+                if self._ladder is not None:
+                    self._record_next()
                 self._handle(self.reader.next_input())
+                after_input()
         except Finished:
             pass
+
+    def _record_next(self) -> None:
+        """Record the next job: it may be the one whose ladder is wanted."""
+        self.broker.job_registry.conversations.next_at = inf if self._is_laddered else -inf
+
+    def conversation(self) -> Conversation | None:
+        """Return the conversation of the job, if it has occurred."""
+        return self.broker.job_registry.conversations.find(self._ladder) if self._ladder is not None else None
 
     def _handle(self, item: Item) -> None:
         handler = self._handlers.get(item[0])
@@ -160,6 +179,11 @@ class Replay(InputTaps):
         item = self.reader.next()
         if item != (items.JOURNAL, *entry):
             raise self.reader.diverged(item, (items.JOURNAL, *entry))
+        if isinstance(event, JobEvent) and event.id == self._ladder:
+            self._is_laddered = event.kind == JOB_ENDED
+            job = self.broker.jobs.get(event.id)
+            if job is not None:  # a restored job is not recorded by itself
+                self.broker.job_registry.conversations.watch_job(job, now)
         self._published(event, now - (self.reader.began or now))
 
     # ---------------------------------------------------------------- listeners and connections
