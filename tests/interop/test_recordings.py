@@ -77,7 +77,7 @@ class RecordedBroker(LoopThread):
         self.entries.append(entry_of(event))
 
 
-def replayed(file: Path, *, strict: bool = True) -> list[tuple[Any, ...]]:
+def replayed(file: Path, *, strict: bool = False) -> list[tuple[Any, ...]]:
     """Replay a recording. Returns its journal."""
     entries = []
     Replay(file, lambda event, seconds: entries.append(entry_of(event)), strict=strict).run()
@@ -323,7 +323,7 @@ def test_a_restart_with_background_jobs_is_replayed(tmp_path: Path) -> None:
                 assert client.ask("POST", f"{worker.path}/result", SECRET, **worker.secret, **named)[0] == 204
         finally:
             broker.stop()
-        assert replayed(file) == broker.entries
+        assert replayed(file, strict=True) == broker.entries
         assert SECRET not in file.read_bytes()
     assert [entry[0] for entry in broker.entries if entry[1] == "job"][-1] == "ended"
 

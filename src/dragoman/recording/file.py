@@ -69,7 +69,11 @@ class RecordingWriter:
         if not self._items or self.problem is not None:
             return
         items, self._items = self._items, []
-        chunk = self._encoder.encode(items)
+        try:
+            chunk = self._encoder.encode(items)
+        except (TypeError, ValueError, OverflowError) as error:  # text that is no Unicode, or a fault of a tap
+            self._end(f"an item cannot be written: {error}")
+            return
         if self._size + len(chunk) > self._max_size:
             self._end(FULL)
             return

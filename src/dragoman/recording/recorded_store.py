@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
@@ -15,6 +15,33 @@ from dragoman.core.states import AttemptRecord
 from dragoman.core.store_entries import StoreEntry
 from dragoman.recording.items import ALL_LOADED, APPLIED, APPLY, FETCH, FETCHED, LOADED, PROBLEM, SAVED
 from dragoman.recording.recorded_streams import Items
+
+# Fields of StoredJob; a compiled class does not name them.
+STORED_FIELDS: Final = (
+    "attempt",
+    "can_resume",
+    "created",
+    "deaths",
+    "digest",
+    "ended",
+    "given",
+    "history",
+    "id",
+    "keep_until",
+    "key",
+    "number",
+    "options",
+    "outcome",
+    "owner",
+    "quarantined",
+    "reason",
+    "retry_of",
+    "service",
+    "spent",
+    "start_at",
+    "token",
+    "worker",
+)
 
 
 class RecordedStore:
@@ -66,7 +93,7 @@ class RecordedStore:
         self._inner.load(loaded, all_loaded)
 
     def _facts(self, kept: StoredJob) -> dict[str, Any]:
-        facts = {name: getattr(kept, name) for name in StoredJob.__slots__}
+        facts = {name: getattr(kept, name) for name in STORED_FIELDS}
         facts["options"] = asdict(kept.options)
         facts["digest"] = self._items.hide.stored_digest(kept.digest)
         facts["reason"] = self._items.hide.text(kept.reason)

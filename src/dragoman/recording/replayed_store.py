@@ -14,6 +14,7 @@ from dragoman.core.states import AttemptRecord, Outcome
 from dragoman.core.store_entries import StoreEntry
 from dragoman.recording.item_reader import ItemReader
 from dragoman.recording.items import APPLIED, APPLY, FETCH, FETCHED, PROBLEM
+from dragoman.recording.recorded_store import STORED_FIELDS
 
 Fetched = Callable[[Payload, Payload, Failure | None], None]
 
@@ -64,7 +65,7 @@ class ReplayedStore:
     def _job_of(self, facts: dict[str, Any]) -> StoredJob:
         options = JobOptions(**facts["options"])
         kept = StoredJob(facts["number"], facts["id"], facts["service"], options, facts["created"])
-        for name in StoredJob.__slots__:
+        for name in STORED_FIELDS:
             if name != "options":
                 setattr(kept, name, facts[name])
         kept.digest = self._digests.get(kept.digest, kept.digest)

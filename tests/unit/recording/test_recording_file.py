@@ -8,8 +8,10 @@ from stat import S_IMODE
 
 import pytest
 
+from dragoman.core.restore import StoredJob
 from dragoman.recording.file import FULL, HEAD, STOPPED, TITLE, Recording, RecordingError, RecordingWriter
 from dragoman.recording.items import Item
+from dragoman.recording.recorded_store import STORED_FIELDS
 
 ITEMS: list[Item] = [("begin", {"release": "1"}), ("c", 1.5), ("arrived", 1, [b"\xff" * 40]), ("w", 1, 2, 3, False)]
 
@@ -66,6 +68,21 @@ def test_a_full_disk_later_ends_the_recording_and_nothing_else(tmp_path: Path) -
     assert writer.problem == "No space left on device"
 
 
+def test_an_item_that_cannot_be_written_ends_the_recording(tmp_path: Path) -> None:
+    file = tmp_path / "run.rec"
+    for number, fact in enumerate(("\ud800", object(), 1 << 70)):
+        writer = RecordingWriter(file.with_suffix(f".{number}"))
+        writer.add(("w", fact))
+        writer.flush()
+        writer.close()
+        assert writer.problem is not None
+        assert writer.problem.startswith("an item cannot be written: ")
+
+
+def test_every_field_of_a_stored_job_is_recorded() -> None:
+    assert StoredJob.__slots__ == STORED_FIELDS
+
+
 def test_a_recording_ends_at_its_maximum_size(tmp_path: Path) -> None:
     file = tmp_path / "run.rec"
     writer = RecordingWriter(file, 2000)
@@ -84,7 +101,7 @@ def test_a_recording_that_is_cut_anywhere_has_its_first_items(tmp_path: Path) ->
     whole = written(tmp_path / "whole.rec")
     file = tmp_path / "cut.rec"
     counts = []
-    for size in range(len(TITLE) + 2, len(whole)):
+    for size in range(len(TITLE) + 2, len(whole), 5):
         file.write_bytes(whole[:size])
         recording = Recording(file)
         read = list(recording)
@@ -112,7 +129,7 @@ def test_damage_is_reported_with_its_place(tmp_path: Path) -> None:
     whole = written(tmp_path / "whole.rec")
     file = tmp_path / "damaged.rec"
     start = len(TITLE) + 2
-    for place in range(start, len(whole)):
+    for place in range(start, len(whole), 5):
         changed = bytearray(whole)
         changed[place] ^= 0x10
         file.write_bytes(changed)
