@@ -32,7 +32,8 @@ from dragoman.core.recipients import Recipient
 from dragoman.core.rights import ALL_RIGHTS, LOCAL, Principal
 from dragoman.server import clock
 from dragoman.server.config import Config
-from dragoman.server.serve import Server, loop_factory
+from dragoman.server.event_loop import loop_factory
+from dragoman.server.serve import Server
 from dragoman.server.tuning import tune_process
 from dragoman.store import schema
 from dragoman.store.checksums import sealed_job

@@ -15,7 +15,7 @@ from functools import partial
 
 from dragoman.carriers.carrier import Frame, Messages
 from dragoman.carriers.sp import Sp
-from dragoman.server.serve import loop_factory
+from dragoman.server.event_loop import loop_factory
 from dragoman.server.tuning import tune_process
 from dragoman.streams.sockets import listen_tcp, tune
 from dragoman.streams.stream import Stream

@@ -20,8 +20,9 @@ from dragoman.core.rights import ALL_RIGHTS
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.datadir import DataFolder
+from dragoman.server.event_loop import loop_factory
 from dragoman.server.log import make_log
-from dragoman.server.serve import Server, loop_factory
+from dragoman.server.serve import Server
 
 WISHES = JobOptions(durable=True, waits=True, attempts=3, retry_first=0.01)
 AT_ONCE = 20

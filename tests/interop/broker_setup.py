@@ -30,9 +30,10 @@ from dragoman.server.asyncio_host import AsyncioHost
 from dragoman.server.config import Config
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_limits import ConnectionLimits
+from dragoman.server.event_loop import loop_factory
 from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.runner import Runner
-from dragoman.server.serve import Server, loop_factory
+from dragoman.server.serve import Server
 from dragoman.store.null import NullStore
 from dragoman.streams.tls_context import ListenerTls
 from dragoman.testing.entropy import SeededEntropy

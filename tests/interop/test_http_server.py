@@ -24,7 +24,7 @@ from dragoman.http.disconnect import HANGUP
 from dragoman.http.limits import HttpLimits
 from dragoman.http.server import HttpServer
 from dragoman.http.sse import EventStream, Streams
-from dragoman.server.serve import loop_factory
+from dragoman.server.event_loop import loop_factory
 from dragoman.streams.sockets import listen_tcp, listen_unix
 from hostile_http import CHUNKED, HOSTILE, LIMITS, RIGHT, echo, get, post
 from programs import PATIENCE, until

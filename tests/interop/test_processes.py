@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from dragoman.server.event_loop import loop_factory
 from dragoman.server.processes import Processes, max_watched
-from dragoman.server.serve import loop_factory
 
 PATIENCE = 15.0
 

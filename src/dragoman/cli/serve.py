@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from dragoman.server.config import Config, SettingSource
+    from dragoman.server.input_taps import InputTaps
     from dragoman.server.serve import Opened
 
 SETTINGS = [
@@ -55,7 +56,23 @@ Examples:
 )
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @click.option("--no-access", is_flag=True, help="Confirm that this broker has no access folder any more.")
-def serve(urls: tuple[str, ...], path: str | None, no_access: bool, **flags: object) -> None:
+@click.option("--record", metavar="FILE", help="Record all inputs in a new file, for `dragoman replay`.")
+@click.option(
+    "--record-size",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Maximum size of the recording, in bytes; then it ends. Default: 268435456.",
+)
+@click.option("--record-payloads", is_flag=True, help="Record payloads, too. Otherwise they are replaced.")
+def serve(
+    urls: tuple[str, ...],
+    path: str | None,
+    no_access: bool,
+    record: str | None,
+    record_size: int | None,
+    record_payloads: bool,
+    **flags: object,
+) -> None:
     """Run a broker.
 
     Without a URL it listens on loopback, on the default port of every dialect. With URLs, it listens on exactly those.
@@ -77,6 +94,7 @@ def serve(urls: tuple[str, ...], path: str | None, no_access: bool, **flags: obj
     from dragoman.streams.sockets import AddressInUse
 
     settings = load_settings(urls, path, flags)
+    taps = _recorder(record, record_size, record_payloads)
     try:
         with ProgressBar("upgrading the store", "rows") as bar:
             announce = partial(_announce, settings=settings)
@@ -89,6 +107,7 @@ def serve(urls: tuple[str, ...], path: str | None, no_access: bool, **flags: obj
                 bar.update if bar.is_shown else None,
                 Path(file) if file else None,
                 no_access,
+                taps,
             )
     except AccessError as error:
         for problem in error.problems:
@@ -105,6 +124,25 @@ def serve(urls: tuple[str, ...], path: str | None, no_access: bool, **flags: obj
     except OSError as error:
         fail(_start_problem(error, settings), DISK if error.filename else USAGE)
     raise click.exceptions.Exit(code)
+
+
+def _recorder(file: str | None, size: int | None, payloads: bool) -> InputTaps:
+    """The recorder, or taps that record nothing."""
+    from dragoman.server.input_taps import NO_TAPS
+
+    if file is None:
+        if size is not None or payloads:
+            fail("--record-size and --record-payloads have no effect without --record FILE; add it", USAGE)
+        return NO_TAPS
+    from dragoman.recording.file import DEFAULT_SIZE
+    from dragoman.recording.recorder import Recorder
+
+    try:
+        return Recorder(Path(file), size or DEFAULT_SIZE, payloads=payloads)
+    except FileExistsError:
+        fail(f"cannot record to {file}: the file exists; choose another name, or remove it", TAKEN)
+    except OSError as error:
+        fail(f"cannot record to {file}: {error.strerror or error}; choose another place for --record", DISK)
 
 
 for option in reversed(SETTINGS):

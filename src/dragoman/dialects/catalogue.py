@@ -44,6 +44,7 @@ class Dialect:
     options: str  # the module of ListenerOptions, WorkerOptions and ClientOptions
     limits: str = "dragoman.server.connection_limits:ConnectionLimits"
     listen: str
+    hides: str | None = None  # replaces payloads in recordings; None: it has no messages of connections
 
     # The SDK: the client and worker sides, and the class that runs one worker.
     sides: str | None = None  # None: the SDK does not support it
@@ -72,6 +73,7 @@ _ROWS: Final = (
         auth=("curve", "token"),
         options="dragoman.dialects.native.options",
         listen="dragoman.server.wiring:listen_native",
+        hides="dragoman.dialects.native.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:native",
         messages=MessageNames(submit="SUBMIT", give=(">JOB",), result=("<RESULT",), done="RESULT", undone="FAILED"),
         shares_connections=True,
@@ -103,6 +105,7 @@ _ROWS: Final = (
         editions=("plain", "package"),
         options="dragoman.dialects.pingpong.options",
         listen="dragoman.server.wiring:listen_pingpong",
+        hides="dragoman.dialects.pingpong.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:pingpong",
         messages=MessageNames(submit="job", give=(">job",), result=("<result",), done="result", undone="ERROR"),
         has_service_names=False,
@@ -116,6 +119,7 @@ _ROWS: Final = (
         auth=("curve",),
         options="dragoman.dialects.powerhose.options",
         listen="dragoman.server.wiring:listen_powerhose",
+        hides="dragoman.dialects.powerhose.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:powerhose",
         messages=MessageNames(
             submit="job", give=(">WAKE", "<GIVE", ">JOB"), result=("<JOBRES",), done="result", undone="ERROR"
@@ -130,6 +134,7 @@ _ROWS: Final = (
         port=7405,
         options="dragoman.dialects.memodb.options",
         listen="dragoman.server.wiring:listen_memodb",
+        hides="dragoman.dialects.memodb.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:memodb",
         messages=MessageNames(submit="JOB", give=(">JOB",), result=("<RESULT",), done="RESULT", undone=""),
         shares_connections=True,
@@ -144,6 +149,7 @@ _ROWS: Final = (
         editions=("seed", "shifted"),
         options="dragoman.dialects.controller.options",
         listen="dragoman.server.controller_listener:listen_controller",
+        hides="dragoman.dialects.controller.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:controller",
         messages=MessageNames(
             submit="", give=(">SET_TASK", "<OK"), result=("<FETCH_ME", ">FETCH", "<OK"), done="", undone=""
@@ -161,6 +167,7 @@ _ROWS: Final = (
         editions=("0.1", "0.2", "0.2-delimited", "0.2-field"),
         options="dragoman.dialects.majordomo.options",
         listen="dragoman.server.wiring:listen_majordomo",
+        hides="dragoman.dialects.majordomo.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:majordomo",
         messages=MessageNames(submit="REQUEST", give=(">REQUEST",), result=("<REPLY",), done="REPLY", undone=""),
         capabilities=frozenset({"parts"}),  # edition 0.1 never sends any

@@ -19,11 +19,12 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.failure import Failure
-from dragoman.core.model import Attempt, Payload, Token, WorkerId
+from dragoman.core.model import Attempt, Job, Payload, Token, WorkerId
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
 from dragoman.core.recording import from_worker, record_heartbeat, submitted, to_caller, to_worker
+from dragoman.core.rights import Principal
 from dragoman.core.states import STARTING, TIMED_OUT
 from dragoman.http.call_headers import CallHeadersCache
 from dragoman.http.options import ListenerOptions
@@ -111,6 +112,14 @@ class HttpBrokerSide(TimedRecipient):
     def remote(self, id: int) -> RemoteHttpWorker | None:
         return self._remotes.get(WorkerId(id))
 
+    def seen(self, remote: RemoteHttpWorker, now: float) -> None:
+        """Renew the worker's lease: it has sent a request."""
+        self._broker.seen(remote.worker, now)
+
+    def attempt(self, remote: RemoteHttpWorker, token: Token) -> Attempt | None:
+        """Return the attempt that the worker names, if it has no result yet."""
+        return remote.attempt(token)
+
     def leave(self, remote: RemoteHttpWorker, now: float, reason: str = "it has left") -> None:
         """Remove a worker; its jobs follow D8."""
         unseen = [unsent.attempt for unsent in remote.unsent.values()]
@@ -184,6 +193,23 @@ class HttpBrokerSide(TimedRecipient):
         self._ask(remote, now)
         self._runner.request_iteration()
         return self._broker.fail(attempt, reason, now, failure)
+
+    def succeed_resumed(self, token: Token, principal: Principal, result: Payload, now: float) -> tuple[Job, bool]:
+        """End an attempt that was dispatched before the broker restarted (R107). False: it came too late."""
+        attempt = self._broker.attempts.claim_resumable(token, principal)
+        assert attempt is not None, "call `is_resumable` first"
+        self._runner.request_iteration()
+        return attempt.job, self._broker.succeed(attempt, result, now)
+
+    def fail_resumed(
+        self, token: Token, principal: Principal, reason: str, failure: Failure | None, now: float
+    ) -> tuple[Job, bool] | None:
+        """As `succeed_resumed`, with an error. None: there is no such attempt."""
+        attempt = self._broker.attempts.claim_resumable(token, principal)
+        if attempt is None:
+            return None
+        self._runner.request_iteration()
+        return attempt.job, self._broker.fail(attempt, reason, now, failure)
 
     def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
         from_worker(attempt, "POST …/progress", len(payload), now)

@@ -15,11 +15,12 @@ from dragoman.core.recipients import Recipient, RemoteWorker
 class PendingCall(Caller):
     """A request that waits for a job's outcome. `answer` is resolved with None if the client disconnects."""
 
-    __slots__ = ("alarm", "alarm_number", "answer")
+    __slots__ = ("alarm", "alarm_number", "answer", "number")
 
     def __init__(self, recipient: Recipient, owner: Owner, answer: Future[DeliverOutcome | None]) -> None:
         super().__init__(recipient, owner)
         self.answer = answer
+        self.number = 0  # its number in a recording
         self.alarm = inf
         self.alarm_number = 0
 
@@ -27,7 +28,7 @@ class PendingCall(Caller):
 class PendingPoll:
     """A worker's `next`. Its response is a job, nothing after a while, or the reason why the worker was removed."""
 
-    __slots__ = ("alarm", "alarm_number", "answer", "attempt", "due", "is_read", "payload", "remote")
+    __slots__ = ("alarm", "alarm_number", "answer", "attempt", "due", "is_read", "number", "payload", "remote")
 
     def __init__(self, remote: RemoteHttpWorker, answer: Future[Attempt | str | None], due: float) -> None:
         self.remote = remote
@@ -36,6 +37,7 @@ class PendingPoll:
         self.attempt: Attempt | None = None  # the job of the response
         self.payload: Payload = b""  # kept, because an ended job drops its own
         self.is_read = False  # bytes of the response may have been sent
+        self.number = 0  # its number in a recording
         self.alarm = inf
         self.alarm_number = 0
 

@@ -179,7 +179,7 @@ async def result(context: AppContext, request: Request) -> Response:
     if context.operations.is_loading and context.session.remote(in_path(request, "id", WorkerNumber)) is None:
         _refuse("loading", BEING_READ)
     remote = _worker(context, request)
-    attempt = remote.attempt(token)
+    attempt = context.session.attempt(remote, token)
     if attempt is None and context.operations.is_loading:
         _refuse("loading", BEING_READ)
     if attempt is None:
@@ -208,19 +208,17 @@ async def _stored(context: AppContext, job: Job) -> None:
 async def _deliver_resumable(
     context: AppContext, token: Token, parsed: WorkerResult, body: Payload, request: Request, now: float
 ) -> Response:
-    broker = context.broker
-    failed = None if parsed.outcome == "done" else _failure(body, request)  # first: an invalid body claims nothing
-    attempt = broker.attempts.claim_resumable(token, context.owner(request.scope).principal)
-    assert attempt is not None
-    if failed is None:
-        is_current = broker.succeed(attempt, body, now)
+    session, principal = context.session, context.owner(request.scope).principal
+    if parsed.outcome == "done":
+        job, is_current = session.succeed_resumed(token, principal, body, now)
     else:
-        reason, failure = failed
-        is_current = broker.fail(attempt, reason, now, failure)
-    context.runner.connections.request_iteration()
+        reason, failure = _failure(body, request)  # first: an invalid body claims nothing
+        failed = session.fail_resumed(token, principal, reason, failure, now)
+        assert failed is not None
+        job, is_current = failed
     if not is_current:
         raise HttpError(_stale())
-    await _stored(context, attempt.job)
+    await _stored(context, job)
     return Response(status_code=204)
 
 
@@ -228,7 +226,7 @@ async def progress(context: AppContext, request: Request) -> Response:
     token = _token(request)
     body = await body_of(context, request.receive)
     remote = _worker(context, request)
-    attempt = remote.attempt(token)
+    attempt = context.session.attempt(remote, token)
     if attempt is None or not context.session.progress(attempt, body, context.now()):
         raise HttpError(_stale())
     return Response(status_code=204, headers=_recalls(remote))
@@ -237,7 +235,7 @@ async def progress(context: AppContext, request: Request) -> Response:
 async def heartbeat(context: AppContext, request: Request) -> Response:
     remote = _worker(context, request)
     if ATTEMPT.name in request.headers:
-        attempt = remote.attempt(_token(request))
+        attempt = context.session.attempt(remote, _token(request))
         if attempt is None or attempt.job.attempt is not attempt:
             raise HttpError(_stale())
     record_heartbeat(remote.worker, "POST …/heartbeat, 204 No Content", context.now())
@@ -266,7 +264,7 @@ def _worker(context: AppContext, request: Request) -> RemoteHttpWorker:
     if not compare_digest(secret.encode(), remote.secret.encode()):
         detail = f"{SECRET.name} is not the token of this worker; send the one from the response to its joining."
         raise HttpError(problem(403, "wrong-token", "Wrong token", detail))
-    context.broker.seen(remote.worker, context.now())
+    context.session.seen(remote, context.now())
     return remote
 
 
@@ -288,25 +286,23 @@ async def _result_body(context: AppContext, request: Request) -> Payload:
 
 def _end_too_large(context: AppContext, request: Request) -> None:
     """Fail the attempt of a result that is too large: otherwise the job would be retried again and again (R16)."""
-    broker, now = context.broker, context.now()
+    now = context.now()
     token = token_of(request.headers.get(ATTEMPT.name, ""))
     if token is None:
         return
     length = request.headers.get("content-length")
     size = f" of {length} bytes" if length is not None else ""
     reason = f"its answer{size} is over max_payload {context.max_payload}"
-    resumable = broker.attempts.claim_resumable(token, context.owner(request.scope).principal)
-    if resumable is not None:
-        broker.fail(resumable, reason, now)
-        context.runner.connections.request_iteration()
+    principal = context.owner(request.scope).principal
+    if context.session.fail_resumed(token, principal, reason, None, now) is not None:
         return
     try:
         remote = _worker(context, request)
     except HttpError:
         return  # the response says that the body is too large
-    attempt = remote.attempt(token)
+    attempt = context.session.attempt(remote, token)
     if attempt is None:
-        broker.counters.late_results += 1
+        context.broker.counters.late_results += 1
     else:
         context.session.fail(remote, attempt, reason, None, now)
 

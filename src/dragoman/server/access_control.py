@@ -22,6 +22,7 @@ from dragoman.core.rights import WORK, AccessChanges
 from dragoman.server import clock
 from dragoman.server.authentication import Authentication
 from dragoman.server.connections import Connections
+from dragoman.server.input_taps import NO_TAPS, RIGHTS, InputTaps
 from dragoman.streams.tls_context import ListenerTls, TlsFileError
 
 CREDENTIALS_VARIABLE: Final = "CREDENTIALS_DIRECTORY"  # set by systemd for LoadCredential=
@@ -51,6 +52,7 @@ class AccessControl:
         certificates: Callable[[], Iterable[ListenerTls]],
         *,
         no_access: bool = False,
+        taps: InputTaps = NO_TAPS,
     ) -> None:
         """Read the folder for the first time. Raises AccessError if it cannot be used completely.
 
@@ -59,6 +61,7 @@ class AccessControl:
         self.authentication: Final = authentication
         self._broker = broker
         self._connections = connections
+        self._taps = taps
         self._places = places
         self._log = log
         self._certificates = certificates
@@ -67,8 +70,13 @@ class AccessControl:
         self._watchers: list[Callable[[], int]] = []
         table = open_table(places, os.geteuid(), no_access=no_access)
         authentication.apply(table, self._read_keys())
+        self._note_table()
         self._reloads = 0
         self._answer([])
+
+    def _note_table(self) -> None:
+        if self.authentication.table is not None:
+            self._taps.access(self.authentication.accounts)
 
     def watch(self, call: Callable[[], int]) -> None:
         """Call this after each change. It ends what belongs to principals without access, and returns the number."""
@@ -126,6 +134,7 @@ class AccessControl:
         for use in replacements:
             use()
         changes = self.authentication.apply(table, keys)
+        self._note_table()
         return AccessReport(str(folder or ""), changes, self._disconnect())
 
     def _answer(self, problems: list[str], report: AccessReport | None = None) -> None:
@@ -155,6 +164,7 @@ class AccessControl:
 
     def _expire(self) -> None:
         changes = self.authentication.refresh()
+        self._note_table()
         if changes != AccessChanges():
             self._log_report("access expired", AccessReport("", changes, self._disconnect()))
         self._watch_expiry()
@@ -194,19 +204,27 @@ class AccessControl:
             admitted, principal = peer.admitted, peer.owner.principal
             is_known = principal.is_listed or principal in built_in
             if not is_known or (admitted is not None and not self.authentication.is_current(admitted)):
+                self._taps.closed(peer, REVOKED)
                 self._connections.close(peer, REVOKED)
                 closed += 1
         closed += sum(call() for call in self._watchers)
-        for worker in list(self._broker.worker_registry.workers.values()):
-            principal = worker.owner.principal
-            if not (principal.is_listed or principal in built_in):
-                continue  # it leaves with its connection
-            offered = [each.name for each in worker.services]
-            allowed = [each for each in offered if principal.may(WORK, each)]
-            if offered and not allowed:
-                self._broker.availability.drain(worker, now)
-            elif len(allowed) < len(offered):
-                self._broker.availability.offer(worker, allowed, now)
-        self._broker.operator.limits_changed(now)
+        self._taps.note(RIGHTS, now)
+        apply_rights(self._broker, now)
         self._connections.request_iteration()
         return closed
+
+
+def apply_rights(broker: Broker, now: float) -> None:
+    """Apply changed rights and limits: take services from workers that may not work for them any more."""
+    built_in = (broker.principals.local, broker.principals.anyone)
+    for worker in list(broker.worker_registry.workers.values()):
+        principal = worker.owner.principal
+        if not (principal.is_listed or principal in built_in):
+            continue  # it leaves with its connection
+        offered = [each.name for each in worker.services]
+        allowed = [each for each in offered if principal.may(WORK, each)]
+        if offered and not allowed:
+            broker.availability.drain(worker, now)
+        elif len(allowed) < len(offered):
+            broker.availability.offer(worker, allowed, now)
+    broker.operator.limits_changed(now)

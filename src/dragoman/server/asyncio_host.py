@@ -13,6 +13,7 @@ from dragoman.server import clock
 from dragoman.server.acceptor import Acceptor
 from dragoman.server.authentication import Authentication
 from dragoman.server.connection import StreamConnection
+from dragoman.server.input_taps import NO_TAPS, InputTaps
 from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess, LocalPeers, LoopbackRule
 from dragoman.server.processes import Processes, max_watched
@@ -42,6 +43,7 @@ class AsyncioHost:
         runner: Runner,
         now: Callable[[], float] = clock.now,
         authentication: Authentication | None = None,
+        taps: InputTaps = NO_TAPS,
     ) -> None:
         self._loop = loop
         self._now = now
@@ -56,12 +58,15 @@ class AsyncioHost:
         self._local_peers = LocalPeers(
             runner.reports, runner.broker.counters, now, authentication or Authentication(runner.broker.principals)
         )
-        self.acceptor = Acceptor(loop, connections, runner.reports, self._local_peers)
+        self.acceptor = Acceptor(loop, taps.connections(connections), runner.reports, self._local_peers)
         connections.wake = self._wake
-        connections.host_access.dialler = self._dial
+        connections.host_access.dialler = taps.dialler(self._dial)
         self._processes = Processes(loop, max_watched(connections.limits.max_connections))
-        connections.host_access.process_watch = self._processes.watch
-        connections.host_access.later = loop.call_later
+        connections.host_access.process_watch = taps.process_watch(self._processes.watch)
+        connections.host_access.later = taps.later(loop.call_later)
+        self._iterate = taps.run_once(runner.run_once)
+        self._dialled = taps.dialled(connections.host_access.dialled)
+        self._handle_pause = taps.handle_pause(connections.registry.handle_pause)
 
     def start(self) -> None:
         self._wake()
@@ -135,7 +140,7 @@ class AsyncioHost:
         self._loop.call_soon(self._run_once)
 
     def _run_once(self) -> None:
-        due = self._runner.run_once()
+        due = self._iterate()
         if self._timer is not None:
             if self._timer_due <= due:
                 return
@@ -150,7 +155,7 @@ class AsyncioHost:
     def _check_suspend(self) -> None:
         suspended = clock.suspended()
         if suspended - self._suspended > 1.0:
-            self._connections.registry.handle_pause(self._runner.broker, suspended - self._suspended)
+            self._handle_pause(self._runner.broker, suspended - self._suspended)
         self._suspended = suspended
         self._loop.call_later(SUSPEND_CHECK, self._check_suspend)
 
@@ -196,12 +201,12 @@ class AsyncioHost:
             self._connected(peer, connected)
 
     def _not_connected(self, peer: StreamConnection, place: SocketAddress, error: OSError) -> None:
-        self._connections.host_access.dialled(peer, None, f"cannot connect to {place}: {error}")
+        self._dialled(peer, None, f"cannot connect to {place}: {error}")
         self._wake()
 
     def _connected(self, peer: StreamConnection, connected: socket.socket) -> None:
         stream = Stream(self._loop, connected, peer.carrier)
         _, address, process = describe(connected)
-        self._connections.host_access.dialled(peer, stream, address=address, process=process)
+        self._dialled(peer, stream, address=address, process=process)
         if not peer.is_lost:
             self._connections.start(peer)

@@ -21,7 +21,7 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_curve_handshake import CurveServer
 from dragoman.carriers.zmtp_handshake import NULL, Security
 from dragoman.carriers.zmtp_plain import PlainServer
-from dragoman.core.rights import AccessChanges, Principal, Principals
+from dragoman.core.rights import AccessChanges, Principal, PrincipalLimits, Principals, Rights
 from dragoman.server.clock import random_bytes
 from dragoman.streams.certificates import read_certificate
 
@@ -74,6 +74,7 @@ class Authentication:
         self._principals = principals
         self._wall_clock = wall_clock
         self._curve: CurveServer | None = None
+        self.accounts: dict[str, tuple[Rights, PrincipalLimits]] = {}  # of the table, when it was last applied
 
     def apply(self, table: AccessTable | None, keys: tuple[tuple[bytes, bytes], ...] = ()) -> AccessChanges:
         """Use this table and these CURVE keys of the broker, the newest first, from now on."""
@@ -85,7 +86,8 @@ class Authentication:
         """Apply the rights and limits of the table again, because a principal may have expired."""
         if self.table is None:
             return AccessChanges()
-        return self._principals.apply(self.table.accounts(self._wall_clock()))
+        self.accounts = self.table.accounts(self._wall_clock())
+        return self._principals.apply(self.accounts)
 
     @property
     def next_expiry(self) -> float | None:

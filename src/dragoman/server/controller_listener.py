@@ -43,7 +43,7 @@ def listen_controller(request: ListenRequest) -> Listener:
         own,
         [f"uid {uid}" for uid in uids],
         request.broker.worker_registry.next_id(),
-        folder.reach,
+        request.taps.reach(folder.reach),
         partial(LengthPrefix, extra_of_response, single=True, limits=limits),
     )
     request.runner.sessions.append(session)

@@ -25,14 +25,19 @@ from dragoman.streams.tls_problems import tls_problem
 def listen_http(request: ListenRequest) -> Listener:
     if request.options.frontend is not None:
         raise address_error(request.address.url, "http has no frontend: callers and workers use the same address")
+    limits: HttpLimits = request.limits
+    session = HttpBrokerSide(request.broker, request.runner.connections, request.own, Streams(limits.max_streams))
+    request.runner.sessions.append(session)
     opened: list[tuple[HttpServer, HttpBrokerSide]] = []
-    listener_socket = ExternalSocket(request.address.place, partial(_serve_http, request, opened))
+    serve = partial(_serve_http, request, request.taps.http(session), opened)
+    listener_socket = ExternalSocket(request.address.place, serve)
     notes = ("callers, workers and operators; any service",)
     return Listener(request.address, (("both", listener_socket),), notes, http=opened)
 
 
 def _serve_http(
     request: ListenRequest,
+    session: HttpBrokerSide,
     opened: list[tuple[HttpServer, HttpBrokerSide]],
     listening: socket.socket,
     local_peers: LocalPeers,
@@ -61,13 +66,10 @@ def _serve_http(
         runner.reports.internal_error(error)
 
     tls = request.security.tls
-    streams = Streams(limits.max_streams)
-    session = HttpBrokerSide(request.broker, runner.connections, own, streams)
-    runner.sessions.append(session)
-    context.operations.listeners[session] = request.address.url.partition("?")[0]
     requests = access.request_access(context.now, tls is not None, refused)
+    operations = context.taps.operations(context.operations)
     world = HttpWorld(
-        request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload, requests
+        request.broker, operations, session, runner, context.now, context.health, limits.max_payload, requests
     )
     world.dashboard_mode = own.dashboard
     world.traffic = context.http_traffic

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from dragoman.core.effects import Effect
 from dragoman.core.recipients import Recipient
 from dragoman.core.restore import StoredJob, restore
 from dragoman.operations.pauses import restore_pauses
 from dragoman.server.runner import Runner
-from dragoman.store.sqlite import SqliteStore
+
+
+class StoredJobs(Protocol):
+    """The store, while its jobs are restored."""
+
+    @property
+    def last_number(self) -> int: ...
+
+    def notes(self) -> dict[str, str]: ...
+
+    def load(self, deliver: Callable[[list[StoredJob]], None], finished: Callable[[], None]) -> None: ...
 
 
 class NullBrokerSide(Recipient):
@@ -23,7 +34,7 @@ class Restore:
     """One start of a broker with a store. `finished` receives the number of restored jobs and the seconds it took."""
 
     def __init__(
-        self, store: SqliteStore, runner: Runner, now: Callable[[], float], finished: Callable[[int, float], None]
+        self, store: StoredJobs, runner: Runner, now: Callable[[], float], finished: Callable[[int, float], None]
     ) -> None:
         self._store = store
         self._runner = runner

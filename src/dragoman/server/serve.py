@@ -33,6 +33,8 @@ from dragoman.server.config import Config, default_data_dir
 from dragoman.server.dashboard_source import make_dashboard
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
+from dragoman.server.event_loop import loop_factory
+from dragoman.server.input_taps import ABORT, DRAIN, LOAD, NO_TAPS, OPERATIONS, STOP, InputTaps
 from dragoman.server.log import make_log
 from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
@@ -77,19 +79,19 @@ class Server:
         progress: Progress | None = None,
         access: AccessPlaces | None = None,
         no_access: bool = False,
+        taps: InputTaps = NO_TAPS,
     ) -> None:
         """`folder`: the data folder; None: nothing is stored. `release`: the version that the store is signed with.
         `progress` is called while the store is upgraded; without it, the log has a line each second. `access`: places
-        of the access folder; `no_access` confirms that there is none any more. Raises AccessError."""
+        of the access folder; `no_access` confirms that there is none any more. `taps` may record all inputs. Raises
+        AccessError."""
         self._loop = loop
         self._release = release
         self._now = now
         self._config = config
         self._log = log
         self._progress = progress
-        self.broker = Broker(config.policy, clock.SystemEntropy(), first_worker=first_worker)
-        if config.ladders:
-            self.broker.job_registry.conversations.start()
+        self._taps = taps
         limits = AdmissionLimits(
             max_connections=min(config.max_connections, raise_descriptor_limit()),
             max_connections_per_local_address=config.max_connections_per_local_address,
@@ -98,13 +100,22 @@ class Server:
             max_handshakes=config.max_handshakes,
             max_unauthenticated=config.max_unauthenticated,
         )
+        taps.begin(config, limits, first_worker, release, log)
+        self.broker = Broker(config.policy, taps.entropy(clock.SystemEntropy()), first_worker=first_worker)
+        if config.ladders:
+            self.broker.job_registry.conversations.start()
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.store = self._open_store(folder, release) if folder is not None else NullStore()
-        self.runner = Runner(self.broker, self.store, now, self._write_log, limits, strict=config.strict)
+        store, tapped_now = taps.store(self.store), taps.clock(now)
+        self.runner = Runner(self.broker, store, tapped_now, self._write_log, limits, strict=config.strict)
+        self._run_once = taps.run_once(self.runner.run_once)
         ahead = time.time() - now()  # with a virtual clock, the wall clock follows it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
-        self.operations = OperationHandlers(self.broker, self.runner.store_access, self.store, offset, self.health)
+        self.operations = OperationHandlers(
+            self.broker, self.runner.store_access, store, taps.offset(offset), self.health
+        )
         self.dashboard = make_dashboard(self.runner, self.operations, self.health, offset, now, limits.max_connections)
+        taps.watch(self.runner)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
         self.authentication = Authentication(self.broker.principals)
         self.access_control = AccessControl(
@@ -115,15 +126,17 @@ class Server:
             log,
             self._certificates,
             no_access=no_access,
+            taps=taps,
         )
-        self.operations.reload_table = self._reload_table
+        self.operations.reload_table = taps.reload(self._reload_table)
         self.facts = BrokerFacts(self.runner, config, self.store, release, self.dashboard.instance, now() + offset())
         self.operations.server_facts = self.facts
-        self.host = AsyncioHost(loop, self.runner, now, self.authentication)
+        self.host = AsyncioHost(loop, self.runner, now, self.authentication, taps)
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
-            self._restoring = Restore(self.store, self.runner, now, self._loaded)
-            unread = self.operations.scheduler.load(self._restoring.prepare(offset()), now(), now() + offset())
+            taps.restored(self.store.last_number, self.store.notes(), began := now(), began + offset())
+            self._restoring = Restore(taps.store(self.store), self.runner, tapped_now, self._loaded)
+            unread = self.operations.scheduler.load(self._restoring.prepare(offset()), began, began + offset())
             for name, problem in unread.items():
                 log.warning("schedule invalid", name=name, problem=problem)
         self.operations.scheduler.when_paused = lambda name, reason: log.warning(
@@ -142,12 +155,21 @@ class Server:
         """Open every listener. Returns them with (role, address) of their sockets."""
         bodies = AllBodies(self.broker.job_registry.memory)
         context = ServerContext(
-            self._loop, self.operations, self._now, self.health, self._http, self.access_control, bodies, self.dashboard
+            self._loop,
+            self.operations,
+            self._now,
+            self.health,
+            self._http,
+            self.access_control,
+            bodies,
+            self.dashboard,
+            self._taps,
         )
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
         needed = [prepare(url, self.broker, self.runner, context) for url in urls if url not in optional]
         self.runner.sessions.append(self.operations)
+        self._taps.note(OPERATIONS, self._now())
         opened = [(listener, self._open(listener)) for listener in needed]
         for url in optional:
             sessions = len(self.runner.sessions)
@@ -156,6 +178,7 @@ class Server:
                 opened.append((listener, self._open(listener)))
             except (OSError, AddressError) as error:
                 del self.runner.sessions[sessions:]
+                self._taps.not_opened(sessions)
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 self._log.warning("listener not opened", url=url, reason=reason, note="all others are open")
         self._listeners = [listener for listener, _ in opened]
@@ -167,6 +190,7 @@ class Server:
         self.dashboard.start(self._loop)
         self._loop.set_exception_handler(self._unhandled_exception)
         if self._restoring is not None:
+            self._taps.note(LOAD, self._now())
             self._restoring.start()
         return opened
 
@@ -252,6 +276,7 @@ class Server:
         self.host.close()
         self.runner.drops.close()
         problem = self.store.close()
+        self._taps.close()
         if problem is not None:  # R101: some delivered outcomes are not on disk, so their jobs run again
             self._log.error("store write failed", problem=problem)
         return problem is None
@@ -270,10 +295,11 @@ class Server:
             self._stop("second signal")
             return
         self._is_draining = True
-        self.broker.operator.close(self._now())
+        self._taps.note(DRAIN, now := self._now())
+        self.broker.operator.close(now)
         for _, session in self._http:
             session.close()
-        self.runner.run_once()
+        self._run_once()
         self._stop_when_drained(self._now() + self._config.drain_timeout)
 
     def _stop_when_drained(self, until: float) -> None:
@@ -303,8 +329,9 @@ class Server:
         self._is_stopping = True
         self._log.info("stopping", reason=reason, running=self._running())
         self.host.stop_listening()  # clients that reconnect must not connect to this broker again
-        self.broker.operator.abort(self._now())
-        self.runner.run_once()
+        self._taps.note(ABORT, now := self._now())
+        self.broker.operator.abort(now)
+        self._run_once()
         self._stop_when_saved(self._now() + SHUTDOWN_GRACE)
 
     def _stop_when_saved(self, until: float) -> None:
@@ -312,10 +339,11 @@ class Server:
         if self._is_saving() and self._now() < until:
             self._loop.call_later(0.005, self._stop_when_saved, until)
         else:
-            self.operations.close(self._now())
+            self._taps.note(STOP, now := self._now())
+            self.operations.close(now)
             for listener in self._listeners:
                 listener.say_goodbye(BROKER_STOPS)
-            self.runner.run_once()
+            self._run_once()
             self._loop.create_task(self._end())
 
     async def _end(self) -> None:
@@ -377,10 +405,12 @@ def run(
     progress: Progress | None = None,
     settings_file: Path | None = None,
     no_access: bool = False,
+    taps: InputTaps = NO_TAPS,
 ) -> int:
     """Run a broker until it is stopped. Returns the exit code; raises an error if it cannot start.
 
-    `settings_file`: the access folder may be beside it. `no_access`: there is no access folder any more.
+    `settings_file`: the access folder may be beside it. `no_access`: there is no access folder any more. `taps` may
+    record all inputs.
     """
     log = make_log(config.log, config.log_level)
     folder: DataFolder | None = None
@@ -401,6 +431,7 @@ def run(
                 progress=progress,
                 access=AccessPlaces(config.access, settings_file, folder.path if folder is not None else None),
                 no_access=no_access,
+                taps=taps,
             )
             return runner.run(_serve(server, folder.path if folder is not None else None, announce))
     finally:
@@ -434,17 +465,3 @@ async def _serve(
         is_whole = server.close()
         notifier.close()
     return code if is_whole else code or EXIT_DISK
-
-
-def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return the factory of the event loop: uvloop if installed, else asyncio's, or the named one."""
-    if name != "asyncio":
-        try:
-            import uvloop
-        except ImportError:
-            if name == "uvloop":
-                raise
-        else:
-            factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-            return factory
-    return asyncio.new_event_loop

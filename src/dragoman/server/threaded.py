@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.datadir import first_id_without_folder
-from dragoman.server.serve import SHUTDOWN_GRACE, Server, loop_factory
+from dragoman.server.event_loop import loop_factory
+from dragoman.server.serve import SHUTDOWN_GRACE, Server
 from dragoman.server.wiring import Listener
 
 T = TypeVar("T")

@@ -48,6 +48,7 @@ from dragoman.server.asyncio_host import ExternalSocket
 from dragoman.server.authentication import Authentication, AuthMechanism
 from dragoman.server.config import runtime_dir
 from dragoman.server.dial_policy import DialPolicy
+from dragoman.server.input_taps import NO_TAPS, InputTaps
 from dragoman.server.listener_security import ListenerSecurity, security_options
 from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess
@@ -101,6 +102,7 @@ class ServerContext:
     access_control: AccessControl
     all_bodies: AllBodies | None = None
     dashboard: Dashboard | None = None
+    taps: InputTaps = NO_TAPS
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]
@@ -119,6 +121,10 @@ class ListenRequest:
     runner: Runner
     security: ListenerSecurity
     context: ServerContext | None = None  # None: no operations and no HTTP
+
+    @property
+    def taps(self) -> InputTaps:
+        return self.context.taps if self.context is not None else NO_TAPS
 
     def socket(
         self, session: interface.BrokerSide, name: str, place: SocketAddress, carrier: Callable[[], Carrier]
@@ -142,9 +148,8 @@ def listen_pingpong(request: ListenRequest) -> Listener:
     own: PingPongOptions = request.own
     check_service(request, own.service)
     runner = request.runner
-    session = pingpong.PingPongBrokerSide(
-        request.broker, runner.connections, own, request.options.max_payload, clock.now()
-    )
+    now = request.taps.clock(clock.now)()
+    session = pingpong.PingPongBrokerSide(request.broker, runner.connections, own, request.options.max_payload, now)
     request.runner.sessions.append(session)
     carrier = request.zmtp(ZmtpLimits(max_payload=request.options.max_payload))
     return _with_frontend(request, session, pingpong.BACKEND, carrier, f", edition {own.edition.value}")
@@ -167,7 +172,7 @@ def listen_powerhose(request: ListenRequest) -> Listener:
         request.runner.connections,
         own,
         max_payload,
-        reach,
+        request.taps.reach(reach),
         partial(Zmtp, "REQ", dials=True, limits=limits),
         request.limits,
     )
@@ -301,6 +306,7 @@ def prepare(
     security.auth(address.place)
     request = ListenRequest(address, options, own, limits, broker, runner, security, context)
     known_sides = len(runner.sessions)
+    request.taps.listen(url)
     listener: Listener = resolve_name(dialect.listen)(request)
     if context is not None:
         for side in runner.sessions[known_sides:]:

@@ -1,0 +1,1 @@
+"""Recordings of a broker's inputs, and their replay."""
