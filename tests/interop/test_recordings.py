@@ -26,11 +26,11 @@ from dragoman.access.tokens import new_token, token_hash
 from dragoman.core.events import Event
 from dragoman.core.states import Outcome
 from dragoman.dialects.native import codec as native
-from dragoman.dialects.native.messages import ASK, HEARTBEAT, JOB, Hello, Role, SubmitHeader
+from dragoman.dialects.native.messages import ASK, HEARTBEAT, JOB, TELL, Hello, Role, SubmitHeader
 from dragoman.recording.file import Recording, RecordingError, RecordingWriter
 from dragoman.recording.item_reader import Diverged
 from dragoman.recording.items import ASK as ASK_ITEM
-from dragoman.recording.items import HTTP, JOURNAL, LISTEN, Item
+from dragoman.recording.items import HTTP, JOURNAL, LISTEN, SLICE, Item
 from dragoman.recording.journal import KINDS, entry_of
 from dragoman.recording.recorder import Recorder
 from dragoman.recording.replay import Replay
@@ -355,6 +355,30 @@ def test_an_access_folder_that_changes_is_replayed(tmp_path: Path) -> None:
     assert b"robot" in recorded
     assert token.encode() not in recorded
     assert bytes.fromhex(worker.secret["Dragoman_Worker_Token"]) not in recorded
+
+
+def test_a_list_that_takes_several_slices_is_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The length of a slice depends on the machine. The response is sent after the same slice nevertheless."""
+    broker = RecordedBroker(tmp_path / "run.rec", "tcp://127.0.0.1:0", "http://127.0.0.1:0")
+    try:
+        HttpHand(broker.places[1]["both"]).join("work")
+        with monkeypatch.context() as patches, zmq.Context() as context, context.socket(zmq.DEALER) as client:
+            patches.setattr("dragoman.operations.slices.SLICE", -1.0)
+            client.linger, client.rcvtimeo = 0, int(PATIENCE * 1000)
+            client.connect(broker.places[0]["both"])
+            client.send_multipart([bytes(each) for each in native.write_hello(Hello(Role.CLIENT, window=1000))])
+            client.recv_multipart()
+            head = native.write_order(SubmitHeader("work", deadline=100.0))
+            ids = [number.to_bytes(16, "big") for number in range(1, 1000)]
+            client.send_multipart([head, b"".join(ids), *[b"x"] * len(ids)])
+            asked = native.write_ask(bytes(8), "jobs", b'{"text": "no job has this"}', b"")
+            client.send_multipart([bytes(each) for each in asked])
+            while client.recv_multipart()[0][0] != TELL:
+                pass
+    finally:
+        broker.stop()
+    assert [item[1] for item in Recording(broker.file) if item[0] == SLICE][:2] == [False, False]
+    assert replayed(broker.file, strict=False) == broker.entries
 
 
 def test_two_brokers_record_side_by_side(tmp_path: Path) -> None:

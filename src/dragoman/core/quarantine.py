@@ -18,8 +18,8 @@ ID_BYTES: Final = 8  # size of a group's id
 MOST_REASON: Final = 1_000  # characters of a reason that are compared; workers may send long ones
 GAP: Final = "…"  # stands for a number, a hexadecimal value or a quoted text
 
-# Quotes within words are apostrophes. A hexadecimal value has a digit, or eight letters. The quantifiers do not backtrack:
-# workers choose the text, and it would take quadratic time.
+# Quotes within words are apostrophes. A hexadecimal value has a digit, or eight letters. The quantifiers are possessive,
+# because workers choose the text, and backtracking would take quadratic time.
 _VARYING: Final = re.compile(
     r"""(?<!\w)'[^']*'(?!\w) | "[^"]*" | `[^`]*`
     | \b0[xX][0-9a-fA-F]++\b | \b[0-9a-fA-F]{8,}+\b | \b(?=[a-fA-F]*+\d)[0-9a-fA-F]++\b | \d++""",

@@ -129,7 +129,7 @@ class ListHandlers(ScheduleHandlers):
         if kept is not None and now < kept[0] + CACHE_TIME and kept[1] is principal.rights:
             responder.answer(kept[2])
             return
-        view = work.step(now)
+        view = self.slices.step_of(work, now)
         if view is not None:
             responder.answer(view)
             return

@@ -61,6 +61,7 @@ PROBLEM: Final = "problem"  # of the store
 APPLY: Final = "apply"
 APPLIED: Final = "applied"
 FETCH: Final = "fetch"
+SLICE: Final = "slice"  # of a long operation: whether it was the last
 RELOAD: Final = "reload"
 RELOADED: Final = "reloaded"
 

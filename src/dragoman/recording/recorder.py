@@ -223,6 +223,14 @@ class Recorder(InputTaps):
 
     # ---------------------------------------------------------------- the server
 
+    def slices(self, step_of: T) -> T:
+        def tapped(work: object, now: float) -> object:
+            view = step_of(work, now)  # type: ignore[operator]
+            self.add(items.SLICE, view is not None)
+            return view
+
+        return tapped  # type: ignore[return-value]
+
     def restored(self, last_number: int, notes: Mapping[str, str], now: float, wall: float) -> None:
         hidden = {key: self._hide_note(value) for key, value in notes.items()}
         self.add(items.RESTORED, last_number, hidden, now, wall)

@@ -23,7 +23,8 @@ from dragoman.core.model import JobId, Token
 from dragoman.core.policy import Policy
 from dragoman.core.rights import PrincipalLimits, Rights
 from dragoman.operations.handlers import OperationHandlers
-from dragoman.operations.schemas import AccessView, HealthView, OperationError
+from dragoman.operations.schemas import AccessView, HealthView, OperationError, View
+from dragoman.operations.slices import SlicedWork
 from dragoman.recording import items
 from dragoman.recording.file import Recording, RecordingError
 from dragoman.recording.item_reader import Diverged, Finished, ItemReader, check_begin
@@ -90,6 +91,8 @@ class Replay(InputTaps):
             self.broker, self.runner.store_access, self._store, self._read_offset, lambda: HEALTH
         )
         self._operations.reload_table = self._reload
+        self._operations.slices.step_of = self._slice
+        self._views: dict[SlicedWork, View] = {}  # of operations that took more slices in the recording
         self.broker.events.subscribe(KINDS, self._compare)
         self._restoring: Restore | None = None
         self._listeners: list[Listener] = []
@@ -310,6 +313,18 @@ class Replay(InputTaps):
         if problem:
             raise OperationError("invalid", problem)
         return AccessView([], [], [], 0)
+
+    def _slice(self, work: SlicedWork, now: float) -> View | None:
+        """Do a slice of a long operation. It ends with the same slice as in the recording."""
+        view = self._views.pop(work, None) or work.step(now)
+        [is_last] = self.reader.expect(items.SLICE)
+        if not is_last:
+            if view is not None:
+                self._views[work] = view
+            return None
+        while view is None:
+            view = work.step(now)
+        return view
 
     # ---------------------------------------------------------------- HTTP
 

@@ -91,6 +91,10 @@ class InputTaps:
 
     # ---------------------------------------------------------------- the server
 
+    def slices(self, step_of: T) -> T:
+        """One slice of a long operation: its length depends on the machine."""
+        return step_of
+
     def restored(self, last_number: int, notes: Mapping[str, str], now: float, wall: float) -> None:
         """The store has these values of an earlier run."""
 

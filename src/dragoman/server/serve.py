@@ -36,6 +36,7 @@ from dragoman.server.event_log import EventLog
 from dragoman.server.event_loop import loop_factory
 from dragoman.server.input_taps import ABORT, DRAIN, LOAD, NO_TAPS, OPERATIONS, STOP, InputTaps
 from dragoman.server.log import make_log
+from dragoman.server.open_store import open_store
 from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
 from dragoman.server.sd_notify import SdNotifier
@@ -43,7 +44,6 @@ from dragoman.server.server_facts import BrokerFacts
 from dragoman.server.state_dump import dump
 from dragoman.server.tuning import protect_secrets, raise_descriptor_limit, tune_process
 from dragoman.server.wiring import Listener, ServerContext, default_listeners, optional_listeners, prepare
-from dragoman.store.limits import StoreLimits
 from dragoman.store.null import NullStore
 from dragoman.store.schema import make_store
 from dragoman.store.sealing import Progress
@@ -90,7 +90,6 @@ class Server:
         self._now = now
         self._config = config
         self._log = log
-        self._progress = progress
         self._taps = taps
         limits = AdmissionLimits(
             max_connections=min(config.max_connections, raise_descriptor_limit()),
@@ -105,7 +104,9 @@ class Server:
         if config.ladders:
             self.broker.job_registry.conversations.start()
         self.stopped: asyncio.Future[int] = loop.create_future()
-        self.store = self._open_store(folder, release) if folder is not None else NullStore()
+        self.store: SqliteStore | NullStore = NullStore()
+        if folder is not None:
+            self.store = open_store(loop, folder, config, release, log, progress, self._store_failed)
         store, tapped_now = taps.store(self.store), taps.clock(now)
         self.runner = Runner(self.broker, store, tapped_now, self._write_log, limits, strict=config.strict)
         self._run_once = taps.run_once(self.runner.run_once)
@@ -114,6 +115,7 @@ class Server:
         self.operations = OperationHandlers(
             self.broker, self.runner.store_access, store, taps.offset(offset), self.health
         )
+        self.operations.slices.step_of = taps.slices(self.operations.slices.step_of)
         self.dashboard = make_dashboard(self.runner, self.operations, self.health, offset, now, limits.max_connections)
         taps.watch(self.runner)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
@@ -155,15 +157,9 @@ class Server:
         """Open every listener. Returns them with (role, address) of their sockets."""
         bodies = AllBodies(self.broker.job_registry.memory)
         context = ServerContext(
-            self._loop,
-            self.operations,
-            self._now,
-            self.health,
-            self._http,
-            self.access_control,
-            bodies,
-            self.dashboard,
-            self._taps,
+            *(self._loop, self.operations, self._now, self.health, self._http, self.access_control, bodies),
+            dashboard=self.dashboard,
+            taps=self._taps,
         )
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
@@ -358,26 +354,10 @@ class Server:
         if not self.stopped.done():
             self.stopped.set_result(code)
 
-    def _open_store(self, folder: Path, release: str) -> SqliteStore:
-        limits = StoreLimits(max_store_size=self._config.max_store_size)
-        post = self._loop.call_soon_threadsafe
-        store = SqliteStore(folder, post, clock.wall_offset, limits, author=release, progress=self._upgraded)
-        store.failed = self._store_failed
-        store.when_lost(lambda message: self._log.error("store files lost", problem=message))
-        if store.problem is not None:
-            self._log.warning("store unavailable", problem=store.problem)
-        return store
-
     def _store_failed(self, message: str) -> None:
         """Stop after a failure of the disk (R104). The next start reads what is really stored."""
         self._log.error("store failed", problem=message)
         self._set_stopped(EXIT_DISK)
-
-    def _upgraded(self, rows: int, total: int) -> None:
-        if self._progress is not None:
-            self._progress(rows, total)
-        if self._progress is None or rows == total:
-            self._log.info("store upgraded", rows=rows, total=total)
 
     def _loaded(self, jobs: int, seconds: float) -> None:
         self._log.info("jobs restored", jobs=jobs, seconds=round(seconds, 3))

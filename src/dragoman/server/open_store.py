@@ -1,0 +1,42 @@
+"""Opens the store of a data folder for the broker, and logs its problems."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dragoman.server import clock
+from dragoman.server.config import Config
+from dragoman.store.limits import StoreLimits
+from dragoman.store.sealing import Progress
+from dragoman.store.sqlite import SqliteStore
+
+
+def open_store(
+    loop: asyncio.AbstractEventLoop,
+    folder: Path,
+    config: Config,
+    release: str,
+    log: Any,
+    progress: Progress | None,
+    failed: Callable[[str], None],
+) -> SqliteStore:
+    """Open the store. `progress` is called while it is upgraded, `failed` once if nothing can be written any more.
+    Raises StoreError."""
+
+    def upgraded(rows: int, total: int) -> None:
+        if progress is not None:
+            progress(rows, total)
+        if progress is None or rows == total:
+            log.info("store upgraded", rows=rows, total=total)
+
+    limits = StoreLimits(max_store_size=config.max_store_size)
+    post = loop.call_soon_threadsafe
+    store = SqliteStore(folder, post, clock.wall_offset, limits, author=release, progress=upgraded)
+    store.failed = failed
+    store.when_lost(lambda message: log.error("store files lost", problem=message))
+    if store.problem is not None:
+        log.warning("store unavailable", problem=store.problem)
+    return store
