@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import Final
 
 # Upper bounds in seconds: six a decade, and a minute and five minutes. Longer durations are counted in one more bucket.
@@ -39,7 +38,15 @@ class Histogram:
         if seconds <= SHORTEST:
             self._shortest += 1
         else:
-            self._longer[bisect_left(BOUNDS, seconds)] += 1
+            low = 1
+            high = BUCKETS
+            while low < high:  # compiled, it takes half the time of `bisect_left`, whose arguments are objects
+                middle = (low + high) >> 1
+                if seconds > BOUNDS[middle]:
+                    low = middle + 1
+                else:
+                    high = middle
+            self._longer[low] += 1
 
     @property
     def counts(self) -> list[int]:
