@@ -37,6 +37,8 @@ COMPILED = (
     "operations/schedule_handlers.py",
     "operations/list_handlers.py",
     "operations/job_options.py",
+    "operations/ladder_handlers.py",
+    "operations/recorded_requests.py",
     "operations/responders.py",
     "operations/payloads.py",
     "operations/views.py",

@@ -84,6 +84,8 @@ PLAIN_SP = Kind("sp echo", "echo", PLAIN_SP_COMMAND)
 SP_FLOOR = Kind("sp floor", "echo", SP_ECHO_COMMAND)
 PLAIN_ECHO = Kind("asyncio echo", "raw", (*PLAIN_ECHO_COMMAND, str(MEMODB_LARGE_SHAPES[0].size)))
 NATIVE = Kind(SUBJECT, "native", NATIVE_COMMAND)
+NO_LADDERS = Kind("no ladders", "native", (*NATIVE_COMMAND, "--no-ladders"))
+LADDERS_TARGETS = {NATIVE_SHAPES[-1]: 1.02}
 HTTP = Kind(SUBJECT, "http", HTTP_COMMAND)
 HTTP_ECHO = Kind("Starlette", "httpecho", HTTP_ECHO_COMMAND)
 HTTP_RATE = 0.5
@@ -209,6 +211,18 @@ def native_echo(bench: Bench) -> str:
     comparisons = compare(NATIVE_SHAPES, NATIVE_TARGETS, kinds, bench.generator, bench.plan, bench.repeats, tell)
     bench.record["native_echo"] = [_record(comparison, CEILING) for comparison in comparisons]
     return comparison_table("native: echo, jobs of 100 bytes, workers of capacity 16", comparisons, CEILING)
+
+
+def ladders(bench: Bench) -> str:
+    """100-byte jobs over the native dialect, beside the same broker without ladders: the cost of recording messages."""
+    if not bench.generator.speaks_native:
+        raise NotMeasured(f"its load generator exists in C only, and could not be built: {bench.generator.title}")
+    kinds, shapes = (NO_LADDERS, NATIVE), NATIVE_SHAPES[-1:]
+    comparisons = compare(shapes, LADDERS_TARGETS, kinds, bench.generator, bench.plan, bench.repeats, tell)
+    bench.record["ladders"] = [_record(comparison, NO_LADDERS.name) for comparison in comparisons]
+    return comparison_table(
+        "ladders: native echo beside the same broker with --no-ladders", comparisons, NO_LADDERS.name
+    )
 
 
 def http(bench: Bench) -> str:
@@ -398,6 +412,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "echo": (echo,),
     "large": (large,),
     "native": (native_echo,),
+    "ladders": (ladders,),
     "http": (http,),
     "memory": (memory,),
     "core": (core,),

@@ -5,6 +5,7 @@ One test runs all rows, as in `test_browser_pages.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,11 @@ def job_page_says_why(world: World) -> None:
     token.write_text(world.tokens["ops"])
     said = world.programs.run("why", job, "--connect", f"{world.url}?token_file={token}").out.strip()
     assert said == "It waits: no worker offers 'nobody'."
-    expect(world.show(f"/job/{job}").locator(".why p")).to_have_text(said)
+    page = world.show(f"/job/{job}")
+    expect(page.locator(".why p")).to_have_text(said)
+    HttpWorker(world.api, "nobody").take()
+    expect(page.locator(".why p")).to_have_text(re.compile("Attempt 1 of 3 has run for"))
+    expect(page.locator("main .head .state")).to_have_text("running")
 
 
 def filters_are_in_the_address(world: World) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Sections of the help, in their order, with the commands that have modules of their own.
 SECTIONS = {
     "Run": ["serve", "worker", "config", "health", "broker", "listeners", "store"],
-    "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "cancel", "retry", "quarantine", "schedule"],
+    "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "ladder", "cancel", "retry", "quarantine", "schedule"],
     "Access": ["access", "keys", "token"],
     "Services and workers": ["services", "workers", "pause", "resume", "purge", "drain"],
 }

@@ -32,6 +32,11 @@ SETTINGS = [
         "--drain-timeout", type=float, metavar="S", help="Seconds that running jobs may take to end on SIGTERM."
     ),
     click.option("--loop", type=click.Choice(["auto", "uvloop", "asyncio"]), help="Event loop."),
+    click.option(
+        "--ladders/--no-ladders",
+        default=None,
+        help="Record messages of jobs, without payloads. On by default.",
+    ),
     click.option("--strict/--no-strict", default=None, help="Check every invariant after every step. Slow."),
     click.option(
         "--set", "others", multiple=True, metavar="NAME=VALUE", help="Any setting that `dragoman config` prints."

@@ -167,6 +167,8 @@ class Attempts:
         """Return the job to its place in the queue: no worker can have seen it, so no attempt is used up (R8)."""
         job = attempt.job
         job.attempt = None
+        if job.conversation is not None:
+            self._job_registry.conversations.returned(attempt, now)
         self._job_registry.parts.drop(attempt)
         job.refusals += 1
         remember_tried(job, attempt.worker)
@@ -256,6 +258,8 @@ class Attempts:
         """Queue the job of an attempt that does not count, after a delay."""
         job = attempt.job
         job.attempt = None
+        if job.conversation is not None:
+            self._job_registry.conversations.returned(attempt, now)
         self._job_registry.parts.drop(attempt)
         remember_tried(job, attempt.worker)
         job.refusals = 0
@@ -283,6 +287,8 @@ class Attempts:
         job.queue_due = inf  # the next attempt may wait as long as the first
         reason = reason.encode("utf-8", "replace")[: self._policy.max_error_bytes].decode("utf-8", "ignore")
         record_attempt(job, attempt, outcome, reason, now)
+        if job.conversation is not None:
+            self._job_registry.conversations.attempt_ended(attempt, outcome, reason, now)
         is_last = attempts_used_up(job, attempt.worker, self._policy)
         if is_last or (self._dispatch.is_draining and not job.options.durable):
             job.quarantined = job.options.durable

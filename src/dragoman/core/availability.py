@@ -13,6 +13,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Caller, Service, Worker
 from dragoman.core.recipients import dialect_of
+from dragoman.core.recording import record_caller_gone
 from dragoman.core.rights import WORK
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DETACHED, DRAINING, ENDED, GONE, IDLE, STARTING, RemovalReason
@@ -50,6 +51,8 @@ class Availability:
             if job.state is not ENDED and not job.is_kept:
                 job.orphan_due = now + job.options.orphan_grace
                 self._deadlines.arm(job, job.due())
+            if job.conversation is not None:
+                record_caller_gone(job, caller, now)
 
     def caller_back(self, caller: Caller) -> None:
         """The caller has reconnected."""

@@ -13,13 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from dragoman.core.admission import (
-    CALLER_GONE,
-    can_offer,
-    forbidden_work,
-    refusal_for,
-    too_many_services,
-)
+from dragoman.core.admission import CALLER_GONE, can_offer, forbidden_work, refusal_for, too_many_services
 from dragoman.core.attempts import Attempts
 from dragoman.core.availability import Availability
 from dragoman.core.counters import Counters
@@ -40,6 +34,7 @@ from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner, Owners
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient, RemoteWorker, dialect_of
+from dragoman.core.recording import record_caller_gone
 from dragoman.core.rights import CALL, WORK, Principals
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, RefusalReason
@@ -137,6 +132,8 @@ class Broker:
         """Remove a caller that left for good. Its waiting calls end at once (R18); its running calls may finish (R19).
         A job that is kept, or that other callers wait for, continues."""
         for job in caller.open_jobs():
+            if job.conversation is not None:
+                record_caller_gone(job, caller, now)
             caller.remove_job(job)
             job.callers = tuple(other for other in job.callers if other is not caller)
             if not job.callers and not job.is_kept and job.state is not RUNNING and job.state is not ENDED:

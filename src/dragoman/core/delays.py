@@ -7,6 +7,7 @@ worker, and jobs of an earlier run of the broker.
 from __future__ import annotations
 
 from dragoman.core.commits import AfterCommit
+from dragoman.core.conversation import seconds
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job
@@ -40,6 +41,8 @@ class Delays:
     def delay(self, job: Job, until: float, now: float) -> None:
         """Keep the job out of its queue until this time."""
         job.start_at = until
+        if job.conversation is not None:
+            job.conversation.note(f"{'retry' if job.tried else 'start'} in {seconds(until - now)}", now)
         self._job_registry.move(job, DELAYED)
         self._deadlines.arm(job, job.due())
         if job.principal.blocked:

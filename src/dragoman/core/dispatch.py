@@ -59,6 +59,8 @@ class Dispatch(RunningLimits):
                 self.give(job, worker, now)
                 return
         service.queue.append(job, now)
+        if job.conversation is not None:
+            job.conversation.note("waits in the queue", now)
         self._deadlines.arm(job, min(min(job.queue_due, job.deadline), job.orphan_due))  # two-argument min is compiled
         if self._events.wanted & JOB_WAITING:
             self._events.job_moved(job)
@@ -75,6 +77,8 @@ class Dispatch(RunningLimits):
         move_job(job, RUNNING)
         if self._events.wanted & JOB_RUNNING:
             self._events.job_moved(job)
+        if job.conversation is not None or worker.conversation is not None:
+            self._job_registry.conversations.given(attempt, now)
         worker.running[token] = attempt
         has_room = self._worker_registry.take_slot(worker)
         self._counters.dispatched += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.core.commits import PendingCommits
+from dragoman.core.conversations import Conversations
 from dragoman.core.counters import QUEUE_TIMEOUT, Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.early_results import EarlyResults
@@ -39,6 +40,7 @@ class JobRegistry:
         self.early = EarlyResults(memory)  # results that may belong to jobs that are being restored
         self.parts = KeptParts(memory)
         self.events = events
+        self.conversations = Conversations(policy)
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
         self.unblocker = Unblocker()
@@ -91,6 +93,8 @@ class JobRegistry:
         self.present += 1
         self.memory.payloads += size
         self._counters.accepted += 1
+        if now >= self.conversations.next_at:
+            self.conversations.begin(job, now)
         if key is not None:
             job.key = key
             job.digest = digest(payload)
@@ -112,6 +116,9 @@ class JobRegistry:
             self._counters.drop(job.service.name, QUEUE_TIMEOUT, reason)
         if attempt is not None and attempt.is_sent and job.options.durable:
             record_last_attempt(job, attempt, outcome, reason, now)
+        is_slow = attempt is not None and now - attempt.given > job.service.slow_run
+        if is_slow or job.conversation is not None or outcome is not DONE:
+            self.conversations.ended(job, attempt, outcome, reason, now)
         job.attempt = None
         if attempt is not None and attempt.parts is not None:
             self.parts.drop(attempt)

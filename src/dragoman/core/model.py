@@ -13,6 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from dragoman.core.conversation import Conversation, WorkerConversation
 from dragoman.core.idle import IdleList
 from dragoman.core.ids import JobId as JobId
 from dragoman.core.ids import Token as Token
@@ -146,9 +147,10 @@ class Job(WithRareFacts):
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "arrival", "attempt", "caller_dialect", "callers", "created", "deadline", "digest",
-        "history", "id", "is_told", "keep_until", "key", "number", "options", "orphan_due", "outcome", "owner",
-        "payload", "quarantined", "queue_due", "reason", "result", "service", "spent", "start_at", "state", "tried",
+        "alarm", "alarm_number", "arrival", "attempt", "caller_dialect", "callers", "conversation", "created",
+        "deadline", "digest", "history", "id", "is_told", "keep_until", "key", "number", "options", "orphan_due",
+        "outcome", "owner", "payload", "quarantined", "queue_due", "reason", "result", "service", "spent", "start_at",
+        "state", "tried",
     )
     # fmt: on
 
@@ -180,6 +182,7 @@ class Job(WithRareFacts):
         self.orphan_due = inf
         self.keep_until = inf
         self.attempt: Attempt | None = None  # the current one; only it may finish the job
+        self.conversation: Conversation | None = None  # its messages, if they are recorded
         self._rare: RareFacts | None = None
         self.spent = 0  # attempts that a worker may have seen
         self.tried: tuple[WorkerId, ...] = ()
@@ -234,8 +237,9 @@ class Worker(WorkRecord):
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "asked", "away_since", "held_back_until", "id", "last_held", "name", "origin",
-        "owner", "profile", "recipient", "refused", "remote", "running", "seen", "services", "state", "stays", "stuck",
+        "alarm", "alarm_number", "asked", "away_since", "conversation", "held_back_until", "id", "last_held", "name",
+        "origin", "owner", "profile", "recipient", "refused", "remote", "running", "seen", "services", "state", "stays",
+        "stuck",
     )
     # fmt: on
 
@@ -268,6 +272,7 @@ class Worker(WorkRecord):
         self.stays = False  # it is not removed after it has drained
         self.away_since = inf  # time at which it was detached (R64)
         self.held_back_until = 0.0  # R38: until then it is chosen last
+        self.conversation: WorkerConversation | None = None  # its messages, while they are requested
         self.alarm = inf
         self.alarm_number = 0
 

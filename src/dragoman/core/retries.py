@@ -47,10 +47,15 @@ def remember_tried(job: Job, worker: Worker) -> None:
 
 def attempts_used_up(job: Job, worker: Worker, policy: Policy) -> bool:
     """True if the attempt that this worker has just used up was the last (D8, R10)."""
+    return job.spent >= most_attempts(job, worker, policy) or job.deaths >= policy.max_worker_deaths
+
+
+def most_attempts(job: Job, worker: Worker, policy: Policy) -> int:
+    """Return the number of attempts that a job may use up, if its last worker is this one."""
     limit = job.options.attempts
     if limit is None:
         limit = max(job.options.default_attempts, worker.profile.attempts)
-    return job.spent >= min(limit, policy.max_attempts) or job.deaths >= policy.max_worker_deaths
+    return min(limit, policy.max_attempts)
 
 
 def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float:

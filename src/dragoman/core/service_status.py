@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.core.histogram import Histogram
+from dragoman.core.infinity import inf
 from dragoman.core.states import DONE, Outcome
 
 
@@ -21,7 +22,8 @@ class ServiceStatus:
 
     # fmt: off
     __slots__ = (
-        "bytes", "delayed", "done", "jobs", "paused", "paused_at", "paused_by", "ran", "totals", "undone", "waited",
+        "bytes", "delayed", "done", "jobs", "paused", "paused_at", "paused_by", "ran", "slow_run", "totals",
+        "undone", "waited",
     )
     # fmt: on
 
@@ -37,6 +39,7 @@ class ServiceStatus:
         self.undone = dict.fromkeys(Outcome, 0)  # jobs that ended otherwise
         self.waited = Histogram()  # seconds from queueing to the first attempt
         self.ran = Histogram()  # duration of attempts, in seconds
+        self.slow_run = inf  # at most about 1 % of them take longer
 
     def count_delayed(self, change: int) -> None:
         self.delayed += change

@@ -36,6 +36,8 @@ class StoreReports:
                     self._job_registry.kept.erase(job)
             elif after_commit is AfterCommit.ACKNOWLEDGE:
                 if problem is None:
+                    if job.conversation is not None:
+                        job.conversation.note("stored", now)
                     self._effects.extend(Acknowledge(caller, job) for caller in job.callers)
                 elif job.state is not ENDED:
                     self._attempts.end_early(

@@ -28,7 +28,8 @@ def worker_says(view: WorkerView) -> str:
             f"It has been silent for {seconds(view.silent)}. It counts as dead after {seconds(view.lease)}, and "
             f"{count_of(held, 'job')} with it."
         )
-    return f"{_pace(view)}It holds {count_of(held, 'job')} and has {count_of(view.capacity, 'slot')}."
+    jobs = count_of(held, "job") if held else "no job"
+    return f"{_pace(view)}It holds {jobs} and has {count_of(view.capacity, 'slot')}."
 
 
 def _detached(view: WorkerView, held: int) -> str:
@@ -41,7 +42,6 @@ def _detached(view: WorkerView, held: int) -> str:
 
 
 def _pace(view: WorkerView) -> str:
-    pace = getattr(view, "pace", None)
-    if pace is None or pace < SLOW:
+    if view.pace is None or view.pace < SLOW:
         return ""
-    return f"Its attempts take {pace:.1f} times as long as the median of its service. "
+    return f"Its attempts take {view.pace:.1f} times as long as the median of its service. "

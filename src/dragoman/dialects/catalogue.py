@@ -11,6 +11,21 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MessageNames:
+    """Names of the messages of one job, as the dialect spells them, for ladders of jobs that were not recorded.
+
+    Those between broker and worker are in order: `>` is sent by the broker, `<` by the worker. Empty: the dialect has
+    no such message.
+    """
+
+    submit: str
+    give: tuple[str, ...]
+    result: tuple[str, ...]
+    done: str
+    undone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """Declaration of a dialect: its carrier, ports, options and code, and what its wire can express."""
 
@@ -38,6 +53,7 @@ class Dialect:
     shares_connections: bool = False  # several workers may use one connection
     reports: bool = False  # workers can report progress and parts of a result
     calls_at_once: bool = False  # a client may have several calls in progress on one connection
+    messages: MessageNames
     capabilities: frozenset[str] = frozenset()  # call options and operations that the wire can express
 
     @property
@@ -57,6 +73,7 @@ _ROWS: Final = (
         options="dragoman.dialects.native.options",
         listen="dragoman.server.wiring:listen_native",
         sides="dragoman.sdk.dialect_sides:native",
+        messages=MessageNames(submit="SUBMIT", give=(">JOB",), result=("<RESULT",), done="RESULT", undone="FAILED"),
         shares_connections=True,
         reports=True,
         calls_at_once=True,
@@ -87,6 +104,7 @@ _ROWS: Final = (
         options="dragoman.dialects.pingpong.options",
         listen="dragoman.server.wiring:listen_pingpong",
         sides="dragoman.sdk.dialect_sides:pingpong",
+        messages=MessageNames(submit="job", give=(">job",), result=("<result",), done="result", undone="ERROR"),
         has_service_names=False,
     ),
     Dialect(
@@ -99,6 +117,9 @@ _ROWS: Final = (
         options="dragoman.dialects.powerhose.options",
         listen="dragoman.server.wiring:listen_powerhose",
         sides="dragoman.sdk.dialect_sides:powerhose",
+        messages=MessageNames(
+            submit="job", give=(">WAKE", "<GIVE", ">JOB"), result=("<JOBRES",), done="result", undone="ERROR"
+        ),
         worker="dragoman.sdk.powerhose_worker:PowerhoseWorker",
         has_service_names=False,
     ),
@@ -110,6 +131,7 @@ _ROWS: Final = (
         options="dragoman.dialects.memodb.options",
         listen="dragoman.server.wiring:listen_memodb",
         sides="dragoman.sdk.dialect_sides:memodb",
+        messages=MessageNames(submit="JOB", give=(">JOB",), result=("<RESULT",), done="RESULT", undone=""),
         shares_connections=True,
         calls_at_once=True,
         capabilities=frozenset({"job_timeout"}),
@@ -123,6 +145,9 @@ _ROWS: Final = (
         options="dragoman.dialects.controller.options",
         listen="dragoman.server.controller_listener:listen_controller",
         sides="dragoman.sdk.dialect_sides:controller",
+        messages=MessageNames(
+            submit="", give=(">SET_TASK", "<OK"), result=("<FETCH_ME", ">FETCH", "<OK"), done="", undone=""
+        ),
         worker="dragoman.sdk.controller_worker:ControllerWorker",
         has_callers=False,
         has_service_names=False,
@@ -137,6 +162,7 @@ _ROWS: Final = (
         options="dragoman.dialects.majordomo.options",
         listen="dragoman.server.wiring:listen_majordomo",
         sides="dragoman.sdk.dialect_sides:majordomo",
+        messages=MessageNames(submit="REQUEST", give=(">REQUEST",), result=("<REPLY",), done="REPLY", undone=""),
         capabilities=frozenset({"parts"}),  # edition 0.1 never sends any
     ),
     Dialect(
@@ -152,6 +178,9 @@ _ROWS: Final = (
         limits="dragoman.http.limits:HttpLimits",
         listen="dragoman.server.http_listener:listen_http",
         sides="dragoman.sdk.dialect_sides:http",
+        messages=MessageNames(
+            submit="POST /v1/call/…", give=(">200 OK",), result=("<POST …/result",), done="200 OK", undone="problem"
+        ),
         worker="dragoman.sdk.http_worker:HttpWorker",
         shares_connections=True,
         capabilities=frozenset(

@@ -9,6 +9,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome
 from dragoman.core.options import JobOptions
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.recording import submitted, to_caller
 from dragoman.core.states import DONE, REFUSED, RefusalReason
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.single_frame_calls import read_call, write_error
@@ -32,11 +33,15 @@ class Frontend:
             self._refuse_large(peer, message)
         else:
             payload = read_call(message)
-            self._broker.submit(self._service, payload, peer, self._job_options, now)
+            job = self._broker.submit(self._service, payload, peer, self._job_options, now)
+            if job is not None and job.conversation is not None:
+                submitted(job, peer, "job", len(payload), now)
 
-    def answer(self, effect: DeliverOutcome) -> None:
+    def answer(self, effect: DeliverOutcome, now: float) -> None:
         peer: Connection = effect.caller  # type: ignore[assignment]
         peer.remove_job(effect.job)
+        if effect.job is not None and effect.job.conversation is not None:
+            to_caller(effect.job, peer, "result" if effect.outcome is DONE else "ERROR", len(effect.result), now)
         if effect.outcome is DONE:
             self._io.send(peer, [b"", effect.result])
         else:

@@ -23,12 +23,14 @@ from dragoman.core.model import Attempt, Payload, Token, WorkerId
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
+from dragoman.core.recording import from_worker, record_heartbeat, submitted, to_caller, to_worker
 from dragoman.core.states import STARTING, TIMED_OUT
 from dragoman.http.call_headers import CallHeadersCache
 from dragoman.http.options import ListenerOptions
 from dragoman.http.remote_worker import PendingCall, PendingPoll, RemoteHttpWorker, UnsentJob
 from dragoman.http.sse import Streams
 from dragoman.http.subscribers import Subscribers
+from dragoman.operations.recorded_requests import status_line, status_of
 
 MOST_STREAMS: Final = 64
 FETCH: Final = 1.0  # seconds that a job waits for its worker's next request; then another worker may get it (R8)
@@ -71,7 +73,9 @@ class HttpBrokerSide(TimedRecipient):
         owner: Owner,
     ) -> PendingCall:
         call = PendingCall(self, owner, answer)
-        self._broker.submit(service, payload, call, job_options, now, deadline=deadline, key=key)
+        job = self._broker.submit(service, payload, call, job_options, now, deadline=deadline, key=key)
+        if job is not None and job.conversation is not None:
+            submitted(job, call, f"POST /v1/call/{service}", len(payload), now)
         if call.job is not None and call.job.deadline > deadline:  # it has joined a job of another caller
             self._waiting.arm(call, deadline)
         self._runner.request_iteration()
@@ -138,7 +142,7 @@ class HttpBrokerSide(TimedRecipient):
         poll = PendingPoll(remote, answer, now + min(wait, self.options.long_poll, worker.profile.lease / 2))
         undelivered = self._undelivered(remote, held, now)
         if undelivered is not None:
-            self._respond_with(poll, undelivered)
+            self._respond_with(poll, undelivered, now)
         elif self.is_closed:
             answer.set_result(None)
         else:
@@ -167,6 +171,8 @@ class HttpBrokerSide(TimedRecipient):
 
     def succeed(self, remote: RemoteHttpWorker, attempt: Attempt, result: Payload, now: float) -> bool:
         """End an attempt with a result. Returns False if it came too late."""
+        if attempt.job.conversation is not None:
+            from_worker(attempt, "POST …/result", len(result), now)
         self._ask(remote, now)
         self._runner.request_iteration()
         return self._broker.succeed(attempt, result, now)
@@ -174,11 +180,13 @@ class HttpBrokerSide(TimedRecipient):
     def fail(
         self, remote: RemoteHttpWorker, attempt: Attempt, reason: str, failure: Failure | None, now: float
     ) -> bool:
+        from_worker(attempt, "POST …/result?outcome=failed", len(reason), now)
         self._ask(remote, now)
         self._runner.request_iteration()
         return self._broker.fail(attempt, reason, now, failure)
 
     def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
+        from_worker(attempt, "POST …/progress", len(payload), now)
         self._runner.request_iteration()
         return self._broker.attempts.progress(attempt, payload, now)
 
@@ -200,6 +208,8 @@ class HttpBrokerSide(TimedRecipient):
             assert isinstance(call, PendingCall)
             call.remove_job(effect.job)
             self._waiting.disarm(call)
+            if effect.job is not None and effect.job.conversation is not None:
+                to_caller(effect.job, call, status_line(status_of(effect.outcome)), len(effect.result), now)
             _resolve(call.answer, effect)
         elif type(effect) is SendJob:
             self._send_job(effect.attempt, now)
@@ -214,6 +224,7 @@ class HttpBrokerSide(TimedRecipient):
         for each in self._waiting.due(now):
             if isinstance(each, PendingPoll):
                 self._broker.seen(each.remote.worker, now)
+                record_heartbeat(each.remote.worker, "POST …/next, 204 No Content", now)
                 _resolve(each.answer, None)
                 self._remove_poll(each, now)
             elif isinstance(each, PendingCall):
@@ -233,11 +244,13 @@ class HttpBrokerSide(TimedRecipient):
         if remote.polls:
             poll = remote.polls.popleft()
             self._waiting.disarm(poll)
-            self._respond_with(poll, attempt)
+            self._respond_with(poll, attempt, now)
         else:
             self._hold_job(remote, attempt, now)
 
-    def _respond_with(self, poll: PendingPoll, attempt: Attempt) -> None:
+    def _respond_with(self, poll: PendingPoll, attempt: Attempt, now: float) -> None:
+        if attempt.job.conversation is not None:
+            to_worker(attempt, "200 OK", len(attempt.job.payload), now)
         poll.attempt = poll.remote.latest = attempt
         poll.payload = attempt.job.payload
         _resolve(poll.answer, attempt)

@@ -1,8 +1,8 @@
 """Routes of the operations: background jobs, services, workers and schedules over HTTP.
 
 A route comes from the operation's row. Fields of its request are in the path, in the query (GET, DELETE) or in a JSON
-body (POST, PUT). Four operations have handlers of their own: `enqueue` accepts a payload as its body and may wait,
-`result` and `payload` return bytes, and `health` is for supervisors, too.
+body (POST, PUT). Some operations have handlers of their own: `enqueue` accepts a payload as its body and may wait,
+`result` and `payload` return bytes, ladders may be pictures, and `health` is for supervisors, too.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from dragoman.http.call_headers import CACHE_SIZE, LONGEST_CACHED
 from dragoman.http.context import AppContext
 from dragoman.http.headers import Header
 from dragoman.http.health import health
+from dragoman.http.ladder_response import SVG, ladder_response
 from dragoman.http.operation_call import call_for_result, call_operation
 from dragoman.http.outcomes import STATUSES as OUTCOMES
 from dragoman.http.outcomes import outcome_response
 from dragoman.http.preferences import key_of, preferred_wait
 from dragoman.http.problems import STATUSES, HttpError, problem
 from dragoman.http.request_parsing import JSON, body_of, in_body, in_path, in_query, is_json, without
-from dragoman.http.route import BYTES, Route
+from dragoman.http.route import BYTES, TEXT, Route
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import EmptyRequest, EnqueueRequest, JobView, Key, ResultRequest
-from dragoman.operations.table import ENQUEUE, HEALTH, PAYLOAD, RESULT
+from dragoman.operations.table import ENQUEUE, HEALTH, LADDER, PAYLOAD, RESULT, WORKER_LADDER
 from dragoman.operations.views import show_result
 
 EnqueueQuery = without(EnqueueRequest, "EnqueueQuery", "payload", "payload_base64", open=["service"])
@@ -137,6 +138,20 @@ def _camel(name: str) -> str:
 # ---------------------------------------------------------------- operations with their own handlers
 
 
+def ladder_route(row: Operation[Any, Any]) -> Route:
+    """Return the route of a ladder, whose response is JSON, a picture or text."""
+    route = route_of(row)
+    return replace(route, handler=partial(_ladder, row, RequestReader(row)), answers={200: (row.view, SVG, TEXT)})
+
+
+async def _ladder(row: Operation[Any, Any], reader: RequestReader, context: AppContext, request: Request) -> Response:
+    operation_request = await reader.read(context, request)
+    view = await call_operation(context, request, row.name, operation_request)
+    if operation_request.format == "json":
+        return json_response(view)
+    return ladder_response(view, operation_request.format)
+
+
 async def enqueue(context: AppContext, request: Request) -> Response:
     enqueue_request, payload = await _enqueue_request(context, request)
     enqueue_request.key = key_of(request, enqueue_request.key)
@@ -199,6 +214,8 @@ async def payload(context: AppContext, request: Request) -> Response:
 
 
 SPECIAL_ROUTES = {
+    LADDER.name: ladder_route(LADDER),
+    WORKER_LADDER.name: ladder_route(WORKER_LADDER),
     HEALTH.name: replace(route_of(HEALTH), handler=health),
     ENQUEUE.name: replace(
         route_of(ENQUEUE),

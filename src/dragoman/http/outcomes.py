@@ -9,18 +9,20 @@ from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
 from dragoman.http.problems import MEDIA_TYPE
 from dragoman.http.route import BYTES
+from dragoman.operations.recorded_requests import OUTCOME_STATUSES
 from dragoman.operations.views import failure_view
 
 JOB = "Dragoman-Job"
 
-# Status and title of each outcome except *done*.
-STATUSES = {
-    "failed": (502, "The job failed"),
-    "lost": (502, "The job was lost"),
-    "timed out": (504, "The job timed out"),
-    "cancelled": (409, "The job was cancelled"),
-    "refused": (503, "The job was refused"),
+TITLES = {
+    "failed": "The job failed",
+    "lost": "The job was lost",
+    "timed out": "The job timed out",
+    "cancelled": "The job was cancelled",
+    "refused": "The job was refused",
 }
+# Status and title of each outcome except *done*.
+STATUSES = {outcome.value: (status, TITLES[outcome.value]) for outcome, status in OUTCOME_STATUSES.items()}
 
 
 def outcome_response(id: str, outcome: str, reason: str, result: Payload, failure: Failure | None) -> Response:

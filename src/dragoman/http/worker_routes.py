@@ -21,6 +21,7 @@ from dragoman.core.admission import can_offer, forbidden_work
 from dragoman.core.failure import Failure, reported_failure
 from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.names import is_text
+from dragoman.core.recording import record_heartbeat
 from dragoman.core.rights import WORK
 from dragoman.http.broker_side import token_of
 from dragoman.http.context import AppContext
@@ -232,6 +233,7 @@ async def heartbeat(context: AppContext, request: Request) -> Response:
         attempt = remote.attempt(_token(request))
         if attempt is None or attempt.job.attempt is not attempt:
             raise HttpError(_stale())
+    record_heartbeat(remote.worker, "POST …/heartbeat, 204 No Content", context.now())
     return Response(status_code=204, headers=_recalls(remote))
 
 

@@ -24,11 +24,12 @@ from dragoman.core.states import ENDED, RefusalReason
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_options import delayed_options, options_of
-from dragoman.operations.list_handlers import ListHandlers
+from dragoman.operations.ladder_handlers import LadderHandlers
 from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.purge import Purge
+from dragoman.operations.recorded_requests import record_request, record_response, status_of
 from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
 from dragoman.operations.scheduled_run import ScheduledRun, forbidden_run
 from dragoman.operations.scheduler import Scheduler, ScheduleState
@@ -48,7 +49,7 @@ from dragoman.operations.schemas import (
     ServiceRef,
     WorkerRef,
 )
-from dragoman.operations.table import ENQUEUE, OPERATIONS
+from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, RESULT, RETRY
 from dragoman.operations.targets import LOADING, Targets
 from dragoman.operations.views import job_view
 from dragoman.operations.visibility import (
@@ -78,7 +79,7 @@ class StoreStatus(Protocol):
     def commits(self) -> Histogram: ...
 
 
-class OperationHandlers(ListHandlers):
+class OperationHandlers(LadderHandlers):
     """The functions of all operations: for each row of the table, the method with its name."""
 
     dialect = "operations"
@@ -131,7 +132,8 @@ class OperationHandlers(ListHandlers):
             raise OperationError("loading", KEYS_LOADING)
         pending = PendingRequest(self, responder, inf)
         body = payload_of(request, payload)
-        self.broker.submit(request.service, body, pending, job_options, now, key=request.key)
+        job = self.broker.submit(request.service, body, pending, job_options, now, key=request.key)
+        record_request(job, ENQUEUE, responder, len(body), now)
         return pending
 
     def job(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
@@ -149,6 +151,7 @@ class OperationHandlers(ListHandlers):
         if job.state is not ENDED and request.wait <= 0.0:
             responder.answer(job_view(job, self._offset()))
             return None
+        record_request(job, RESULT, responder, 0, now)
         pending = PendingRequest(self, responder, now + request.wait)
         if self.broker.job_registry.kept.attend(job, pending) and pending.due > now:
             self._waiting.arm(pending, pending.due)
@@ -161,10 +164,12 @@ class OperationHandlers(ListHandlers):
 
     def cancel(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
+        record_request(job, CANCEL, responder, 0, now)
         principal = responder.owner.principal
         by = "on request" if owns_job(principal, job) else signature(principal, "on request", "by ")
         if not self.broker.withdraw(job, now, f"cancelled {by}"):
             raise OperationError("conflict", f"job {request.id} has already ended: {job.outcome}")
+        record_response(job, responder, CANCEL.status, 0, now)
         self._answer_when_saved(responder, lambda: job_view(job, self._offset()))
 
     def retry(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
@@ -184,6 +189,8 @@ class OperationHandlers(ListHandlers):
         if again is None:
             is_draining = self.broker.dispatch.is_draining
             raise OperationError("busy", "the broker is shutting down; retry later" if is_draining else LIMIT_REACHED)
+        record_request(again, RETRY, responder, 0, now)
+        record_response(again, responder, RETRY.status, 0, now)
         self._answer_when_saved(responder, partial(self._job_view, again))
 
     def service(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
@@ -241,6 +248,7 @@ class OperationHandlers(ListHandlers):
             pending = effect.caller
             assert isinstance(pending, PendingRequest)
             if pending.due == inf:  # else it waits for the outcome
+                record_response(effect.job, pending.responder, ENQUEUE.status, 0, now)
                 self._finish(pending, now).answer(job_view(effect.job, self._offset()))
         elif isinstance(effect, DeliverOutcome):
             pending = effect.caller
@@ -253,6 +261,7 @@ class OperationHandlers(ListHandlers):
                 self._finish(pending, now).refuse(ErrorView(kind="internal", detail=effect.reason))
             else:
                 view = job_view(job, self._offset())
+                record_response(job, pending.responder, status_of(effect.outcome), len(effect.result), now)
                 self._finish(pending, now).answer(view, effect.result, effect.failure)
         # Progress and parts are published as events, not returned here.
 
@@ -312,6 +321,7 @@ class OperationHandlers(ListHandlers):
             job = pending.job
             assert job is not None
             if job.state is not ENDED:  # else it receives the outcome after its commit
+                record_response(job, pending.responder, 202, 0, now)
                 self._finish(pending, now).answer(job_view(job, self._offset()))
 
 

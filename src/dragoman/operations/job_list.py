@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 
 from dragoman.core.broker import Broker
+from dragoman.core.job_counts import count_all
 from dragoman.core.model import Job, JobId, Service
 from dragoman.core.rights import SEE, Principal
 from dragoman.core.states import DONE, ENDED
 from dragoman.operations.list_schemas import MOST_SEARCHED, JobsView, ListJobsRequest
-from dragoman.operations.schemas import OperationError
+from dragoman.operations.schemas import JobView, OperationError
 from dragoman.operations.slices import RowReader
 from dragoman.operations.visibility import reads_job, sees_job
 from dragoman.operations.visible_views import visible_job
@@ -36,12 +37,41 @@ class JobList:
         self._filter = JobFilter(request, principal)
         self._searched = 0
         self._last: Job | None = None  # the last job that was looked at
+        self._in_state = jobs_in_state(broker, request.state) if request.state is not None else None
+        self._is_first = True
+        self._end: Job | None = None
+        self._found_rows: RowReader[Job] | None = None  # jobs of the page, once the search has ended
+        self._views: list[JobView] = []
 
     def step(self, now: float) -> JobsView | None:
-        """Look at the next jobs. Returns None if there are more."""
+        """Look at the next jobs, then make the next views. Returns None if there are more."""
+        if self._found_rows is None:
+            is_first, self._is_first = self._is_first, False
+            if not self._search(is_first) or not is_first:  # else the views would be a second slice
+                return None
+        assert self._found_rows is not None
+        for job in self._found_rows.slice():
+            self._views.append(visible_job(job, self._principal, self._offset))
+        if not self._found_rows.is_over:
+            return None
+        return JobsView(
+            jobs=self._views,
+            after=self._end.id.hex() if self._end is not None else None,
+            searched=self._searched,
+            complete=self._end is None,
+        )
+
+    def _search(self, is_first: bool) -> bool:
+        """Look at the next jobs. Returns whether these were the last. `is_first`: the first slice, in which the exact
+        numbers of jobs by state are still true."""
         limit = self._request.limit
+        left = self._in_state if is_first else None
         most = MOST_SEARCHED if self._filter.is_used else sys.maxsize
         for job in self._newest_first.slice():
+            if left == 0:
+                return self._finish(None)
+            if left is not None and job.state == self._request.state:
+                left -= 1
             if self._after is not None:
                 if job is self._after:
                     self._after = None
@@ -49,23 +79,22 @@ class JobList:
             if not self._sees(job):
                 continue
             if self._searched >= most:
-                return self._page(self._last)
+                return self._finish(self._last)
             self._searched += 1
             if self._matches(job):
                 if len(self._found) == limit:
-                    return self._page(self._found[-1])
+                    return self._finish(self._found[-1])
                 self._found.append(job)
             self._last = job
-        return self._page(None) if self._newest_first.is_over else None
+            if self._filter.is_used and self._principal.rights.sees_all:
+                self._newest_first.most_left = most - self._searched + 1
+        return self._finish(None) if self._newest_first.is_over else False
 
-    def _page(self, last: Job | None) -> JobsView:
-        """Return the view. `last`: the job after which the list continues; None: there are no more."""
-        return JobsView(
-            jobs=[visible_job(job, self._principal, self._offset) for job in self._found],
-            after=last.id.hex() if last is not None else None,
-            searched=self._searched,
-            complete=last is None,
-        )
+    def _finish(self, end: Job | None) -> bool:
+        """End the search. `end`: the job after which the list continues; None: there are no more."""
+        self._end = end
+        self._found_rows = RowReader(self._found)
+        return True
 
     def _sees(self, job: Job) -> bool:
         principal = self._principal
@@ -86,6 +115,12 @@ class JobList:
             and (request.quarantined is None or job.quarantined == request.quarantined)
             and (not self._filter.is_used or self._filter.matches(job))
         )
+
+
+def jobs_in_state(broker: Broker, state: str) -> int:
+    """Return the exact number of jobs in a state."""
+    waiting, delayed, running, done, undone, _ = count_all(broker).numbers()
+    return {"waiting": waiting, "delayed": delayed, "running": running, "ended": done + undone}[state]
 
 
 class JobFilter:

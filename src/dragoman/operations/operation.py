@@ -10,9 +10,9 @@ from dragoman.operations.schemas import ErrorKind, OperationRequest, View
 Right = Literal["call", "work", "see", "administer"]
 # The object that the right is about. The first field of the request names a service, job, worker, schedule or group of
 # quarantined jobs. For a `list` the handler leaves out what the principal may not see. `broker`: the right over all
-# services. `none`: no right is needed.
-Target = Literal["service", "job", "worker", "schedule", "group", "list", "broker", "none"]
-NAMED_TARGETS: Final = ("service", "job", "worker", "schedule", "group")
+# services. `none`: no right is needed. `conversation`: a job, or a call that has ended and whose messages are kept.
+Target = Literal["service", "job", "worker", "schedule", "group", "list", "broker", "none", "conversation"]
+NAMED_TARGETS: Final = ("service", "job", "worker", "schedule", "group", "conversation")
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 RequestType = TypeVar("RequestType", bound=OperationRequest)

@@ -12,7 +12,7 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.events import ADMINISTERED
-from dragoman.core.model import Job
+from dragoman.core.model import Job, JobId
 from dragoman.core.owners import Owner
 from dragoman.core.rights import ADMINISTER, CALL, SEE, WORK, Principal, Right
 from dragoman.operations.operation import Operation
@@ -58,6 +58,8 @@ class Permissions:
             is_act = right is ADMINISTER
         elif kind == "job":
             is_act = self._check_job(row, right, name, responder)
+        elif kind == "conversation":
+            is_act = self._check_conversation(row, right, name, responder)
         elif kind == "group":
             is_act = self._check_group(right, name, responder)
         elif kind == "worker":
@@ -97,6 +99,22 @@ class Permissions:
         if not principal.may(needed, service):
             error = self._missing(responder, needed, (service,))
             raise error if sees_job(principal, job) else self._targets.missing_job(id)
+        return needed is ADMINISTER
+
+    def _check_conversation(self, row: Operation[Any, Any], right: Right, id: str, responder: Responder) -> bool:
+        """Check the right to a job, or to a call that has ended and whose messages are kept."""
+        key = JobId(bytes.fromhex(id))
+        conversation = self._broker.job_registry.conversations.find(key)
+        if conversation is None or key in self._broker.jobs:
+            return self._check_job(row, right, id, responder)
+        principal, service = responder.owner.principal, conversation.service
+        if conversation.owner == principal.name and right in (SEE, CALL):
+            return False
+        needed = SEE if right is SEE else ADMINISTER
+        if not principal.may(needed, service):
+            error = self._missing(responder, needed, (service,))
+            is_seen = conversation.owner == principal.name or principal.may(SEE, service)
+            raise error if is_seen else self._targets.missing_job(id)
         return needed is ADMINISTER
 
     def _check_group(self, right: Right, group: str, responder: Responder) -> bool:

@@ -147,6 +147,9 @@ class JobView(View):
     deadline: Annotated[Moment | None, Meta(description="Time at which the caller stops waiting.")] = None
     size: Annotated[int | None, Meta(description="Bytes of the payload, while it is kept.")] = None
     result_size: Annotated[int | None, Meta(description="Bytes of the result.")] = None
+    recorded: Annotated[
+        Literal["messages", "milestones"] | None, Meta(description="Source of its ladder; `null`: not recorded so far.")
+    ] = None
 
 
 class OutcomeView(View):

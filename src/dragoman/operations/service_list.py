@@ -29,6 +29,8 @@ class ServiceList:
         registry = broker.worker_registry
         self._workers = RowReader(list(registry.workers.values()))
         self._services = RowReader(enumerate(list(registry.services.values())))
+        self._is_first = True
+        self._has_counted = False
         self._made = ServiceRows(rates, offset)
         self._principal = principal
         self._text = request.text.casefold() if request.text is not None else None
@@ -39,11 +41,8 @@ class ServiceList:
 
     def step(self, now: float) -> ServicesView | None:
         """Look at the next workers, then at the next services. Returns None if there are more."""
-        if not self._workers.is_over:
-            for worker in self._workers.slice():
-                self._made.count(worker)
-            if not self._workers.is_over:
-                return None
+        if not self._has_counted and not self._count():
+            return None
         for position, service in self._services.slice():
             if self._is_listed(service):
                 view = self._made.view(service, self._cursor.at)
@@ -52,6 +51,14 @@ class ServiceList:
             return None
         page, after = self._rows.page()
         return ServicesView(services=page, after=after)
+
+    def _count(self) -> bool:
+        """Count the next workers. Returns whether there is time for services in this slice: not after a long count."""
+        is_first, self._is_first = self._is_first, False
+        for worker in self._workers.slice():
+            self._made.count(worker)
+        self._has_counted = self._workers.is_over
+        return self._has_counted and is_first
 
     def _is_listed(self, service: Service) -> bool:
         text = self._text

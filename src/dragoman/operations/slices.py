@@ -53,6 +53,7 @@ class RowReader(Generic[Row]):
         self._rows = iter(rows)
         self._is_copy = False
         self.is_over = False
+        self.most_left: int | None = None  # number of rows that the caller may still read; None: all
 
     def slice(self) -> Iterator[Row]:
         """Iterate over the rows of one slice. Afterwards `is_over` is true if these were the last."""
@@ -65,6 +66,6 @@ class RowReader(Generic[Row]):
                 return
             if perf_counter() >= until:
                 if not self._is_copy:
-                    self._rows = iter(list(self._rows))
+                    self._rows = iter(list(islice(self._rows, self.most_left)))
                     self._is_copy = True
                 return

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
 from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
+from dragoman.operations.ladder_table import LADDER as LADDER
+from dragoman.operations.ladder_table import WORKER_LADDER as WORKER_LADDER
 from dragoman.operations.list_schemas import WhyView
 from dragoman.operations.list_table import BROKER as BROKER
 from dragoman.operations.list_table import FLEET as FLEET
@@ -366,6 +368,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         RESULT,
         RETRY,
         WHY,
+        LADDER,
         QUARANTINE,
         RETRY_GROUP,
         SERVICES,
@@ -377,6 +380,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         FLEET,
         WORKER,
         DRAIN,
+        WORKER_LADDER,
         SCHEDULES,
         SCHEDULE,
         SET_SCHEDULE,

@@ -96,6 +96,10 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         retry_of=job.retry_of.hex() if job.retry_of is not None else None,
         retried_as=job.retried_as.hex() if job.retried_as is not None else None,
     )
+    if job.conversation is not None and job.conversation.is_kept:
+        view.recorded = "messages"
+    elif job.state is ENDED:
+        view.recorded = "milestones"
     if attempts:
         view.started = attempts[0].started
         view.waited = _waited(job)

@@ -29,6 +29,7 @@ LETTERS: Final[dict[WorkerState, str]] = {
     BACKING_OFF: "o",
 }
 WORST_FIRST: Final = "sdortbi"  # of several workers in one square, the first of these letters is shown
+PLACES: Final = {state: WORST_FIRST.index(letter) for state, letter in LETTERS.items()}
 
 
 class WorkerList:
@@ -52,11 +53,30 @@ class WorkerList:
         self._cursor = read_cursor(request.after, now, has_text_keys=self._sort == "name", has_numbers=True)
         self._rows: FirstRows[Worker] = FirstRows(request.limit, self._cursor)
         self._text = request.text.casefold() if request.text is not None else None
+        self._is_first = True
+        self._page: RowReader[Worker] | None = None  # rows of the page, once all workers have been looked at
+        self._next: str | None = None  # cursor of the next page
+        self._views: list[WorkerView] = []
         self._states: dict[str, int] = {}
         self._dialects: dict[str, int] = {}
 
     def step(self, now: float) -> WorkersView | None:
-        """Look at the next workers. Returns None if there are more."""
+        """Look at the next workers, then make the next views. Returns None if there are more."""
+        if self._page is None:
+            is_first, self._is_first = self._is_first, False
+            if not self._read() or not is_first:  # else the views would be a second slice
+                return None
+        assert self._page is not None
+        for worker in self._page.slice():
+            self._views.append(self._view(worker, self._principal, now))
+        if not self._page.is_over:
+            return None
+        sees_all = may_see_all(self._principal)
+        counts = WorkerCountsView(state=self._states, dialect=self._dialects) if sees_all else None
+        return WorkersView(workers=self._views, counts=counts, after=self._next)
+
+    def _read(self) -> bool:
+        """Look at the next workers. Returns whether these were the last: then the page is known."""
         sees_all = may_see_all(self._principal)
         for position, worker in self._workers.slice():
             if worker.state is GONE:  # it left between two slices
@@ -68,11 +88,10 @@ class WorkerList:
                 if self._matches(worker, state, dialect):
                     self._rows.offer(self._rank(worker, position), worker)
         if not self._workers.is_over:
-            return None
-        page, after = self._rows.page()
-        counts = WorkerCountsView(state=self._states, dialect=self._dialects) if sees_all else None
-        views = [self._view(each, self._principal, now) for each in page]
-        return WorkersView(workers=views, counts=counts, after=after)
+            return False
+        page, self._next = self._rows.page()
+        self._page = RowReader(page)
+        return True
 
     def _matches(self, worker: Worker, state: str, dialect: str) -> bool:
         request = self._request
@@ -122,25 +141,20 @@ class Fleet:
     def __init__(self, workers: Iterable[Worker], principal: Principal) -> None:
         self._workers = RowReader(workers)
         self._principal = principal
-        self._seen: list[tuple[str, int]] = []  # letter and number of each worker
+        self._seen: list[tuple[int, int]] = []  # place in WORST_FIRST and number of each worker
 
     def step(self, now: float) -> FleetView | None:
         """Look at the next workers. Returns None if there are more."""
         for worker in self._workers.slice():
             if worker.state is not GONE and sees_worker(self._principal, worker):
-                self._seen.append((LETTERS[worker.state], worker.id))
+                self._seen.append((PLACES[worker.state], worker.id))
         if not self._workers.is_over:
             return None
         each = max(1, -(-len(self._seen) // MOST_SQUARES))
-        squares = [_worst(self._seen[start : start + each]) for start in range(0, len(self._seen), each)]
+        squares = [min(self._seen[start : start + each]) for start in range(0, len(self._seen), each)]
         return FleetView(
             each=each,
-            states="".join(letter for letter, _ in squares),
+            states="".join([WORST_FIRST[place] for place, _ in squares]),
             first=self._seen[0][1] if self._seen else None,
             ids=[id for _, id in squares],
         )
-
-
-def _worst(square: list[tuple[str, int]]) -> tuple[str, int]:
-    """Return the entry of a square that needs attention most; of several, the first."""
-    return min(square, key=lambda entry: WORST_FIRST.index(entry[0]))

@@ -15,6 +15,7 @@ from dragoman.sdk.performing import AsyncPerformer
 
 if TYPE_CHECKING:
     from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
+    from dragoman.operations.ladder_schemas import ConversationView
     from dragoman.operations.list_schemas import BrokerView, FleetView, JobCountsView, ListenerView
     from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
     from dragoman.operations.schemas import AccessView, HealthView, JobView, ScheduleView, ServiceView, WorkerView
@@ -219,6 +220,19 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         return (await self.operation(WHY, JobRef(id=id))).why
 
+    async def ladder(self, job: str, format: Literal["json", "svg", "mermaid", "text"] = "json") -> ConversationView:
+        """Show the messages of a job: between its callers, the broker and its workers, each in its own dialect.
+
+        Payloads are not part of it. The messages of a job that has not ended are recorded from now on.
+
+        - `format`: Format of the HTTP response. Clients of other dialects get the view. [json, svg, mermaid or text;
+          default: json]
+        """
+        from dragoman.operations.ladder_schemas import LadderRequest
+        from dragoman.operations.table import LADDER
+
+        return await self.operation(LADDER, LadderRequest(id=job, format=format))
+
     async def quarantine(self) -> list[QuarantineGroupView]:
         """List the jobs in quarantine by cause.
 
@@ -373,6 +387,21 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import DRAIN
 
         return await self.operation(DRAIN, DrainRequest(id=worker, now=now))
+
+    async def worker_ladder(
+        self, worker: int, format: Literal["json", "svg", "mermaid", "text"] = "json"
+    ) -> ConversationView:
+        """Show the last messages of a worker, with its heartbeats.
+
+        They are recorded for 30 seconds after each request, so the first one shows none.
+
+        - `format`: Format of the HTTP response. Clients of other dialects get the view. [json, svg, mermaid or text;
+          default: json]
+        """
+        from dragoman.operations.ladder_schemas import WorkerLadderRequest
+        from dragoman.operations.table import WORKER_LADDER
+
+        return await self.operation(WORKER_LADDER, WorkerLadderRequest(id=worker, format=format))
 
     async def schedules(self) -> list[ScheduleView]:
         """List schedules."""

@@ -15,6 +15,7 @@ from dragoman.sdk.performing import Performer
 
 if TYPE_CHECKING:
     from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
+    from dragoman.operations.ladder_schemas import ConversationView
     from dragoman.operations.list_schemas import BrokerView, FleetView, JobCountsView, ListenerView
     from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
     from dragoman.operations.schemas import AccessView, HealthView, JobView, ScheduleView, ServiceView, WorkerView
@@ -219,6 +220,19 @@ class ClientOperations(Performer, Generic[Result]):
 
         return self.operation(WHY, JobRef(id=id)).why
 
+    def ladder(self, job: str, format: Literal["json", "svg", "mermaid", "text"] = "json") -> ConversationView:
+        """Show the messages of a job: between its callers, the broker and its workers, each in its own dialect.
+
+        Payloads are not part of it. The messages of a job that has not ended are recorded from now on.
+
+        - `format`: Format of the HTTP response. Clients of other dialects get the view. [json, svg, mermaid or text;
+          default: json]
+        """
+        from dragoman.operations.ladder_schemas import LadderRequest
+        from dragoman.operations.table import LADDER
+
+        return self.operation(LADDER, LadderRequest(id=job, format=format))
+
     def quarantine(self) -> list[QuarantineGroupView]:
         """List the jobs in quarantine by cause.
 
@@ -373,6 +387,21 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.table import DRAIN
 
         return self.operation(DRAIN, DrainRequest(id=worker, now=now))
+
+    def worker_ladder(
+        self, worker: int, format: Literal["json", "svg", "mermaid", "text"] = "json"
+    ) -> ConversationView:
+        """Show the last messages of a worker, with its heartbeats.
+
+        They are recorded for 30 seconds after each request, so the first one shows none.
+
+        - `format`: Format of the HTTP response. Clients of other dialects get the view. [json, svg, mermaid or text;
+          default: json]
+        """
+        from dragoman.operations.ladder_schemas import WorkerLadderRequest
+        from dragoman.operations.table import WORKER_LADDER
+
+        return self.operation(WORKER_LADDER, WorkerLadderRequest(id=worker, format=format))
 
     def schedules(self) -> list[ScheduleView]:
         """List schedules."""

@@ -40,7 +40,7 @@ OTHER_VARIABLES = frozenset(
 _KUBERNETES_VARIABLE = re.compile(r"DRAGOMAN_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?)")
 
 
-OWN_FLAGS = ("data", "log", "log_level", "drain_timeout", "strict", "loop")
+OWN_FLAGS = ("data", "log", "log_level", "drain_timeout", "strict", "loop", "ladders")
 
 
 class ConfigError(ValueError):
@@ -63,6 +63,8 @@ class Config:
     # Check all invariants of the core after every call, in production too.
     strict: bool = False
     loop: str = "auto"
+    # Record the messages of some jobs.
+    ladders: bool = True
     max_connections: int = 20_000
     max_connections_per_remote_address: int = 256
     max_connections_per_local_address: int = 10_000

@@ -88,6 +88,8 @@ class Server:
         self._log = log
         self._progress = progress
         self.broker = Broker(config.policy, clock.SystemEntropy(), first_worker=first_worker)
+        if config.ladders:
+            self.broker.job_registry.conversations.start()
         limits = AdmissionLimits(
             max_connections=min(config.max_connections, raise_descriptor_limit()),
             max_connections_per_local_address=config.max_connections_per_local_address,
@@ -134,9 +136,7 @@ class Server:
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults: deque[tuple[float, int]] = deque()  # (time of the check, number of internal errors)
         self._listeners: list[Listener] = []
-        self._is_open = False
-        self._is_draining = False
-        self._is_stopping = False
+        self._is_open = self._is_draining = self._is_stopping = False
 
     def listen(self) -> Opened:
         """Open every listener. Returns them with (role, address) of their sockets."""

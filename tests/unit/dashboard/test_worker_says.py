@@ -24,7 +24,11 @@ IDLE = WorkerView(
 )
 
 ROWS: list[tuple[dict[str, object], str]] = [
-    ({}, "It holds 0 jobs and has 4 slots."),
+    ({}, "It holds no job and has 4 slots."),
+    (
+        {"pace": 3.42},
+        "Its attempts take 3.4 times as long as the median of its service. It holds no job and has 4 slots.",
+    ),
     ({"state": "busy", "running": [JOB], "capacity": 1}, "It holds 1 job and has 1 slot."),
     (
         {"state": "busy", "running": [JOB], "silent": 24.0},

@@ -14,6 +14,7 @@ from case_tables import check_every_row
 from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
+from dragoman.operations.ladder_schemas import LadderRequest, WorkerLadderRequest
 from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest, ListServicesRequest, ListWorkersRequest
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.quarantine_schemas import RetryGroupRequest
@@ -79,6 +80,8 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
     PauseRequest: [PauseRequest(name="a/b"), PauseRequest(name="s", by="Ada")],
     PurgeRequest: [PurgeRequest(name="s"), PurgeRequest(name="s", states=("ended",))],
     WorkerRef: [WorkerRef(id=7)],
+    LadderRequest: [LadderRequest(id=ID), LadderRequest(id=ID, format="svg")],
+    WorkerLadderRequest: [WorkerLadderRequest(id=7), WorkerLadderRequest(id=7, format="text")],
     DrainRequest: [DrainRequest(id=7), DrainRequest(id=7, now=True)],
     ScheduleRef: [ScheduleRef(name="every day")],
     ScheduleRequest: [

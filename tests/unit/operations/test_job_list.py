@@ -146,3 +146,19 @@ def test_counts_of_all_services_need_see_over_all(world: ListWorld) -> None:
     world.act_as("viewer")
     assert world.ask("job counts").kind == "forbidden"
     assert world.ask("job counts", service="s").waiting == 0
+
+
+def test_the_list_of_a_state_ends_with_the_last_job_in_that_state(world: ListWorld) -> None:
+    """Older jobs are not looked at: the number of jobs in each state is known."""
+    world.worker("s")
+    running = world.enqueue("s")
+    delayed = world.enqueue("t", delay=10.0)
+    for _ in range(5):
+        world.enqueue("t")
+    for state, names in (("running", [running]), ("delayed", [delayed]), ("ended", [])):
+        view = world.list(state=state)
+        assert ([each.id for each in view.jobs], view.complete) == (names, True)
+    assert world.list(state="delayed").searched == 6
+    assert world.list(state="ended").searched == 0
+    assert world.list(state="running", after=delayed).jobs[0].id == running
+    assert world.list(state="delayed", after=delayed).jobs == []

@@ -14,6 +14,7 @@ from dragoman.core.events import ADMINISTERED, AdministrationEvent, Event
 from dragoman.core.model import Job
 from dragoman.core.rights import NO_LIMITS, Rights
 from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
+from dragoman.operations.ladder_schemas import LadderRequest
 from dragoman.operations.list_schemas import BrokerView, ListenersView
 from dragoman.operations.operation import Operation, Target
 from dragoman.operations.permissions import Permissions
@@ -69,6 +70,7 @@ class RightsWorld(World):
 
     def __init__(self) -> None:
         super().__init__()
+        self.broker.job_registry.conversations.start()
         self.acts: list[AdministrationEvent] = []
         self.broker.events.subscribe(ADMINISTERED, self._act)
         self.broker.principals.apply({name: (rights, NO_LIMITS) for name, rights in TABLE.items()})
@@ -111,6 +113,7 @@ class RightsWorld(World):
 
 JOB: dict[str, Callable[[RightsWorld], dict[str, Any]]] = {
     "job": lambda world: {"id": world.web_job},
+    "conversation": lambda world: {"id": world.web_job},
     "worker": lambda world: {"id": world.web_worker.id},
     "schedule": lambda world: {"name": "nightly"},
     "service": lambda world: {"name": "mail"},
@@ -137,6 +140,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "result": (OK, OK, GONE, NO, OK, GONE),
     "retry": (OK, OK, GONE, NO, OK, GONE),
     "why": (OK, OK, GONE, OK, OK, GONE),
+    "ladder": (OK, OK, GONE, OK, OK, GONE),
     "quarantine": (1, 1, 0, 1, 1, 0),
     "retry group": (OK, OK, GONE, NO, OK, GONE),
     "services": (1, 1, 1, 1, 1, 0),
@@ -148,6 +152,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "fleet": (1, 1, 0, 1, 1, 0),
     "worker": (OK, OK, GONE, OK, OK, GONE),
     "drain": (OK, OK, GONE, NO, OK, GONE),
+    "worker ladder": (OK, OK, GONE, OK, OK, GONE),
     "schedules": (1, 1, 0, 1, 1, 0),
     "schedule": (OK, OK, GONE, OK, OK, GONE),
     "set schedule": (OK, OK, "conflict", "conflict", OK, "conflict"),
@@ -263,6 +268,15 @@ TOYS: dict[Target, tuple[type[OperationRequest], dict[str, set[str]]]] = {
             "administer": {"local", "ops"},
         },
     ),
+    "conversation": (
+        LadderRequest,
+        {
+            "call": {"local", "web", "ops"},
+            "work": {"local", "ops"},
+            "see": {"local", "web", "viewer", "ops"},
+            "administer": {"local", "ops"},
+        },
+    ),
     "worker": (
         WorkerRef,
         {
@@ -327,15 +341,16 @@ def test_a_foreign_target_is_not_found_with_the_words_for_an_unknown_one() -> No
     """R147. Also while jobs of the last run are still being read."""
     world = RightsWorld()
     for name, row in OPERATIONS.items():
-        if row.target not in ("job", "worker", "schedule", "group") or name == "set schedule":
+        if row.target not in ("job", "conversation", "worker", "schedule", "group") or name == "set schedule":
             continue
         known = fields_of(world, row)
         ((field, value),) = known.items()
-        unknown: Any = {"job": UNKNOWN, "worker": 9_999, "schedule": "monthly", "group": "0" * 16}[row.target]
+        unknown: Any = {"worker": 9_999, "schedule": "monthly", "group": "0" * 16}.get(row.target, UNKNOWN)
         for is_loading in (False, True):
             world.broker.job_registry.is_loading = is_loading
             refused, missing = world.as_("other", name, **known), world.as_("other", name, **{field: unknown})
-            assert refused.kind == ("loading" if is_loading and row.target in ("job", "group") else "not found"), name
+            has_loading = row.target in ("job", "conversation", "group")
+            assert refused.kind == ("loading" if is_loading and has_loading else "not found"), name
             assert msgspec.json.encode(refused).replace(str(value).encode(), str(unknown).encode()) == (
                 msgspec.json.encode(missing)
             ), name

@@ -17,6 +17,7 @@ from dragoman.carriers.carrier import Carrier, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, Effect, RemoveWorker, SendJob
+from dragoman.core.recording import from_worker, record_heartbeat
 from dragoman.core.states import STARTING
 from dragoman.dialects.controller.codec import edition_of_pulse, pulse_of, read_pulse, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED, Edition
@@ -143,6 +144,11 @@ class ControllerBrokerSide(BrokerSide):
         self._workers.renew(remote, now)
         if remote.worker.state is STARTING:
             self._workers.started(remote, now)
+        attempt = remote.attempt
+        if attempt is not None and pulse.kind is PulseKind.FETCH_ME:
+            from_worker(attempt, "FETCH_ME", 0, now, can_be_late=False)
+        else:
+            record_heartbeat(remote.worker, "OK", now)
         is_news = peer.since > remote.last_exchange and remote.exchange is None
         if pulse.kind is PulseKind.FETCH_ME and self._is_about_current(remote, pulse.task_id):
             remote.wants_fetch = True

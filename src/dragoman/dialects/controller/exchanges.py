@@ -15,6 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
+from dragoman.core.recording import from_worker, to_worker
 from dragoman.core.states import STARTING
 from dragoman.dialects.controller.codec import read_response, write_control
 from dragoman.dialects.controller.messages import Response, WorkerError
@@ -98,8 +99,12 @@ class Exchanges(Dialler):
             payload = attempt.job.payload
             head = write_control(exchange.kind, remote.edition, task_id=exchange.task, extra_size=len(payload))
             attempt.begin(now)
+            if attempt.job.conversation is not None:
+                to_worker(attempt, "SET_TASK", len(head) + len(payload), now)
             self._io.send(peer, [head, payload], exchange)
         else:
+            if attempt is not None:
+                to_worker(attempt, exchange.kind.value, 0, now)
             self._io.send(peer, [write_control(exchange.kind, remote.edition)], exchange)
 
     def _send_status_request(self, exchange: Exchange, now: float) -> None:
@@ -163,6 +168,11 @@ class Exchanges(Dialler):
             self._io.bad_message(peer, problem.reason, problem.detail)
             self._workers.drop(remote, f"its worker's response was {problem.reason}", now)
             return
+        attempt = exchange.attempt
+        if attempt is not None and attempt.job.conversation is not None:
+            name = response.error.value if response.error is not None else f"error {response.number}"
+            can_be_late = exchange.purpose is Purpose.FETCH and response.error is WorkerError.OK
+            from_worker(attempt, name, len(message[1]), now, can_be_late=can_be_late)
         if response.error is None or response.error is WorkerError.FAILED:  # R97
             detail = _text(message[1]) or f"error {response.number}"
             self._workers.drop(remote, f"its worker answered {exchange.kind.value} with FAILED: {detail}", now)

@@ -23,6 +23,7 @@ from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import Attempt, Token, Worker
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import RemoteWorker
+from dragoman.core.recording import from_worker, record_heartbeat, submitted, to_caller, to_worker
 from dragoman.core.rights import CALL
 from dragoman.core.states import DONE, REFUSED, RefusalReason, RemovalReason
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
@@ -121,11 +122,11 @@ class MajordomoBrokerSide(BrokerSide):
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:
-            self._send_job(effect.attempt)
+            self._send_job(effect.attempt, now)
         elif type(effect) is DeliverOutcome:
-            self._answer(effect)
+            self._answer(effect, now)
         elif type(effect) is DeliverProgress:
-            self._send_part(effect)
+            self._send_part(effect, now)
         elif type(effect) is RemoveWorker:
             self._remove_worker(effect, now)
         # CancelAttempt: Majordomo has no message for it. Acknowledge: its callers cannot submit background jobs.
@@ -179,6 +180,7 @@ class MajordomoBrokerSide(BrokerSide):
             pass  # it crossed the broker's DISCONNECT
         elif type(parsed) is Heartbeat and remote.worker is not None:
             self._broker.seen(remote.worker, now)
+            record_heartbeat(remote.worker, "HEARTBEAT", now)
         elif type(parsed) is Disconnect:
             self._leave(remote, "its worker sent DISCONNECT", now)
             remote.is_parted = True
@@ -191,7 +193,11 @@ class MajordomoBrokerSide(BrokerSide):
         attempt = remote.attempt
         if attempt is None or reply.client != attempt.token:
             self._reply_out_of_turn(remote, reply, now)
-        elif not reply.is_final:
+            return
+        if attempt.job.conversation is not None:
+            name = remote.wire.reply_name if reply.is_final else "PARTIAL"
+            from_worker(attempt, name, len(reply.body), now)
+        if not reply.is_final:
             if not self._broker.attempts.progress(attempt, reply.body, now, is_part=True):
                 self._broker.counters.dropped_parts += 1
         else:
@@ -221,6 +227,7 @@ class MajordomoBrokerSide(BrokerSide):
             problem = message.malformed()
             self._io.bad_message(remote.peer, problem.reason, problem.detail)
             remote.last_reply = attempt.token
+            from_worker(attempt, remote.wire.reply_name, message.size, now)
             self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
             return
         raise message.malformed()
@@ -310,7 +317,9 @@ class MajordomoBrokerSide(BrokerSide):
             self._io.send(peer, write_client_reply(caller.wire, request.service, status))
             return
         job_options = self._job_options if caller.wire.client_partial is None else self._streaming
-        self._broker.submit(request.service, request.body, peer, job_options, now)
+        job = self._broker.submit(request.service, request.body, peer, job_options, now)
+        if job is not None and job.conversation is not None:
+            submitted(job, peer, "REQUEST", len(request.body), now)
 
     def _look_up(self, peer: Connection, service: str, body: Frame) -> bytes:
         """Return the status code of a request to the broker itself (RFC 8). A service that the client may not call is
@@ -321,27 +330,32 @@ class MajordomoBrokerSide(BrokerSide):
         is_found = known is not None and known.workers > 0 and peer.owner.principal.may(CALL, known.name)
         return FOUND if is_found else NOT_FOUND
 
-    def _answer(self, answer: DeliverOutcome) -> None:
+    def _answer(self, answer: DeliverOutcome, now: float) -> None:
         peer: Connection = answer.caller  # type: ignore[assignment]
         caller: MajordomoCaller = peer.remote
         job = answer.job
         peer.remove_job(job)
+        if job is not None and job.conversation is not None:
+            to_caller(job, peer, caller.wire.reply_name if answer.outcome is DONE else "", len(answer.result), now)
         if answer.outcome is DONE and job is not None:
             self._io.send(peer, write_client_reply(caller.wire, job.service.name, answer.result))
         else:
             self._broker.counters.unreported_outcome(answer.outcome)  # R73
 
-    def _send_part(self, progress: DeliverProgress) -> None:
+    def _send_part(self, progress: DeliverProgress, now: float) -> None:
         """Send a part of a result. Majordomo has no message for progress."""
         if progress.is_part:
             peer: Connection = progress.caller  # type: ignore[assignment]
             name = progress.attempt.job.service.name
+            to_caller(progress.attempt.job, peer, "PARTIAL", len(progress.payload), now)
             self._io.send(peer, write_client_part(peer.remote.wire, name, progress.payload))
 
     # ---------------------------------------------------------------- jobs
 
-    def _send_job(self, attempt: Attempt) -> None:
+    def _send_job(self, attempt: Attempt, now: float) -> None:
         remote = cast(RemoteMajordomoWorker, attempt.worker.remote)
+        if attempt.job.conversation is not None:
+            to_worker(attempt, "REQUEST", len(attempt.job.payload), now)
         self._io.send(remote.peer, write_worker_request(remote.wire, attempt.token, attempt.job.payload), attempt)
 
 

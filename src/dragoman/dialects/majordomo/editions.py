@@ -35,6 +35,11 @@ class EditionFrames:
     heartbeat: bytes = b"\x05"
     disconnect: bytes = b"\x06"
 
+    @property
+    def reply_name(self) -> str:
+        """Name of the message that ends a job."""
+        return "REPLY" if self.partial is None else "FINAL"
+
 
 RFC7: Final = EditionFrames(
     edition=Edition.RFC7,

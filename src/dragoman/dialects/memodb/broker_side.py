@@ -24,6 +24,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.recording import from_worker, record_heartbeat, to_worker
 from dragoman.core.rights import WORK
 from dragoman.core.states import RefusalReason
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
@@ -255,6 +256,7 @@ class MemoDbBrokerSide(BrokerSide):
         elif attempt is not None:
             self._resync(remote, "its worker sent HEARTBEAT instead of a result", now)  # R68
         else:
+            record_heartbeat(remote.worker, "HEARTBEAT", now)
             self._park(remote, now)
             self._broker.availability.attach(remote.worker, now)
 
@@ -262,6 +264,8 @@ class MemoDbBrokerSide(BrokerSide):
         self, remote: RemoteMemoDbWorker, attempt: Attempt, result: Frame, is_leaving: bool, now: float
     ) -> None:
         self._park(remote, now)
+        if attempt.job.conversation is not None:
+            from_worker(attempt, "RESULT", len(result), now)
         broker = self._broker
         if remote.worker.away_since != inf:
             broker.availability.attach(remote.worker, now)
@@ -378,6 +382,8 @@ class MemoDbBrokerSide(BrokerSide):
             remote.options, remote.service = job_options, job.service
             remote.header = write_job(remote.id, job.service.name, milliseconds(job))
         remote.answer = [remote.header, job.payload]
+        if job.conversation is not None:
+            to_worker(attempt, "JOB", len(remote.header) + len(job.payload), now)
         self._io.send(remote.peer, [remote.route, remote.header, job.payload], attempt)
 
     def _take_back(self, attempt: Attempt, now: float) -> None:

@@ -17,6 +17,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Job
 from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
+from dragoman.core.recording import submitted, to_caller
 from dragoman.core.states import CANCELLED, DONE, REFUSED
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.memodb.codec import write_result
@@ -101,7 +102,9 @@ class Callers:
         call = PendingCall(self._recipient, peer, route, request_hash, timeout)
         record.waiting[route] = call
         self.waiting += 1
-        self._broker.submit(service, payload, call, job_options, now)
+        job = self._broker.submit(service, payload, call, job_options, now)
+        if job is not None and job.conversation is not None:
+            submitted(job, call, "JOB", len(payload), now)
 
     def _repeat_reply(self, call: PendingCall) -> None:
         """Handle a repeated request: the same job, and the same reply if there is one (R62, R63)."""
@@ -172,6 +175,8 @@ class Callers:
         call: PendingCall = answer.caller  # type: ignore[assignment]
         peer = call.peer
         call.remove_job(answer.job)
+        if answer.job is not None and answer.job.conversation is not None and peer is not None:
+            to_caller(answer.job, call, "RESULT" if answer.outcome is DONE else "", len(answer.result), now)
         if call.is_over:
             return
         if answer.outcome is not DONE:

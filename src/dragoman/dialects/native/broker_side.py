@@ -15,6 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.recording import record_heartbeat
 from dragoman.core.states import RefusalReason
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.native.client_sessions import ClientSession
@@ -96,11 +97,11 @@ class NativeBrokerSide(BrokerSide):
         if type(effect) is SendJob:
             self._workers.send_job(effect.attempt)
         elif type(effect) is DeliverOutcome:
-            self._clients.answer(effect)
+            self._clients.answer(effect, now)
         elif isinstance(effect, CancelAttempt):
             self._workers.cancel(effect.attempt, effect.reason, now)
         elif isinstance(effect, DeliverProgress):
-            self._clients.send_report(effect)
+            self._clients.send_report(effect, now)
         elif isinstance(effect, RemoveWorker):
             self._workers.remove(effect)
         # Acknowledge: background jobs are submitted by an operation, whose response acknowledges them.
@@ -132,6 +133,8 @@ class NativeBrokerSide(BrokerSide):
             self._hello(peer, read_hello(message), now)
         elif kind == HEARTBEAT:
             expect_frames(message, 1)
+            if type(remote) is RemoteWorker and remote.worker is not None:
+                record_heartbeat(remote.worker, "HEARTBEAT", now)
             self._io.send(peer, HEARTBEAT_FRAMES)
         elif kind == BYE:
             expect_frames(message, 2)

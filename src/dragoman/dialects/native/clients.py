@@ -17,6 +17,7 @@ from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import JobId
 from dragoman.core.options import DEFAULT_PRIORITY, JobOptions
 from dragoman.core.recipients import Recipient, dialect_of
+from dragoman.core.recording import from_caller, submitted, to_caller
 from dragoman.core.rights import ADMINISTER, CALL, SEE
 from dragoman.core.states import DONE, Outcome, RefusalReason
 from dragoman.dialects.interface import BrokerIO, Connection
@@ -228,6 +229,10 @@ class Clients:
             if job is None:
                 client.refused.append(id)
                 names[index - 2] = b""
+            elif job.conversation is not None:
+                submitted(job, client, "SUBMIT", len(message[index]), now)
+                if parsed.wants_accept:
+                    to_caller(job, client, "ACCEPTED", 0, now)
         if parsed.wants_accept:
             taken = [id for id in names if id]
             if taken:
@@ -257,6 +262,7 @@ class Clients:
         for id in read_list(message):
             job = client.open_job(JobId(id))
             if job is not None:
+                from_caller(job, client, "CANCEL", 0, now)
                 self._broker.withdraw(job, now, "cancelled by its caller")
 
     def _ack(self, client: ClientSession, message: Message, now: float) -> None:
@@ -292,7 +298,7 @@ class Clients:
 
     # ---------------------------------------------------------------- outcomes
 
-    def answer(self, answer: DeliverOutcome) -> None:
+    def answer(self, answer: DeliverOutcome, now: float) -> None:
         client: ClientSession = answer.caller  # type: ignore[assignment]
         job = answer.job
         if job is None:
@@ -300,6 +306,8 @@ class Clients:
         else:
             id = job.id
             client.remove_job(job)
+            if job.conversation is not None:
+                to_caller(job, client, "RESULT" if answer.outcome is DONE else "FAILED", len(answer.result), now)
         if answer.outcome is not DONE:
             self._send_outcome(client, id, _failed(id, answer))
             return
@@ -337,9 +345,10 @@ class Clients:
         if client.peer is not None:
             self._io.send(client.peer, frames)
 
-    def send_report(self, effect: DeliverProgress) -> None:
+    def send_report(self, effect: DeliverProgress, now: float) -> None:
         client: ClientSession = effect.caller  # type: ignore[assignment]
         attempt = effect.attempt
+        to_caller(attempt.job, client, "PART" if effect.is_part else "PROGRESS", len(effect.payload), now)
         if client.peer is not None:
             frames = write_report(attempt.job.id, effect.payload, is_part=effect.is_part, attempt=attempt.number)
             self._io.send(client.peer, frames)

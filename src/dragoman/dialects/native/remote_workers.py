@@ -20,6 +20,7 @@ from dragoman.core.model import Attempt, Token, Worker
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import Recipient
+from dragoman.core.recording import from_worker, to_worker
 from dragoman.core.states import DRAINING, GONE, Outcome, RefusalReason
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.native.codec import (
@@ -45,6 +46,7 @@ from dragoman.dialects.native.messages import (
     RETURN,
     TOO_LARGE,
     Hello,
+    name_of,
 )
 from dragoman.dialects.native.options import ListenerOptions
 
@@ -184,7 +186,9 @@ class RemoteWorkers:
             remote.unsent.remove(attempt)
             self._broker.attempts.undelivered(attempt, now)
         else:
-            self._io.send(remote.peer, write_recall(attempt.token, reason))
+            frames = write_recall(attempt.token, reason)
+            to_worker(attempt, "RECALL", size_of(frames), now)
+            self._io.send(remote.peer, frames)
 
     # ---------------------------------------------------------------- messages
 
@@ -209,6 +213,8 @@ class RemoteWorkers:
         for index, token in enumerate(read_result(message), 1):
             attempt = running.get(token) or remote.attempt(token) or self._resumable(remote, token)
             if attempt is not None:
+                if attempt.job.conversation is not None:
+                    from_worker(attempt, "RESULT", len(message[index]), now)
                 broker.succeed(attempt, message[index], now)
             elif not job_registry.is_loading or not job_registry.early.keep(
                 Token(token), message[index], remote.peer.owner.principal
@@ -221,6 +227,7 @@ class RemoteWorkers:
         if attempt is None:
             self._broker.counters.late_results += 1
             return
+        from_worker(attempt, "FAILED", size_of(message), now)
         reason = f"{failed.type}: {failed.message}" if failed.type else failed.message
         failure = reported_failure(failed.type, failed.message, failed.detail)
         outcome = Outcome.LOST if failed.outcome is Outcome.LOST else Outcome.FAILED
@@ -234,12 +241,14 @@ class RemoteWorkers:
         token, payload = read_report(message)
         attempt = remote.attempt(token)
         if attempt is not None:
+            from_worker(attempt, name_of(message[0][0]), len(payload), now)
             self._broker.attempts.progress(attempt, payload, now, is_part=message[0][0] == PART)
 
     def _return(self, remote: RemoteWorker, message: Message, now: float) -> None:
         for token in read_list(message):
             attempt = remote.attempt(token)
             if attempt is not None:
+                from_worker(attempt, "RETURN", 0, now, can_be_late=False)
                 self._broker.attempts.undelivered(attempt, now)
 
     def _drain(self, remote: RemoteWorker, message: Message, now: float) -> None:
@@ -252,6 +261,8 @@ def _jobs(batch: Sequence[Attempt], payloads: Sequence[Frame], now: float) -> li
     records = []
     for attempt in batch:
         job = attempt.job
+        if job.conversation is not None:
+            to_worker(attempt, "JOB", len(job.payload), now)
         due = attempt.due if attempt.due < job.deadline else job.deadline
         records.append(write_record(attempt.token, job.id, attempt.number, due - now))
     return write_jobs(batch[0].job.service.name, records, payloads)

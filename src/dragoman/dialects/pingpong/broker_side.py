@@ -16,7 +16,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
-from dragoman.core.oversize import over_max_payload
+from dragoman.core.recording import from_worker, to_worker
 from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.listener_profile import default_job_options
@@ -25,10 +25,9 @@ from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import RESERVED, Disconnect, Result, WorkerMessage
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.remote_workers import PONG_FRAMES, RemoteWorker, RemoteWorkers
-from dragoman.dialects.routing_ids import RECONNECTED, RoutingIds
+from dragoman.dialects.routing_ids import RoutingIds
 
 BACKEND: Final = "backend"
-
 LONGEST_RESERVED: Final = max(map(len, RESERVED))
 
 
@@ -40,12 +39,11 @@ class PingPongBrokerSide(BrokerSide):
     ) -> None:
         self._broker = broker
         self._io = io
-        self._max_payload = max_payload
         self._edition = options.edition
         job_options = replace(default_job_options(options), queue_timeout=options.queue_timeout)  # 0: no queueing
         self._frontend = Frontend(broker, io, options.service, job_options, max_payload)
-        self.remote_workers = RemoteWorkers(self, broker, io, options, started)
-        self.routing_ids = RoutingIds(broker, io, self._supersede)
+        self.remote_workers = RemoteWorkers(self, broker, io, options, max_payload, started)
+        self.routing_ids = RoutingIds(broker, io, self.remote_workers.supersede)
 
     # ---------------------------------------------------------------- calls from the runner
 
@@ -60,7 +58,7 @@ class PingPongBrokerSide(BrokerSide):
             if remote is None:
                 self._frontend.receive(peer, message, now)
             elif type(message) is TooLarge:
-                self._receive_large(remote, message, now)
+                self.remote_workers.receive_large(remote, message, now)
             else:
                 self._receive_worker(remote, read_worker(message, self._edition), now)
         except Malformed as problem:
@@ -70,7 +68,7 @@ class PingPongBrokerSide(BrokerSide):
         if type(effect) is SendJob:
             self._give(effect.attempt, now)
         elif type(effect) is DeliverOutcome:
-            self._frontend.answer(effect)
+            self._frontend.answer(effect, now)
         elif type(effect) is RemoveWorker:
             self.remote_workers.remove(effect, now)
         # CancelAttempt: PingPong has no message for it. Acknowledge: its callers cannot submit background jobs.
@@ -102,34 +100,17 @@ class PingPongBrokerSide(BrokerSide):
         is_current = attempt is not None and (result.token is None or result.token == attempt.token)
         if attempt is None or not is_current:  # R37: no result is due, or it is of an earlier attempt
             self._broker.counters.late_results += 1
-            self._log_late(remote)
+            self.remote_workers.log_late(remote)
             if remote.worker is not None:
                 self._broker.seen(remote.worker, now)
         else:
+            if attempt.job.conversation is not None:
+                from_worker(attempt, "result" if result.token is None else "JOB COMPLETE", len(result.payload), now)
             if not self._broker.succeed(attempt, result.payload, now):
-                self._log_late(remote, job=attempt.job.id.hex())
+                self.remote_workers.log_late(remote, job=attempt.job.id.hex())
             if attempt.worker.running:
                 return  # its next job is sent in this iteration and replaces PONG
         self._io.send(remote.peer, PONG_FRAMES)
-
-    def _log_late(self, remote: RemoteWorker, job: str = "") -> None:
-        self._io.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
-
-    def _receive_large(self, remote: RemoteWorker, message: TooLarge, now: float) -> None:
-        """Fail the job of a result over the limit, which the carrier has dropped. The worker is free."""
-        attempt = remote.attempt
-        problem = message.malformed()
-        self._io.bad_message(remote.peer, problem.reason, problem.detail)
-        token = message.frames[2:3] if self._edition is Edition.PACKAGE else []
-        if attempt is not None and token and token != [attempt.token]:
-            self._broker.counters.late_results += 1  # of an earlier attempt
-        elif attempt is not None:
-            self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
-        self._io.send(remote.peer, PONG_FRAMES)
-
-    def _supersede(self, former: Connection, now: float) -> None:
-        if isinstance(former.remote, RemoteWorker):
-            self.remote_workers.leave(former.remote, RECONNECTED, now)
 
     # ---------------------------------------------------------------- jobs
 
@@ -145,6 +126,8 @@ class PingPongBrokerSide(BrokerSide):
             frames: list[Frame] = [b"", payload]
         else:
             frames = write_job(payload, attempt.token)
+        if attempt.job.conversation is not None:
+            to_worker(attempt, "job", len(payload), now)
         remote.quiet_since = now
         remote.fell_silent = False
         self._io.send(remote.peer, frames, attempt)

@@ -9,19 +9,23 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, cast
 
-from dragoman.carriers.carrier import Frame
+from dragoman.carriers.carrier import Frame, TooLarge
 from dragoman.core import recipients
 from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
+from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import Recipient
+from dragoman.core.recording import from_worker, record_heartbeat
 from dragoman.core.states import RefusalReason
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.listener_profile import silent_worker
+from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import EXIT, PONG, Disconnect, Ping, Ready, WorkerMessage
 from dragoman.dialects.pingpong.options import ListenerOptions
+from dragoman.dialects.routing_ids import RECONNECTED
 
 CROSSING: Final = 1.0  # seconds; R34: a READY this soon after the job may have crossed it
 PONG_EVERY: Final = 0.02  # seconds, R49
@@ -69,12 +73,19 @@ class RemoteWorkers:
     """The workers of one listener. `recipient` receives the effects that concern them."""
 
     def __init__(
-        self, recipient: Recipient, broker: Broker, io: BrokerIO, options: ListenerOptions, started: float
+        self,
+        recipient: Recipient,
+        broker: Broker,
+        io: BrokerIO,
+        options: ListenerOptions,
+        max_payload: int,
+        started: float,
     ) -> None:
         self._recipient = recipient
         self._broker = broker
         self._io = io
         self._options = options
+        self._max_payload = max_payload
         self._profile = silent_worker(options, options.worker_expire)
         # R38: a threaded worker from before a restart of the broker may still run an old job when it pings.
         self._trust_after = started + (options.job_timeout or self._profile.stuck_timeout)
@@ -90,6 +101,27 @@ class RemoteWorkers:
             self.leave(remote, "its worker sent DISCONNECT", now)
         elif remote.worker is not None:  # PONG, EXIT: never a result, but a heartbeat
             self._broker.seen(remote.worker, now)
+
+    def receive_large(self, remote: RemoteWorker, message: TooLarge, now: float) -> None:
+        """Fail the job of a result over the limit, which the carrier has dropped. The worker is free."""
+        attempt = remote.attempt
+        problem = message.malformed()
+        self._io.bad_message(remote.peer, problem.reason, problem.detail)
+        token = message.frames[2:3] if self._options.edition is Edition.PACKAGE else []
+        if attempt is not None and token and token != [attempt.token]:
+            self._broker.counters.late_results += 1  # of an earlier attempt
+        elif attempt is not None:
+            from_worker(attempt, "JOB COMPLETE" if token else "result", message.size, now)
+            self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
+        self._io.send(remote.peer, PONG_FRAMES)
+
+    def log_late(self, remote: RemoteWorker, job: str = "") -> None:
+        self._io.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
+
+    def supersede(self, former: Connection, now: float) -> None:
+        """Remove the worker of a connection whose routing id another one has taken."""
+        if isinstance(former.remote, RemoteWorker):
+            self.leave(former.remote, RECONNECTED, now)
 
     def leave(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
         worker, remote.worker = remote.worker, None
@@ -171,6 +203,7 @@ class RemoteWorkers:
                 return  # R30: without a PONG it reconnects with READY
         else:
             self._broker.seen(worker, now)
+            record_heartbeat(worker, "PING/PONG", now)
             if remote.fell_silent and _is_stuck(remote):
                 return  # R36: it is back in its loop without the job; without a PONG it reconnects with READY
         if now - remote.ponged < PONG_EVERY:

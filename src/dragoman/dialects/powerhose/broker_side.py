@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from enum import Enum
 from typing import Final, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
@@ -19,10 +18,9 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Job, Worker
+from dragoman.core.model import Attempt, Job
 from dragoman.core.oversize import over_max_payload
-from dragoman.core.owners import Owner
-from dragoman.core.recipients import RemoteWorker
+from dragoman.core.recording import from_worker, record_heartbeat, to_worker
 from dragoman.core.rights import Right
 from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
@@ -30,6 +28,7 @@ from dragoman.dialects.listener_profile import default_job_options, silent_worke
 from dragoman.dialects.powerhose.codec import body_of, read_registration, read_result, write_job
 from dragoman.dialects.powerhose.messages import ERROR, GIVE, PONG, REMOVED, WAKE, Ping
 from dragoman.dialects.powerhose.options import ListenerOptions
+from dragoman.dialects.powerhose.records import RegistrationConnection, RemotePowerhoseWorker, WorkerStage
 
 BACKEND: Final = "backend"
 WORK: Final = "work"
@@ -46,67 +45,6 @@ ERROR_FRAMES: Final = [b"", ERROR]
 
 # Decides if an endpoint may be dialled that a client of this address named: an address to dial, or None and a reason.
 Reach = Callable[[str, str], tuple[object | None, str]]
-
-
-class WorkerStage(Enum):
-    """Progress of the broker's dialogue with a worker."""
-
-    AWAY = "away"  # off the list until its next PING
-    DIALLING = "dialling"
-    IDLE = "idle"
-    WAKING = "waking"  # WAKE was sent
-    WORKING = "working"
-
-
-class RemotePowerhoseWorker(RemoteWorker):
-    """A worker's endpoint, and the state of the broker's connection to it."""
-
-    __slots__ = (
-        "address",
-        "alarm",
-        "alarm_number",
-        "dial_until",
-        "due",
-        "endpoint",
-        "has_ids",
-        "job_name",
-        "owner",
-        "peer",
-        "retry_at",
-        "retry_delay",
-        "stage",
-        "worker",
-    )
-
-    def __init__(self, endpoint: str, owner: Owner) -> None:
-        self.endpoint = endpoint
-        self.owner = owner  # of the connection that registered it
-        self.address = ""  # of the client that registered it
-        self.peer: Connection | None = None  # the broker's connection to it
-        self.worker: Worker | None = None
-        self.job_name = b""  # id of its job on the wire
-        self.stage = WorkerStage.AWAY
-        self.has_ids = False  # it has returned a job's id in its results (R56)
-        self.retry_delay = 0.0  # seconds without WAKE, because it did not reply to the last one (R57)
-        self.retry_at = -inf  # end of this delay
-        self.dial_until = -inf
-        self.due = inf  # time of the next dial, or of the time-out of WAKE
-        self.alarm = inf
-        self.alarm_number = 0
-
-    @property
-    def attempt(self) -> Attempt | None:
-        """The attempt that was sent and has no result yet, current or not."""
-        return self.worker.held() if self.worker is not None else None
-
-
-class RegistrationConnection:
-    """A worker's own connection to the broker, on which it registers."""
-
-    __slots__ = ("endpoint",)
-
-    def __init__(self) -> None:
-        self.endpoint: str | None = None
 
 
 class PowerhoseBrokerSide(BrokerSide):
@@ -167,7 +105,7 @@ class PowerhoseBrokerSide(BrokerSide):
         if type(effect) is SendJob:
             self._wake(effect.attempt, now)
         elif type(effect) is DeliverOutcome:
-            self._frontend.answer(effect)
+            self._frontend.answer(effect, now)
         elif type(effect) is CancelAttempt:
             self._cancel(effect.attempt, effect.reason, now)
         elif type(effect) is RemoveWorker:
@@ -240,6 +178,7 @@ class PowerhoseBrokerSide(BrokerSide):
                 remote.address = peer.address
             if remote.worker is not None:
                 self._broker.seen(remote.worker, now)
+                record_heartbeat(remote.worker, "PING/PONG", now)
             return
         self._check_reach(endpoint, peer)
         if remote is None:
@@ -323,6 +262,8 @@ class PowerhoseBrokerSide(BrokerSide):
             if remote.stage is WorkerStage.WAKING and body == GIVE:
                 self._send_job(remote, now)
             elif remote.stage is WorkerStage.WAKING:
+                if (attempt := remote.attempt) is not None:
+                    from_worker(attempt, "no GIVE", len(body), now, can_be_late=False)
                 self._drop(remote, "its worker declined the job", now, is_unseen=True)
             elif remote.stage is WorkerStage.WORKING:
                 self._result(remote, body, now)
@@ -340,6 +281,8 @@ class PowerhoseBrokerSide(BrokerSide):
         attempt.postpone()  # until GIVE, `wake_timeout` applies
         self._alarms.arm(remote, remote.due)
         assert remote.peer is not None
+        if attempt.job.conversation is not None:
+            to_worker(attempt, "WAKE", len(WAKE), now)
         self._io.send(remote.peer, [b"", WAKE])
 
     def _send_job(self, remote: RemotePowerhoseWorker, now: float) -> None:
@@ -350,6 +293,8 @@ class PowerhoseBrokerSide(BrokerSide):
         remote.retry_delay = 0.0
         self._broker.seen(worker, now)
         job = attempt.job
+        if job.conversation is not None:
+            from_worker(attempt, "GIVE", len(GIVE), now, can_be_late=False)
         if job.attempt is attempt and not job.callers and not job.is_kept:
             self._broker.withdraw(job, now, "its caller has gone")  # R18: it has not started
         if job.attempt is not attempt:  # cancelled meanwhile, and never sent
@@ -360,11 +305,15 @@ class PowerhoseBrokerSide(BrokerSide):
         remote.job_name = name_of(job)
         self._broker.attempts.begin(attempt, now)
         assert remote.peer is not None
+        if job.conversation is not None:
+            to_worker(attempt, "JOB", len(job.payload), now)
         self._io.send(remote.peer, write_job(remote.job_name, job.payload), attempt)
 
     def _result(self, remote: RemotePowerhoseWorker, body: Frame, now: float) -> None:
         attempt = remote.attempt
         assert attempt is not None
+        if attempt.job.conversation is not None:
+            from_worker(attempt, "JOBRES", len(body), now)
         result, named = read_result(body, remote.job_name, remote.has_ids)
         remote.has_ids = remote.has_ids or named
         remote.stage = WorkerStage.IDLE
@@ -377,6 +326,7 @@ class PowerhoseBrokerSide(BrokerSide):
         if attempt is None or remote.stage is not WorkerStage.WORKING:
             raise message.malformed()
         remote.stage = WorkerStage.IDLE
+        from_worker(attempt, "JOBRES", message.size, now)
         self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
 
     def _wake_timed_out(self, remote: RemotePowerhoseWorker, now: float) -> None:

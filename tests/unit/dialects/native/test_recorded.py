@@ -57,7 +57,7 @@ NEW_OF_JOBS = "caller|waited|job_timeout|deadline|size|result_size"
 NEW_OF_WORKERS = "listener|address|since|done|undone|pace|holds"
 ALLOWED = [
     Allowed("TELL", r"view(\.jobs\[.+\])?\.retried_as", NOT_THERE, ANY, "a new key of jobs; unknown keys are ignored"),
-    Allowed("TELL", rf"{JOB}\.(started|ended|payload|progress)", NOT_THERE, ANY, "new keys of jobs; likewise"),
+    Allowed("TELL", rf"{JOB}\.(started|ended|payload|progress|recorded)", NOT_THERE, ANY, "new keys of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.attempts\[.*\]\.(started|ended)", NOT_THERE, ANY, "new keys of attempts; likewise"),
     Allowed("TELL", rf"{JOB}\.({NEW_OF_JOBS})", NOT_THERE, ANY, "new keys of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.attempts\[.*\]\.(dialect|worker_id)", NOT_THERE, ANY, "new keys of attempts; likewise"),

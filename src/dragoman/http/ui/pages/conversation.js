@@ -6,6 +6,7 @@ import { panel } from "../parts.js";
 import { choices } from "./elements.js";
 
 let off = null; // the answer of a broker that records no messages: it is not asked again
+const NARROW = 720; // pixels, as in the style sheets
 const FORMS = [["", "picture"], ["text"], ["mermaid"]];
 
 /** A job whose messages were not recorded: a part of the jobs is, and those that are not done. */
@@ -39,7 +40,7 @@ export function conversation(recorded, address, path) {
 const hasMessages = (story) => (story.messages ?? []).length > 0;
 
 function body(recorded, hasNone) {
-  if (hasNone) return html`<p class="hint">${recorded.problem ?? "No messages are recorded."}</p>`;
+  if (hasNone) return html`<p class="hint">${recorded.problem ?? "No messages are recorded yet. They are recorded while this page is open."}</p>`;
   if (recorded.text != null) return html`<pre class="tall" tabindex="0">${recorded.text}</pre>`;
-  return html`<div class="scroll">${raw(recorded.draw(recorded.story))}</div>`;
+  return html`<div class="scroll">${raw(recorded.draw(recorded.story, { isNarrow: innerWidth <= NARROW }))}</div>`;
 }

@@ -5,6 +5,8 @@ import { time } from "../format.js";
 import { JOB_COLORS, WORKER_COLORS, choice } from "../parts.js";
 import { hrefOf } from "../routes.js";
 
+const LEAST = 0.02; // share of a meter: the shortest part that is visible
+
 export const none = html`<span class="dim">–</span>`;
 
 /** Seconds of an RFC 3339 time. */
@@ -45,6 +47,11 @@ export const select = (label, field, values, all, query) => html`<select data-qu
 export const search = (label, query) => html`<input data-query="text" type="search" value="${query.text ?? ""}"
   placeholder="${label}" aria-label="${label}" size="20" autocomplete="off" spellcheck="false">`;
 
+/** Filters without a control of their own, each as a link that removes it. @param {string[]} fields */
+export const tags = (address, fields) => fields.filter((field) => address.query[field]).map((field) =>
+  html`<a class="tag" href="${withQuery(address, field, "")}" aria-label="Remove the filter ${field}">${
+    field}: ${address.query[field]} ×</a>`);
+
 /** Last line of a list: a remark, and links to other pages. @param {([string, string] | false | null | "")[]} links */
 export const more = (remark, links) => html`<div class="more"><span>${remark}</span><span class="grow"></span>${
   links.filter(Boolean).map(([label, path]) => html`<a class="btn small" href="${path}">${label}</a>`)}</div>`;
@@ -75,7 +82,7 @@ export function meter(parts, label = "") {
   return html`<svg class="meter" role="img" aria-label="${label}"><rect class="floor" width="100%" height="6" rx="3"/>${
     parts.filter(([, share]) => share > 0).map(([color, share]) => {
       const from = at;
-      at = Math.min(1, at + share);
+      at = Math.min(1, at + Math.max(share, LEAST));
       const x = (from * 100).toFixed(1), width = ((at - from) * 100).toFixed(1);
       return html`<rect class="c-${color}" x="${x}%" width="${width}%" height="6" rx="3"/>`;
     })}</svg>`;

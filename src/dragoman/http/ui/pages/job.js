@@ -15,12 +15,13 @@ const REFRESH = 2; // seconds
 export const title = ({ id }) => `${id.slice(0, 12)}…`;
 export const live = ({ id }) => `job/${id}`;
 
-export async function load(address) {
+/** `known`: the whole payload, if it was fetched before; it does not change. */
+export async function load(address, known = null) {
   const { id } = address;
   const [view, reason] = await Promise.all([get(`/v1/jobs/${encodeURIComponent(id)}`), why(id)]);
   const [recorded, payload] = await Promise.all([
     view.recorded || view.state !== "ended" ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
-    whole(view),
+    known ?? whole(view),
   ]);
   return { job: view, why: reason, recorded, payload };
 }
@@ -30,13 +31,13 @@ const why = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/why`);
 /** State and sentence come with each snapshot, everything else by a request until the job has ended. */
 export function advance(data, { page }, address) {
   if (data.isFinal) return;
-  if (page?.job) {
+  if (page?.job?.id === data.job.id) {
     const { payload, progress, result, result_base64, error } = data.job;
     data.job = { ...page.job, payload, progress, result, result_base64, error };
   }
   if (page?.why) data.why = { ...data.why, ...page.why };
   const wasEnded = data.job.state === "ended";
-  again(data, wasEnded ? 0 : REFRESH, async () => ({ isFinal: wasEnded, ...await load(address) }));
+  again(data, wasEnded ? 0 : REFRESH, async () => ({ isFinal: wasEnded, ...await load(address, data.payload) }));
 }
 
 export function render({ address, data, live: snapshot }) {
@@ -93,7 +94,7 @@ function rows(each) {
   ];
 }
 
-const error = ({ type, message, detail }) => panel("Error", html`<p><b class="mono">${type}</b> ${message}</p>${
+const error = ({ type, message, detail }) => panel("Error", html`<p><b class="mono">${type}:</b> ${message}</p>${
   detail && html`<pre>${detail}</pre>`}`, { note: "from the worker" });
 
 const save = (path, name, what) => html`<a class="btn small" href="${path}" download="${name}"

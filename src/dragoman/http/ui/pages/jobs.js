@@ -5,14 +5,14 @@ import { html } from "../dom.js";
 import { count, time } from "../format.js";
 import { dialect, empty, jobState } from "../parts.js";
 import { seesAll } from "../rights.js";
-import { again, choices, jobLink, more, none, nowOf, search, select, span, table, withQuery } from "./elements.js";
+import { again, choices, jobLink, more, none, nowOf, search, select, span, table, tags, withQuery } from "./elements.js";
 
 const PAGE = 50; // jobs
 const REFRESH = 5; // seconds
 const STATES = [["", "all"], ["waiting"], ["delayed"], ["running"], ["done"], ["undone", "not done"]];
 const KINDS = [["", "all"], ["call", "calls"], ["background"]];
 const OUTCOMES = ["done", "failed", "timed out", "lost", "cancelled", "refused"];
-const TAGS = ["state", "caller", "worker"];
+const TAGS = ["caller", "worker"];
 const FILTERS = ["service", "kind", "caller", "worker", "text", "after"];
 
 /** Fields of the operation for the query of the page. @param {URLSearchParams} query */
@@ -56,7 +56,7 @@ export function render({ address, data, live }) {
     ${select("Service", "service", services(data.services, query.service).map((name) => [name]), "Any service", query)}
     ${choices("Kind", KINDS, "kind", query)}
     ${search("Id, key, worker or reason", query)}
-    ${tags(address)}
+    ${tags(address, isChoice(query.state) ? TAGS : ["state", ...TAGS])}
     <span class="grow"></span>
     ${data.newer > 0 && html`<button class="small" data-act="newest">${newer(data.newer)}</button>`}
   </div>
@@ -69,16 +69,9 @@ export function render({ address, data, live }) {
 
 const newer = (n) => (n >= PAGE ? `${PAGE} or more newer` : `${n} newer`);
 
+const isChoice = (state = "") => STATES.some(([value]) => value === state);
+
 const services = (names, chosen) => (chosen && !names.includes(chosen) ? [chosen, ...names] : names);
-
-const isChoice = (name, value) => name === "state" && STATES.some(([each]) => each === value);
-
-/** Filters that have no control of their own, each with a link that removes it. */
-function tags(address) {
-  const fields = Object.entries(address.query).filter(([name, value]) => TAGS.includes(name) && !isChoice(name, value));
-  return fields.map(([name, value]) => html`<a class="tag" href="${withQuery(address, name, "")}"
-    aria-label="Remove the filter ${name}">${name}: ${value} ×</a>`);
-}
 
 function totals(counts) {
   if (!counts) return "";

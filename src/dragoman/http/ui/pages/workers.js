@@ -5,7 +5,7 @@ import { html } from "../dom.js";
 import { count, percent, time } from "../format.js";
 import { DIALECTS, act, dialect, empty, hot, panel, workerState } from "../parts.js";
 import { administersEach } from "../rights.js";
-import { again, choices, meter, more, none, nowOf, search, select, span, table, withQuery } from "./elements.js";
+import { again, choices, meter, more, none, nowOf, search, select, span, table, tags, withQuery } from "./elements.js";
 
 const PAGE = 50; // workers
 const REFRESH = 2; // seconds
@@ -46,6 +46,7 @@ export function render({ address, data, live }) {
     ${select("Dialect", "dialect", Object.entries(counts?.dialect ?? {}).map(([name, n]) =>
       [name, `${DIALECTS[name] ?? name} (${count(n)})`]), "Any dialect", query)}
     ${search("Name or service", query)}
+    ${tags(address, ["service"])}
     <span class="grow"></span>${select("Sort", "sort", SORTS, "Needs attention first", query)}</div>
   <section class="panel" aria-label="Workers">${data.workers.length ? workerTable(data.workers, now)
     : empty("No worker matches. Workers are listed while they are present.")}
