@@ -58,6 +58,13 @@ VARYING = {
     "waited",
     "worker_id",
     "caller",
+    # Rates of services are null until the first sample.
+    "arrived",
+    "done",
+    "undone",
+    "wait",
+    "run",
+    "need",
 }
 
 
@@ -233,6 +240,15 @@ ACTS: dict[str, Act] = {
     "jobs, after": lambda world: world.client.jobs(after=[world.client.enqueue("later") for _ in range(3)][-1]),
     "jobs, after unknown": lambda world: world.client.jobs(after=UNKNOWN),
     "jobs, no state": lambda world: world.client.jobs(state="asleep"),  # type: ignore[arg-type]
+    "jobs, text": lambda world: (
+        [world.client.enqueue("later", key=each) for each in ("a b", "c")]
+        and [each.key for each in world.client.jobs(text="A B", kind="background")]
+    ),
+    "job_counts": lambda world: [
+        world.ended(b"hello") and world.client.enqueue("later") and world.client.job_counts("later"),
+        world.client.job_counts().waiting,
+        world.client.job_counts("echo").done,
+    ],
     "cancel": lambda world: world.client.cancel(world.client.enqueue("later")),
     "cancel, ended": lambda world: world.client.cancel(world.ended(b"hello")),
     "cancel, unknown": lambda world: world.client.cancel(UNKNOWN),
@@ -244,6 +260,11 @@ ACTS: dict[str, Act] = {
     "why, unknown": lambda world: world.client.why(UNKNOWN),
     # services and workers
     "services": lambda world: idle_workers(world) and world.client.services(),
+    "services, pages": lambda world: (
+        [world.client.enqueue(name) for name in ("x/y", "ä")]
+        and [each.name for each in world.client.services(sort="name", limit=3)]
+    ),
+    "services, no page": lambda world: world.client.services(sort="need", after="x"),
     "service": lambda world: world.client.service("echo").name,
     "service, unknown": lambda world: world.client.service("nobody"),
     "pause": lambda world: world.client.pause("a/b ä", by="Ada"),
@@ -258,6 +279,13 @@ ACTS: dict[str, Act] = {
     "purge, no state": lambda world: world.client.purge("echo", states=["running"]),  # type: ignore[list-item]
     "purge, unknown": lambda world: world.client.purge("nobody"),
     "workers": idle_workers,
+    "workers, filtered": lambda world: [
+        each.services for each in world.client.workers(service="echo", sort="need", limit=5)
+    ],
+    "workers, no state": lambda world: world.client.workers(state="asleep"),  # type: ignore[arg-type]
+    "fleet": lambda world: idle_workers(world) and world.client.fleet().states,
+    "listeners": lambda world: [each.dialect for each in world.client.listeners()],
+    "broker": lambda world: [each.name for each in world.client.broker().limits],
     "worker": lambda world: world.client.worker(worker_number(world)).services,
     "worker, unknown": lambda world: world.client.worker(123456),
     "drain": lambda world: world.client.drain(worker_number(world)),

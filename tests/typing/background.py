@@ -8,7 +8,14 @@ from typing import Any, assert_type
 
 from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
-from dragoman.operations.list_schemas import ListJobsRequest, WhyView
+from dragoman.operations.list_schemas import (
+    BrokerView,
+    FleetView,
+    JobCountsView,
+    ListenerView,
+    ListJobsRequest,
+    WhyView,
+)
 from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
 from dragoman.operations.schemas import AccessView, EmptyRequest, JobRef
 from dragoman.operations.table import JOBS, WHY
@@ -26,6 +33,7 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.job(job).attempts[0].started, datetime | None)
     assert_type(client.payload(job), bytes)
     assert_type(client.jobs(service="resize", state="waiting", limit=10), list[JobView])
+    assert_type(client.job_counts(), JobCountsView)
     assert_type(client.cancel(job), bool)
     assert_type(client.retry(job), str)
     assert_type(client.why(job), str)
@@ -35,6 +43,10 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.resume("resize"), ServiceView)
     assert_type(client.purge("resize", states=["waiting"]), int)
     assert_type(client.workers(), list[WorkerView])
+    assert_type(client.workers(state="busy", sort="slow", limit=10), list[WorkerView])
+    assert_type(client.fleet(), FleetView)
+    assert_type(client.listeners(), list[ListenerView])
+    assert_type(client.broker(), BrokerView)
     assert_type(client.health(), HealthView)
     assert_type(client.overview("1h"), OverviewView)
     assert_type(client.service_series("resize"), SeriesView)
@@ -58,6 +70,7 @@ with Client("tcp://127.0.0.1:7400") as client:
     client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.enqueue("resize", delay="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     client.result(42)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    client.workers(sort="age")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     client.jobs(state="asleep")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     client.drain(7, True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.operation(WHY, EmptyRequest())  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
@@ -77,6 +90,7 @@ async def main() -> None:
         assert_type(await client.job(job), JobView)
         assert_type(await client.payload(job), bytes)
         assert_type(await client.jobs(quarantined=True), list[JobView])
+        assert_type(await client.job_counts("resize"), JobCountsView)
         assert_type(await client.cancel(job), bool)
         assert_type(await client.retry(job), str)
         assert_type(await client.why(job), str)
@@ -86,6 +100,9 @@ async def main() -> None:
         assert_type(await client.resume("resize"), ServiceView)
         assert_type(await client.purge("resize", states=["waiting"]), int)
         assert_type(await client.workers(), list[WorkerView])
+        assert_type(await client.fleet(), FleetView)
+        assert_type(await client.listeners(), list[ListenerView])
+        assert_type(await client.broker(), BrokerView)
         assert_type(await client.health(), HealthView)
         assert_type(await client.overview(), OverviewView)
         assert_type(await client.service_series("resize", "24h"), SeriesView)
@@ -98,6 +115,9 @@ async def main() -> None:
         assert_type(await client.delete_schedule("tick"), ScheduleView)
         assert_type(await client.pause_schedule("tick"), ScheduleView)
         assert_type(await client.resume_schedule("tick"), ScheduleView)
+        assert_type(await client.run_schedule("tick"), ScheduleView)
+        assert_type(await client.quarantine(), list[QuarantineGroupView])
+        assert_type(await client.retry_group("9f2c61e07ad35b18"), RetryGroupView)
         assert_type(await client.operation(WHY, JobRef(id=job)), WhyView)
         assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), AsyncIterator[list[Any]])
         await client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -1,66 +1,66 @@
-"""Invariants of the counts that views read: jobs by state, kept outcomes, and groups of the quarantine (I1)."""
+"""Invariants of the counts that views read: delayed and waiting jobs, kept outcomes, groups of the quarantine.
+
+The number of running jobs follows from the others, and from those that `invariants.py` checks.
+"""
 
 from __future__ import annotations
 
 from dragoman.core.broker import Broker
 from dragoman.core.errors import broken
-from dragoman.core.job_counts import JobCounts, count_all, count_of
-from dragoman.core.model import Job, JobId
-from dragoman.core.states import DELAYED, DONE, ENDED, RUNNING, WAITING
+from dragoman.core.kept_counts import KeptCounts
+from dragoman.core.model import Job, Service
+from dragoman.core.quarantine import Quarantine
+from dragoman.core.states import DELAYED, DONE, ENDED
 
 
 def check_counts(broker: Broker) -> None:
     """Raise InvariantBroken if a count differs from the jobs that are there."""
-    found: dict[str, JobCounts] = {}
-    total = _none()
-    quarantined: dict[JobId, Job] = {}
+    delayed: dict[Service, int] = {}
+    ended: list[Job] = []
     for job in broker.jobs.values():
-        name = job.service.name
-        counts = found.get(name)
-        if counts is None:
-            counts = found[name] = _none()
-        _add(counts, job)
-        _add(total, job)
-        if job.quarantined:
-            quarantined[job.id] = job
-    for name in broker.worker_registry.services:
-        if name not in found:
-            found[name] = _none()
-    for name, counts in found.items():
-        _compare(f"service {name}", counts, count_of(broker, name))
-    _compare("all services", total, count_all(broker))
-    if len(broker.job_registry.kept.counts.by_service) > len(found):
-        raise broken("I5", "outcomes are counted for a service that has none")
-    _check_quarantine(broker, quarantined)
+        state = job.state
+        if state is ENDED:
+            ended.append(job)
+        elif state is DELAYED:
+            delayed[job.service] = delayed.get(job.service, 0) + 1
+    waiting = all_delayed = 0
+    names = broker.worker_registry.names
+    for service in names.services.values():
+        waiting += service.queue.length
+        all_delayed += service.delayed
+        if service.delayed != delayed.get(service, 0):
+            raise broken(
+                "I1",
+                f"service {service.name}: {delayed.get(service, 0)} jobs are delayed, {service.delayed} are counted",
+            )
+    totals = names.totals
+    if totals.waiting != waiting or totals.delayed != all_delayed:
+        raise broken(
+            "I1",
+            f"{waiting} jobs wait and {all_delayed} are delayed, {totals.waiting} and {totals.delayed} are counted",
+        )
+    kept = broker.job_registry.kept
+    if ended or kept.counts.by_service:
+        _check_kept(kept.counts, ended)
+        _check_quarantine(kept.quarantine, ended)
 
 
-def _none() -> JobCounts:
-    return JobCounts(0, 0, 0, 0, 0, 0)
+def _check_kept(counts: KeptCounts, ended: list[Job]) -> None:
+    found: dict[str, list[int]] = {}
+    total = [0, 0, 0]
+    for job in ended:
+        for numbers in (found.setdefault(job.service.name, [0, 0, 0]), total):
+            numbers[0 if job.outcome is DONE else 1] += 1
+            numbers[2] += job.quarantined
+    counted = {name: [each.done, each.undone, each.quarantined] for name, each in counts.by_service.items()}
+    if counted != found:
+        raise broken("I1", f"kept outcomes that are done, undone and in quarantine: {found}, {counted} are counted")
+    if [counts.total.done, counts.total.undone, counts.total.quarantined] != total:
+        raise broken("I1", f"the counts of all kept outcomes are not {total}")
 
 
-def _add(counts: JobCounts, job: Job) -> None:
-    state = job.state
-    if state is RUNNING:
-        counts.running += 1
-    elif state is WAITING:
-        counts.waiting += 1
-    elif state is DELAYED:
-        counts.delayed += 1
-    elif job.outcome is DONE:
-        counts.done += 1
-    else:
-        counts.undone += 1
-    if job.quarantined and state is ENDED:
-        counts.quarantined += 1
-
-
-def _compare(subject: str, found: JobCounts, counted: JobCounts) -> None:
-    if found.numbers() != counted.numbers():
-        raise broken("I1", f"{subject}: jobs by state are {found.numbers()}, {counted.numbers()} are counted")
-
-
-def _check_quarantine(broker: Broker, quarantined: dict[JobId, Job]) -> None:
-    quarantine = broker.job_registry.kept.quarantine
+def _check_quarantine(quarantine: Quarantine, ended: list[Job]) -> None:
+    quarantined = {job.id: job for job in ended if job.quarantined}
     grouped = 0
     for part in quarantine.parts():
         if not part.jobs:

@@ -15,12 +15,14 @@ from dragoman.core.states import Outcome
 
 MAX_PARTS: Final = 1_000  # parts of groups; jobs of further ones are only counted
 ID_BYTES: Final = 8  # size of a group's id
+MOST_REASON: Final = 1_000  # characters of a reason that are compared; workers may send long ones
 GAP: Final = "…"  # stands for a number, a hexadecimal value or a quoted text
 
-# Quotes within words are apostrophes. A hexadecimal value has a digit, or eight letters.
+# Quotes within words are apostrophes. A hexadecimal value has a digit, or eight letters. Workers choose the text, and
+# backtracking would take quadratic time: the quantifiers are possessive.
 _VARYING: Final = re.compile(
     r"""(?<!\w)'[^']*'(?!\w) | "[^"]*" | `[^`]*`
-    | \b0[xX][0-9a-fA-F]+\b | \b[0-9a-fA-F]{8,}\b | \b[0-9a-fA-F]*\d[0-9a-fA-F]*\b | \d+""",
+    | \b0[xX][0-9a-fA-F]++\b | \b[0-9a-fA-F]{8,}+\b | \b(?=[a-fA-F]*+\d)[0-9a-fA-F]++\b | \d++""",
     re.VERBOSE,
 )
 _GAPS: Final = re.compile(rf"{GAP}(?:[-.,:/+]?{GAP})+")  # of a time, an address, a UUID or a version
@@ -93,8 +95,9 @@ class Quarantine:
 
 
 def generalize(reason: str) -> str:
-    """Replace the parts of a reason that differ from job to job: numbers, hexadecimal values and quoted texts."""
-    return _GAPS.sub(GAP, _VARYING.sub(GAP, reason))
+    """Replace the parts of a reason that differ from job to job: numbers, hexadecimal values and quoted texts. Its end
+    is left out if it is long."""
+    return _GAPS.sub(GAP, _VARYING.sub(GAP, reason[:MOST_REASON]))
 
 
 def group_id(service: str, outcome: Outcome, reason: str) -> str:

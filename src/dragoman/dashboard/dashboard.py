@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Final, Protocol
 
 import msgspec
 
-from dragoman.core.events import Event, Subscription
 from dragoman.core.rights import Principal, Rights
 from dragoman.dashboard.changes import KINDS, STARTED, Changes
 from dragoman.dashboard.gathering import gather
@@ -38,6 +37,7 @@ from dragoman.operations.visibility import may_see_all
 
 SLICE: Final = 0.005  # seconds of work between two iterations of the event loop
 INTERVAL: Final = 1.0  # seconds between two snapshots while a reader watches
+EARLY: Final = 0.05  # seconds
 PAGE_END: Final = b"null}"  # end of a snapshot without the part for its page
 EVENT: Final = "snapshot"
 OTHER: Final = "other"  # all services without a history of their own
@@ -75,7 +75,7 @@ class Dashboard:
         self._watches: dict[Reader, Watch] = {}
         self._encoded: dict[tuple[Rights | None, str | None], bytes] = {}
         self._task: asyncio.Task[None] | None = None
-        self._subscription: Subscription = sources.broker.events.subscribe(KINDS, self._receive)
+        sources.broker.events.subscribe(KINDS, sources.changes.receive)
         sources.changes.add(STARTED, clock())
 
     @property
@@ -115,18 +115,20 @@ class Dashboard:
             now = self._clock()
             interval = INTERVAL if self._watches else SLOT
             wait = interval - now % interval
+            if wait < EARLY:  # the timer was a moment early
+                wait += interval
             is_due = (now + wait) % SLOT < INTERVAL / 2
             await asyncio.sleep(wait)
 
     async def _in_slices(self, steps: Iterator[None]) -> None:
-        """Do this work in slices of at most 5 ms, and count its time."""
-        began = perf_counter()
+        """Do this work in slices of at most 5 ms, and count its processor time."""
+        began, used = perf_counter(), thread_time()
         for _ in steps:
             if perf_counter() - began > SLICE:
-                self._sources.load.spent += perf_counter() - began
+                self._sources.load.spent += thread_time() - used
                 await asyncio.sleep(0)
-                began = perf_counter()
-        self._sources.load.spent += perf_counter() - began
+                began, used = perf_counter(), thread_time()
+        self._sources.load.spent += thread_time() - used
 
     def sample(self, now: float) -> Iterator[None]:
         """Take a sample. Yields now and then, so that the caller can pause."""
@@ -140,6 +142,8 @@ class Dashboard:
     def watch(self, reader: Reader, principal: Principal, page: Page) -> None:
         """Send snapshots to a reader from now on, the first one at once."""
         self._sources.sampler.recount(self._clock())
+        if not self._watches:  # no snapshot was made for a while
+            self._renew()
         watch = Watch(reader, principal, page)
         self._watches[reader] = watch
         self._send(watch, self._clock())
@@ -149,11 +153,15 @@ class Dashboard:
 
     def publish(self, now: float) -> Iterator[None]:
         """Send a new snapshot to all readers. Yields after each."""
-        self._snapshots.number += 1
-        self._encoded.clear()
+        self._renew()
         for watch in list(self._watches.values()):
             self._send(watch, now)
             yield
+
+    def _renew(self) -> None:
+        """Begin the next snapshot."""
+        self._snapshots.number += 1
+        self._encoded.clear()
 
     def _send(self, watch: Watch, now: float) -> None:
         principal, page = watch.principal, watch.page
@@ -216,6 +224,3 @@ class Dashboard:
         """Return the seconds of a step, and the time at which the first one begins."""
         steps, slots = RANGES[range_name]
         return slots * SLOT, (self._sources.sampler.slot // slots - steps + 1) * slots * SLOT
-
-    def _receive(self, event: Event, now: float) -> None:
-        self._sources.changes.receive(event, now)

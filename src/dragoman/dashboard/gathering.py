@@ -8,7 +8,8 @@ from typing import Final
 
 from dragoman.core.leases import lease_of, stuck_since
 from dragoman.core.model import Service, Worker
-from dragoman.core.states import BUSY
+from dragoman.core.states import BUSY, DETACHED, STUCK
+from dragoman.dashboard.census import MOST_SUSPECTS, SILENT_SHARE
 from dragoman.dashboard.facts import Facts, LimitFacts, ScheduleFacts, ServiceFacts, WorkerFacts
 from dragoman.dashboard.history import SLOT
 from dragoman.dashboard.rules import BACKLOG, SKIPPED
@@ -37,10 +38,10 @@ def gather(sources: Sources, now: float) -> Facts:
         problems=health.problems,
         store_problem=sources.problem(),
         services=[_service(sources, each, now) for each in sources.sampler.notable],
-        silent=[_worker(each, now - each.seen) for each in census.silent],
-        detached=[_worker(each, now - each.away_since) for each in census.detached],
-        stuck=[_worker(each, now - stuck_since(each)) for each in census.stuck],
-        counts=census.suspects,
+        silent=[_worker(each, now - each.seen) for each in census.silent if _is_silent(each, now)],
+        detached=[_worker(each, now - each.away_since) for each in census.detached if each.state is DETACHED],
+        stuck=[_worker(each, now - stuck_since(each)) for each in census.stuck if each.state is STUCK],
+        counts={kind: count for kind, count in census.suspects.items() if count > MOST_SUSPECTS},
         rejoining=sources.changes.rejoining(now),
         quarantined=sources.quarantine.recent(now),
         limits=limits,
@@ -83,6 +84,11 @@ def _service(sources: Sources, service: Service, now: float) -> ServiceFacts:
         failed=failed,
         usual_share=usual_share,
     )
+
+
+def _is_silent(worker: Worker, now: float) -> bool:
+    """True if the worker still is what the last count found; it may have sent a heartbeat, or have left."""
+    return bool(worker.running) and now - worker.seen > SILENT_SHARE * lease_of(worker)
 
 
 def _worker(worker: Worker, passed: float) -> WorkerFacts:

@@ -52,7 +52,6 @@ class Sampler:
         self._tracked: dict[Service, Tracked] = {}
         self._slot = slot_of(now - SLOT / 2)
         self.at = now
-        self.began = now
         self.census = Census()
         self._counted_at = -inf
         self.histories: dict[str, History] = {}

@@ -157,8 +157,8 @@ class Snapshots:
         return BrokerNumbersView(
             cpu=round(load.cpu, 4),
             dashboard=round(load.dashboard, 5),
-            lag_p99=load.lag_p99,
-            commit_p99=load.commit_p99,
+            lag_p99=rounded([load.lag_p99])[0],
+            commit_p99=rounded([load.commit_p99])[0],
             resident=self._sources.resident(),
             peers=health.peers or 0,
         )

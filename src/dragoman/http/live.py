@@ -19,7 +19,10 @@ from dragoman.operations.schemas import OperationRequest
 
 class LiveQuery(OperationRequest):
     page: Annotated[
-        str, Meta(description="`overview`, `workers`, `service/NAME`, `worker/ID` or `job/ID`.", examples=["job/ID"])
+        str,
+        Meta(
+            description="`overview`, `workers`, `service/NAME`, `worker/ID` or `job/ID`.", examples=["service/resize"]
+        ),
     ] = "overview"
 
 

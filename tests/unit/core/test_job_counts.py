@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from case_tables import check_every_row
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.invariants import check
 from dragoman.core.job_counts import count_all, count_of
@@ -62,8 +65,46 @@ def test_kept_outcomes_of_a_service_that_was_forgotten_are_still_counted() -> No
     assert numbers(broker, "a") == (0, 0, 0, 1, 0, 0)
 
 
-def test_wrong_count_breaks_the_invariant(broker: CheckedBroker) -> None:
-    broker.call()
-    broker.worker_registry.names.totals.waiting += 1
-    with pytest.raises(InvariantBroken, match="all services: jobs by state"):
+def test_wrong_count_breaks_the_invariant() -> None:
+    def row(spoil: Callable[[CheckedBroker], None], message: str) -> None:
+        broker = CheckedBroker()
+        worker = broker.worker()
+        job = broker.store(attempts=1)
+        broker.fail(attempt_of(job), "no", 0.0)
+        broker.save_all()
+        broker.leave(worker, 0.0, "gone")
+        broker.call()
         check(broker.plain)
+        spoil(broker)
+        with pytest.raises(InvariantBroken, match=message):
+            check(broker.plain)
+
+    def waiting(broker: CheckedBroker) -> None:
+        broker.worker_registry.names.totals.waiting += 1
+
+    def delayed(broker: CheckedBroker) -> None:
+        broker.worker_registry.services["s"].delayed += 1
+
+    def undone(broker: CheckedBroker) -> None:
+        broker.job_registry.kept.counts.by_service["s"].undone += 1
+
+    def total(broker: CheckedBroker) -> None:
+        broker.job_registry.kept.counts.total.quarantined += 1
+
+    def group(broker: CheckedBroker) -> None:
+        next(broker.job_registry.kept.quarantine.parts()).jobs.clear()
+
+    def ungrouped(broker: CheckedBroker) -> None:
+        broker.job_registry.kept.quarantine.ungrouped += 1
+
+    check_every_row(
+        row,
+        [
+            (waiting, "I1: 1 jobs wait and 0 are delayed, 2 and 0 are counted"),
+            (delayed, "I1: service s: 0 jobs are delayed, 1 are counted"),
+            (undone, "I1: kept outcomes"),
+            (total, "I1: the counts of all kept outcomes"),
+            (group, "I5: group [0-9a-f]{16} of the quarantine has no jobs"),
+            (ungrouped, "I22: 1 jobs are in quarantine, 2 are counted"),
+        ],
+    )

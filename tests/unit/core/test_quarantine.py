@@ -44,6 +44,7 @@ def test_varying_parts_of_reasons_are_left_out() -> None:
             ("2026-10-01T12:04:31Z", "…T…Z"),
             ("worker-3 exited", "worker-… exited"),
             ("a bad face", "a bad face"),
+            ("7" * 500 + "x " + "y" * 5_000, "…x " + "y" * 498),
             ("", ""),
         ],
     )

@@ -145,6 +145,9 @@ def test_a_silent_worker_that_holds_a_job() -> None:
         "silent": f"Worker {worker.id} (w) has been silent for 26 s of its lease of 30 s and holds 1 job."
     }
     assert world.snapshot().attention[0].about == AboutView(worker=worker.id)
+    world.broker.seen(worker, world.now)
+    world.samples(6)
+    assert world.attention() == {}
 
 
 def test_a_schedule_that_skips_its_runs() -> None:

@@ -59,7 +59,7 @@ def test_each_snapshot_has_the_next_number_and_the_instance_of_the_broker() -> N
     for _ in range(2):
         world.publish()
     shown = [json.loads(each) for each in reader.received]
-    assert [each["seq"] for each in shown] == [0, 1, 2]
+    assert [each["seq"] for each in shown] == [1, 2, 3]
     assert len({each["instance"] for each in shown}) == 1
     assert World().watch().latest["instance"] != shown[0]["instance"]
 
@@ -117,6 +117,15 @@ def test_a_snapshot_is_made_once_for_all_readers_with_the_same_rights(monkeypatc
     assert made == [("local", None), ("ann", None)]
     assert {len(each.received) for each in readers} == {2}
     assert readers[0].received == readers[1].received
+
+
+def test_a_reader_that_comes_after_a_while_gets_a_new_snapshot() -> None:
+    """It got the last one that had been made for another reader."""
+    world = World()
+    world.dashboard.leave(world.watch())
+    world.worker("s")
+    world.samples(3)
+    assert [each["name"] for each in world.watch().latest["services"]] == ["s"]
 
 
 def test_readers_that_left_get_no_more() -> None:
@@ -262,7 +271,8 @@ def test_work_is_done_in_slices_and_its_time_is_counted(monkeypatch: pytest.Monk
         pauses.append(clock[0])
         clock[0] += 1.0  # other work of the event loop
 
-    monkeypatch.setattr("dragoman.dashboard.dashboard.perf_counter", lambda: clock[0])
+    for name in ("perf_counter", "thread_time"):
+        monkeypatch.setattr(f"dragoman.dashboard.dashboard.{name}", lambda: clock[0])
     monkeypatch.setattr("dragoman.dashboard.dashboard.asyncio.sleep", sleep)
     before = world.sources.load.spent
     asyncio.run(world.dashboard._in_slices(steps()))

@@ -88,10 +88,10 @@ def test_a_reader_gets_a_snapshot_at_once_and_then_each_one_that_is_published(wo
     world.sample()
     reader = Reader(world, "page=service/s")
     ((first),) = reader.snapshots()
-    assert (reader.status, first["seq"], first["page"]["service"]["workers"]) == (200, 0, 1)
+    assert (reader.status, first["seq"], first["page"]["service"]["workers"]) == (200, 1, 1)
     world.publish()
     world.publish()
-    assert [each["seq"] for each in reader.snapshots()] == [1, 2]
+    assert [each["seq"] for each in reader.snapshots()] == [2, 3]
 
 
 def test_a_reader_that_disconnects_is_not_watching_any_more(world: LiveWorld) -> None:
@@ -157,5 +157,5 @@ def test_the_dashboard_samples_and_publishes_by_itself(world: LiveWorld) -> None
         with pytest.raises(asyncio.CancelledError):
             world.loop.run_until_complete(world.dashboard._run())
     assert waits == [0.5, *[1.0] * 7]
-    assert [each["seq"] for each in reader.snapshots()][-1] == 8
+    assert [each["seq"] for each in reader.snapshots()][-1] == 9
     assert world.dashboard._sources.sampler.at == 1_006.0
