@@ -328,6 +328,7 @@ SCENARIOS: list[Callable[[World], None]] = [
 
 @pytest.fixture
 def world(programs: Programs, tmp_path: Path) -> Iterator[World]:
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=[*LIGHT], timeout=PATIENCE_MS)
         world = World(programs, tmp_path, browser)

@@ -21,7 +21,19 @@ INLINE = re.compile(
 TOKEN = re.compile(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);")
 TEXT = ("ink", "ink-2", "ink-3", "accent", "done", "running", "waiting", "failed", "timed", "lost")
 GROUNDS = ("bg", "panel", "sunk", "hover")
-GRAPHICS = ("quiet", "native", "pingpong", "memodb", "powerhose", "controller", "majordomo", "http")
+GRAPHICS = (
+    "quiet",
+    "p50",
+    "p95",
+    "p99",
+    "native",
+    "pingpong",
+    "memodb",
+    "powerhose",
+    "controller",
+    "majordomo",
+    "http",
+)
 
 
 def name(path: Path) -> str:

@@ -46,6 +46,7 @@ async function show({ isNew }) {
   state.address = address;
   if (isNew) {
     Object.assign(state, { page: null, data: null, error: null });
+    if (state.live) state.live = { ...state.live, page: null }; // it is about the page before
     keys.leave();
     closeMenu();
     scrollTo(0, 0);

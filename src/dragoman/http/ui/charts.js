@@ -7,7 +7,8 @@ import { rate } from "./format.js";
 export const drawn = new Map();
 
 const MOST_MARKS = 4, LONGEST = 34; // marks in a chart, characters of each
-const NEAR = 0.06, WIDE = 0.3; // shares of the width: nearer marks are one; nearer texts stand in different rows
+const NEAR = 0.06; // share of the width: nearer marks are one
+const RIGHT = 70, CHARACTER = 1.3; // percent: texts stand to the left of marks beyond; width of a character
 const number = (value) => Math.round(value * 100) / 100;
 
 /** Path through the known values, in a box of 100 × 100; a value that is not known makes a gap. */
@@ -82,11 +83,9 @@ const gridLine = (y, text) => html`<line x1="0" x2="100%" y1="${y}%" y2="${y}%"/
   <text x="0" dx="-8" y="${y}%" dy="4" text-anchor="end">${text}</text>`;
 const axisText = (x, text) => html`
   <text x="${x}%" y="100%" dy="16" text-anchor="${x === 0 ? "start" : x === 100 ? "end" : "middle"}">${text}</text>`;
-const markLine = ({ place, text, row }) => {
-  const isRight = place > 70;
-  return html`<g class="mark"><line x1="${place}%" x2="${place}%" y1="0" y2="100%"/><text x="${place}%"
-    dx="${isRight ? -5 : 5}" dy="${8 + row * 14}" text-anchor="${isRight ? "end" : "start"}">${text}</text></g>`;
-};
+const markLine = ({ place, isRight, text, row }) => html`<g class="mark">
+  <line x1="${place}%" x2="${place}%" y1="0" y2="100%"/><text x="${place}%" dx="${isRight ? -5 : 5}"
+    dy="${8 + row * 14}" text-anchor="${isRight ? "end" : "start"}">${text}</text></g>`;
 
 function stack(series, isStacked) {
   let below = series[0]?.values.map(() => 0) ?? [];
@@ -108,11 +107,14 @@ function visible(marks, span) {
     const last = groups.at(-1);
     if (last && last.ago - ago < span * NEAR) last.more += 1; else groups.push({ ago, text, more: 0 });
   }
-  let row = 0;
-  return groups.slice(-MOST_MARKS).map(({ ago, text, more }, i, all) => {
-    row = i > 0 && all[i - 1].ago - ago < span * WIDE ? (row + 1) % 3 : 0;
-    const short = text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
-    return { place: number((1 - ago / span) * 100), text: more ? `${short} + ${more}` : short, row };
+  const ends = [0, 0, 0]; // where the texts of each row end, in percent
+  return groups.slice(-MOST_MARKS).map(({ ago, text, more }) => {
+    const place = number((1 - ago / span) * 100), isRight = place > RIGHT;
+    const short = `${text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text}${more ? ` + ${more}` : ""}`;
+    const width = short.length * CHARACTER, start = isRight ? place - width : place;
+    const row = Math.max(0, ends.findIndex((end) => end <= start));
+    ends[row] = start + width;
+    return { place, isRight, text: short, row };
   });
 }
 

@@ -67,9 +67,11 @@ const isAlike = (was, node) => was.nodeName === node.nodeName && was.dataset?.ke
 function update(was, node) {
   if (node.nodeType !== 1) { if (was.data !== node.data) was.data = node.data; return; }
   if (was.isEqualNode(node)) return;
-  for (const { name } of [...was.attributes]) if (!node.hasAttribute(name) && name !== "open") was.removeAttribute(name);
+  const gone = [...was.attributes].filter(({ name }) => !node.hasAttribute(name) && name !== "open");
+  for (const { name } of gone) was.removeAttribute(name);
   for (const { name, value } of node.attributes) if (was.getAttribute(name) !== value) was.setAttribute(name, value);
   morph(was, node);
   // Attributes do not change the value of a field that was used.
-  if (was.matches("input, select") && was !== document.activeElement && was.value !== node.value) was.value = node.value;
+  const isField = was.matches("input, select") && was !== document.activeElement;
+  if (isField && was.value !== node.value) was.value = node.value;
 }

@@ -24,7 +24,8 @@ export const ROUTES = [
   { page: "broker", path: "/broker", name: "Broker", key: "b", module: () => import("./pages/broker.js") },
 ];
 
-const prefixed = (pathname) => ROUTES.find(({ path }) => path.endsWith("/") && path !== "/" && pathname.startsWith(path));
+const prefixed = (pathname) =>
+  ROUTES.find(({ path }) => path.endsWith("/") && path !== "/" && pathname.startsWith(path));
 
 /** The address of a URL, or null if it is not of a page. */
 export function addressOf({ pathname, search }) {

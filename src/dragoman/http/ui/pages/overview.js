@@ -75,10 +75,10 @@ function emphasised({ text, about }) {
 }
 
 function linkOf({ about, kind }) {
+  if (kind.includes("quarantine")) return "/quarantine";
   if (about.service != null) return hrefOf("service", about.service);
   if (about.worker != null) return hrefOf("worker", about.worker);
-  if (about.schedule != null) return "/schedules";
-  return kind.includes("quarantine") ? "/quarantine" : "/broker";
+  return about.schedule != null ? "/schedules" : "/broker";
 }
 
 // ---------------------------------------------------------------- numbers

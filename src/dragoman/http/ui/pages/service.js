@@ -80,8 +80,8 @@ function charts(series, range) {
     { name: "not done", color: "failed", values: series.undone }, { name: "done", color: "done", values: series.done },
   ];
   const quantiles = ({ p50, p95, p99 }) => [
-    { name: "p99", color: "timed", values: p99 }, { name: "p95", color: "waiting", values: p95 },
-    { name: "p50", color: "native", values: p50 },
+    { name: "p99", color: "p99", values: p99 }, { name: "p95", color: "p95", values: p95 },
+    { name: "p50", color: "p50", values: p50 },
   ];
   const draw = (name, lines, { note = "", label = name, ...options }) => {
     const drawn = chart(name, lines, { range, step: series.step, low: true, label, ...options });
@@ -136,5 +136,5 @@ function reasons(groups) {
 }
 
 const reason = (each) => html`<tr data-href="${hrefOf("job", each.id)}"><td>${jobState(each.outcome)}</td>
-  <td><div class="cut">${each.reason || "–"}</div></td><td class="num">${count(each.count)}</td>
+  <td class="fill"><div class="cut">${each.reason || "–"}</div></td><td class="num">${count(each.count)}</td>
   <td class="num hide-s"><a class="mono" href="${hrefOf("job", each.id)}">${each.id.slice(0, 12)}…</a></td></tr>`;
