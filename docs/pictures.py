@@ -2,9 +2,9 @@
 
     .venv-dev/bin/python docs/pictures.py [--seconds 315] [--folder docs/pictures] [PAGE]...
 
-It needs Chromium. Without the name of a page it takes the overview, and the ladder of the rescued job. Each page is taken
-in light and dark, at 1440 × 900. The program fails if a page has an error in its console, if a request of a page fails,
-or if a picture has more than 200 KB.
+It needs Chromium. Without the name of a page it takes the overview, and the ladder of the rescued job. Each page is
+taken in light and dark, at 1440 × 900. The program fails if a page has an error in its console, if a request of a page
+fails, or if a picture has more than 200 KB.
 """
 
 from __future__ import annotations
