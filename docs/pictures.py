@@ -1,9 +1,10 @@
 """Makes the pictures of the dashboard in docs/pictures, from `dragoman demo --stay` with real jobs.
 
-    .venv-dev/bin/python docs/pictures.py [--seconds 300] [--folder docs/pictures]
+    .venv-dev/bin/python docs/pictures.py [--seconds 315] [--folder docs/pictures] [PAGE]...
 
-It needs Chromium. Each page is taken in light and dark, at 1440 × 900. The program fails if a page has an error in its
-console, if a request of a page fails, or if a picture has more than 200 KB.
+It needs Chromium. Without the name of a page it takes the overview, and the ladder of the rescued job. Each page is
+taken in light and dark, at 1440 × 900. The program fails if a page has an error in its console, if a request of a page
+fails, or if a picture has more than 200 KB.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from PIL import Image
+from playwright.sync_api import Browser, Page, Response, ViewportSize, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
-from playwright.sync_api import Page, Response, sync_playwright
 
 from dragoman import Client
 
@@ -30,6 +32,17 @@ FOLDER = Path(__file__).with_name("pictures")
 WIDTH, HEIGHT = 1440, 900
 MOST_BYTES = 200_000
 COLOURS = 256
+SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
+PAGES = {
+    "overview": "/",
+    "service": "/service/ocr",
+    "workers": "/workers",
+    "jobs": "/jobs",
+    "job": "/job/{rescued}",
+    "quarantine": "/quarantine",
+    "schedules": "/schedules",
+    "broker": "/broker",
+}
 START = 120.0  # seconds that the demo may take until its load starts
 
 
@@ -57,17 +70,10 @@ def demo() -> Iterator[str]:
 
 
 def pages(url: str) -> dict[str, str]:
-    """The paths of the pages to take, by the names of their pictures."""
+    """The paths of the pages, by the names of their pictures."""
     with Client(url) as client:
         (rescued,) = (job.id for job in client.jobs(service="rescue"))
-    return {
-        "overview": "/",
-        "service": "/service/ocr",
-        "workers": "/workers",
-        "jobs": "/jobs",
-        "job": f"/job/{rescued}",
-        "quarantine": "/quarantine",
-    }
+    return {name: path.format(rescued=rescued) for name, path in PAGES.items()}
 
 
 def take(page: Page, url: str, problems: list[str]) -> bytes:
@@ -109,42 +115,54 @@ def ladder(url: str, path: str) -> str | None:
         return None
 
 
-def make(folder: Path, seconds: float) -> list[str]:
-    """Make all pictures. Returns the problems."""
+def make(folder: Path, seconds: float, names: list[str]) -> list[str]:
+    """Make the ladder, and the pictures of the named pages. Returns the problems."""
     problems: list[str] = []
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         return ["Chromium is missing. On Debian and Ubuntu, as root: apt-get install chromium"]
     folder.mkdir(exist_ok=True)
     with demo() as url, sync_playwright() as playwright:
-        time.sleep(seconds)
-        chosen = pages(url)
-        with playwright.chromium.launch(executable_path=program, args=["--no-sandbox"]) as browser:
-            for scheme in ("light", "dark"):
-                for name, path in chosen.items():
-                    with browser.new_page(
-                        viewport={"width": WIDTH, "height": HEIGHT},
-                        color_scheme="light" if scheme == "light" else "dark",
-                    ) as page:
-                        picture = smaller(take(page, url + path, problems))
-                    file = folder / f"{name}-{scheme}.png"
-                    file.write_bytes(picture)
-                    print(f"{file.name}: {len(picture):,} bytes")
-                    if len(picture) > MOST_BYTES:
-                        problems.append(f"{file.name} has {len(picture):,} bytes, more than {MOST_BYTES:,}")
-        drawn = ladder(url, chosen["job"])
-        if drawn is not None:
+        known = pages(url)
+        # The job first: the broker keeps the messages of the last 5,000 jobs only.
+        job = {name: known[name] for name in names if name == "job"}
+        chosen = {name: known[name] for name in names if name != "job"}
+        drawn = ladder(url, known["job"])
+        if drawn is None:
+            problems.append(f"{url}{known['job']} has no ladder")
+        else:
             (folder / "rescue.svg").write_text(drawn)
-            print("rescue.svg")
+        with playwright.chromium.launch(executable_path=program, args=["--no-sandbox"]) as browser:
+            take_all(browser, url, job, folder, problems)
+            time.sleep(seconds)
+            take_all(browser, url, chosen, folder, problems)
     return problems
+
+
+def take_all(browser: Browser, url: str, paths: dict[str, str], folder: Path, problems: list[str]) -> None:
+    """Take these pages in light and dark."""
+    size: ViewportSize = {"width": WIDTH, "height": HEIGHT}
+    for name, path in paths.items():
+        for scheme in SCHEMES:
+            with browser.new_page(viewport=size, color_scheme=scheme) as page:
+                picture = smaller(take(page, url + path, problems))
+            file = folder / f"{name}-{scheme}.png"
+            file.write_bytes(picture)
+            print(f"{file.name}: {len(picture):,} bytes")
+            if len(picture) > MOST_BYTES:
+                problems.append(f"{file.name} has {len(picture):,} bytes, more than {MOST_BYTES:,}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make the pictures of the dashboard.")
-    parser.add_argument("--seconds", type=float, default=300.0, help="seconds of load before the pictures")
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"one of {', '.join(PAGES)}  [default: overview]")
+    parser.add_argument("--seconds", type=float, default=315.0, help="seconds of load before the pictures")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     options = parser.parse_args()
-    problems = make(options.folder, options.seconds)
+    names = options.pages or ["overview"]
+    if not {*names} <= {*PAGES}:
+        parser.error(f"{' '.join(names)}: the pages are {', '.join(PAGES)}")
+    problems = make(options.folder, options.seconds, names)
     for each in problems:
         print(each, file=sys.stderr)
     sys.exit(1 if problems else 0)
