@@ -18,7 +18,7 @@ ID_BYTES: Final = 8  # size of a group's id
 MOST_REASON: Final = 1_000  # characters of a reason that are compared; workers may send long ones
 GAP: Final = "…"  # stands for a number, a hexadecimal value or a quoted text
 
-# Quotes within words are apostrophes. A hexadecimal value has a digit, or eight letters. The quantifiers are possessive,
+# Quotes within words are apostrophes. A hexadecimal value has a digit, or eight letters. Quantifiers are possessive,
 # because workers choose the text, and backtracking would take quadratic time.
 _VARYING: Final = re.compile(
     r"""(?<!\w)'[^']*'(?!\w) | "[^"]*" | `[^`]*`
