@@ -284,6 +284,8 @@ ACTS: dict[str, Act] = {
     ],
     "workers, no state": lambda world: world.client.workers(state="asleep"),  # type: ignore[arg-type]
     "fleet": lambda world: idle_workers(world) and world.client.fleet().states,
+    "overview": lambda world: idle_workers(world) and world.client.overview("1h").series.step,
+    "service_series": lambda world: idle_workers(world) and world.client.service_series("echo").step,
     "listeners": lambda world: [each.dialect for each in world.client.listeners()],
     "broker": lambda world: [each.name for each in world.client.broker().limits],
     "worker": lambda world: world.client.worker(worker_number(world)).services,
