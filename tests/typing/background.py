@@ -8,6 +8,7 @@ from typing import Any, assert_type
 
 from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
+from dragoman.operations.ladder_schemas import ConversationView
 from dragoman.operations.list_schemas import (
     BrokerView,
     FleetView,
@@ -37,6 +38,8 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.cancel(job), bool)
     assert_type(client.retry(job), str)
     assert_type(client.why(job), str)
+    assert_type(client.ladder(job), ConversationView)
+    assert_type(client.worker_ladder(7), ConversationView)
     assert_type(client.services(), list[ServiceView])
     assert_type(client.service("resize"), ServiceView)
     assert_type(client.pause("resize", by="me"), ServiceView)
@@ -94,6 +97,8 @@ async def main() -> None:
         assert_type(await client.cancel(job), bool)
         assert_type(await client.retry(job), str)
         assert_type(await client.why(job), str)
+        assert_type(await client.ladder(job), ConversationView)
+        assert_type(await client.worker_ladder(7), ConversationView)
         assert_type(await client.services(), list[ServiceView])
         assert_type(await client.service("resize"), ServiceView)
         assert_type(await client.pause("resize", by="me"), ServiceView)
