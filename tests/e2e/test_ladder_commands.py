@@ -18,7 +18,7 @@ def test_the_rescue_of_a_job_is_followed_and_saved(programs: Programs, tmp_path:
     job = programs.run("enqueue", "default", "hello", "--connect", http)
     assert job.ends() == 0
     id = job.out.strip()
-    follower = programs.dragoman("ladder", id, "--follow", "--connect", http)
+    follower = programs.dragoman("tail", "--ladder", id, "--save", tmp_path / "followed.svg", "--connect", http)
     follower.prints("POST /v1/jobs")
     first = programs.dragoman("worker", "--exec", "sleep 600", "--connect", f"pingpong+{backend}")
     follower.prints("broker --- job -->")
@@ -31,6 +31,7 @@ def test_the_rescue_of_a_job_is_followed_and_saved(programs: Programs, tmp_path:
     found = [next(index for index, line in enumerate(lines) if part in line) for part in order]
     assert found == sorted(found)
 
+    assert "Attempt 2 of 3" in (tmp_path / "followed.svg").read_text()
     for name in ("story.svg", "story.mmd", "story.json", "story.txt"):
         assert programs.run("ladder", id, "--save", tmp_path / name, "--connect", native).ends() == 0
     assert (tmp_path / "story.svg").read_text().startswith('<svg class="ladder"')
@@ -58,4 +59,6 @@ def test_a_broker_without_ladders_says_so_and_a_wrong_target_is_an_error(program
     assert refused.ends() == 1
     assert "start it with --ladders" in refused.err
     assert programs.run("ladder", "what", "--connect", http).ends() == 2
+    assert programs.run("tail", "--save", "x.svg", "--connect", http).ends() == 2
+    assert programs.run("tail", "--ladder", "1", "--failed", "--connect", http).ends() == 2
     assert programs.run("ladder", "1", "--save", "x.png", "--connect", http).ends() == 2

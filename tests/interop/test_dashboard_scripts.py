@@ -28,7 +28,7 @@ def evaluate(*expressions: str) -> list[Any]:
 def test_numbers_as_text() -> None:
     expected = {
         "format.time(null)": "–",
-        "format.time(0)": "0 s",
+        "format.time(0)": "< 0.5 ms",
         "format.time(0.0005)": "< 0.5 ms",
         "format.time(0.0171)": "17 ms",
         "format.time(1.94)": "1.9 s",

@@ -29,6 +29,7 @@ STATES = [each for each in get_args(EventState) if each != "undone"]
 Examples:
   dragoman tail
   dragoman tail --service ocr --failed
+  dragoman tail --ladder 0197f3a2c4d87b12a9e05c61f38d2b74 --save story.svg
   dragoman tail --json | jq -r 'select(.outcome == "lost") | .id'
 """,
 )
@@ -37,6 +38,13 @@ Examples:
 @click.option("--state", type=click.Choice(STATES), help="Only events of this state or outcome.")
 @click.option("--failed", is_flag=True, help="Only ends of jobs that are not done.")
 @click.option("--all", "everything", is_flag=True, help=f"Print every event, not only the first {MOST} of each second.")
+@click.option(
+    "--ladder",
+    "target",
+    metavar="JOB|WORKER",
+    help="Print the messages of this job or worker as they come, as `dragoman ladder --follow` does.",
+)
+@click.option("--save", metavar="FILE", help="With --ladder: keep the picture in a file: .svg, .mmd, .txt or .json.")
 @http_option
 @json_option
 def tail(
@@ -45,6 +53,8 @@ def tail(
     state: str | None,
     failed: bool,
     everything: bool,
+    target: str | None,
+    save: str | None,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -53,6 +63,14 @@ def tail(
     A line has the time, the first 12 digits of the job's id, the service, the new state or the outcome, and the worker.
     If more events happen than can be read, some are left out, and a line has their number.
     """
+    if target is not None:
+        others = (service, worker, state, failed or None, everything or None, as_json or None)
+        if any(each is not None for each in others):
+            fail("--ladder shows one conversation: only --save and --connect go with it", USAGE)
+        _follow(target, save, url)
+        return
+    if save is not None:
+        fail("--save needs --ladder JOB or --ladder WORKER", USAGE)
     if failed and state is not None:
         fail("--failed and --state exclude each other; leave one out", USAGE)
     printer = Printer(as_json)
@@ -79,6 +97,17 @@ def tail(
                 if is_open:
                     warn(f"{error}; trying again until Ctrl-C")
             time.sleep(RETRY)
+
+
+def _follow(target: str, save: str | None, url: str | None) -> None:
+    """Print the messages of a job or a worker as they come."""
+    from dragoman.cli.client import connected
+    from dragoman.cli.ladder import follow_ladder, form_of
+
+    form_of(save)
+    with connected(url) as client:
+        for line in follow_ladder(client, target, save):
+            click.echo(line)
 
 
 class Printer:

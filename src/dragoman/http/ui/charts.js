@@ -70,9 +70,10 @@ export function chart(key, series, options = {}) {
   const shapes = stack(series, isStacked), shape = isStacked ? filled : outline;
   const top = ceiling(Math.max(0, ...shapes.flatMap((each) => each.sums.map((value) => value ?? 0))) * 1.05);
   const span = step * Math.max(1, (series[0]?.values.length ?? 1) - 1);
+  const half = format(top / 2); // a whole number may be rounded to the one above
   drawn.set(key, { series, format, step, label });
   return html`<div class="chart ${low && "low"}" data-chart="${key}" role="img" aria-label="${label}"><svg>
-    ${[0, 0.5, 1].map((share) => gridLine(100 - share * 100, share ? format(top * share) : "0"))}
+    ${gridLine(100, "0")}${gridLine(50, half === format(top) ? "" : half)}${gridLine(0, format(top))}
     <svg class="plot" width="100%" height="100%" viewBox="0 0 100 100" preserveAspectRatio="none">
       ${shapes.map((each) => shape(each, top))}</svg>
     ${visible(marks, span).map(markLine)}${AXES[range].map(([x, text]) => axisText(x, text))}

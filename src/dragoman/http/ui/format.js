@@ -3,7 +3,7 @@
 /** Duration: `< 0.5 ms`, `17 ms`, `1.9 s`, `21 s`, `2 m 05 s`, `16 min`, `2.3 h`, `2.3 d`. */
 export function time(s) {
   if (s == null) return "–";
-  if (s <= 0.0005) return s > 0 ? "< 0.5 ms" : "0 s";
+  if (s <= 0.0005) return "< 0.5 ms";
   if (s < 0.0995) return `${(s * 1000).toFixed(s < 0.00995 ? 1 : 0)} ms`;
   if (s < 9.95) return `${s.toFixed(s < 0.995 ? 2 : 1)} s`;
   if (s < 90) return `${s.toFixed(0)} s`;

@@ -21,6 +21,9 @@ export const ahead = (at, now) => (at == null ? none : `in ${time(Math.max(0, (D
 export const jobColor = (state) => `c-${JOB_COLORS[state] ?? "quiet"}`;
 export const workerColor = (state) => `c-${WORKER_COLORS[state] ?? "quiet"}`;
 
+/** True if a person or program has chosen the job's key: clients make a random one otherwise. */
+export const hasOwnKey = (job) => Boolean(job.key) && !job.key.startsWith("auto-");
+
 /** Link to a job: its first and last digits, which differ between jobs of the same moment. */
 export const jobLink = (id) => html`<a class="mono nowrap" href="/job/${id}" title="${id}">${id.slice(0, 6)}<span
   class="hide-s">${id.slice(6, 12)}</span>…${id.slice(-4)}</a>`;

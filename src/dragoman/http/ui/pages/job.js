@@ -7,7 +7,7 @@ import { content, whole } from "./content.js";
 import { UNRECORDED, conversation, loadConversation } from "./conversation.js";
 import { act, dialect, jobState, panel } from "../parts.js";
 import { administers, hasActs } from "../rights.js";
-import { again, facts, jobColor, jobLink, none, nowOf, serviceLink, workerLink } from "./elements.js";
+import { again, facts, hasOwnKey, jobColor, jobLink, none, nowOf, serviceLink, workerLink } from "./elements.js";
 import { timeline } from "./timeline.js";
 
 const REFRESH = 2; // seconds
@@ -79,7 +79,7 @@ function rows(each) {
     ["Caller", each.caller && html`${dialect(each.caller.dialect)} ${each.caller.address &&
       html`<span class="dim">${each.caller.address}</span>`}`],
     ["Worker", last && workerLink(last.worker_id, last.worker)],
-    ["Key", each.key && html`<span class="mono">${each.key}</span>`],
+    ["Key", hasOwnKey(each) && html`<span class="mono">${each.key}</span>`],
     ["Priority", each.priority],
     ["Attempts", each.max_attempts == null ? each.attempts.length : `${each.attempts.length} of ${each.max_attempts}`],
     ["Submitted", clock(each.created)],

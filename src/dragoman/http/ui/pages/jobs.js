@@ -5,7 +5,9 @@ import { html } from "../dom.js";
 import { count, time } from "../format.js";
 import { dialect, empty, jobState } from "../parts.js";
 import { seesAll } from "../rights.js";
-import { again, choices, jobLink, more, none, nowOf, search, select, span, table, tags, withQuery } from "./elements.js";
+import {
+  again, choices, hasOwnKey, jobLink, more, none, nowOf, search, select, span, table, tags, withQuery,
+} from "./elements.js";
 
 const PAGE = 50; // jobs
 const REFRESH = 5; // seconds
@@ -101,7 +103,7 @@ const jobTable = (jobs, now) => table(HEADS, jobs.map((each) => row(each, now)),
 
 function row(each, now) {
   const last = each.attempts.at(-1);
-  return html`<tr data-href="/job/${each.id}"><td>${jobLink(each.id)} ${each.key && html`<span class="tag key hide-m"
+  return html`<tr data-href="/job/${each.id}"><td>${jobLink(each.id)} ${hasOwnKey(each) && html`<span class="tag key hide-m"
       title="Key ${each.key}">${each.key}</span>`}</td>
     <td class="clip">${each.service}</td><td>${jobState(each.outcome ?? each.state)}</td>
     <td class="hide-m">${each.caller ? dialect(each.caller.dialect) : none}</td>
