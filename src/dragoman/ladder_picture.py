@@ -17,6 +17,7 @@ HEAD: Final = 52
 BREAK: Final = 27
 BAND: Final = 42
 WIDTH: Final = 830
+MARGIN: Final = 12  # at both sides, for wide times and names
 NARROW_WIDTH: Final = 352
 SHORT_NOTE: Final = 28  # letters
 LONGEST_NOTE: Final = 80
@@ -123,7 +124,7 @@ class Picture:
         bottom = self._y + 22
         lives = "".join(f'<path class="life" d="M{x} {HEAD - 5}V{bottom}"/>' for x in self._different_xs())
         return (
-            f'<svg class="ladder" viewBox="0 0 {self._width} {bottom + 6}" role="img" '
+            f'<svg class="ladder" viewBox="{-MARGIN} 0 {self._width + 2 * MARGIN} {bottom + 6}" role="img" '
             f'aria-label="Messages in the order in which the broker saw them">{lives}{"".join(self._bars)}'
             f"{self._heads()}{''.join(self._marks)}</svg>"
         )

@@ -1,7 +1,7 @@
 // Ladders: the conversation of a job or a worker, drawn as SVG. The same picture, with the same numbers and classes, as
 // in dragoman/ladder_picture.py; a test compares the two. Colours are in style.css and ladder.css.
 
-const ROW = 25, HEAD = 52, BREAK = 27, BAND = 42, WIDTH = 830, NARROW_WIDTH = 352, GUTTER = 58;
+const ROW = 25, HEAD = 52, BREAK = 27, BAND = 42, WIDTH = 830, NARROW_WIDTH = 352, GUTTER = 58, MARGIN = 12;
 const SHORT_NOTE = 28, LONGEST_NOTE = 80, LONGEST_NARROW_NOTE = 24, CROWD = 3, LEFT_OF = 200;
 const MOST_LANES = 6, MOST_CALLERS = 2, SILENCE = 1, TIMES_MEDIAN = 10;
 const KINDS = { done: "done", failed: "failed", "timed out": "timed", lost: "lost" };
@@ -92,7 +92,7 @@ export function drawLadder(conversation, { isNarrow = false } = {}) {
   }
   const bottom = y + 22;
   const lives = columns.map((x) => `<path class="life" d="M${x} ${HEAD - 5}V${bottom}"/>`).join("");
-  return `<svg class="ladder" viewBox="0 0 ${width} ${bottom + 6}" role="img" aria-label="Messages in the order in which the broker saw them">${lives}${bars.join("")}${heads(lanes, xs, colours, isNarrow)}${marks.join("")}</svg>`;
+  return `<svg class="ladder" viewBox="${-MARGIN} 0 ${width + 2 * MARGIN} ${bottom + 6}" role="img" aria-label="Messages in the order in which the broker saw them">${lives}${bars.join("")}${heads(lanes, xs, colours, isNarrow)}${marks.join("")}</svg>`;
 }
 
 /** Return the lanes and rows of a picture. Of many workers, it shows the first ones and the last one. */
