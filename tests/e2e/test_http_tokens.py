@@ -173,7 +173,7 @@ def test_certificate_is_required_without_tokens(
     url = setup.serve(f"https://127.0.0.1:0?{options}")
     trust = ("--cacert", authority.cert)
     unknown = authority.issue("unknown", "extendedKeyUsage=clientAuth")
-    page = setup.status(f"{url}/", *trust, *shown(client), "-D", "-")
+    page = setup.status(f"{url}/account", *trust, *shown(client), "-D", "-")
     assert page[0] == 200
     assert "<strong>gpu</strong>" in page[1]
     assert "strict-transport-security: max-age=600" in page[1]
@@ -191,18 +191,18 @@ def test_certificate_is_required_without_tokens(
 def test_user_of_the_table_is_a_principal(setup: Setup) -> None:
     setup.allow("alice", "--uid", ALICE, "--call", "mail")
     url = setup.serve("http://127.0.0.1:0")
-    assert "<strong>alice</strong>" in as_user(ALICE, response, url, "/")[1]
+    assert "<strong>alice</strong>" in as_user(ALICE, response, url, "/account")[1]
     status, body = as_user(ALICE, response, url, "/v1/call/resize", "POST")
     assert (status, json.loads(body)["detail"]) == (403, "alice may not call 'resize'")
-    assert "<strong>local</strong>" in response(url, "/")[1]
+    assert "<strong>local</strong>" in response(url, "/account")[1]
 
 
 def test_users_of_the_table_are_known_where_anyone_may_connect(setup: Setup) -> None:
     setup.allow("alice", "--uid", ALICE, "--call", "mail")
     url = setup.serve("http://127.0.0.1:0?loopback=anyone")
-    assert "<strong>alice</strong>" in as_user(ALICE, response, url, "/")[1]
-    assert "<strong>anyone</strong>" in as_user(ALICE + 1, response, url, "/")[1]
-    assert "<strong>local</strong>" in response(url, "/")[1]
+    assert "<strong>alice</strong>" in as_user(ALICE, response, url, "/account")[1]
+    assert "<strong>anyone</strong>" in as_user(ALICE + 1, response, url, "/account")[1]
+    assert "<strong>local</strong>" in response(url, "/account")[1]
 
 
 # -------------------------------------------------------------------- revocation

@@ -122,8 +122,28 @@ def test_operation(programs: Programs) -> None:
     for command in configs:
         program = programs.start("sh", "-c", command.replace("dragoman config", f"{DRAGOMAN} config"))
         assert program.ends() == 0, (command, program.err)
-    left = [each for each in commands if each not in serves + configs and not f"{each}\n".startswith(NOT_RUN)]
+    watches = [each for each in commands if each.startswith(("dragoman top", "dragoman tail"))]
+    _watch(programs, watches)
+    known = serves + configs + watches
+    left = [each for each in commands if each not in known and not f"{each}\n".startswith(NOT_RUN)]
     assert left == []
+
+
+def _watch(programs: Programs, commands: list[str]) -> None:
+    """Run commands that watch a broker: `top` prints one frame, `tail` a job of `ocr` that is cancelled."""
+    broker = programs.dragoman("serve", "http://127.0.0.1:0", "--data", "memory")
+    programs.environment["DRAGOMAN_URL"] = broker.prints(r"(http://\S+) +both")
+    for command in commands:
+        words = shlex.split(command, comments=True)[1:]
+        program = programs.dragoman(*words)
+        if words[0] == "top":
+            assert program.ends() == 0, (command, program.err)
+            continue
+        while "cancelled" not in program.out:  # events before the stream is open are not seen
+            job = programs.run("enqueue", "ocr", "x")
+            assert job.ends() == 0, job.err
+            assert programs.run("cancel", job.out.strip()).ends() == 0
+        program.terminate()
 
 
 def _moved(command: str, folder: Path) -> list[str]:

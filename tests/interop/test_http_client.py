@@ -257,6 +257,9 @@ ACTS: dict[str, Act] = {
     "health": lambda world: idle_workers(world) and world.client.health(),
     "reload_access": lambda world: world.client.reload_access(),
     "why": lambda world: world.client.why(world.client.enqueue("later")),
+    "ladder": lambda world: [each.role for each in world.client.ladder(world.ended(b"hello")).lanes],
+    "ladder, unknown": lambda world: world.client.ladder(UNKNOWN),
+    "worker_ladder": lambda world: world.client.worker_ladder(worker_number(world)).messages,
     "why, unknown": lambda world: world.client.why(UNKNOWN),
     # services and workers
     "services": lambda world: idle_workers(world) and world.client.services(),

@@ -53,9 +53,9 @@ class MissingThoughItRuns(WatchedClients):
 class NeverCountedBack(WatchedClients):
     """A job that has ended while its client was away stays in the window."""
 
-    def answer(self, answer: DeliverOutcome) -> None:
+    def answer(self, answer: DeliverOutcome, now: float) -> None:
         client: Any = answer.caller
-        super().answer(answer)
+        super().answer(answer, now)
         if client.peer is None and answer.job is not None:
             client.add_job(answer.job)
 

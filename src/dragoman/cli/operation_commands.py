@@ -89,7 +89,9 @@ def _text(name: str, value: Any) -> Any:
 def _cell(value: Any) -> Any:
     """A value in a line of text."""
     if isinstance(value, list):
-        return ", ".join(str(_cell(each)) for each in value)
+        if all(each is None for each in value):  # quantiles of a time in which nothing ended
+            return ""
+        return ", ".join("–" if each is None else str(_cell(each)) for each in value)
     if isinstance(value, dict):
         return ", ".join(f"{name}: {_cell(each)}" for name, each in value.items())
     if isinstance(value, bool):

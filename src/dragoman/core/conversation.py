@@ -69,14 +69,15 @@ class AttemptEntry(Entry):
 class Room:
     """Memory that all conversations share."""
 
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "most")
 
     def __init__(self) -> None:
         self.entries = 0
+        self.most = MOST_BYTES // ENTRY_BYTES
 
     @property
     def is_full(self) -> bool:
-        return self.entries * ENTRY_BYTES >= MOST_BYTES
+        return self.entries >= self.most
 
 
 class Conversation:

@@ -38,11 +38,22 @@ UNANSWERED: Final = "\0unanswered"
 class Conversations:
     """The conversations of all jobs. It is off until `start`."""
 
-    __slots__ = ("_ended", "_milestones", "_milestones_at", "_policy", "_present", "_room", "is_on", "next_at")
+    __slots__ = (
+        "_ended",
+        "_milestones",
+        "_milestones_at",
+        "_policy",
+        "_present",
+        "_room",
+        "is_on",
+        "most_kept",
+        "next_at",
+    )
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self.is_on = False
+        self.most_kept = MOST_KEPT
         self.next_at = inf  # time from which the next job is recorded
         self._room = Room()
         self._present: dict[JobId, Conversation] = {}  # of jobs that have not ended, oldest first
@@ -164,7 +175,7 @@ class Conversations:
 
     def _make_room(self) -> None:
         """Drop the conversations of the oldest ended jobs; if there are none, of the oldest jobs."""
-        while len(self._present) + len(self._ended) > MOST_KEPT or (self._room.is_full and self._ended):
+        while len(self._present) + len(self._ended) > self.most_kept or (self._room.is_full and self._ended):
             some = self._ended or self._present
             some.pop(next(iter(some))).drop()
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from dragoman.core import conversation, conversations
+from dragoman.core import conversations
 from dragoman.core.conversation import GONE, MOST_ENTRIES, MOST_OF_WORKER, NOTE, AttemptEntry, Conversation
 from dragoman.core.conversations import PER_SECOND, WATCHED_FOR, Conversations, slowest_runs
 from dragoman.core.histogram import BOUNDS, Histogram
@@ -132,10 +132,8 @@ def test_long_conversations_are_cut_and_counted(broker: CheckedBroker, recorder:
     assert recorded.more == MOST_ENTRIES + 1  # the start of the attempt, too
 
 
-def test_the_oldest_ended_conversations_make_room(
-    broker: CheckedBroker, recorder: Conversations, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conversations, "MOST_KEPT", 3)
+def test_the_oldest_ended_conversations_make_room(broker: CheckedBroker, recorder: Conversations) -> None:
+    recorder.most_kept = 3
     waiting = broker.call(service="none")
     broker.worker()
     jobs = []
@@ -148,10 +146,8 @@ def test_the_oldest_ended_conversations_make_room(
     assert of(jobs[0]).entries == []
 
 
-def test_the_memory_of_all_conversations_is_limited(
-    broker: CheckedBroker, recorder: Conversations, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conversation, "MOST_BYTES", 20 * conversation.ENTRY_BYTES)
+def test_the_memory_of_all_conversations_is_limited(broker: CheckedBroker, recorder: Conversations) -> None:
+    recorder._room.most = 20
     broker.worker()
     for index in range(50):
         attempt = attempt_of(broker.call(now=float(index)))
