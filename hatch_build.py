@@ -91,6 +91,7 @@ INTERPRETED = (
 )
 
 REQUIREMENTS = ["mypy>=2.4,<3", "setuptools>=77"]
+BYTECODE = shutil.ignore_patterns("__pycache__")  # other processes may be writing it
 REASON = "interpreted.txt"  # in the package: why it is
 NEVER = "never"  # the value of DRAGOMAN_PURE with which a build that cannot compile fails
 LIBRARY = "dragoman"  # the file that all modules share is called so, and __mypyc; it lies beside the package
@@ -146,7 +147,7 @@ class CompileHotPath(BuildHookInterface[Any]):
 
     def _compile(self, folder: Path, build_data: dict[str, Any]) -> str | None:
         """Add what can be compiled to the wheel; or else say why it cannot."""
-        shutil.copytree(Path(self.root, "src", "dragoman"), folder / "dragoman")
+        shutil.copytree(Path(self.root, "src", "dragoman"), folder / "dragoman", ignore=BYTECODE)
         # A process of its own: mypyc ends its process when it does not like what it reads.
         done = subprocess.run(  # noqa: S603
             [sys.executable, __file__, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
