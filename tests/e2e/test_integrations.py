@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
@@ -127,6 +128,7 @@ def test_failures_are_reported_to_sentry(dragoman_worker: Callable[..., Worker])
     def keep(event: Any, _: object) -> None:
         events.append(event)  # None is returned, so nothing is sent
 
+    # Integrations change subprocess and other modules for the rest of the process, and so for the tests that follow.
     sentry_sdk.init("https://key@127.0.0.1/1", before_send=keep, default_integrations=False)
     report_failures()
     try:
@@ -137,7 +139,7 @@ def test_failures_are_reported_to_sentry(dragoman_worker: Callable[..., Worker])
                 fail.call(word)
     finally:
         remove_hooks(sentry_hooks)
-        sentry_sdk.init()  # reports nothing
+        sentry_sdk.init(default_integrations=False)  # reports nothing
     (event,) = events
     assert event["exception"]["values"][-1]["type"] == "LookupError"
     assert event["tags"]["dragoman.service"] == "fail"
@@ -215,11 +217,11 @@ def test_django_application(dragoman_broker: LocalBroker, programs: Programs) ->
     (base / "settings.py").write_text(f"from pathlib import Path\nBASE = Path({str(base)!r})\n{settings}")
     (base / "script.py").write_text(SCRIPT)
     programs.environment |= {"PYTHONPATH": str(base), "DJANGO_SETTINGS_MODULE": "settings"}
-    worker = programs.start("python", "-m", "django", "runworker", "--threads", "2")
+    worker = programs.start(sys.executable, "-m", "django", "runworker", "--threads", "2")
     dragoman_broker.wait_for_workers(service="pack", timeout=60)
-    script = programs.start("python", base / "script.py")
+    script = programs.start(sys.executable, base / "script.py")
     assert (script.ends(), script.out) == (0, "tea True\npack: missing a required argument: 'order'\n"), script.err
-    unknown = programs.start("python", "-m", "django", "runworker", "--service", "ship")
+    unknown = programs.start(sys.executable, "-m", "django", "runworker", "--service", "ship")
     assert unknown.ends() == 1
     assert "no task 'ship'; tasks found: pack" in unknown.err
     worker.terminate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,7 +120,7 @@ def test_default_client_has_the_address_of_the_environment(broker: LocalBroker, 
         "    assert add.call(5, 6) == 11\n"
         "    os._exit(0)\n"
     )
-    done = programs.start("python", program, DRAGOMAN_URL=broker.urls["native"])
+    done = programs.start(sys.executable, program, DRAGOMAN_URL=broker.urls["native"])
     assert (done.ends(), done.out) == (0, "7\n"), done.err
 
 
