@@ -26,6 +26,7 @@ from dragoman.core.expiry import Expiry
 from dragoman.core.failure import Failure
 from dragoman.core.finished_work import record_done
 from dragoman.core.infinity import inf
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.job_limits import id_conflict, limit_reached
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Attempt, Caller, Job, JobId, Payload, Worker
@@ -83,6 +84,7 @@ class Broker:
         deadline: float = inf,
         key: str | None = None,
         id: JobId | None = None,
+        extras: JobExtras | None = None,
     ) -> Job | None:
         """Accept a job. None: it was refused, and a DeliverOutcome has the reason. `id`: chosen by the caller."""
         owner = caller.owner
@@ -114,6 +116,8 @@ class Broker:
             reached = limit_reached(self.job_registry, self.policy, known, len(payload), key, owner)
             return self._refuse(service, caller, reached.refusal, reached.text, reached.name)
         job.deadline = deadline
+        if extras is not None:
+            job.extras = extras
         caller.add_job(job)
         if job_options.durable or job_options.delay > 0.0:
             self.delays.add(job, now)

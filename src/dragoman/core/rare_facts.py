@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dragoman.core.failure import Failure
 from dragoman.core.ids import JobId
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.parts import Payload
 from dragoman.core.queues import Queued
 
@@ -15,11 +16,12 @@ from dragoman.core.queues import Queued
 class RareFacts:
     """The facts themselves."""
 
-    __slots__ = ("deaths", "ended", "failure", "progress", "refusals", "retried_as", "retry_of")
+    __slots__ = ("deaths", "ended", "extras", "failure", "progress", "refusals", "retried_as", "retry_of")
 
     def __init__(self) -> None:
         self.deaths = 0
         self.ended: float | None = None
+        self.extras: JobExtras | None = None
         self.failure: Failure | None = None
         self.progress: Payload | None = None
         self.refusals = 0
@@ -69,6 +71,16 @@ class WithRareFacts(Queued):
     def ended(self, value: float | None) -> None:
         if value is not None or self._rare is not None:
             self._made().ended = value
+
+    @property
+    def extras(self) -> JobExtras | None:
+        """Facts that its caller gave with it, besides options."""
+        return None if self._rare is None else self._rare.extras
+
+    @extras.setter
+    def extras(self, value: JobExtras | None) -> None:
+        if value is not None or self._rare is not None:
+            self._made().extras = value
 
     @property
     def failure(self) -> Failure | None:

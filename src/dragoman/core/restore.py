@@ -7,6 +7,7 @@ from typing import Any
 from dragoman.core.accepted_jobs import enter_job
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.lifecycle import count_job, move_job, move_worker
 from dragoman.core.model import ABSENT, Attempt, Job, JobId, Token, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
@@ -25,6 +26,7 @@ class StoredJob:
         "deaths",
         "digest",
         "ended",
+        "extras",
         "given",
         "history",
         "id",
@@ -54,6 +56,7 @@ class StoredJob:
         self.key: str | None = None
         self.digest = b""
         self.retry_of: JobId | None = None
+        self.extras: JobExtras | None = None
         self.spent = 0
         self.deaths = 0
         self.history: list[AttemptRecord] | None = None
@@ -79,6 +82,7 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     job = Job(kept.id, service, ABSENT, (), kept.options, kept.created, owner)
     job.number = kept.number
     job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of
+    job.extras = kept.extras
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
     broker.job_registry.kept.leave_quarantine(job)
     if kept.outcome is not None:

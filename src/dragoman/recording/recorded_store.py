@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
+from dragoman.core.extras_text import extras_text
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Job, Payload
@@ -24,6 +25,7 @@ STORED_FIELDS: Final = (
     "deaths",
     "digest",
     "ended",
+    "extras",
     "given",
     "history",
     "id",
@@ -95,6 +97,7 @@ class RecordedStore:
     def _facts(self, kept: StoredJob) -> dict[str, Any]:
         facts = {name: getattr(kept, name) for name in STORED_FIELDS}
         facts["options"] = asdict(kept.options)
+        facts["extras"] = extras_text(kept.extras) if kept.extras is not None else None
         facts["digest"] = self._items.hide.stored_digest(kept.digest)
         facts["reason"] = self._items.hide.text(kept.reason)
         if kept.history is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dragoman.core.extras_text import extras_of
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Job, Payload
@@ -66,8 +67,9 @@ class ReplayedStore:
         options = JobOptions(**facts["options"])
         kept = StoredJob(facts["number"], facts["id"], facts["service"], options, facts["created"])
         for name in STORED_FIELDS:
-            if name != "options":
+            if name not in ("options", "extras"):
                 setattr(kept, name, facts[name])
+        kept.extras = extras_of(facts["extras"]) if facts["extras"] is not None else None
         kept.digest = self._digests.get(kept.digest, kept.digest)
         kept.outcome = Outcome(facts["outcome"]) if facts["outcome"] is not None else None
         if facts["history"] is not None:

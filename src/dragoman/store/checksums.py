@@ -35,12 +35,15 @@ PACK_ERRORS: Final = (StructError, TypeError, ValueError, AttributeError)
 
 def job_sums(row: Columns) -> tuple[int, int]:
     """Return the checksums of the job and of its payload. `row`: JOB_COLUMNS."""
-    number, id, service, job_options, created, key, digest, retry_of, owner, payload = cast("tuple[Any, ...]", row)
+    job = cast("tuple[Any, ...]", row)
+    number, id, service, job_options, created, key, digest, retry_of, owner, extras, payload = job
     head = _pack_job(number, created) + id + f"{service}\0{job_options}".encode()
     if key is not None or digest is not None or retry_of is not None:
         head += b"%b\0%b\0%b" % ((key or "").encode(), digest or b"", retry_of or b"")
     if owner is not None:  # else it is as before rows had owners
         head += b"\0by " + owner.encode()
+    if extras is not None:
+        head += b"\0with " + extras.encode()
     return _crc32(head), body_sum(number, payload)
 
 

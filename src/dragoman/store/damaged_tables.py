@@ -19,7 +19,14 @@ from dragoman.store.sealing import UNSEALED
 from dragoman.store.statements import read_note
 
 # Columns that older files do not have, and their values there.
-SINCE = {"owner": "NULL", "may_return": "0", "head_sum": "NULL", "told_sum": "NULL", "body_sum": "NULL"}
+SINCE = {
+    "owner": "NULL",
+    "extras": "NULL",
+    "may_return": "0",
+    "head_sum": "NULL",
+    "told_sum": "NULL",
+    "body_sum": "NULL",
+}
 NO_INFO = -1  # replaces the checksum of informative columns that were lost
 
 

@@ -4,7 +4,8 @@ A job's row is written once, unless its options change. Its *status* has a row o
 payload is never written twice. Times are stored as wall clock time, because the broker's clock restarts with the
 machine. Infinite times are NULL. `given` is the start time of the current attempt;
 for an ended job, the time at which it ended. Rows of earlier builds lack that time and the times in the history.
-`owner` is the name of the job's principal; NULL is `local`, as for all rows of earlier builds (R141).
+`owner` is the name of the job's principal; NULL is `local`, as for all rows of earlier builds (R141). `extras` has the
+job's extras as JSON (`core/extras_text.py`); NULL: none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 from dataclasses import fields
 from typing import Final
 
+from dragoman.core.extras_text import extras_of, extras_text
 from dragoman.core.failure import Failure, pack_failure, unpack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Job, JobId, Payload, Token
@@ -24,7 +26,19 @@ from dragoman.store.errors import InvalidRow
 
 Row = tuple[object, ...]
 
-JOB_COLUMNS: Final = ("number", "id", "service", "wishes", "created", "key", "digest", "retry_of", "owner", "payload")
+JOB_COLUMNS: Final = (
+    "number",
+    "id",
+    "service",
+    "wishes",
+    "created",
+    "key",
+    "digest",
+    "retry_of",
+    "owner",
+    "extras",
+    "payload",
+)
 STATUS_COLUMNS: Final = (
     "number",
     "start_at",
@@ -77,6 +91,7 @@ class RowEncoder:
     def head(self, job: Job, offset: float) -> Row:
         """Return the columns of a job that are known when it is submitted, without its payload."""
         owner = job.owner.principal.name
+        extras = job.extras
         return (
             job.number,
             job.id,
@@ -87,6 +102,7 @@ class RowEncoder:
             job.digest or None,
             job.retry_of,
             None if owner == LOCAL else owner,
+            extras_text(extras) if extras is not None else None,
         )
 
     def status_row(self, job: Job, offset: float) -> Row:
@@ -205,7 +221,7 @@ class RowDecoder:
 
     def job(self, row: list[object] | Row, offset: float) -> StoredJob:
         """Decode a job. `row`: its columns without the payload."""
-        number, id, service, job_options, created, key, digest, retry_of, owner = row
+        number, id, service, job_options, created, key, digest, retry_of, owner, extras = row
         if type(number) is not int or not 0 < number <= MOST_NUMBER:
             raise InvalidRow(f"row of job {number!r}: invalid number")
         if type(id) is not bytes or len(id) != ID_BYTES:
@@ -235,6 +251,11 @@ class RowDecoder:
             if type(owner) is not str or not owner:
                 raise InvalidRow(f"row of job {number}: its owner is not the name of a principal")
             kept.owner = self._names.setdefault(owner, owner)
+        if extras is not None:
+            try:
+                kept.extras = extras_of(_as_text(extras))
+            except PARSE_ERRORS as error:
+                raise InvalidRow(f"row of job {number}: invalid extras: {error}") from error
         return kept
 
     def add_status(self, kept: StoredJob, row: list[object] | Row, offset: float) -> None:

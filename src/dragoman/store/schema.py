@@ -15,7 +15,7 @@ from dragoman.store.sealing import FIRST, UNSEALED
 from dragoman.store.statements import write_note
 
 APPLICATION = 0x44524147  # "DRAG"
-VERSION = 5
+VERSION = 6
 SEALED_SINCE = 3  # first version with checksums, and with its number in the table `note`
 AUTHOR = "author"  # key of the release that last wrote the file
 FORMAT = "format"  # key of a copy of the version: the one in the header has no checksum
@@ -28,7 +28,8 @@ OLDEST_SQLITE = (3, 51, 3)
 TABLES = """
 CREATE TABLE job(
     number INTEGER PRIMARY KEY, id BLOB NOT NULL, service TEXT NOT NULL, wishes TEXT NOT NULL, created REAL NOT NULL,
-    key TEXT, digest BLOB, retry_of BLOB, payload BLOB NOT NULL, head_sum INTEGER, body_sum INTEGER, owner TEXT
+    key TEXT, digest BLOB, retry_of BLOB, payload BLOB NOT NULL, head_sum INTEGER, body_sum INTEGER, owner TEXT,
+    extras TEXT
 ) STRICT;
 CREATE TABLE fate(
     number INTEGER PRIMARY KEY, start_at REAL, spent INTEGER NOT NULL, deaths INTEGER NOT NULL, history TEXT,
@@ -49,6 +50,7 @@ MIGRATIONS: dict[int, dict[str, tuple[str, ...]]] = {
     },
     3: {},  # attempts in the history may have their times, and `given` is the end of an ended job; the file is renamed
     4: {"job": ("owner TEXT",)},  # all jobs belonged to `local`, which is NULL: their checksums are the same
+    5: {"job": ("extras TEXT",)},  # no job had extras, which is NULL: the same
 }
 
 

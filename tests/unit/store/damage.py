@@ -35,9 +35,11 @@ def damage(folder: Path, page: int) -> None:
 
 
 def make_older(folder: Path, version: int) -> None:
-    """Turn a store whose jobs all belong to `local` into one of an older format, 1 to 4."""
+    """Turn a store whose jobs all belong to `local` and have no extras into one of an older format, 1 to 5."""
     file = raw(folder)
-    file.execute("ALTER TABLE job DROP COLUMN owner")
+    file.execute("ALTER TABLE job DROP COLUMN extras")
+    if version < 5:
+        file.execute("ALTER TABLE job DROP COLUMN owner")
     if version < 3:
         for table, sums in (("job", JOB_SUMS), ("fate", STATUS_SUMS), ("note", ("sum",))):
             for column in sums:

@@ -19,7 +19,7 @@ BIG = b"x" * (LARGE + 1)
 
 
 def row(number: int, payload: object) -> tuple[object, ...]:
-    return (number, b"i" * 16, "s", "{}", 1.0, None, None, None, None, payload)
+    return (number, b"i" * 16, "s", "{}", 1.0, None, None, None, None, None, payload)
 
 
 def fate(number: int, outcome: str | None = "done", quarantined: int = 0) -> tuple[object, ...]:

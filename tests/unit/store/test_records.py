@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, WorkerId
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
@@ -53,6 +54,7 @@ def jobs(draw: st.DrawFn) -> Job:
     job.number = draw(st.integers(1, 2**60))
     job.key, job.digest = draw(st.none() | text), draw(st.just(b"") | sixteen)
     job.retry_of = draw(st.none() | sixteen.map(JobId))
+    job.extras = draw(st.none() | st.builds(JobExtras, parent=st.none() | sixteen.map(JobId), traceparent=st.text()))
     job.spent, job.deaths = draw(st.integers(0, 100)), draw(st.integers(0, 100))
     job.history = draw(st.none() | st.lists(endings, min_size=1, max_size=4))
     job.start_at = draw(times)
@@ -93,6 +95,7 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
 
     assert (kept.number, kept.id, kept.service, kept.options) == (job.number, job.id, job.service.name, job.options)
     assert (kept.key, kept.digest, kept.retry_of) == (job.key, job.digest, job.retry_of)
+    assert kept.extras == job.extras
     assert kept.owner == job.principal.name
     assert connection.execute("SELECT owner FROM job").get == (None if kept.owner == LOCAL else kept.owner)
     assert kept.created == moved(job.created)

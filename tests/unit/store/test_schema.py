@@ -24,7 +24,7 @@ def test_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     file.execute("UPDATE note SET value = ? WHERE key = 'format'", (str(schema.VERSION + 1),))
     file.close()
     with pytest.raises(
-        StoreError, match=r"was written by Dragoman 9\.1 \(format 6; this one reads up to 5\): use that"
+        StoreError, match=r"was written by Dragoman 9\.1 \(format 7; this one reads up to 6\): use that"
     ):
         Setup(tmp_path)
 
@@ -46,10 +46,10 @@ def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None
     file.close()
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [3, 4, 5])
 def test_file_of_a_version_with_checksums_keeps_its_rows(tmp_path: Path, version: int) -> None:
-    """Version 3 has no times in the history, and version 4 has no owners. Their rows have checksums, which are not
-    written again: they do not change for jobs of `local` (R141)."""
+    """Version 3 has no times in the history, and version 4 has no owners, and version 5 has no extras. Their rows
+    have checksums, which are not written again: they do not change for jobs of `local` without extras (R141)."""
     setup = Setup(tmp_path)
     job = setup.enqueue(b"old", key="k")
     setup.settle()
@@ -57,6 +57,7 @@ def test_file_of_a_version_with_checksums_keeps_its_rows(tmp_path: Path, version
     make_older(tmp_path, version)
     file = raw(tmp_path)
     before = file.execute("SELECT * FROM job").fetchall()
+    new = (None,) * (1 + (version < 5))  # extras and, before format 5, owner
     file.close()
     assert recovery.check(tmp_path) == ""
     again = Setup(tmp_path)
@@ -65,8 +66,8 @@ def test_file_of_a_version_with_checksums_keeps_its_rows(tmp_path: Path, version
     again.close()
     file = raw(tmp_path)
     rows = file.execute("SELECT * FROM job").fetchall()
-    assert (file.pragma("user_version"), rows) == (5, [(*row, None) for row in before])
-    assert schema.noted_version(file) == 5
+    assert (file.pragma("user_version"), rows) == (6, [(*row, *new) for row in before])
+    assert schema.noted_version(file) == 6
     file.close()
 
 

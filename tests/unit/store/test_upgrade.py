@@ -166,7 +166,7 @@ def test_upgrade_is_safe_at_every_write(tmp_path: Path, kind: str, disk: Disk, m
         check_all(image, ids)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_upgrade_of_each_format_is_safe_at_every_write(tmp_path: Path, version: int, disk: Disk) -> None:
     """R141: a store is as before or upgraded, and all jobs are those of `local` with their keys."""
     folder = tmp_path / "data"
