@@ -1,8 +1,8 @@
 """Dispatch: gives waiting jobs to idle workers.
 
-A job enters by `queue`, waits in the queue of its service, and leaves by `give`, which starts the attempt. Delayed jobs
-and retries enter by `core/delays.py`. A worker enters by `freed`, whenever one of its slots becomes free. The queues
-are in `core/queues.py`, the lists of idle workers in `core/worker_registry.py`; only this class matches the two.
+A job enters by `queue`, waits in the queue of its service (`core/queues.py`), and leaves by `give`, which starts the
+attempt. Delayed jobs and retries enter by `core/delays.py`. A worker enters by `freed` when one of its slots becomes
+free; the lists of idle workers are in `core/worker_registry.py`. Only this class matches the two.
 """
 
 from __future__ import annotations
