@@ -13,7 +13,7 @@ from dragoman.core.ids import JobId
 
 # W3C Trace Context: version, trace id, parent id, flags. Later versions may append fields.
 TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
-MOST_TRACEPARENT: Final = 256  # characters
+MOST_TRACEPARENT: Final = 255  # characters
 
 
 @dataclass(frozen=True, slots=True)

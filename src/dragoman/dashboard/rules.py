@@ -131,13 +131,13 @@ def _nested(facts: Facts) -> Iterator[Finding]:
     for starving in facts.starving:
         services = tuple(dict.fromkeys((starving.service, *starving.services)))
         slots = f"all {starving.slots:,} slots" if starving.slots > 1 else "the only slot"
-        run, wait = ("run jobs", "wait") if starving.slots > 1 else ("runs a job", "waits")
+        run = "run jobs" if starving.slots > 1 else "runs a job"
         yield Finding(
             "nested",
             "error",
             AboutView(service=starving.service),
             f"{count_of(starving.waiting, 'job')} of '{starving.service}' will not start: {slots} of the workers {run} "
-            f"whose handler {wait} for jobs of {joined(starving.services)}, which only these workers offer.",
+            f"whose handler waits for jobs of {joined(starving.services)}, which only these workers offer.",
             NESTED_ADVICE,
             services,
             weight=starving.waiting,
