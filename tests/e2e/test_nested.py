@@ -71,8 +71,8 @@ def test_worker_that_waits_for_itself_is_recognised(programs: Programs) -> None:
         server.prints(r"\"service\": \"parent_of\", .*\"event\": \"service starved\"")
         (child,) = until(lambda: client.job(job.id).children, "the child is shown")
         assert client.why(child.id) == (
-            "It waits: the handler in the only slot of its only worker waits for a job of the same worker; give its only "
-            "worker more slots, start another one, or let handlers enqueue jobs instead of calling."
+            "It waits: the handler in the only slot of its only worker waits for a job of the same worker; give its "
+            "only worker more slots, start another one, or let handlers enqueue jobs instead of calling."
         )
         programs.dragoman("worker", "nested_tasks", "--processes", "1").prints("connected to")  # as the advice says
         assert job.result(timeout=60) == [job.id, job.id]
