@@ -98,6 +98,7 @@ WhyKind = Literal[
     "paused",
     "no worker",
     "max_running",
+    "nested",
     "all busy",
     "none free",
     "next",

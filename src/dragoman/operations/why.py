@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from dragoman.core.broker import Broker
 from dragoman.core.leases import lease_of
 from dragoman.core.model import ABSENT, Job, Worker
+from dragoman.core.starvation import Starvation, starved
 from dragoman.core.states import (
     BACKING_OFF,
     BUSY,
@@ -139,8 +140,22 @@ def _waiting_reason(job: Job, broker: Broker, now: float) -> Explanation:
         name = principal.name
         most = f"It waits: {name} runs {principal.running} jobs, the maximum (max_running of {name})."
         return Explanation("max_running", most)
+    found = starved([service], broker.worker_registry.workers.values(), broker.job_registry.with_extras)
+    if found:
+        return Explanation("nested", f"It waits: {_nested(found[0], len(workers))}.")
     kind, summary = _worker_summary(workers, now)
     return Explanation(kind, f"It waits: {summary}.")
+
+
+def _nested(found: Starvation, workers: int) -> str:
+    """Return the reason and the advice for a job that starves. It names no job or service: the principal may not see
+    those that keep the slots."""
+    whose = f"its {workers} workers" if workers > 1 else "its only worker"
+    if found.slots > 1:
+        waits = f"the handlers in all {found.slots} slots of {whose} wait for jobs of the same workers"
+    else:
+        waits = f"the handler in the only slot of {whose} waits for a job of the same worker"
+    return f"{waits}; give {whose} more slots, start another one, or let handlers enqueue jobs instead of calling"
 
 
 def _worker_summary(workers: list[Worker], now: float) -> tuple[WhyKind, str]:

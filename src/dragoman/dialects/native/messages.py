@@ -13,6 +13,7 @@ EDITION: Final = 2  # of operations and their views, as our clients use them
 NAME: Final = 16  # bytes of a job's id, and of an attempt's token
 NUMBER: Final = 8  # bytes of a request's number
 MOST_NAMES: Final = 1024  # in one message
+MOST_FRAMES: Final = MOST_NAMES + 3  # head, names, extras and a payload for each name
 MOST_TEXT: Final = 65_536  # bytes of JSON, of a failure's message, of its traceback
 MOST_HEADS: Final = 65_536  # bytes of head and names in a message besides its payloads
 UNSAID_PRIORITY: Final = 255
@@ -86,6 +87,7 @@ class Flag(IntFlag):
     BACKGROUND = 2
     ACCEPT = 4  # send ACCEPTED
     WHOLE = 8  # no PART: RESULT has the whole result
+    EXTRAS = 16  # a frame after the ids has extras of the jobs, if WELCOME has `extras`
 
 
 NO_FLAGS: Final = Flag(0)
@@ -117,6 +119,8 @@ class Hello:
     epoch: str = ""  # from the last WELCOME of this session
     window: int = 0  # 0: not set
     edition: int = 1  # a client: of operations and their views
+    extras: bool = False  # it sends or reads extras of jobs
+    parts: tuple[str, ...] = ()  # services of a worker whose callers must take parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,7 @@ class Welcome:
     epoch: str = ""
     broker: str = ""
     retries: bool = False  # a worker may decide about retries in FAILED
+    extras: tuple[str, ...] = ()  # names of the extras that the broker understands, or sends
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +161,9 @@ class Job:
     attempt: int
     timeout: float
     service: str
+    traceparent: str = ""
+    waited: float | None = None  # seconds in the queue before this attempt, for a job with a traceparent
+    takes_parts: bool = True  # False only for a service in `parts` of HELLO
 
 
 @dataclass(frozen=True, slots=True)
