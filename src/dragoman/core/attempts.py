@@ -15,7 +15,7 @@ from dragoman.core.admission import CALLER_GONE, GIVEN_BACK, REFUSED_DRAINING
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import CancelAttempt, Effect, SendJob
-from dragoman.core.events import JOB_PROGRESS, RESULT_LATE
+from dragoman.core.events import JOB_PROGRESS
 from dragoman.core.failure import Failure
 from dragoman.core.finished_work import record_undone
 from dragoman.core.infinity import inf
@@ -158,8 +158,7 @@ class Attempts:
     def late_result(self, attempt: Attempt, now: float) -> None:
         """Count a result that came after its attempt had ended. It only frees the worker's slot (D2, D11)."""
         self._counters.late_results += 1
-        if self._events.wanted & RESULT_LATE:
-            self._events.result_late(attempt)
+        self._events.result_late(attempt)
         if attempt.worker.stuck.pop(attempt.token, None) is not None:
             self._dispatch.freed(attempt.worker, now)
 

@@ -230,8 +230,8 @@ class Events:
         self._publish_job(JOB_ENDED, job, reason)
 
     def result_late(self, attempt: Attempt) -> None:
-        """Publish that a result is dropped, because its attempt has ended (D2)."""
-        if self._is_wanted(RESULT_LATE, attempt.job):
+        """Publish that a result is dropped, because its attempt has ended (D2), if somebody wants to know."""
+        if self.wanted & RESULT_LATE and self._is_wanted(RESULT_LATE, attempt.job):
             self._effects.append(PublishEvent(_job_event(RESULT_LATE, attempt.job, attempt)))
 
     def worker_changed(self, kind: int, worker: Worker, reason: str = "", held: int = 0) -> None:
@@ -280,7 +280,7 @@ class Events:
 
 
 def _job_event(kind: int, job: Job, attempt: Attempt | None, reason: str = "", progress: bytes = b"") -> JobEvent:
-    last = _last_attempt(job) if kind == JOB_DELAYED or kind == JOB_WAITING else None
+    last = _last_attempt(job) if kind in (JOB_DELAYED, JOB_WAITING) else None
     return JobEvent(
         kind,
         job.id,

@@ -63,8 +63,8 @@ class EventsQuery(OperationRequest):
     state: Annotated[
         EventState | None,
         Meta(
-            description="Only jobs that enter this state or end in this outcome; `undone`: any outcome but done; `late`: "
-            "only results that are dropped because they came late."
+            description="Only jobs that enter this state or end in this outcome; `undone`: any outcome but done; "
+            "`late`: only results that are dropped because they came late."
         ),
     ] = None
     max_rate: Annotated[
