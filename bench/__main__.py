@@ -50,6 +50,7 @@ from bench.compare import (
 from bench.core import run as run_core
 from bench.dashboard import dashboard_table, measure_dashboard
 from bench.durability import compare_stores, measure_restart, restart_table, store_table
+from bench.first_paint import first_paint_table, measure_first_paint
 from bench.flood import flood_table
 from bench.flood import run as run_flood
 from bench.generator import (
@@ -127,8 +128,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(SCENARIOS), help=" ".join(SCENARIOS))
     parser.add_argument("--seconds", type=float, help="measured seconds of each run (3; quick: 1)")
     parser.add_argument("--repeats", type=int, help="rounds (3; quick: 1)")
-    parser.add_argument("--idle-workers", type=int, help="of the scenario dashboard (10000; quick: 1000)")
-    parser.add_argument("--outcomes", type=int, help="kept ones, of the scenario dashboard (1000000; quick: 20000)")
+    parser.add_argument(
+        "--idle-workers", type=int, help="of the scenarios dashboard and first_paint (10000; quick: 1000)"
+    )
+    parser.add_argument("--outcomes", type=int, help="kept ones, of the same (1000000; quick: 20000)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure, of every attempt, to FILE")
     parser.add_argument(
         "--broker",
@@ -373,6 +376,13 @@ def dashboard(bench: Bench) -> str:
     return dashboard_table(cost)
 
 
+def first_paint(bench: Bench) -> str:
+    """Pages of the dashboard in Chromium, on a broker with many idle workers and kept outcomes."""
+    paints, kept = measure_first_paint(bench.idle_workers, bench.outcomes, bench.repeats, tell)
+    bench.record["first_paint"] = [asdict(each) for each in paints]
+    return first_paint_table(paints, bench.idle_workers, kept)
+
+
 def secure(bench: Bench) -> str:
     """Calls and handshakes over plain connections, CURVE and TLS, beside zmq.proxy without and with CURVE."""
     with secure_kinds() as kinds:
@@ -418,6 +428,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "core": (core,),
     "flood": (flood,),
     "dashboard": (dashboard,),
+    "first_paint": (first_paint,),
     "secure": (secure,),
     "memodb": (memodb_echo, memodb_floor, memodb_large, memodb_memory),
     "called_back": (called_back,),

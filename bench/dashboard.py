@@ -57,24 +57,9 @@ def measure_dashboard(
     generator: Generator, workers: int, outcomes: int, seconds: float, warmup: float, rounds: int, tell: Tell
 ) -> DashboardCost:
     """Measure both kinds of runs in turns on one broker."""
-    http, memodb = free_ports(2)
-    command = (
-        "{dragoman}",
-        "serve",
-        f"http://127.0.0.1:{http}",
-        f"memodb+tcp://127.0.0.1:{memodb}?heartbeat_after=3600",
-        "tcp://127.0.0.1:{frontend}",  # opened last: when it is open, the others are
-        "--data",
-        "memory",
-    )
     runs: dict[int, list[Run]] = {0: [], READERS: []}
     received: list[bytes] = []
-    with running(Kind("dashboard", "native", command)) as broker, ExitStack() as stack:
-        crowds = [stack.enter_context(Crowd("127.0.0.1", memodb)) for _ in range(CONNECTIONS)]
-        for crowd in crowds:
-            crowd.grow_to(workers // CONNECTIONS, write_ready(["idle"]))
-        kept = _fill(broker, http, outcomes, tell)
-        time.sleep(SETTLE)
+    with crowded_broker(workers, outcomes, tell) as (broker, http, kept):
         for _ in range(rounds):
             for readers, measured in runs.items():
                 with _reading(http, readers, received):
@@ -93,6 +78,29 @@ def measure_dashboard(
         len(received),
         round(median(map(len, received))),
     )
+
+
+@contextmanager
+def crowded_broker(workers: int, outcomes: int, tell: Tell) -> Iterator[tuple[Broker, int, int]]:
+    """Start a broker with this many idle workers and kept outcomes. Yields it, its port of HTTP, and the number of
+    outcomes."""
+    http, memodb = free_ports(2)
+    command = (
+        "{dragoman}",
+        "serve",
+        f"http://127.0.0.1:{http}",
+        f"memodb+tcp://127.0.0.1:{memodb}?heartbeat_after=3600",
+        "tcp://127.0.0.1:{frontend}",  # opened last: when it is open, the others are
+        "--data",
+        "memory",
+    )
+    with running(Kind("dashboard", "native", command)) as broker, ExitStack() as stack:
+        crowds = [stack.enter_context(Crowd("127.0.0.1", memodb)) for _ in range(CONNECTIONS)]
+        for crowd in crowds:
+            crowd.grow_to(workers // CONNECTIONS, write_ready(["idle"]))
+        kept = _fill(broker, http, outcomes, tell)
+        time.sleep(SETTLE)
+        yield broker, http, kept
 
 
 def dashboard_table(cost: DashboardCost) -> str:

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx2
 import pytest
+from page_checks import PHONE, WIDE, check_looks
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 from test_browser_pages import LIGHT, PATIENCE_MS, chromium
-from test_pages_of_lists import PHONE, WIDE, HttpWorker
+from test_pages_of_lists import HttpWorker
 
 from case_tables import check_every_row
 from programs import Program, Programs
 
 HOSTILE = """<img src=x onerror="document.title='owned'">"""
+LONG = "x" * 126  # about the longest name, without a place to break it
 # Counts the event streams of a page that are open, and the highest number at one time.
 COUNT_STREAMS = """
     window.streams = {open: 0, most: 0};
@@ -67,7 +72,7 @@ class World:
     def open(self, name: str = "") -> Page:
         """Open a tab of its own context, with the token of a principal. Its console is read."""
         headers = {"Authorization": f"Bearer {self.tokens[name]}"} if name else {}
-        context = self.browser.new_context(viewport=WIDE, extra_http_headers=headers)  # type: ignore[arg-type]
+        context = self.browser.new_context(viewport=WIDE, extra_http_headers=headers)
         self.contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
@@ -112,21 +117,21 @@ def waiting(service: str) -> str:
 
 
 def pages_open(world: World) -> None:
-    """In both themes, wide and on a phone: no console messages, no sideways scrolling."""
+    """In both themes, wide and on a phone: no console messages, no sideways scrolling, all names and contrasts."""
     assert world.broker.out.startswith(f"Dashboard: {world.url}/\n")
     HttpWorker(world.api, "open")
     world.enqueue("open", 2)
-    world.show("/")
+    colors = {"light": "rgb(248, 248, 247)", "dark": "rgb(14, 16, 18)"}
+
+    def open_page(path: str) -> None:
+        world.show(path).locator("tr[data-href]").first.wait_for()
+
+    def check(theme: str) -> None:
+        assert world.page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == colors[theme]
+        assert world.problems == [], theme
+
     for path in ("/", "/?range=24h", "/services", "/service/open?range=1h"):
-        page = world.visit(path)
-        page.locator("tr[data-href]").first.wait_for()
-        for scheme, size, color in (("light", WIDE, "rgb(248, 248, 247)"), ("dark", PHONE, "rgb(14, 16, 18)")):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-            page.set_viewport_size(size)  # type: ignore[arg-type]
-            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], (path, scheme)
-            assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == color
-        page.set_viewport_size(WIDE)  # type: ignore[arg-type]
-        assert world.problems == [], path
+        check_looks(world.page, partial(open_page, path), check)
 
 
 def values_move(world: World) -> None:
@@ -164,13 +169,60 @@ def hostile_names(world: World) -> None:
     worker.fail(worker.take(), HOSTILE)
     world.enqueue(HOSTILE, key=f"{HOSTILE}2")
     [job] = world.api.get("/v1/jobs", params={"service": HOSTILE, "state": "ended"}).json()["jobs"]
-    service = httpx2.URL(world.url).copy_with(path=f"/service/{HOSTILE}").raw_path.decode()
+    world.api.put(f"/v1/schedules/{quote(HOSTILE, safe='')}", json={"service": HOSTILE, "every": 3600})
+    service = f"/service/{quote(HOSTILE, safe='')}"
     paths = ["/", "/services", service, "/workers", f"/worker/{worker.id}", "/jobs", f"/job/{job['id']}", "/quarantine"]
-    for path in paths:
+    for path in [*paths, "/schedules"]:
         page = world.visit(path)
         page.locator("main").get_by_text(HOSTILE).locator("visible=true").first.wait_for()
         assert page.evaluate("document.querySelectorAll('img, script:not([src])').length") == 0, path
         assert page.title() != "owned", path
+    assert world.problems == []
+
+
+def long_names(world: World) -> None:
+    """They are wrapped or cut: no page scrolls sideways on a phone."""
+    world.enqueue(LONG, key=LONG, attempts=1)
+    worker = HttpWorker(world.api, LONG)
+    worker.fail(worker.take(), LONG)
+    world.enqueue(LONG)
+    [job] = world.api.get("/v1/jobs", params={"service": LONG, "state": "ended"}).json()["jobs"]
+    world.page.set_viewport_size(PHONE)
+    paths = ["/", "/services", f"/service/{LONG}", "/workers", f"/worker/{worker.id}", "/jobs", f"/job/{job['id']}"]
+    try:
+        for path in [*paths, "/quarantine"]:
+            page = world.visit(path)
+            page.locator("main").get_by_text(LONG).locator("visible=true").first.wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+    finally:
+        world.page.set_viewport_size(WIDE)
+
+
+def service_page_has_callers_and_reasons(world: World) -> None:
+    """Of calls, too, which are gone when they have ended; their messages are shown nevertheless."""
+    worker = HttpWorker(world.api, "called")
+    for page_number in (7, 11):
+        with ThreadPoolExecutor(1) as caller:
+            call = caller.submit(world.api.post, "/v1/call/called", content=b"x")
+            worker.fail(worker.take(), f"page {page_number} is empty")
+            assert call.result().status_code == 502
+    page = world.visit("/service/called")
+    reason = page.locator("section", has=page.get_by_role("heading", name="Not done")).locator("tbody tr")
+    expect(reason).to_contain_text("page … is empty")
+    expect(reason.locator("td").nth(2)).to_have_text("2")
+    callers = page.locator("section", has=page.get_by_role("heading", name="Callers"))
+    expect(callers).to_contain_text(re.compile(r"HTTP\s*100 %"))
+    reason.click()
+    page.wait_for_url("**/job/*")
+    expect(page.locator(".why")).to_contain_text("no job has id")
+    expect(page.locator("svg.ladder")).to_contain_text("POST /v1/call/called")
+    world.problems.clear()  # the browser reports the status 404 of the job
+
+
+def broker_page_has_rates_of_listeners(world: World) -> None:
+    page = world.visit("/broker")
+    row = page.locator("table.listeners tbody tr").first
+    expect(row.locator("td").nth(4)).to_have_text(re.compile(r"^[0-9.]+ (B|KiB|MiB)/s$"))
     assert world.problems == []
 
 
@@ -242,6 +294,24 @@ def principal_sees_its_services(world: World) -> None:
     page.locator("tbody tr a").click()
     page.locator(".why").wait_for()
     expect(page.locator("button.act")).to_have_count(0)
+    jobs = world.api.get("/v1/jobs", params={"service": "open"}).json()["jobs"]
+    world.enqueue("secret")
+    HttpWorker(world.api, "secret")
+    for path in (
+        "/services",
+        "/workers",
+        "/jobs",
+        f"/job/{jobs[0]['id']}",
+        "/quarantine",
+        "/schedules",
+        "/broker",
+        "/",
+    ):
+        page.goto(f"{world.login_url}{path}")
+        page.locator("main h1").wait_for()
+        page.locator("#live[data-state=live]").wait_for()
+        assert "secret" not in page.inner_text("body"), path
+        expect(page.locator("button.act")).to_have_count(0)
     assert world.problems == []
     world.contexts.pop().close()
 
@@ -259,14 +329,14 @@ def too_many_streams(world: World) -> None:
 
 def menu_on_a_phone(world: World) -> None:
     page = world.visit("/")
-    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    page.set_viewport_size(PHONE)
     link = page.get_by_role("link", name="Services", exact=False).first
     expect(page.locator("#nav")).to_be_hidden()
     page.get_by_role("button", name="Menu").click()
     link.click()
     page.wait_for_url("**/services")
     expect(page.locator("#nav")).to_be_hidden()
-    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+    page.set_viewport_size(WIDE)
 
 
 def one_stream_and_none_while_hidden(world: World) -> None:
@@ -315,6 +385,9 @@ SCENARIOS: list[Callable[[World], None]] = [
     values_move,
     charts_show_values,
     hostile_names,
+    long_names,
+    service_page_has_callers_and_reasons,
+    broker_page_has_rates_of_listeners,
     keyboard,
     held_page_stands_still,
     login_and_logout,

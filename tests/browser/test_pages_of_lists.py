@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from page_checks import WIDE, check_looks
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 from test_browser_pages import LIGHT, PATIENCE_MS, chromium
 
 from case_tables import check_every_row
 from programs import Programs
 
-WIDE = {"width": 1440, "height": 900}
-PHONE = {"width": 390, "height": 844}
 LEASE = 600  # seconds: the workers of this test send no heartbeats
 NAVIGATE = """path => {
     document.getElementById('main').replaceChildren()
@@ -79,7 +79,7 @@ class World:
         return {"Authorization": f"Bearer {self.tokens[name]}"}
 
     def _open(self, name: str) -> Page:
-        context = self.browser.new_context(viewport=WIDE, extra_http_headers=self._as(name))  # type: ignore[arg-type]
+        context = self.browser.new_context(viewport=WIDE, extra_http_headers=self._as(name))
         context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.on("console", self._console)
@@ -93,7 +93,9 @@ class World:
     def show(self, path: str, name: str = "ops") -> Page:
         """Open a page of the dashboard, and wait until it has its data and is live."""
         page = self.pages[name]
-        if page.url.startswith(self.url):
+        if page.url == f"{self.url}{path}":
+            page.reload()
+        elif page.url.startswith(self.url):
             page.evaluate(NAVIGATE, path)  # as a link does: the scripts need not be loaded again
         else:
             page.goto(f"{self.url}{path}")
@@ -140,20 +142,18 @@ def focused(page: Page) -> str:
 
 
 def pages_open(world: World) -> None:
-    """In both themes, wide and on a phone: no console messages, no sideways scrolling."""
+    """In both themes, wide and on a phone: no console messages, no sideways scrolling, all names and contrasts."""
     [job] = world.quarantined("open", "page 7 of 'a.pdf' is empty")
     world.enqueue("open")
     world.api.put("/v1/schedules/nightly", json={"service": "open", "cron": "0 3 * * *"}).raise_for_status()
     paths = ["/workers", f"/worker/{world.worker.id}", "/jobs", "/jobs?state=undone&text=empty", f"/job/{job}"]
     world.problems.clear()
+
+    def check(theme: str) -> None:
+        assert world.problems == [], theme
+
     for path in [*paths, "/quarantine", "/schedules", "/broker"]:
-        page = world.show(path)
-        for scheme, size in (("light", WIDE), ("dark", PHONE)):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-            page.set_viewport_size(size)  # type: ignore[arg-type]
-            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], (path, scheme)
-        page.set_viewport_size(WIDE)  # type: ignore[arg-type]
-        assert world.problems == [], path
+        check_looks(world.pages["ops"], partial(world.show, path), check)
 
 
 def job_page_says_why(world: World) -> None:
@@ -235,6 +235,7 @@ def pause_by_keyboard(world: World) -> None:
     page.get_by_text("paused is paused.").wait_for()
     view = world.get("/v1/services/paused")
     assert (view["paused"], view["paused_by"]) == (True, "ops")
+    page.get_by_role("button", name="Resume …").wait_for()
     tab_to(page, "Resume …")
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Leave it").wait_for()
@@ -244,28 +245,37 @@ def pause_by_keyboard(world: World) -> None:
     assert not world.get("/v1/services/paused")["paused"]
 
 
-def purge_needs_the_name(world: World) -> None:
+def purge_by_keyboard_needs_the_name(world: World) -> None:
     world.enqueue("purged")
     page = world.show("/service/purged")
-    page.get_by_role("button", name="Purge …").click()
+    tab_to(page, "Purge …")
+    page.keyboard.press("Enter")
     accept = page.get_by_role("button", name="Cancel these jobs")
     expect(accept).to_be_disabled()
-    page.get_by_label("Type purged to continue").fill("purge")
+    assert focused(page) == "Leave it"
+    page.keyboard.press("Shift+Tab")
+    expect(page.get_by_label("Type purged to continue")).to_be_focused()
+    page.keyboard.type("purge")
     expect(accept).to_be_disabled()
     page.keyboard.press("Enter")
     assert world.get("/v1/services/purged")["waiting"] == 1
-    page.get_by_label("Type purged to continue").fill("purged")
+    page.keyboard.type("d")
+    expect(accept).to_be_enabled()
     page.keyboard.press("Enter")
     page.get_by_text("1 job of purged cancelled.").wait_for()
     assert world.get("/v1/services/purged")["waiting"] == 0
 
 
-def retry_opens_the_new_job(world: World) -> None:
+def retry_by_keyboard_opens_the_new_job(world: World) -> None:
     [job] = world.quarantined("retried", "disk full")
     page = world.show(f"/job/{job}")
-    page.get_by_role("button", name="Retry …").click()
+    tab_to(page, "Retry …")
+    page.keyboard.press("Enter")
     page.get_by_text("This one ended failed: disk full.").wait_for()
-    page.get_by_role("button", name="Retry", exact=True).click()
+    assert focused(page) == "Leave it"
+    page.keyboard.press("Tab")
+    assert focused(page) == "Retry"
+    page.keyboard.press("Enter")
     page.get_by_text("Retried as job").wait_for()
     again = world.get(f"/v1/jobs/{job}")["retried_as"]
     page.wait_for_url(f"**/job/{again}")
@@ -315,9 +325,9 @@ SCENARIOS: list[Callable[[World], None]] = [
     filters_are_in_the_address,
     list_of_jobs_stands_still,
     pause_by_keyboard,
-    purge_needs_the_name,
+    purge_by_keyboard_needs_the_name,
     job_page_shows_parent_and_children,
-    retry_opens_the_new_job,
+    retry_by_keyboard_opens_the_new_job,
     group_retry_by_keyboard,
     failed_act_stays_in_the_dialog,
     acts_need_the_right,

@@ -49,7 +49,8 @@ def test_demo_is_right_goes_on_under_load_and_leaves_nothing(programs: Programs,
     assert "42 of 42 pairs are right." in demo.out, demo.out + demo.err
     assert "Every caller got exactly one answer." in demo.out
     assert "Before:  It waits: no worker offers 'report'." in demo.out
-    assert re.search(r"(?is)attempt 1.*?lost.*?attempt 2.*?done", demo.out)
+    told = r"(?s)--- job -->.*is killed in the middle of the job.*x connection ended.*lost.*Attempt 2.*--- REPLY -->"
+    assert re.search(told, demo.out), "the ladder is printed while it happens"
     assert "It is in quarantine" in demo.out
     url = demo.prints(r"Dashboard: (http://\S+)/\n")
     with Client(url) as client:

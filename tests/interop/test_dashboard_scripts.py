@@ -84,7 +84,7 @@ def test_gaps_are_not_drawn_and_marks_do_not_overlap() -> None:
     lines = f"[{{name: 'done', color: 'done', values: {values}}}]"
     [drawn] = evaluate(f"String(charts.chart('x', {lines}, {{step: 100, marks: {marks}}}))")
     assert 'd="M0 75M66.67 50L100 25"' in drawn.replace("  ", ""), "a value that is not known is a gap"
-    assert drawn.count('class="mark"') == 2, "near marks are one, and those before the beginning are left out"
+    assert drawn.count('<line class="mark"') == 2, "near marks are one, and those before the beginning are left out"
     assert "mark at 250 + 1" in drawn
     assert "mark at 100 + 1" in drawn
     assert "mark at 400" not in drawn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,3 +100,15 @@ def test_commands_of_lists_and_facts(broker: LocalBroker) -> None:
     assert run_json(broker, "workers", "--fleet") == [{"each": 1, "states": "", "first": None, "ids": []}]
     assert "pingpong package" in run(broker, "listeners")
     assert "max_jobs           3 of 1,000,000 (0 %)" in run(broker, "broker")
+
+
+def test_a_worker_has_the_address_of_its_listener(broker: LocalBroker) -> None:
+    request = urllib.request.Request(f"{broker.urls['http']}/v1/workers", b'{"services": ["listened"]}')
+    request.add_header("content-type", "application/json")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        joined = json.load(answer)
+    with broker.client() as client:
+        assert client.worker(joined["id"]).listener == broker.urls["http"], "with its port"
+    left = urllib.request.Request(f"{broker.urls['http']}/v1/workers/{joined['id']}", method="DELETE")
+    left.add_header("Dragoman-Worker-Token", joined["token"])
+    urllib.request.urlopen(left, timeout=30).close()

@@ -33,6 +33,8 @@ class EventLines:
         self._width = max(self._width, min(text_width(service), WIDEST_SERVICE))
         service = padded(shortened(service, self._width), self._width)
         state = fields["outcome"] if name == "ended" else name
+        if not is_worker and self._is_retried(name, fields):
+            state = fields["last"]["outcome"]
         detail = self._worker(fields) if is_worker else self._job(name, fields, now)
         shown = self._painted(padded(state, STATE_WIDTH))
         return f"{clock}  {padded(id, ID_DIGITS)}  {service}  {shown}  {plain(detail)}".rstrip()
@@ -45,12 +47,30 @@ class EventLines:
             self._running[fields["id"]] = now, fields.get("worker") or ""
             while len(self._running) > MOST_JOBS:
                 self._running.popitem(last=False)
-            return f"attempt {fields['attempt']} at {fields.get('worker')}"
+            return f"{attempt_of(fields)} at {worker_of(fields)}"
         if name == "progress":
             return f"at {fields.get('worker')}: {fields.get('progress', 'bytes')}"
+        if name == "late":
+            return f"result of {worker_of(fields)} dropped: attempt {fields['attempt']} has ended (D2)"
         if name == "ended":
             return self._end(fields, now)
-        return "background job" if fields.get("background") else ""
+        if self._is_retried(name, fields):
+            return self._retry(name, fields)
+        delay = f"starts in {duration(fields['delay'])}" if "delay" in fields else ""
+        return ", ".join(filter(None, ("background job" if fields.get("background") else "", delay)))
+
+    def _is_retried(self, name: str, fields: Mapping[str, Any]) -> bool:
+        """True if an attempt has just ended: its end is shown once, not again when the delay is over."""
+        return "last" in fields and (name == "delayed" or fields["id"] in self._running)
+
+    def _retry(self, name: str, fields: Mapping[str, Any]) -> str:
+        """The end of an attempt that is not the last: its duration, its worker, its reason, and what follows."""
+        self._running.pop(fields["id"], None)
+        last = fields["last"]
+        text = f"after {duration(last['seconds'])} at {last['worker']}"
+        reason = f": {last['reason']}" if last.get("reason") else ""
+        follows = f"retry in {duration(fields['delay'])}" if "delay" in fields else "retry at once"
+        return f"{text}{reason}; {follows}"
 
     def _end(self, fields: Mapping[str, Any], now: float) -> str:
         """The time and the place of the last attempt, and the reason unless the job is done."""
@@ -63,6 +83,16 @@ class EventLines:
         text = ", ".join(parts)
         reason = fields.get("reason", "") if fields["outcome"] != "done" else ""
         return f"{text}: {reason}" if text and reason else text or reason
+
+
+def attempt_of(fields: Mapping[str, Any]) -> str:
+    most = f" of {fields['max_attempts']}" if fields.get("max_attempts") else ""
+    return f"attempt {fields['attempt']}{most}"
+
+
+def worker_of(fields: Mapping[str, Any]) -> str:
+    dialect = f" ({fields['dialect']})" if fields.get("dialect") else ""
+    return f"{fields.get('worker')}{dialect}"
 
 
 def duration(seconds: float) -> str:

@@ -82,8 +82,11 @@ def ladder_of(client: Client[bytes], target: str) -> ConversationView:
         return client.operation(WORKER_LADDER, WorkerLadderRequest(id=worker_id(client, target)))
 
 
-def follow_ladder(client: Client[bytes], target: str, save: str | None = None) -> Iterator[str]:
-    """Yield the lines of a ladder as its messages come, until the job ends. With `save`, the file is kept current."""
+def follow_ladder(
+    client: Client[bytes], target: str, save: str | None = None, waits: Callable[[], object] = lambda: None
+) -> Iterator[str]:
+    """Yield the lines of a ladder as its messages come, until the job ends. With `save`, the file is kept current.
+    `waits` is called when all messages so far were yielded."""
     shown, more = 0, 0
     while True:
         view = ladder_of(client, target)
@@ -98,6 +101,7 @@ def follow_ladder(client: Client[bytes], target: str, save: str | None = None) -
         shown = len(view.messages)
         if view.ended:
             return
+        waits()
         sleep(POLL)
 
 

@@ -13,6 +13,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 SPARK = 15  # columns of a sparkline: 20 seconds each
 SHORTEST = 0.0005  # seconds; a quantile at or below it lies in the first bucket of the histogram
 NARROWEST = 8  # columns that a shortened cell keeps
+WIDEST = 24  # columns of a text beyond which it is shortened before a column is left out
 NONE = "–"
 
 Paint = Callable[[str, str], str]  # a style and a text; returns the text with the style
@@ -78,20 +79,38 @@ class Column:
     spare: int = 0
 
 
+def within(parts: Sequence[str], width: int, gap: str = "   ") -> str:
+    """The parts in one line: those that fit, the first ones first, with smaller gaps if that helps."""
+    for between in (gap, " "):
+        if text_width(between.join(parts)) <= width:
+            return between.join(parts)
+    while len(parts) > 1 and text_width(gap.join(parts)) > width:
+        parts = parts[:-1]
+    return shortened(gap.join(parts), width)
+
+
 def fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """The lines of a table, the titles first, none wider than `width`."""
+    """The lines of a table, the titles first, none wider than `width`. Long texts are shortened first, then columns are
+    left out, then all texts are shortened."""
     cells = [[column.title for column in columns], *([plain(each) for each in row] for row in rows)]
     kept = list(range(len(columns)))
-    widths = [max(text_width(row[number]) for row in cells) for number in kept]
-    while sum(widths[each] for each in kept) + 2 * (len(kept) - 1) > width:
-        most = max(kept, key=lambda each: columns[each].spare)
-        if columns[most].spare:
-            kept.remove(most)
-            continue
+    whole = [max(text_width(row[number]) for row in cells) for number in kept]
+    widths = whole[:]
+
+    def left() -> int:
+        return width - sum(widths[each] for each in kept) - 2 * (len(kept) - 1)
+
+    while left() < 0:
         widest = max(kept, key=widths.__getitem__)
-        if widths[widest] <= NARROWEST:
+        spare = max(kept, key=lambda each: columns[each].spare)
+        if widths[widest] <= WIDEST and columns[spare].spare:
+            kept.remove(spare)
+        elif widths[widest] <= NARROWEST:
             break
-        widths[widest] -= 1
+        else:
+            widths[widest] -= 1
+    for each in kept:  # a column that was left out may have made room
+        widths[each] += max(0, min(left(), whole[each] - widths[each]))
     lines = []
     for row in cells:
         shown = [

@@ -19,12 +19,13 @@ from dragoman.cli.top_format import (
     rate,
     share,
     sparkline,
+    within,
 )
 from dragoman.cli.top_model import Model, Row
 
 PATIENCE = 3.0  # seconds without a snapshot, after which the screen says so
 MOST_ATTENTION = 5  # lines
-KEYS = "[s]ervices [w]orkers [j]obs [c]hanges   [/] filter   [Enter] open   [?] keys   [q]uit"
+KEYS = ("[s]ervices", "[w]orkers", "[j]obs", "[c]hanges", "[/] filter", "[Enter] open", "[?] keys", "[q]uit")
 ALL_KEYS = [
     "s w j c      services, workers, jobs, changes",
     "up down      select a row",
@@ -109,9 +110,7 @@ def _head(model: Model, clock: datetime, width: int, paint: Paint) -> list[str]:
     if broker := snapshot.get("broker"):
         numbers.append(f"CPU {broker['cpu']:.0%}".replace("%", " %"))
         numbers.append(f"lag {quantile(broker['lag_p99'])}")
-    left = "  ".join([*parts, state])
-    right = "   ".join(numbers)
-    text = shortened(f"{left}   {right}".rstrip(), width)
+    text = within(["  ".join([*parts, state]), *numbers], width)
     painted = [text.replace(state, paint(state, state), 1)]
     return painted + [paint("not ready", shortened(f"! {plain(each)}", width)) for each in snapshot["problems"]]
 
@@ -216,7 +215,7 @@ def _foot(model: Model, width: int, paint: Paint) -> str:
         return shortened(f"/{plain(model.text)}_", width)
     if model.message:
         return shortened(plain(model.message), width)
-    parts = [KEYS]
+    parts = [*KEYS]
     if model.sort:
         parts.append(f"sort [<] {model.sort} [>]")
     if model.page == "services":
@@ -229,4 +228,4 @@ def _foot(model: Model, width: int, paint: Paint) -> str:
         parts.insert(0, f"service {plain(model.service)}")
     if model.text:
         parts.insert(0, f"filter {plain(model.text)!r}")
-    return shortened("   ".join(parts), width)
+    return within(parts, width)

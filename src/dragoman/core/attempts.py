@@ -158,6 +158,7 @@ class Attempts:
     def late_result(self, attempt: Attempt, now: float) -> None:
         """Count a result that came after its attempt had ended. It only frees the worker's slot (D2, D11)."""
         self._counters.late_results += 1
+        self._events.result_late(attempt)
         if attempt.worker.stuck.pop(attempt.token, None) is not None:
             self._dispatch.freed(attempt.worker, now)
 

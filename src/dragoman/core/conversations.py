@@ -44,6 +44,7 @@ class Conversations:
         "_milestones_at",
         "_policy",
         "_present",
+        "_reasons_at",
         "_room",
         "is_on",
         "most_kept",
@@ -60,6 +61,7 @@ class Conversations:
         self._ended: dict[JobId, Conversation] = {}  # of ended jobs, in the order of their ends
         self._milestones: dict[JobId, Conversation] = {}
         self._milestones_at = -inf  # time from which the next job keeps milestones
+        self._reasons_at = -inf  # time from which the reason of the next job is counted
 
     def start(self) -> None:
         """Record the jobs that follow."""
@@ -98,6 +100,8 @@ class Conversations:
         """Record a new job. It uses up a part of the budget."""
         self.next_at = max(self.next_at, now - 1.0) + INTERVAL
         job.service.slow_run = slowest_runs(job.service.ran)
+        if job.caller_dialect:
+            job.service.sampled().add_caller(job.caller_dialect)
         self._enter(job, self._new(job, now))
 
     def begin_retry(self, job: Job, now: float) -> None:
@@ -140,6 +144,9 @@ class Conversations:
     def ended(self, job: Job, attempt: Attempt | None, outcome: Outcome, reason: str, now: float) -> None:
         """Record the end of a job, or keep its milestones. A job whose outcome is kept has its history."""
         conversation = job.conversation
+        if outcome is not DONE and self.is_on and now >= self._reasons_at:
+            self._reasons_at = max(self._reasons_at, now - 1.0) + INTERVAL
+            job.service.sampled().add_reason(job.id, outcome, reason, now)
         if conversation is None or not conversation.is_kept:
             if self.is_on and now >= self._milestones_at and not (job.is_kept and job.outlives_end):
                 self._milestones_at = max(self._milestones_at, now - 1.0) + INTERVAL

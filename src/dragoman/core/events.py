@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.core.model import Job, JobId, Payload, Service, Worker, WorkerId
+from dragoman.core.model import Attempt, Job, JobId, Payload, Service, Worker, WorkerId
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Effect, dialect_of
 from dragoman.core.rights import LOCAL, Principal, Right
@@ -31,6 +31,7 @@ SERVICE_RESUMED: Final = 512
 BROKER_DRAINING: Final = 1024
 RIGHT_REFUSED: Final = 2048
 ADMINISTERED: Final = 4096
+RESULT_LATE: Final = 8192
 
 JOB_MOVES: Final = 7  # delayed, waiting, running
 JOB_KINDS: Final = 31
@@ -49,26 +50,43 @@ KIND_NAMES: Final = {
     BROKER_DRAINING: "draining",
     RIGHT_REFUSED: "refused",
     ADMINISTERED: "administered",
+    RESULT_LATE: "late",
 }
 
 
 @dataclass(frozen=True, slots=True)
+class EndedAttempt:
+    """The attempt after which a job is delayed, or waits again."""
+
+    number: int
+    worker: str
+    outcome: Outcome
+    reason: str
+    seconds: float  # duration
+
+
+@dataclass(frozen=True, slots=True)
 class JobEvent:
-    """A job has entered a state, or reports progress."""
+    """A job has entered a state, reports progress, or got a result that is dropped because its attempt has ended."""
 
     kind: int
     id: JobId
     service: str
     is_background: bool
     is_kept: bool  # its outcome can be requested later
-    attempt: int | None = None  # number of the attempt that runs
-    worker: str | None = None  # name of the worker that runs it
+    attempt: int | None = None  # number of the attempt that runs; of a late result: of its own attempt
+    worker: str | None = None  # name of the worker that runs it, or that sent the late result
     worker_id: WorkerId | None = None
     outcome: Outcome | None = None
     reason: str = ""  # one sentence about the outcome
     is_quarantined: bool = False
     progress: bytes = b""
     owner: str = LOCAL  # name of the principal that submitted it
+    dialect: str | None = None  # of that worker
+    max_attempts: int | None = None  # of a running job, if its options have a limit
+    last: EndedAttempt | None = None  # of a job that is delayed or waits
+    delay: float | None = None  # of a delayed job: seconds until it is queued
+    state: str = ""  # of the job, where the kind does not tell it
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +229,11 @@ class Events:
     def job_ended(self, job: Job, reason: str) -> None:
         self._publish_job(JOB_ENDED, job, reason)
 
+    def result_late(self, attempt: Attempt) -> None:
+        """Publish that a result is dropped, because its attempt has ended (D2), if somebody wants to know."""
+        if self.wanted & RESULT_LATE and self._is_wanted(RESULT_LATE, attempt.job):
+            self._effects.append(PublishEvent(_job_event(RESULT_LATE, attempt.job, attempt)))
+
     def worker_changed(self, kind: int, worker: Worker, reason: str = "", held: int = 0) -> None:
         names = tuple([service.name for service in worker.services])
         origin = worker.origin
@@ -252,22 +275,45 @@ class Events:
         return is_wanted
 
     def _publish_job(self, kind: int, job: Job, reason: str = "", progress: bytes = b"") -> None:
-        if not self._is_wanted(kind, job):
-            return
-        attempt = job.attempt
-        event = JobEvent(
-            kind,
-            job.id,
-            job.service.name,
-            job.options.durable,
-            job.is_kept,
-            attempt.number if attempt is not None else None,
-            attempt.worker.name if attempt is not None else None,
-            attempt.worker.id if attempt is not None else None,
-            job.outcome,
-            reason,
-            job.quarantined and kind == JOB_ENDED,
-            progress,
-            job.owner.principal.name,
-        )
-        self._effects.append(PublishEvent(event))
+        if self._is_wanted(kind, job):
+            self._effects.append(PublishEvent(_job_event(kind, job, job.attempt, reason, progress)))
+
+
+def _job_event(kind: int, job: Job, attempt: Attempt | None, reason: str = "", progress: bytes = b"") -> JobEvent:
+    last = _last_attempt(job) if kind in (JOB_DELAYED, JOB_WAITING) else None
+    return JobEvent(
+        kind,
+        job.id,
+        job.service.name,
+        job.options.durable,
+        job.is_kept,
+        attempt.number if attempt is not None else None,
+        attempt.worker.name if attempt is not None else None,
+        attempt.worker.id if attempt is not None else None,
+        job.outcome,
+        reason,
+        job.quarantined and kind == JOB_ENDED,
+        progress,
+        job.owner.principal.name,
+        dialect_of(attempt.worker.recipient) if attempt is not None else None,
+        job.options.attempts if kind == JOB_RUNNING else None,
+        last,
+        _delay(job) if kind == JOB_DELAYED else None,
+        job.state.value if kind == RESULT_LATE else "",
+    )
+
+
+def _last_attempt(job: Job) -> EndedAttempt | None:
+    """Return the attempt that the job has used up last."""
+    if not job.history:
+        return None
+    record = job.history[-1]
+    started, ended = record.started, record.ended
+    took = ended - started if started is not None and ended is not None else 0.0
+    return EndedAttempt(record.number, record.worker, record.outcome, record.reason, took)
+
+
+def _delay(job: Job) -> float:
+    """Return the delay of a job from its submit, or from the end of its last attempt."""
+    ended = job.history[-1].ended if job.history else None
+    return max(0.0, job.start_at - (ended if ended is not None else job.created))

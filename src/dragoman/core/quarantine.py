@@ -5,27 +5,16 @@ The parts of a group that belong to different principals are separate, because a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
+from dragoman.core.general_reasons import generalize
 from dragoman.core.model import Job, JobId
 from dragoman.core.states import Outcome
 
 MAX_PARTS: Final = 1_000  # parts of groups; jobs of further ones are only counted
 ID_BYTES: Final = 8  # size of a group's id
-MOST_REASON: Final = 1_000  # characters of a reason that are compared; workers may send long ones
-GAP: Final = "…"  # stands for a number, a hexadecimal value or a quoted text
-
-# Quotes within words are apostrophes. A hexadecimal value has a digit, or eight letters. Quantifiers are possessive,
-# because workers choose the text, and backtracking would take quadratic time.
-_VARYING: Final = re.compile(
-    r"""(?<!\w)'[^']*'(?!\w) | "[^"]*" | `[^`]*`
-    | \b0[xX][0-9a-fA-F]++\b | \b[0-9a-fA-F]{8,}+\b | \b(?=[a-fA-F]*+\d)[0-9a-fA-F]++\b | \d++""",
-    re.VERBOSE,
-)
-_GAPS: Final = re.compile(rf"{GAP}(?:[-.,:/+]?{GAP})+")  # of a time, an address, a UUID or a version
 
 
 class GroupPart:
@@ -92,12 +81,6 @@ class Quarantine:
     def parts_of(self, group: str) -> list[GroupPart]:
         """Return the parts of one group; none if there is no such group."""
         return [part for part in self._parts.values() if part.group == group]
-
-
-def generalize(reason: str) -> str:
-    """Replace the parts of a reason that differ from job to job: numbers, hexadecimal values and quoted texts. Its end
-    is left out if it is long."""
-    return _GAPS.sub(GAP, _VARYING.sub(GAP, reason[:MOST_REASON]))
 
 
 def group_id(service: str, outcome: Outcome, reason: str) -> str:

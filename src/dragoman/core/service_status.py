@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
+from dragoman.core.job_sample import JobSample
 from dragoman.core.states import DONE, Outcome
 
 
@@ -22,8 +23,8 @@ class ServiceStatus:
 
     # fmt: off
     __slots__ = (
-        "bytes", "delayed", "done", "jobs", "paused", "paused_at", "paused_by", "ran", "slow_run", "totals", "undone",
-        "waited",
+        "bytes", "delayed", "done", "jobs", "paused", "paused_at", "paused_by", "ran", "sample", "slow_run", "totals",
+        "undone", "waited",
     )
     # fmt: on
 
@@ -40,10 +41,17 @@ class ServiceStatus:
         self.waited = Histogram()  # seconds from queueing to the first attempt
         self.ran = Histogram()  # duration of attempts, in seconds
         self.slow_run = inf  # at most about 1 % of them take longer
+        self.sample: JobSample | None = None  # of its recorded jobs
 
     def count_delayed(self, change: int) -> None:
         self.delayed += change
         self.totals.delayed += change
+
+    def sampled(self) -> JobSample:
+        """Return the sample of its recorded jobs, which the first of them creates."""
+        if self.sample is None:
+            self.sample = JobSample()
+        return self.sample
 
     @property
     def ended(self) -> dict[Outcome, int]:

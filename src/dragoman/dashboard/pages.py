@@ -6,13 +6,15 @@ import re
 from typing import Final, NamedTuple
 
 from dragoman.core.broker import Broker
+from dragoman.core.job_sample import SampledReason
 from dragoman.core.model import JobId, WorkerId
-from dragoman.core.rights import Principal
+from dragoman.core.rights import SEE, Principal
 from dragoman.dashboard.says import says
 from dragoman.dashboard.snapshot import Snapshots, Sources
 from dragoman.dashboard.worker_says import worker_says
-from dragoman.operations.dashboard_schemas import PageView
-from dragoman.operations.visibility import sees_job, sees_service, sees_worker
+from dragoman.operations.dashboard_schemas import PageView, ReasonView
+from dragoman.operations.views import moment
+from dragoman.operations.visibility import may_see_all, sees_job, sees_service, sees_worker
 from dragoman.operations.visible_views import visible_job, visible_worker
 from dragoman.operations.why import why_view
 
@@ -70,7 +72,26 @@ class Pages:
             return None
         service = self._broker.worker_registry.services[name]
         states = self._sources.sampler.census.states_of.get(service, {})
-        return PageView(says=says(rows[0], states), service=rows[0])
+        view = PageView(says=says(rows[0], states), service=rows[0])
+        if service.sample is not None and (may_see_all(principal) or principal.may(SEE, name)):
+            view.callers = dict(service.sample.callers)
+            view.reasons = [self._reason(each) for each in service.sample.reasons(now)]
+        return view
+
+    def _reason(self, sampled: SampledReason) -> ReasonView:
+        return ReasonView(
+            outcome=sampled.outcome.value,
+            reason=sampled.reason,
+            count=sampled.count,
+            last=moment(sampled.last + self._sources.offset()),
+            job=self._shown_job(sampled.job),
+        )
+
+    def _shown_job(self, id: JobId | None) -> str | None:
+        """Return the id of a job that is there, or whose messages are."""
+        if id is None or (id not in self._broker.jobs and self._broker.job_registry.conversations.find(id) is None):
+            return None
+        return id.hex()
 
     def _worker(self, id: WorkerId, principal: Principal, now: float) -> PageView | None:
         worker = self._broker.worker_registry.workers.get(id)

@@ -7,8 +7,10 @@ as it should.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from dragoman.cli.broker_http import BrokerHttp
+from dragoman.cli.ladder import follow_ladder
 from dragoman.demo.broker import PATIENCE, DemoBroker
 from dragoman.demo.matrix import payloads
 from dragoman.demo.processes import DemoError
@@ -50,15 +52,27 @@ def rescue_job(broker: DemoBroker, languages: Languages, retry_delay: float, sho
     show(f"A PingPong worker in {languages.of('pingpong')} runs job {job[:12]}. A Majordomo worker joins.")
     broker.start_worker("majordomo", {RESCUE: "reverse"})
     broker.wait_for_workers(RESCUE)
-    victim.kill()
-    show(f"The PingPong worker (process {victim.pid}) is killed in the middle of the job.")
-    result = client.result(job, timeout=PATIENCE)
+
+    def kill() -> None:
+        if victim.is_alive:
+            victim.kill()
+            show(f"The PingPong worker (process {victim.pid}) is killed in the middle of the job.")
+
+    with ThreadPoolExecutor(1) as caller:
+        waiting = caller.submit(client.result, job, timeout=PATIENCE)
+        try:
+            for line in follow_ladder(client, job, waits=kill):
+                show(line)
+        except NotFound:  # the broker records no messages
+            kill()
+        result = waiting.result()
     view = client.job(job)
     outcomes = [(each.outcome or "done") for each in view.attempts]
     if result != b"pleh" or outcomes != ["lost", "done"]:
         raise DemoError(f"job {job} was not rescued: its attempts ended {', '.join(outcomes)}")
-    for line in ladder_lines(broker, job) or attempt_lines(view):
-        show(line)
+    if not ladder_lines(broker, job):
+        for line in attempt_lines(view):
+            show(line)
     return 1
 
 

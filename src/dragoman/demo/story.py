@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from dragoman import __version__
+from dragoman.cli.broker_http import BrokerHttp
 from dragoman.cli.build_info import how_built
 from dragoman.cli.program_name import program_name
 from dragoman.cli.progress_bar import ProgressBar
@@ -70,6 +71,7 @@ def _tell(tree: ProcessTree, folder: Path, sizes: Sizes, stays: bool) -> bool:
             _show(f"  {DIALECTS[each].title} worker, {languages.of(each)}")
 
         cells = _matrix(broker, sizes.calls)
+        added = broker_time(broker)
         done = sum(len(cell.times) for cell in cells)
         _show(title("\nBackground jobs"))
         done += run_background_jobs(broker, WORKERS, sizes.background, _show)
@@ -80,7 +82,7 @@ def _tell(tree: ProcessTree, folder: Path, sizes: Sizes, stays: bool) -> bool:
         _show(title("\nA job that fails"))
         done += retry_from_quarantine(broker, sizes.retry_delay, _show)
 
-        is_right = _sum_up(broker, cells, done)
+        is_right = _sum_up(broker, cells, done, added)
         if stays:
             _show(title("\nThe demo goes on until Ctrl-C: 20 jobs a second, of which 2 % fail"))
             _show_commands(broker)
@@ -120,13 +122,22 @@ def _matrix(broker: DemoBroker, calls: int) -> list[Cell]:
     return cells
 
 
-def _sum_up(broker: DemoBroker, cells: list[Cell], done: int) -> bool:
+def broker_time(broker: DemoBroker) -> float | None:
+    """The mean seconds from the submit of a call to its dispatch, in the last 10 seconds; None if it is not known."""
+    flow = BrokerHttp(broker.url("http")).get("/v1/overview")["flow"]
+    calls = sum(rate for _, _, rate, _ in flow)
+    return sum(rate * added for _, _, rate, added in flow) / calls if calls else None
+
+
+def _sum_up(broker: DemoBroker, cells: list[Cell], done: int, added: float | None) -> bool:
     """Print the sum. True if every pair is right, and the broker has done as many jobs as callers have results."""
     right = [cell for cell in cells if not cell.problem]
     _show(title("\nSum"))
     _show(f"{len(right)} of {len(cells)} pairs are right.")
     if right:
-        _show(f"Median of the medians: {statistics.median(cell.median for cell in right) * 1000:.2f} ms a call.")
+        middle = statistics.median(cell.median for cell in right) * 1000
+        of_broker = f", of which a call waits {added * 1000:.2f} ms in the broker (mean)" if added is not None else ""
+        _show(f"Median of the medians: {middle:.2f} ms a call{of_broker}.")
     counted = sum(each.ended.get("done", 0) for each in broker.http.services())
     if counted == done:
         _show(f"{done:,} jobs are done. Every caller got exactly one answer.")

@@ -36,6 +36,7 @@ class AppContext:
     access: RequestAccess = field(default_factory=RequestAccess)
     labels: ServiceLabels = field(default_factory=ServiceLabels)
     dashboard_mode: DashboardMode = DashboardMode.OFF
+    shows_payloads: bool = True  # of jobs that were submitted before; a caller always gets its result
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes received and sent over HTTP
     certificates: Callable[[], list[tuple[str, float]]] = list  # listeners with TLS, and when their certificates expire
     dashboard: Dashboard | None = None

@@ -66,6 +66,8 @@ async def page(context: AppContext, request: Request) -> Response:
     admission = admission_of(request.scope)
     assert admission is not None, "the page is for known principals"
     facts = page_facts(admission.principal, context.dashboard_mode, has_login=has_session(context, request))
+    if not context.shows_payloads:
+        facts += ' data-payloads="none"'
     return Response(index().replace(FACTS, facts, 1), headers={"content-type": HTML})
 
 

@@ -14,6 +14,7 @@ from dragoman.core.events import (
     JOB_PROGRESS,
     JOB_RUNNING,
     JOB_WAITING,
+    RESULT_LATE,
     WORKER_JOINED,
     WORKER_LEFT,
     JobEvent,
@@ -26,13 +27,25 @@ from dragoman.operations.schemas import OperationRequest, ServiceName
 from dragoman.operations.visibility import sees_event_of
 
 EventState = Literal[
-    "waiting", "delayed", "running", "ended", "done", "undone", "failed", "timed out", "lost", "cancelled", "refused"
+    "waiting",
+    "delayed",
+    "running",
+    "late",
+    "ended",
+    "done",
+    "undone",
+    "failed",
+    "timed out",
+    "lost",
+    "cancelled",
+    "refused",
 ]
-ALL_KINDS: Final = JOB_KINDS | WORKER_JOINED | WORKER_LEFT
+ALL_KINDS: Final = JOB_KINDS | RESULT_LATE | WORKER_JOINED | WORKER_LEFT
 KINDS: Final[dict[str, int]] = {
     "waiting": JOB_WAITING,
     "delayed": JOB_DELAYED,
     "running": JOB_RUNNING | JOB_PROGRESS,
+    "late": RESULT_LATE,
 }  # of all other states: the end of a job
 BURST: Final = 0.1  # seconds: a stream may get the events of this time at once
 
@@ -49,7 +62,10 @@ class EventsQuery(OperationRequest):
     ] = None
     state: Annotated[
         EventState | None,
-        Meta(description="Only jobs that enter this state or end in this outcome; `undone`: any outcome but done."),
+        Meta(
+            description="Only jobs that enter this state or end in this outcome; `undone`: any outcome but done; "
+            "`late`: only results that are dropped because they came late."
+        ),
     ] = None
     max_rate: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)] | None,
@@ -134,8 +150,10 @@ class EventFilter:
         return self._viewer is None or sees_event_of(self._viewer, kind, job)
 
     def _is_there(self, kind: int, job: Job, worker: str) -> bool:
-        """True if the job is on the worker, or has just left it."""
+        """True if the job is on the worker, or has just left it; of a late result, if an attempt was there."""
         attempt = job.attempt
+        if kind == RESULT_LATE:
+            return any(worker in (each.worker, str(each.worker_id)) for each in job.history or ())
         if kind & (JOB_RUNNING | JOB_PROGRESS):
             is_there = attempt is not None and worker in (attempt.worker.name, str(attempt.worker.id))
             if is_there:

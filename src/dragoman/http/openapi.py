@@ -55,6 +55,7 @@ MEANINGS = {
     410: "It does not exist any more.",
     413: "The body is too large (`max_payload`).",
     415: "The body has the wrong content type.",
+    416: "The payload has fewer bytes.",
     422: "A value is not valid; `detail` tells which.",
     429: "A limit is reached. Retry after `Retry-After` seconds.",
     502: "The job failed or was lost; `type` tells which.",
@@ -210,7 +211,13 @@ def _responses(route: Route, schemas: Schemas) -> OpenApi:
     return responses
 
 
-DESCRIPTIONS = {200: "Success.", 201: "Created.", 202: "The job has not ended yet.", 204: "Success, without content."}
+DESCRIPTIONS = {
+    200: "Success.",
+    201: "Created.",
+    202: "The job has not ended yet.",
+    204: "Success, without content.",
+    206: "The requested part.",
+}
 
 
 def _header_object(header: Header, schemas: Schemas) -> OpenApi:

@@ -2,7 +2,8 @@
 
 A route comes from the operation's row. Fields of its request are in the path, in the query (GET, DELETE) or in a JSON
 body (POST, PUT). Some operations have handlers of their own: `enqueue` accepts a payload as its body and may wait,
-`result` and `payload` return bytes, ladders may be pictures, and `health` is for supervisors, too.
+`result` and `payload` return bytes, `job` may have to hide them, ladders may be pictures, and `health` is for
+supervisors, too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from dragoman.http.ladder_response import SVG, ladder_response
 from dragoman.http.operation_call import call_for_result, call_operation
 from dragoman.http.outcomes import STATUSES as OUTCOMES
 from dragoman.http.outcomes import outcome_response
+from dragoman.http.payload_response import CONTENT_RANGE, RANGE, hidden_payload, payload_response, without_content
 from dragoman.http.preferences import key_of, parent_of, preferred_wait
 from dragoman.http.problems import STATUSES, HttpError, problem
 from dragoman.http.request_parsing import JSON, body_of, in_body, in_path, in_query, is_json, without
@@ -34,7 +36,7 @@ from dragoman.http.route import BYTES, TEXT, Route
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import EmptyRequest, EnqueueRequest, JobView, Key, ResultRequest
-from dragoman.operations.table import ENQUEUE, HEALTH, LADDER, PAYLOAD, RESULT, WORKER_LADDER
+from dragoman.operations.table import ENQUEUE, HEALTH, JOB, LADDER, PAYLOAD, RESULT, WORKER_LADDER
 from dragoman.operations.views import show_result
 
 EnqueueQuery = without(EnqueueRequest, "EnqueueQuery", "payload", "payload_base64", open=["service"])
@@ -212,8 +214,18 @@ PAYLOAD_READER = RequestReader(PAYLOAD)
 
 async def payload(context: AppContext, request: Request) -> Response:
     form = await PAYLOAD_READER.read(context, request)
+    if not context.shows_payloads:
+        return hidden_payload()
     view, payload, _ = await call_for_result(context, request, "payload", form)
-    return outcome_response(view.id, "done", "", payload, None)
+    return payload_response(view.id, payload, request.headers.get("range"))
+
+
+JOB_READER = RequestReader(JOB)
+
+
+async def job(context: AppContext, request: Request) -> Response:
+    view = await call_operation(context, request, "job", await JOB_READER.read(context, request))
+    return json_response(view if context.shows_payloads else without_content(view))
 
 
 SPECIAL_ROUTES = {
@@ -237,7 +249,15 @@ SPECIAL_ROUTES = {
         ),
         answer_headers={200: (_location(ENQUEUE), APPLIED), 202: (_location(ENQUEUE), APPLIED)},
     ),
-    PAYLOAD.name: replace(route_of(PAYLOAD), handler=payload, answers={200: BYTES}),
+    JOB.name: replace(route_of(JOB), handler=job),
+    PAYLOAD.name: replace(
+        route_of(PAYLOAD),
+        handler=payload,
+        answers={200: BYTES, 206: BYTES},
+        headers=(RANGE,),
+        answer_headers={206: (CONTENT_RANGE,)},
+        problems=tuple(sorted({*_statuses(PAYLOAD), 416})),
+    ),
     RESULT.name: replace(
         route_of(RESULT),
         summary=f"{RESULT.summary} Returns 202 with the job if it has not ended within the wait, and a problem if it "

@@ -9,7 +9,7 @@ from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
 from dragoman.http.limits import HttpLimits
 
 # Options of a listener's URL that clients and workers ignore.
-IGNORED = ("insecure", "loopback", "auth", "dashboard", *(each.name for each in fields(HttpLimits)))
+IGNORED = ("insecure", "loopback", "auth", "dashboard", "payloads", *(each.name for each in fields(HttpLimits)))
 
 
 class DashboardMode(Enum):
@@ -33,6 +33,7 @@ class ListenerOptions:
     stuck_timeout: float = time_limit(3600.0)
     hsts: int = count(0, least=0)  # Strict-Transport-Security, in seconds; 0: not sent
     dashboard: DashboardMode = DashboardMode.ON
+    payloads: bool = True  # False: views of jobs have sizes only
 
     def __post_init__(self) -> None:
         if self.lease > self.max_lease:

@@ -30,6 +30,16 @@ from dragoman.operations.visibility import sees_job_event, services_in_event
 REPORT_INTERVAL: Final = 1.0  # seconds between two `skipped` events
 
 
+class EndedAttemptView(View, omit_defaults=True):
+    """The attempt after which a job is delayed, or waits again. `seconds`: its duration."""
+
+    number: int
+    worker: str
+    outcome: OutcomeName
+    seconds: float
+    reason: str = ""
+
+
 class JobEventView(View, omit_defaults=True):
     """The data of a job's event. `progress` where its bytes are UTF-8, else `progress_base64`."""
 
@@ -42,6 +52,10 @@ class JobEventView(View, omit_defaults=True):
     quarantined: bool = False
     attempt: int | None = None
     worker: str | None = None
+    dialect: str | None = None
+    max_attempts: int | None = None
+    last: EndedAttemptView | None = None
+    delay: float | None = None
     progress: str | None = None
     progress_base64: str | None = None
 
@@ -64,8 +78,10 @@ class SkippedView(View):
 class Subscribers:
     """The event streams of one HTTP listener: a subscriber while at least one is open."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, *, shows_progress: bool = True) -> None:
+        """Without `shows_progress`, events of progress have no content."""
         self._events = events
+        self._shows_progress = shows_progress
         self._subscription: Subscription | None = None
         # Each stream with the principal whose rights filter its events; None: all events, without a check.
         self._to_all: dict[EventStream, Principal | None] = {}
@@ -115,7 +131,7 @@ class Subscribers:
             concerned = (*self._to_all.items(), *own.items())
             takers = [stream for stream, viewer in concerned if self._takes(stream, viewer, event)]
             if takers:
-                data = _encode(_job_view(event))
+                data = _encode(_job_view(event, self._shows_progress))
                 for stream in takers:
                     stream.publish(name, data)
             if event.kind == JOB_ENDED:
@@ -175,8 +191,8 @@ class Subscribers:
             self._subscription = self._events.subscribe(kinds, self.receive, self.judge) if kinds else None
 
 
-def _job_view(event: JobEvent) -> JobEventView:
-    state: Any = "running" if event.kind == JOB_PROGRESS else KIND_NAMES[event.kind]
+def _job_view(event: JobEvent, shows_progress: bool) -> JobEventView:
+    state: Any = "running" if event.kind == JOB_PROGRESS else event.state or KIND_NAMES[event.kind]
     view = JobEventView(
         id=event.id.hex(),
         service=event.service,
@@ -187,8 +203,19 @@ def _job_view(event: JobEvent) -> JobEventView:
         quarantined=event.is_quarantined,
         attempt=event.attempt,
         worker=event.worker,
+        dialect=event.dialect,
+        max_attempts=event.max_attempts,
+        delay=round(event.delay, 3) if event.delay is not None else None,
     )
-    if event.kind == JOB_PROGRESS:
+    if (last := event.last) is not None:
+        view.last = EndedAttemptView(
+            number=last.number,
+            worker=last.worker,
+            outcome=last.outcome.value,
+            seconds=round(last.seconds, 6),
+            reason=last.reason if event.is_kept else "",
+        )
+    if event.kind == JOB_PROGRESS and shows_progress:
         try:
             view.progress = event.progress.decode()
         except UnicodeDecodeError:

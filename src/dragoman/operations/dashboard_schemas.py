@@ -11,7 +11,17 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from dragoman.operations.list_schemas import WhyView
-from dragoman.operations.schemas import JobView, Moment, OperationRequest, ServiceName, ServiceView, View, WorkerView
+from dragoman.operations.schemas import (
+    JobIdText,
+    JobView,
+    Moment,
+    OperationRequest,
+    OutcomeName,
+    ServiceName,
+    ServiceView,
+    View,
+    WorkerView,
+)
 
 RangeName = Annotated[
     Literal["5m", "1h", "24h"],
@@ -97,11 +107,29 @@ class BrokerNumbersView(View):
     peers: int
 
 
+class ReasonView(View):
+    """Jobs that ended with the same outcome and reason. In a reason, `…` stands for numbers, hexadecimal values and
+    quoted texts. `job` is the latest one, null if neither its outcome nor its messages are kept."""
+
+    outcome: OutcomeName
+    reason: str
+    count: int
+    last: Moment
+    job: JobIdText | None
+
+
 class PageView(View, omit_defaults=True):
-    """The part of a snapshot for one page: a service with its sentence, a worker, or a job with its `why`."""
+    """The part of a snapshot for one page: a service with its sentence, a worker, or a job with its `why`.
+
+    `callers` and `reasons` are those of the recorded jobs of the service: of all while few arrive, of more about 50 in
+    a second. They need the right `see` over it. `callers` counts by dialect, and the latest jobs weigh most; `reasons`
+    are those of the last hour, the most frequent first.
+    """
 
     says: str | None = None
     service: ServiceView | None = None
+    callers: dict[str, int] | None = None
+    reasons: list[ReasonView] | None = None
     worker: WorkerView | None = None
     job: JobView | None = None
     why: WhyView | None = None

@@ -116,7 +116,8 @@ class WhyView(View):
     """The sentence, and the same for programs.
 
     `ahead` is the number of waiting jobs that are dispatched before this one, and `turn_in` the seconds until its turn
-    at the present rate. Both are null if they are not known.
+    at the present rate. Both are null if they are not known. `earlier` has a sentence about each of the latest three
+    attempts that ended without a result and are not in `why`.
     """
 
     id: JobIdText
@@ -125,6 +126,7 @@ class WhyView(View):
     ahead: int | None = None
     turn_in: float | None = None
     about: WhyAboutView | None = None
+    earlier: str = ""
 
 
 # ---------------------------------------------------------------- services and workers

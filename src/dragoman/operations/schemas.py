@@ -287,7 +287,7 @@ class WorkerView(View):
         float | None,
         Meta(
             description="Recent run time of its attempts as a multiple of the median of its service. Null if it has "
-            "several services, or has done nothing yet."
+            "several services, is the only worker of its service, or has done nothing yet."
         ),
     ] = None
     holds: list[HeldJobView] = []

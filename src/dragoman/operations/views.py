@@ -192,8 +192,9 @@ def worker_view(worker: Worker, now: float, offset: float, listeners: Mapping[Re
 
 
 def worker_pace(worker: Worker) -> float | None:
-    """Return the recent run time as a multiple of the median of its service."""
-    if len(worker.services) != 1 or not worker.done:
+    """Return the recent run time as a multiple of the median of its service. The only worker of a service has none:
+    the median is its own."""
+    if len(worker.services) != 1 or not worker.done or worker.services[0].workers < 2:
         return None
     median = worker.services[0].ran.median()
     return round(worker.mean_run / median, 2) if median else None

@@ -27,6 +27,7 @@ from dragoman.core.states import (
 from dragoman.operations.list_schemas import WhyAboutView, WhyKind, WhyView
 from dragoman.operations.service_views import RatesOf
 
+MOST_EARLIER: Final = 3  # attempts in `earlier`
 MOST_COUNTED: Final = 20_000  # waiting jobs that are looked at in order to count those ahead
 
 
@@ -53,6 +54,7 @@ def why_view(
         why=sentence,
         kind=kind,
         about=WhyAboutView(service=job.service.name, worker=worker.id if worker is not None else None),
+        earlier=_earlier_attempts(job, is_last_told=kind in ("retry", "undone")),
     )
     if is_queue_seen and job.state is WAITING and job.order != inf:
         view.ahead = job.service.queue.ahead_of(job, MOST_COUNTED)
@@ -180,9 +182,19 @@ def _worker_summary(workers: list[Worker], now: float) -> tuple[WhyKind, str]:
 
 def _last_attempt(job: Job) -> str:
     assert job.history
-    last: AttemptRecord = job.history[-1]
-    how = "was lost" if last.outcome is LOST else last.outcome.value
-    return f"attempt {_of(job, last.number)} {how} on worker {last.worker}: {last.reason}"
+    return f"attempt {_end_of(job, job.history[-1])}"
+
+
+def _earlier_attempts(job: Job, is_last_told: bool) -> str:
+    """Return a sentence about each attempt that ended without a result; without the last one if `why` has it."""
+    records = [each for each in job.history or () if each.outcome is not DONE]
+    told = (records[:-1] if is_last_told else records)[-MOST_EARLIER:]
+    return " ".join(f"Attempt {_end_of(job, each)}." for each in told)
+
+
+def _end_of(job: Job, record: AttemptRecord) -> str:
+    how = "was lost" if record.outcome is LOST else record.outcome.value
+    return f"{_of(job, record.number)} {how} on worker {record.worker}{f': {record.reason}' if record.reason else ''}"
 
 
 def _of(job: Job, number: int) -> str:

@@ -72,6 +72,7 @@ def _serve_http(
         request.broker, operations, session, runner, context.now, context.health, limits.max_payload, requests
     )
     world.dashboard_mode = own.dashboard
+    world.shows_payloads = own.payloads
     world.traffic = context.http_traffic
     world.dashboard = context.dashboard
     world.certificates = context.access_control.expiries

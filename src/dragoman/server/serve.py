@@ -179,6 +179,7 @@ class Server:
                 self._log.warning("listener not opened", url=url, reason=reason, note="all others are open")
         self._listeners = [listener for listener, _ in opened]
         self.facts.opened = opened
+        self.operations.listeners.update(self.facts.urls())
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)

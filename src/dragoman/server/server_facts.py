@@ -80,15 +80,20 @@ class BrokerFacts:
                 found[session] = Traffic(server.connections, bytes_of.received, bytes_of.sent)
         return found
 
+    def urls(self) -> dict[Recipient, str]:
+        """Return the URL of each listener by its broker side, with the port that it has."""
+        found = ((_session_of(listener), _addresses(listener, places)) for listener, places in self.opened)
+        return {session: _first_of(addresses) for session, addresses in found if session is not None and addresses}
+
     def _listener(self, opened: OpenListener, traffics: dict[Recipient, Traffic]) -> ListenerView:
         listener, places = opened
         dialect = listener.address.dialect
-        addresses = {role: _url(dialect, address) for role, address in places}
+        addresses = _addresses(listener, places)
         session = _session_of(listener)
         traffic = traffics.get(session, Traffic()) if session is not None else Traffic()
         bad = dict(self._registry.bad_messages.get(session, {})) if session is not None else {}
         return ListenerView(
-            url=addresses.get("workers") or addresses.get("both") or listener.address.url,
+            url=_first_of(addresses) if addresses else listener.address.url,
             dialect=dialect,
             edition=listener.edition,
             frontend=addresses.get("callers"),
@@ -141,6 +146,16 @@ def _url(dialect: str, address: str) -> str:
     """Return a URL for workers or callers: the dialect is named where the scheme does not imply it."""
     scheme = address.partition("://")[0]
     return address if scheme in DIALECTS[dialect].schemes else f"{dialect}+{address}"
+
+
+def _addresses(listener: Listener, places: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the URLs of a listener by role."""
+    return {role: _url(listener.address.dialect, address) for role, address in places}
+
+
+def _first_of(addresses: dict[str, str]) -> str:
+    """Return the URL for workers, or that for both roles."""
+    return addresses.get("workers") or addresses.get("both") or next(iter(addresses.values()))
 
 
 def _session_of(listener: Listener) -> Recipient | None:

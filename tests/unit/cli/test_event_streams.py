@@ -16,6 +16,15 @@ ID = "0197f3a2c4d87b12a9e05c61f38d2b74"
 WORKER = {"id": 7, "name": "ocr-a5", "dialect": "native", "services": ["ocr", "resize"]}
 
 
+LAST = {
+    "number": 1,
+    "worker": "ocr-a5",
+    "outcome": "timed out",
+    "seconds": 30.0,
+    "reason": "no result within 30 s",
+}
+
+
 def job(**others: Any) -> dict[str, Any]:
     return {"id": ID, "service": "ocr", **others}
 
@@ -34,8 +43,10 @@ def test_a_line_has_time_job_service_state_and_worker() -> None:
     told = []
     for now, name, fields in (
         (1.0, "waiting", job(background=True)),
-        (1.0, "running", job(attempt=1, worker="ocr-a5")),
-        (31.0, "delayed", job()),
+        (1.0, "running", job(attempt=1, worker="ocr-a5", dialect="native", max_attempts=3)),
+        (31.0, "delayed", job(last=LAST, delay=1.1)),
+        (32.0, "waiting", job(last=LAST)),
+        (32.0, "late", job(state="waiting", attempt=1, worker="ocr-a5", dialect="native")),
         (32.0, "running", job(attempt=2, worker="ocr-b1")),
         (62.0, "ended", job(outcome="timed out", reason="no result in 30 s", quarantined=True)),
         (63.0, "joined", WORKER),
@@ -43,12 +54,23 @@ def test_a_line_has_time_job_service_state_and_worker() -> None:
         told.append(lines.line(name, fields, now, "12:00:00.000"))
     assert told == [
         "12:00:00.000  0197f3a2c4d8  ocr  waiting    background job",
-        "12:00:00.000  0197f3a2c4d8  ocr  running    attempt 1 at ocr-a5",
-        "12:00:00.000  0197f3a2c4d8  ocr  delayed",
+        "12:00:00.000  0197f3a2c4d8  ocr  running    attempt 1 of 3 at ocr-a5 (native)",
+        "12:00:00.000  0197f3a2c4d8  ocr  timed out  after 30 s at ocr-a5: no result within 30 s; retry in 1.1 s",
+        "12:00:00.000  0197f3a2c4d8  ocr  waiting",
+        "12:00:00.000  0197f3a2c4d8  ocr  late       result of ocr-a5 (native) dropped: attempt 1 has ended (D2)",
         "12:00:00.000  0197f3a2c4d8  ocr  running    attempt 2 at ocr-b1",
         "12:00:00.000  0197f3a2c4d8  ocr  timed out  after 30 s at ocr-b1, in quarantine: no result in 30 s",
         "12:00:00.000                ocr, resize  joined     worker ocr-a5 (native)",
     ]
+
+
+def test_a_job_that_waits_again_at_once_says_why() -> None:
+    lines = EventLines()
+    lines.line("running", job(attempt=1, worker="ocr-a5"), 1.0, "")
+    told = lines.line("waiting", job(last={**LAST, "outcome": "failed", "reason": ""}), 31.0, "12:00")
+    assert told == "12:00  0197f3a2c4d8  ocr  failed     after 30 s at ocr-a5; retry at once"
+    told = lines.line("delayed", job(background=True, delay=90.0), 31.0, "12:00")
+    assert told == "12:00  0197f3a2c4d8  ocr  delayed    background job, starts in 90 s"
 
 
 def test_names_of_peers_cannot_move_the_cursor() -> None:

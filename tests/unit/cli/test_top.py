@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.cli.full_screen import key_names
 from dragoman.cli.terminal import text_width
 from dragoman.cli.top import attempt_lines, worker_lines
-from dragoman.cli.top_format import Column, fitted, quantile, quantiles, rate, share, sparkline
+from dragoman.cli.top_format import Column, fitted, quantile, quantiles, rate, share, sparkline, within
 from dragoman.cli.top_model import Model
 from dragoman.cli.top_screen import frame
 
@@ -288,6 +288,22 @@ def test_sparkline_groups_values_and_leaves_out_unknown_ones() -> None:
     assert sparkline([0.0, 0.0], 4) == "  ▁▁"
     assert sparkline([None, None, 1.0, 1.0, 7.0, 9.0, 16.0, 16.0], 4) == " ▁▅█"
     assert len(sparkline([1.0] * 149, 16)) == 16
+
+
+def test_table_shortens_long_texts_before_it_leaves_out_a_column() -> None:
+    columns = (Column("NAME"), Column("STATE"), Column("SPARE", False, 1))
+    rows = [["n" * 60, "busy", "native"]]
+    assert fitted(columns, rows, 50)[1] == f"{'n' * 34}…  busy   native"
+    assert fitted(columns, rows, 38)[1] == f"{'n' * 30}…  busy"
+
+
+def test_head_and_keys_leave_out_whole_parts_where_the_screen_is_narrow() -> None:
+    assert within(["ab", "cd"], 7) == "ab   cd"
+    assert within(["ab", "cd"], 6) == "ab cd"
+    assert within(["ab", "cd", "ef"], 7) == "ab   cd"
+    assert within(["abcdef"], 4) == "abc…"
+    head = shown(model(), 80)[0]
+    assert not head.endswith("…")
 
 
 def test_table_shortens_the_widest_column_where_none_is_spare() -> None:

@@ -22,12 +22,14 @@ from dragoman.core.events import (
     JOB_RUNNING,
     JOB_WAITING,
     KIND_NAMES,
+    RESULT_LATE,
     SERVICE_PAUSED,
     SERVICE_RESUMED,
     WORKER_DRAINING,
     WORKER_JOINED,
     WORKER_LEFT,
     BrokerEvent,
+    EndedAttempt,
     Event,
     JobEvent,
     Judge,
@@ -110,12 +112,38 @@ def test_what_events_of_a_job_say(broker: CheckedBroker) -> None:
     broker.attempts.progress(attempt, bytearray(b"half"), 1.0)
     broker.fail(attempt, "no", 2.0)
     about: dict[str, Any] = {"id": job.id, "service": "s", "is_background": False, "is_kept": False}
-    held = {**about, "attempt": 1, "worker": "w", "worker_id": worker.id}
+    held = {**about, "attempt": 1, "worker": "w", "worker_id": worker.id, "dialect": "?"}
     assert published(broker) == [
-        JobEvent(JOB_RUNNING, **held),
+        JobEvent(JOB_RUNNING, **held, max_attempts=1),
         JobEvent(JOB_PROGRESS, **held, progress=b"half"),
         JobEvent(JOB_ENDED, **about, outcome=Outcome.FAILED, reason="no"),
     ]
+
+
+def test_a_job_that_is_retried_says_how_its_attempt_ended(broker: CheckedBroker) -> None:
+    worker = broker.worker(name="w")
+    job = broker.call(attempts=2, job_timeout=30.0, retry_first=1.0, retry_jitter=0.0)
+    attempt = attempt_of(job)
+    broker.take()
+    listen(broker, JOB_DELAYED | JOB_WAITING | RESULT_LATE)
+    broker.run_until(30.0)
+    broker.run_until(31.0)
+    broker.succeed(attempt, b"late", 32.0)
+    last = EndedAttempt(1, "w", Outcome.TIMED_OUT, "no result within 30 s", 30.0)
+    about: dict[str, Any] = {"id": job.id, "service": "s", "is_background": False, "is_kept": False}
+    of_worker = {"attempt": 1, "worker": "w", "worker_id": worker.id, "dialect": "?"}
+    assert published(broker) == [
+        JobEvent(JOB_DELAYED, **about, last=last, delay=1.0),
+        JobEvent(JOB_WAITING, **about, last=last),
+        JobEvent(RESULT_LATE, **about, **of_worker, state="waiting"),
+    ]
+
+
+def test_a_delayed_job_says_its_delay(broker: CheckedBroker) -> None:
+    listen(broker, JOB_DELAYED)
+    broker.call(durable=True, delay=90.0)
+    broker.save_all(0.0)
+    assert [(each.delay, each.last) for each in published(broker) if isinstance(each, JobEvent)] == [(90.0, None)]
 
 
 def test_what_events_of_a_background_job_in_quarantine_say(broker: CheckedBroker) -> None:
@@ -219,7 +247,7 @@ def test_every_kind_is_a_bit_of_its_own() -> None:
     kinds = {
         value
         for name, value in vars(events).items()
-        if name.startswith(("JOB_", "WORKER_", "SERVICE_", "BROKER_", "RIGHT_", "ADMINISTERED"))
+        if name.startswith(("JOB_", "WORKER_", "SERVICE_", "BROKER_", "RIGHT_", "ADMINISTERED", "RESULT_"))
     }
     kinds -= {JOB_MOVES, JOB_KINDS}
     assert kinds == set(KIND_NAMES)
@@ -269,7 +297,7 @@ def test_events_cannot_be_changed_and_hold_nothing_that_can(broker: CheckedBroke
             event.kind = 0  # type: ignore[misc]
         for field in fields(event):
             hash(getattr(event, field.name))
-            assert isinstance(getattr(event, field.name), (int, str, bytes, tuple, type(None)))
+            assert isinstance(getattr(event, field.name), (int, float, str, bytes, tuple, type(None)))
 
 
 def test_an_event_says_how_it_was_not_how_it_is(broker: CheckedBroker) -> None:

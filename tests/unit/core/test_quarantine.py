@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from case_tables import check_every_row
+from dragoman.core.general_reasons import generalize
 from dragoman.core.model import Job
-from dragoman.core.quarantine import generalize
 
 from .world import CheckedBroker, attempt_of, caller_of, principal_of
 

@@ -144,18 +144,20 @@ def test_services_that_the_broker_forgot_are_forgotten() -> None:
 
 def test_services_that_need_attention_come_first() -> None:
     world = World()
-    for name in ("calm", "busy", "late", "orphaned"):
+    for name in ("calm", "working", "late", "orphaned"):
         if name != "orphaned":
             world.worker(name)
-    do(world, "busy", 3)
+    do(world, "working", 3)
     world.sample(2.0)
     world.job("orphaned")
     for _ in range(2):
         world.job("late")
     world.samples(2)
     rows = world.snapshot().services
-    assert [each.name for each in rows] == ["orphaned", "late", "busy", "calm"]
-    assert [each.need for each in rows] == [64_000, 4_000, 0, 0]
+    assert [each.name for each in rows] == ["orphaned", "late", "working", "calm"], (
+        "where nothing is needed, jobs that end"
+    )
+    assert [each.need for each in rows] == [64_000, 4_000, 1, 0]
 
 
 def test_a_sample_of_many_workers_has_many_steps() -> None:

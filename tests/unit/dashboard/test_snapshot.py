@@ -146,6 +146,31 @@ def test_a_service_page_has_its_row_and_its_sentence() -> None:
     assert shown["page"]["says"] == "Its only worker is busy. 0.12 jobs/s arrive, 0 are done; no job waits."
 
 
+def test_a_service_page_has_its_callers_and_the_reasons_of_jobs_that_were_not_done() -> None:
+    world = World()
+    world.broker.job_registry.conversations.start()
+    world.worker("ocr")
+    for page in (7, 11):
+        job = world.job("ocr", JobOptions(waits=True, attempts=1))
+        world.broker.fail(attempt_of(job), f"page {page} is empty", world.now)
+    world.sample(2.0)
+    page = world.watch("service/ocr").latest["page"]
+    assert page["callers"] == {"native": 2}
+    assert page["reasons"] == [
+        {
+            "outcome": "failed",
+            "reason": "page … is empty",
+            "count": 2,
+            "last": page["reasons"][0]["last"],
+            "job": job.id.hex(),
+        }
+    ]
+    caller = world.principal("caller", call=("ocr",))
+    assert "callers" not in world.watch("service/ocr", caller).latest["page"], "other callers' jobs need `see`"
+    viewer = world.principal("viewer", see=("ocr",))
+    assert world.watch("service/ocr", viewer).latest["page"]["callers"] == {"native": 2}
+
+
 def test_a_job_page_has_the_job_and_its_why() -> None:
     world = busy_world()
     job = world.job("ocr", JobOptions(waits=True, attempts=2))
@@ -158,6 +183,7 @@ def test_a_job_page_has_the_job_and_its_why() -> None:
         "ahead": 1,
         "turn_in": None,
         "about": {"service": "ocr", "worker": None},
+        "earlier": "",
     }
 
 

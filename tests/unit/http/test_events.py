@@ -11,7 +11,7 @@ import pytest
 from http_worker import Worker, call, kind, only_job, token
 from http_world import World
 
-from dragoman.core.events import JOB_KINDS, WORKER_JOINED, WORKER_LEFT, WorkerEvent
+from dragoman.core.events import JOB_KINDS, RESULT_LATE, WORKER_JOINED, WORKER_LEFT, WorkerEvent
 from dragoman.core.rights import LOCAL, Principal
 from dragoman.http.admission import CONNECTED
 from dragoman.http.app import make_app
@@ -80,8 +80,8 @@ def test_a_jobs_life_is_heard_from_how_it_is_to_its_end(world: World) -> None:
     about = {"id": name, "service": "s", "background": True}
     assert listener.hears() == [("waiting", {**about, "state": "waiting"})]
     given = worker.takes()
-    running = {**about, "state": "running", "attempt": 1, "worker": "w"}
-    assert listener.hears() == [("running", running)]
+    running = {**about, "state": "running", "attempt": 1, "worker": "w", "dialect": "http"}
+    assert listener.hears() == [("running", {**running, "max_attempts": 3})]
     worker.says("progress", token(given), "½".encode())
     worker.says("progress", token(given), b"\xff")
     assert listener.hears() == [
@@ -91,6 +91,23 @@ def test_a_jobs_life_is_heard_from_how_it_is_to_its_end(world: World) -> None:
     worker.says("result", token(given), b"y")
     assert listener.hears() == [("ended", {**about, "state": "ended", "outcome": "done"})]
     assert listener.task.done()
+
+
+def test_a_retry_and_a_late_result_are_heard(world: World) -> None:
+    worker = Worker(world, name="w")
+    listener = Listener(world, "/v1/events", query="worker=w")
+    name = world.enqueue(attempts=2, timeout=30.0, retry_first=1.0, retry_jitter=0.0)
+    given = token(worker.takes())
+    world.wait(30.0)
+    assert worker.says("result", given, b"late").status_code == 409
+    about = {"id": name, "service": "s", "background": True}
+    held = {"attempt": 1, "worker": "w", "dialect": "http"}
+    last = {"number": 1, "worker": "w", "outcome": "timed out", "seconds": 30.0, "reason": "no result within 30 s"}
+    assert listener.hears() == [
+        ("running", {**about, "state": "running", **held, "max_attempts": 2}),
+        ("delayed", {**about, "state": "delayed", "last": last, "delay": 1.0}),
+        ("late", {**about, "state": "delayed", **held}),
+    ]
 
 
 def test_job_that_has_ended_says_so_and_no_more(world: World) -> None:
@@ -157,7 +174,7 @@ def test_all_jobs_and_workers_are_heard_of(world: World) -> None:
 def test_events_are_made_only_while_somebody_listens(world: World) -> None:
     assert world.broker.events.wanted == 0
     first, second = Listener(world, "/v1/events"), Listener(world, f"/v1/jobs/{world.enqueue()}/events")
-    assert world.broker.events.wanted == JOB_KINDS | WORKER_JOINED | WORKER_LEFT
+    assert world.broker.events.wanted == JOB_KINDS | RESULT_LATE | WORKER_JOINED | WORKER_LEFT
     first.hangup.happen()
     world.settle()
     assert (first.task.done(), world.broker.events.wanted) == (True, JOB_KINDS)

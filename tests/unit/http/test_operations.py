@@ -327,6 +327,7 @@ def test_why_a_job_waits(world: World) -> None:
         "ahead": 0,
         "turn_in": None,
         "about": {"service": "s", "worker": None},
+        "earlier": "",
     }
 
 

@@ -33,7 +33,7 @@ def job(world: World, name: str) -> JobView:
 
 
 def worker_of(world: World) -> WorkerView:
-    (view,) = world.ask("workers").workers
+    view = world.ask("workers").workers[0]
     assert isinstance(view, WorkerView)
     return view
 
@@ -128,6 +128,8 @@ def test_pace_of_a_worker_compares_it_with_the_median_of_its_service(world: Worl
         world.runner.run_once()
     name = world.enqueue(attempts=1)
     world.broker.fail(world.attempt(name), "no", world.now)
+    assert worker_of(world).pace is None, "the median is that of the only worker"
+    world.worker()
     view = worker_of(world)
     median = worker.services[0].ran.median()
     assert median is not None

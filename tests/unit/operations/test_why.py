@@ -130,6 +130,29 @@ def test_done(world: World) -> None:
     assert why(world, second) == "It is done, on attempt 2."
 
 
+def test_earlier_attempts_have_a_sentence_each(world: World) -> None:
+    world.worker(name="seven")
+    name = world.enqueue(attempts=6)
+
+    def earlier() -> str:
+        sentences: str = world.ask("why", id=name).earlier
+        return sentences
+
+    assert earlier() == ""
+    world.broker.fail(world.attempt(name), "no luck", world.now)
+    assert earlier() == "", "the only one is in `why`"
+    world.wait(5.0)
+    assert earlier() == "Attempt 1 of 6 failed on worker seven: no luck."
+    for _ in range(3):
+        world.broker.fail(world.attempt(name), "", world.now)
+        world.wait(60.0)
+    assert earlier().count("Attempt") == 3, "the latest three"
+    assert earlier().endswith("Attempt 4 of 6 failed on worker seven.")
+    world.broker.succeed(world.attempt(name), b"", world.now)
+    assert why(world, name) == "It is done, on attempt 5."
+    assert earlier().endswith("Attempt 4 of 6 failed on worker seven."), "without the one that is done"
+
+
 def test_ended_otherwise(world: World) -> None:
     world.worker(name="seven")
     name = world.enqueue(attempts=1)

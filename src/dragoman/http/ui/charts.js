@@ -8,7 +8,8 @@ export const drawn = new Map();
 
 const MOST_MARKS = 4, LONGEST = 34; // marks in a chart, characters of each
 const NEAR = 0.06; // share of the width: nearer marks are one
-const RIGHT = 70, CHARACTER = 1.3; // percent: texts stand to the left of marks beyond; width of a character
+const RIGHT = 60, ROWS = 3; // percent: texts stand to the left of marks beyond; rows of texts
+const CHARACTER = 6, FRAME = 300, NARROW = 720; // pixels: width of a character, side bar and margins, a phone
 const number = (value) => Math.round(value * 100) / 100;
 
 /** Path through the known values, in a box of 100 × 100; a value that is not known makes a gap. */
@@ -71,12 +72,13 @@ export function chart(key, series, options = {}) {
   const top = ceiling(Math.max(0, ...shapes.flatMap((each) => each.sums.map((value) => value ?? 0))) * 1.05);
   const span = step * Math.max(1, (series[0]?.values.length ?? 1) - 1);
   const half = format(top / 2); // a whole number may be rounded to the one above
+  const shown = visible(marks, span, widthOf(low));
   drawn.set(key, { series, format, step, label });
   return html`<div class="chart ${low && "low"}" data-chart="${key}" role="img" aria-label="${label}"><svg>
     ${gridLine(100, "0")}${gridLine(50, half === format(top) ? "" : half)}${gridLine(0, format(top))}
     <svg class="plot" width="100%" height="100%" viewBox="0 0 100 100" preserveAspectRatio="none">
       ${shapes.map((each) => shape(each, top))}</svg>
-    ${visible(marks, span).map(markLine)}${AXES[range].map(([x, text]) => axisText(x, text))}
+    ${shown.map(markLine)}${shown.map(markText)}${AXES[range].map(([x, text]) => axisText(x, text))}
   </svg></div>`;
 }
 
@@ -84,9 +86,10 @@ const gridLine = (y, text) => html`<line x1="0" x2="100%" y1="${y}%" y2="${y}%"/
   <text x="0" dx="-8" y="${y}%" dy="4" text-anchor="end">${text}</text>`;
 const axisText = (x, text) => html`
   <text x="${x}%" y="100%" dy="16" text-anchor="${x === 0 ? "start" : x === 100 ? "end" : "middle"}">${text}</text>`;
-const markLine = ({ place, isRight, text, row }) => html`<g class="mark">
-  <line x1="${place}%" x2="${place}%" y1="0" y2="100%"/><text x="${place}%" dx="${isRight ? -5 : 5}"
-    dy="${8 + row * 14}" text-anchor="${isRight ? "end" : "start"}">${text}</text></g>`;
+const markLine = ({ place, title }) => html`<line class="mark" x1="${place}%" x2="${place}%" y1="0" y2="100%">
+  <title>${title}</title></line>`;
+const markText = ({ place, isRight, text, row }) => text && html`<text class="mark" x="${place}%"
+  dx="${isRight ? -5 : 5}" dy="${8 + row * 14}" text-anchor="${isRight ? "end" : "start"}">${text}</text>`;
 
 function stack(series, isStacked) {
   let below = series[0]?.values.map(() => 0) ?? [];
@@ -101,21 +104,30 @@ const outline = (each, top) => html`<g class="c-${each.color}"><path d="${line(e
 const filled = (each, top) => html`<g class="c-${each.color}">
   <path class="fill" d="${area(each.sums, each.floor, top)}"/><path d="${line(each.sums, top)}"/></g>`;
 
-/** Marks within the span: those that are near each other are one, the latest four remain, and texts do not overlap. */
-function visible(marks, span) {
+/** About the width of a chart in pixels. `low`: two of them are in a row. */
+function widthOf(low) {
+  const all = globalThis.innerWidth ?? 1440;
+  return all <= NARROW ? all - 100 : (Math.min(all, 1700) - FRAME) * (low ? 0.45 : 0.6);
+}
+
+/** Marks within the span: those that are near each other are one, and the latest four remain. Texts do not overlap: one
+ * without room is left out, and the mark has it as its title. */
+function visible(marks, span, width) {
   const groups = [];
   for (const { ago, text } of marks.filter((each) => each.ago >= 0 && each.ago <= span).sort((a, b) => b.ago - a.ago)) {
     const last = groups.at(-1);
-    if (last && last.ago - ago < span * NEAR) last.more += 1; else groups.push({ ago, text, more: 0 });
+    if (last && last.ago - ago < span * NEAR) last.texts.push(text); else groups.push({ ago, texts: [text] });
   }
-  const ends = [0, 0, 0]; // where the texts of each row end, in percent
-  return groups.slice(-MOST_MARKS).map(({ ago, text, more }) => {
-    const place = number((1 - ago / span) * 100), isRight = place > RIGHT;
-    const short = `${text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text}${more ? ` + ${more}` : ""}`;
-    const width = short.length * CHARACTER, start = isRight ? place - width : place;
-    const row = Math.max(0, ends.findIndex((end) => end <= start));
-    ends[row] = start + width;
-    return { place, isRight, text: short, row };
+  const taken = Array.from({ length: ROWS }, () => []); // in each row, where texts begin and end, in percent
+  return groups.slice(-MOST_MARKS).reverse().map(({ ago, texts }) => {
+    const place = number((1 - ago / span) * 100), isRight = place > RIGHT, [first, ...more] = texts;
+    const short = first.length > LONGEST ? `${first.slice(0, LONGEST - 1)}…` : first;
+    const text = more.length ? `${short} + ${more.length}` : short, long = (text.length * CHARACTER + 10) / width * 100;
+    const begin = isRight ? place - long : place, end = begin + long;
+    const row = taken.findIndex((each) => each.every(([from, to]) => end <= from || begin >= to));
+    const fits = row >= 0 && begin >= 0 && end <= 100;
+    if (fits) taken[row].push([begin, end]);
+    return { place, isRight, text: fits ? text : "", row: Math.max(0, row), title: texts.join("; ") };
   });
 }
 

@@ -8,6 +8,9 @@ export const hasActs = () => facts.acts !== "none";
 /** True if the principal may see all services: totals, listeners and the broker itself. */
 export const seesAll = () => facts.sees === "all";
 
+/** True if the listener shows sizes of payloads, and no content. */
+export const hidesPayloads = () => facts.payloads === "none";
+
 /** True if the principal may act on what this owner has made. @param {string} owner */
 export const isOwn = (owner) => hasActs() && owner === facts.principal;
 

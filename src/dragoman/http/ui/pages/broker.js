@@ -7,8 +7,8 @@ import { DIALECTS, dialect, dialectName, empty, hot, panel } from "../parts.js";
 import { seesAll } from "../rights.js";
 import { again, facts, meter, none, nowOf, span, table } from "./elements.js";
 
-const HIDDEN = "Listeners, limits and settings need the right `see` over all services.";
-const REFRESH = 5; // seconds
+const HIDDEN = "Listeners, limits and settings are shown to principals with the right to see all services.";
+const REFRESH = 5, SOON = 1; // seconds; the first rates need a second reading
 const NEAR = 0.8; // share of a limit
 const IN_BYTES = /memory|bytes|store|payload|disk/;
 const SHADES = 10; // of a cell of the matrix
@@ -17,11 +17,25 @@ export async function load() {
   const [health, listeners, broker] = await Promise.all([
     get("/v1/health"), seesAll() ? get("/v1/listeners") : { listeners: [] }, seesAll() ? get("/v1/broker") : {},
   ]);
-  return { health, listeners: listeners.listeners, broker };
+  const at = performance.now();
+  return { health, listeners: listeners.listeners, broker, at, fetchedAt: at, rates: new Map() };
 }
 
 export function advance(data) {
-  again(data, REFRESH, load);
+  again(data, data.rates.size ? REFRESH : SOON, async () => {
+    const next = await load();
+    return { ...next, rates: ratesBetween(data, next) };
+  });
+}
+
+/** Bytes a second of each listener, from its totals at two times. */
+function ratesBetween(before, after) {
+  const seconds = Math.max(0.001, (after.at - before.at) / 1000);
+  const known = new Map(before.listeners.map((each) => [each.url, each]));
+  return new Map(after.listeners.filter(({ url }) => known.has(url)).map((each) => {
+    const { received, sent } = known.get(each.url);
+    return [each.url, { received: (each.received - received) / seconds, sent: (each.sent - sent) / seconds }];
+  }));
 }
 
 export function render({ data, live }) {
@@ -30,11 +44,10 @@ export function render({ data, live }) {
   ${health.problems.map((each) => html`<section class="panel why c-failed">${each}</section>`)}
   ${!seesAll() && html`<section class="panel">${empty(HIDDEN)}</section>`}
   ${seesAll() && html`${matrix(live?.flow ?? [])}
-  ${panel("Listeners", listenerTable(listeners), { flush: true })}
+  ${panel("Listeners", listenerTable(listeners, data.rates), { flush: true })}
   <div class="row even">
-    ${panel("Limits", limits(broker.limits), { note: "used now" })}
+    <div class="stack">${panel("Limits", limits(broker.limits), { note: "used now" })}${settings(broker.settings)}</div>
     ${panel("Health", facts(vitals(live?.broker ?? {}, broker, health)))}
-    ${settings(broker.settings)}
   </div>`}`;
 }
 
@@ -59,7 +72,7 @@ function matrix(flow) {
     workers.map((to) => cell(from, to, cells.get(`${from} ${to}`), most))}</tr>`);
   return panel("Who calls whom", html`<div class="scroll"><table class="matrix"><thead><tr>
     <th scope="row">callers ↓ workers →</th>${heads}</tr></thead><tbody>${rows}</tbody></table></div>`,
-  { flush: true, note: "jobs a second, and the time that the broker adds" });
+  { flush: true, note: "jobs a second, and the mean time that the broker adds" });
 }
 
 function cell(from, to, pair, most) {
@@ -69,18 +82,26 @@ function cell(from, to, pair, most) {
     rate(pair.jobs)}<small>${pair.added == null ? "" : time(pair.added)}</small></i></td>`;
 }
 
-const HEADS = [["Address"], ["Dialect", "hide-s"], ["For", "hide-m"], ["Peers", "num"], ["Received", "num hide-s"],
-  ["Sent", "num hide-s"], ["Bad messages", "num"]];
+const HEADS = [["Address"], ["Dialect", "hide-s"], ["For", "hide-m"], ["Peers", "num"], ["In", "num hide-s"],
+  ["Out", "num hide-s"], ["Bad messages", "num"]];
 
-const listenerTable = (listeners) => table(HEADS, listeners.map((each) => html`<tr>
-  <td class="mono"><div class="cut wide" title="${each.url}">${each.url}</div></td>
-  <td class="hide-s">${dialect(each.dialect)}${each.edition && html` <span class="dim">${each.edition}</span>`}</td>
-  <td class="mid hide-m">${(each.roles ?? []).map((role) => `${role}s`).join(", ")} ${
-    each.insecure && html`<span class="tag warn">not protected</span>`}</td>
-  <td class="num">${count(each.peers)}</td><td class="num mid hide-s">${bytes(each.received)}</td>
-  <td class="num mid hide-s">${bytes(each.sent)}</td>
+const listenerTable = (listeners, rates) => table(HEADS, listeners.map((each) => html`<tr>
+  <td class="mono fill"><div class="cut wraps" title="${each.url}">${each.url}</div></td>
+  <td class="hide-s nowrap">${dialect(each.dialect)}${each.edition && html` <span class="dim">${each.edition}</span>`}</td>
+  <td class="mid hide-m nowrap">${roles(each)} ${each.insecure && html`<span class="tag warn">not protected</span>`}</td>
+  <td class="num">${count(each.peers)}</td>
+  <td class="num mid hide-s" title="${bytes(each.received)} in all">${flowing(rates.get(each.url)?.received)}</td>
+  <td class="num mid hide-s" title="${bytes(each.sent)} in all">${flowing(rates.get(each.url)?.sent)}</td>
   <td class="num" title="${reasons(each.bad_reasons)}">${each.bad ? hot("failed", count(each.bad))
-    : html`<span class="dim">0</span>`}</td></tr>`));
+    : html`<span class="dim">0</span>`}</td></tr>`), "listeners");
+
+const flowing = (n) => (n == null ? none : `${bytes(n)}/s`);
+
+/** Parties of a listener. Callers may have an address of their own, whose end is shown. */
+function roles({ roles: parties = [], frontend }) {
+  if (!frontend) return parties.map((role) => `${role}s`).join(", ");
+  return html`workers · callers on <span class="mono" title="${frontend}">${frontend.split(/[:/]/).at(-1)}</span>`;
+}
 
 const reasons = (numbers) => Object.entries(numbers ?? {}).map(([reason, n]) => `${reason}: ${n}`).join(", ");
 
@@ -97,7 +118,7 @@ const vitals = (now, broker, health) => [
   ["Loop lag p99", time(now.lag_p99)],
   ["Commit p99", time(now.commit_p99)],
   ["Resident memory", bytes(now.resident)],
-  ["Store", broker.store && bytes(broker.store.bytes)],
+  ["Store", broker.store_size == null ? null : bytes(broker.store_size)],
   ["Connections", health.peers == null ? null : count(health.peers)],
   ["Jobs", health.jobs == null ? null : count(health.jobs)],
   ["Started", broker.started && clock(broker.started)],

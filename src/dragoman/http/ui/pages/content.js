@@ -4,7 +4,6 @@ import { html } from "../dom.js";
 import { bytes } from "../format.js";
 
 const SHOWN = 4096; // bytes
-const FETCHED = 65_536; // a longer payload is not fetched in order to show its beginning
 const ROW = 8; // bytes in a row of hexadecimal
 const ROWS = 32;
 
@@ -15,17 +14,19 @@ const KINDS = [
   ["SQLite database", "53514c697465"], ["Parquet", "50415231"], ["ELF program", "7f454c46"],
 ];
 
-/** Fetches a small payload whole: the job's view has only its first bytes. Returns null if the view is enough.
+/** Fetches the first bytes of a payload: the job's view has fewer. Returns null if the view is enough.
  * @param {JobView} job */
-export async function whole({ id, payload }) {
-  if (!payload || payload.size > FETCHED || shownBytes(payload).length >= payload.size) return null;
-  const answer = await fetch(`/v1/jobs/${id}/payload`).catch(() => null);
+export async function beginning({ id, payload }) {
+  if (!payload || shownBytes(payload).length >= Math.min(payload.size, SHOWN)) return null;
+  const headers = { range: `bytes=0-${SHOWN - 1}` };
+  const answer = await fetch(`/v1/jobs/${id}/payload`, { headers }).catch(() => null);
   return answer?.ok ? new Uint8Array(await answer.arrayBuffer()) : null;
 }
 
-/** @param {{text?: string, base64?: string, size?: number, kind?: string}} view @param {Uint8Array | null} [all] */
-export function content(view, all = null) {
-  const held = all ?? shownBytes(view), size = view.size ?? held.length, first = held.slice(0, SHOWN);
+/** @param {{text?: string, base64?: string, size?: number, kind?: string}} view
+ * @param {Uint8Array | null} [known] more of its first bytes */
+export function content(view, known = null) {
+  const held = known ?? shownBytes(view), size = view.size ?? held.length, first = held.slice(0, SHOWN);
   const text = decode(first, first.length < size), shape = text == null ? null : pretty(text, first.length === size);
   const kind = text == null ? guess(first) ?? view.kind ?? "bytes" : shape != null ? "JSON" : "text, UTF-8";
   if (size === 0) return html`<p class="hint">Empty.</p>`;

@@ -47,8 +47,9 @@ export const select = (label, field, values, all, query) => html`<select data-qu
   <option value="">${all}</option>${values.map(([value, text = value]) =>
     html`<option value="${value}" ${value === query[field] ? html`selected` : ""}>${text}</option>`)}</select>`;
 
-export const search = (label, query) => html`<input data-query="text" type="search" value="${query.text ?? ""}"
-  placeholder="${label}" aria-label="${label}" size="20" autocomplete="off" spellcheck="false">`;
+export const search = (label, query, short = label) => html`<input data-query="text" type="search"
+  value="${query.text ?? ""}" placeholder="${short}" aria-label="${label}" size="20" autocomplete="off"
+  spellcheck="false">`;
 
 /** Filters without a control of their own, each as a link that removes it. @param {string[]} fields */
 export const tags = (address, fields) => fields.filter((field) => address.query[field]).map((field) =>
@@ -79,10 +80,12 @@ export async function again(data, seconds, fetch) {
   }
 }
 
-/** Bar of shares: a part of a whole. @param {[string, number][]} parts colour and share of 1 */
+/** Bar of shares: a part of a whole. Without a label, the text beside it tells the same.
+ * @param {[string, number][]} parts colour and share of 1 */
 export function meter(parts, label = "") {
   let at = 0;
-  return html`<svg class="meter" role="img" aria-label="${label}"><rect class="floor" width="100%" height="6" rx="3"/>${
+  const name = label ? html`role="img" aria-label="${label}"` : html`aria-hidden="true"`;
+  return html`<svg class="meter" ${name}><rect class="floor" width="100%" height="6" rx="3"/>${
     parts.filter(([, share]) => share > 0).map(([color, share]) => {
       const from = at;
       at = Math.min(1, at + Math.max(share, LEAST));

@@ -3,12 +3,12 @@
 import { get } from "../api.js";
 import { html } from "../dom.js";
 import { bytes, clock, count, time } from "../format.js";
-import { content, whole } from "./content.js";
+import { beginning, content } from "./content.js";
 import { UNRECORDED, conversation, loadConversation } from "./conversation.js";
 import { act, dialect, jobState, panel } from "../parts.js";
-import { administers, hasActs } from "../rights.js";
+import { administers, hasActs, hidesPayloads } from "../rights.js";
 import {
-  again, facts, hasOwnKey, jobColor, jobLink, none, nowOf, serviceLink, table, workerLink,
+  again, ahead, facts, hasOwnKey, jobColor, jobLink, none, nowOf, serviceLink, table, workerLink,
 } from "./elements.js";
 import { timeline } from "./timeline.js";
 
@@ -17,22 +17,33 @@ const REFRESH = 2; // seconds
 export const title = ({ id }) => `${id.slice(0, 12)}…`;
 export const live = ({ id }) => `job/${id}`;
 
-/** `known`: the whole payload, if it was fetched before; it does not change. */
+/** `known`: the first bytes of the payload, if they were fetched before; they do not change. */
 export async function load(address, known = null) {
-  const { id } = address;
-  const [view, reason] = await Promise.all([get(`/v1/jobs/${encodeURIComponent(id)}`), why(id)]);
+  const { id } = address, path = `/v1/jobs/${encodeURIComponent(id)}`;
+  let view, reason;
+  try {
+    [view, reason] = await Promise.all([get(path), why(id)]);
+  } catch (problem) {
+    return gone(problem, path, address);
+  }
   const [recorded, payload] = await Promise.all([
-    view.recorded || view.state !== "ended" ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
-    known ?? whole(view),
+    view.recorded || view.state !== "ended" ? loadConversation(path, address) : UNRECORDED, known ?? beginning(view),
   ]);
   return { job: view, why: reason, recorded, payload };
+}
+
+/** A call is gone when it has ended; its messages may still be there. */
+async function gone(problem, path, address) {
+  const recorded = problem.status === 404 ? await loadConversation(path, address) : { problem };
+  if (recorded.problem) throw problem;
+  return { gone: problem.message, recorded };
 }
 
 const why = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/why`);
 
 /** State and sentence come with each snapshot, everything else by a request until the job has ended. */
 export function advance(data, { page }, address) {
-  if (data.isFinal) return;
+  if (data.isFinal || data.gone) return;
   if (page?.job?.id === data.job.id) {
     const { payload, progress, result, result_base64, error, parent, children, more_children } = data.job;
     data.job = { ...page.job, payload, progress, result, result_base64, error, parent, children, more_children };
@@ -43,6 +54,9 @@ export function advance(data, { page }, address) {
 }
 
 export function render({ address, data, live: snapshot }) {
+  if (data.gone) return html`<div class="head"><h1 class="mono id">${address.id}</h1></div>
+    <section class="panel why c-quiet"><p>${data.gone}</p></section>
+    ${conversation(data.recorded, address, `/v1/jobs/${address.id}/ladder`)}`;
   const each = data.job, now = nowOf(snapshot), state = each.outcome ?? each.state;
   return html`<div class="head"><h1 class="mono id">${each.id}</h1>${jobState(state)}${
     each.quarantined && html`<span class="tag warn">quarantine</span>`}
@@ -54,7 +68,7 @@ export function render({ address, data, live: snapshot }) {
     ${each.children.length > 0 && children(each)}
     ${conversation(data.recorded, address, `/v1/jobs/${each.id}/ladder`)}
   </div><div class="stack">
-    ${panel("Facts", facts(rows(each)))}
+    ${panel("Facts", facts(rows(each, now)))}
     ${each.progress && panel("Progress", content(each.progress))}
     ${payload(each, data.payload)}
     ${result(each)}
@@ -68,13 +82,14 @@ function buttons(each) {
   return each.quarantined && act("retry", each.id, "Retry …", "primary");
 }
 
-/** Place in the queue: shown as numbers, because sentences come from the broker. */
-function place({ ahead, turn_in: turn }) {
-  const facts = [ahead > 0 && `Jobs ahead: ${count(ahead)}`, turn != null && `Estimated start: in ${time(turn)}`];
-  return facts.some(Boolean) && html`<small>${facts.filter(Boolean).join(" · ")}</small>`;
+/** Place in the queue, as numbers, because sentences come from the broker; and earlier attempts. */
+function place({ ahead: n, turn_in: turn, earlier }) {
+  const queue = [n > 0 && `Jobs ahead: ${count(n)}`, turn != null && `Estimated start: in ${time(turn)}`];
+  return html`${earlier && html`<small>${earlier}</small>`}${
+    queue.some(Boolean) && html`<small>${queue.filter(Boolean).join(" · ")}</small>`}`;
 }
 
-function rows(each) {
+function rows(each, now) {
   const last = each.attempts.at(-1);
   return [
     ["Service", serviceLink(each.service)],
@@ -91,7 +106,8 @@ function rows(each) {
     ["Waited", each.waited == null ? none : time(each.waited)],
     ["Job time-out", each.job_timeout == null ? none : time(each.job_timeout)],
     ["Deadline", each.deadline && clock(each.deadline)],
-    ["Outcome kept", each.kept_until && `until ${clock(each.kept_until)}`],
+    ["Outcome deleted", each.kept_until &&
+      html`<span title="${clock(each.kept_until)}">${ahead(each.kept_until, now)}</span>`],
     ["Parent", each.parent && jobLink(each.parent)],
     ["Retry of", each.retry_of && jobLink(each.retry_of)],
     ["Retried as", each.retried_as && jobLink(each.retried_as)],
@@ -115,7 +131,8 @@ function payload(each, all) {
   const view = each.payload, size = view?.size ?? each.size;
   const isKept = each.state !== "ended" || each.quarantined || each.retried_as;
   if (!view) return panel("Payload", html`<p class="hint">${size != null && `${bytes(size)}. `}${
-    isKept ? "Payloads are shown to the owner and to administrators."
+    hidesPayloads() ? "This listener shows sizes of payloads only."
+      : isKept ? "Payloads are shown to the owner and to administrators."
       : "A payload is kept until its job ends, and in quarantine."}</p>`);
   const path = `/v1/jobs/${each.id}/payload`;
   return panel("Payload", content(view, all), { side: save(path, `${each.id}.payload`, "payload") });

@@ -57,7 +57,7 @@ export function render({ address, data, live }) {
     ${choices("State", STATES.map(([value, label]) => [value, label, number(data.counts, value)]), "state", query)}
     ${select("Service", "service", services(data.services, query.service).map((name) => [name]), "Any service", query)}
     ${choices("Kind", KINDS, "kind", query)}
-    ${search("Id, key, worker or reason", query)}
+    ${search("Id, key, worker or reason", query, "Id, key, reason …")}
     ${tags(address, isChoice(query.state) ? TAGS : ["state", ...TAGS])}
     <span class="grow"></span>
     ${data.newer > 0 && html`<button class="small" data-act="newest">${newer(data.newer)}</button>`}

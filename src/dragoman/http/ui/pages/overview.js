@@ -45,7 +45,7 @@ export function render({ address, data, live }) {
   ${now.totals && series.total && html`${tiles(now, series, range)}
     <div class="row two" data-key="charts">${ended(series, range)}
       ${panel("Who speaks to whom", talk(now.flow), {
-        note: "callers to workers, jobs/s", side: html`<a class="hint" href="/broker">Matrix</a>`,
+        note: "jobs/s", side: html`<a class="hint" href="/broker">Matrix</a>`,
       })}</div>`}
   ${services(now, series)}
   <div class="row two" data-key="lists">${panel("What changed", changes(now), { flush: true })}
@@ -95,7 +95,7 @@ function tiles({ totals, broker }, { total: line, step }, range) {
     ${tile("Running", count(totals.running), `of ${count(totals.slots)} slots`, share(totals.running, totals.slots))}
     ${tile(`Not done, ${ranged}`, count(undone), percent(undone / (undone + done)), spark(line.undone, "failed"))}
     ${tile("Workers", count(workers), `${count(totals.workers.idle ?? 0)} idle`, bar(states))}
-    ${tile("Broker", percent(broker.cpu), `CPU · lag ${time(broker.lag_p99)}`, share(broker.cpu, 1))}
+    ${tile("Broker CPU", percent(broker.cpu), `lag ${time(broker.lag_p99)}`, share(broker.cpu, 1))}
   </section>`;
 }
 const share = (used, all) => bar([["running", used]], Math.max(used, all));

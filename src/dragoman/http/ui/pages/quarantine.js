@@ -29,7 +29,7 @@ export function render({ data, live }) {
     <section class="panel">${empty("Nothing is in quarantine.")}</section>`;
   return html`<div class="head"><h1>Quarantine</h1><span class="dim">${groups.length > 0 && total(data)}</span></div>
   ${groups.length > 0 && panel("By service and reason", groupTable(groups, now), {
-    flush: true, note: "numbers, digits and quoted parts of the reasons are left out" })}
+    flush: true, note: "numbers and quoted parts of the reasons are left out" })}
   ${newest.length > 0 && panel("Newest in quarantine", jobTable(newest, now), {
     flush: true, side: data.hasMore && html`<a class="hint" href="/jobs?state=quarantined">All</a>` })}`;
 }

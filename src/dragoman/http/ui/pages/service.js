@@ -1,19 +1,19 @@
-// Service: a sentence, charts, the slowest workers, and the reasons of the jobs that were not done.
+// Service: a sentence, charts, the slowest workers, the reasons of the jobs that were not done, and the callers.
 
 import { get } from "../api.js";
 import { chart, legend } from "../charts.js";
 import { html } from "../dom.js";
-import { count, rate, since, time } from "../format.js";
+import { count, percent, rate, since, time } from "../format.js";
 import {
-  FIRST_WORKER, REFRESH, act, dialect, empty, hot, jobState, panel, rangeChoice, rangeOf, tile, workerState,
+  FIRST_WORKER, REFRESH, act, dialect, dialectColor, empty, hot, jobState, panel, rangeChoice, rangeOf, tile, workerState,
 } from "../parts.js";
 import { administers } from "../rights.js";
 import { hrefOf } from "../routes.js";
-import { advance as advanceSeries, marksOf, sumOf } from "../series.js";
+import { advance as advanceSeries, marksOf, sumOf, total } from "../series.js";
 import { slots } from "../service-table.js";
+import { ago, meter, nowOf } from "./elements.js";
 
 const WORKERS = 10, REASONS = 8; // rows
-const JOBS = 50; // jobs that the reasons are taken from
 const SLOW = 1.5; // pace from which a worker is slow
 const LONG = 5; // seconds of the oldest job that are shown in colour
 
@@ -23,13 +23,12 @@ export const refresh = (address) => REFRESH[rangeOf(address)];
 
 export async function load(address) {
   const { id } = address, base = `/v1/services/${encodeURIComponent(id)}`;
-  const [service, series, workers, jobs] = await Promise.all([
+  const [service, series, workers] = await Promise.all([
     get(base),
     get(`${base}/series`, { range: rangeOf(address) }),
     get("/v1/workers", { service: id, sort: "slow", limit: WORKERS }),
-    get("/v1/jobs", { service: id, undone: true, limit: JOBS }),
   ]);
-  return { service, series, workers: workers.workers, reasons: reasonsOf(jobs.jobs), seen: jobs.jobs.length };
+  return { service, series, workers: workers.workers };
 }
 
 export function advance({ series }, snapshot, { id }) {
@@ -52,9 +51,11 @@ export function render({ address, data, live: now }) {
   ${tiles(row)}
   ${charts(data.series, range)}
   ${panel("Workers", workers(data.workers, now?.at), { flush: true, note: "slowest first", side: all })}
-  ${panel("Not done", reasons(data.reasons), {
-    flush: true, note: data.seen ? `reasons of the last ${count(data.seen)}` : "", side: jobs,
-  })}`;
+  <div class="row two" data-key="sample">
+    ${panel("Not done", reasons(now?.page?.reasons ?? [], nowOf(now)), {
+      flush: true, note: "by reason, last hour", side: jobs,
+    })}
+    ${panel("Callers", callers(now?.page?.callers ?? {}), { note: "by dialect" })}</div>`;
 }
 
 const head = (id, row, range) => html`<div class="head"><h1>${id}</h1><span>${(row.dialects ?? []).map(dialect)}</span>
@@ -119,22 +120,23 @@ function paceOf(pace) {
   return pace >= SLOW ? hot("timed", `${pace.toFixed(1)} ×`) : html`<span class="mid">${pace.toFixed(1)} ×</span>`;
 }
 
-/** Jobs with the same outcome and reason, most frequent first. */
-function reasonsOf(jobs) {
-  const groups = new Map();
-  for (const { id, outcome, reason } of jobs) {
-    const key = `${outcome}\n${reason}`, group = groups.get(key);
-    if (group) group.count += 1; else groups.set(key, { outcome, reason, count: 1, id });
-  }
-  return [...groups.values()].sort((a, b) => b.count - a.count);
-}
-
-function reasons(groups) {
-  if (!groups.length) return empty("Every job that is still known was done.");
+function reasons(groups, now) {
+  if (!groups.length) return empty("Every job that was recorded in the last hour was done.");
   return html`<div class="scroll"><table><thead><tr><th>Ended</th><th>Reason</th><th class="num">Jobs</th>
-    <th class="num hide-s">Last</th></tr></thead><tbody>${groups.slice(0, REASONS).map(reason)}</tbody></table></div>`;
+    <th class="num hide-s">Last</th></tr></thead><tbody>${groups.slice(0, REASONS).map((each) => reason(each, now))}
+    </tbody></table></div>`;
 }
 
-const reason = (each) => html`<tr data-href="${hrefOf("job", each.id)}"><td>${jobState(each.outcome)}</td>
-  <td class="fill"><div class="cut">${each.reason || "–"}</div></td><td class="num">${count(each.count)}</td>
-  <td class="num hide-s"><a class="mono" href="${hrefOf("job", each.id)}">${each.id.slice(0, 12)}…</a></td></tr>`;
+const reason = (each, now) => html`<tr ${each.job && html`data-href="${hrefOf("job", each.job)}"`}>
+  <td>${jobState(each.outcome)}</td>
+  <td class="fill"><div class="cut mono" title="${each.reason}">${each.reason || "no reason"}</div></td>
+  <td class="num">${count(each.count)}</td><td class="num mid hide-s">${ago(each.last, now)}</td></tr>`;
+
+/** Shares of the dialects, most frequent first. */
+function callers(numbers) {
+  const rows = Object.entries(numbers).sort((a, b) => b[1] - a[1]), all = total(Object.values(numbers));
+  if (!all) return html`<p class="hint">No job of this service has been recorded.</p>`;
+  return html`<dl class="limits">${rows.map(([name, n]) => html`<dt>${dialect(name)}</dt><dd>${
+    meter([[dialectColor(name), n / all]], percent(n / all))}</dd><dd>${percent(n / all)}</dd>`)}</dl>
+    <p class="hint">Of the jobs that are recorded: all while few arrive, else about 50 a second.</p>`;
+}

@@ -2,6 +2,7 @@
 
 import { get } from "../api.js";
 import { html } from "../dom.js";
+import { count } from "../format.js";
 import { FIRST_WORKER, choice, empty, panel } from "../parts.js";
 import { serviceTable } from "../service-table.js";
 
@@ -16,10 +17,12 @@ export const load = ({ query }) => {
   return get("/v1/services", { sort: sortOf({ query }), text, after, limit: LIMIT });
 };
 
-export function render({ address, data }) {
+export function render({ address, data, live }) {
   const sort = sortOf(address), { text = "" } = address.query;
   const note = sort === "need" ? "those that need attention first" : `sorted by ${SORTS[sort]}`;
-  return html`<div class="head"><h1>Services</h1><span class="grow"></span>
+  const known = live?.totals?.services;
+  return html`<div class="head"><h1>Services</h1>${known != null && html`<span class="dim">${count(known)} known</span>`}
+    <span class="grow"></span>
     <input type="search" data-query="text" value="${text}" placeholder="Part of a name" size="18"
       aria-label="Part of a name">
     <span class="seg" role="group" aria-label="Sort by">${Object.entries(SORTS).map(([value, label]) =>

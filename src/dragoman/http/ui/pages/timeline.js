@@ -40,7 +40,7 @@ function run(each, end, axis) {
   const from = seconds(each.started), to = each.ended ? seconds(each.ended) : end;
   const how = each.outcome ?? "running", word = { done: "in", running: "for" }[how] ?? "after";
   const label = `${how} ${word} ${time(to - from)}`;
-  return track(html`${each.number} · ${each.worker}`, [[from, to, how]], label, axis, each.reason);
+  return track(`${each.number} · ${each.worker}`, [[from, to, how]], label, axis, each.reason);
 }
 
 function track(name, bars, label, { begin, total }, reason = "") {
@@ -51,8 +51,8 @@ function track(name, bars, label, { begin, total }, reason = "") {
       rx="4"/>`;
   });
   const at = percent(bars[0]?.[0] ?? begin), isLate = at > LATE;
-  return html`<span class="name">${name}</span><svg class="track" height="20" role="img" aria-label="${label}">
-    ${reason && html`<title>${reason}</title>`}<rect class="floor" width="100%" height="20" rx="4"/>${shapes}
+  return html`<span class="name" title="${name}">${name}</span><svg class="track" height="20" role="img"
+    aria-label="${label}">${reason && html`<title>${reason}</title>`}<rect class="floor" width="100%" height="20" rx="4"/>${shapes}
     <text x="${at.toFixed(2)}%" dx="${isLate ? -7 : 7}" y="14" ${isLate && html`text-anchor="end"`}>${label}</text>
     </svg>`;
 }

@@ -25,7 +25,9 @@ export async function load(address) {
   return { worker: view, recent, recorded };
 }
 
-export function advance(data, snapshot, address) {
+/** The worker comes with each snapshot, as its sentence does; jobs and messages by a request. */
+export function advance(data, { page }, address) {
+  if (page?.worker?.id === data.worker.id) data.worker = page.worker;
   again(data, REFRESH, () => load(address));
 }
 

@@ -70,8 +70,9 @@ const states = (counts) => [["", "All", counts && count(sum(counts.state))], ...
 function fleet({ each, states: letters, ids }, counts) {
   const legend = STATES.filter((state) => !counts || counts.state[state]);
   const numbers = legend.map((state) => `${counts ? `${count(counts.state[state])} ` : ""}${state}`).join(", ");
-  return panel("Fleet", html`<div class="fleet" role="img" aria-label="${numbers}">${
-    [...letters].map((letter, i) => html`<i class="${letter}" data-href="/worker/${ids[i]}"></i>`)}</div>`, {
+  const square = (letter, i) => html`<i class="${letter}" data-href="/worker/${ids[i]}"
+    title="${LETTERS[letter]}, worker ${ids[i]}"></i>`;
+  return panel("Fleet", html`<div class="fleet" role="img" aria-label="${numbers}">${[...letters].map(square)}</div>`, {
     note: each > 1 ? `a square for ${each} workers, with the state that needs attention most` : "a square for each worker",
     side: html`<span class="legend">${legend.map((state) => html`<span><i class="square ${letterOf(state)}"></i>${
       state}${counts && ` ${count(counts.state[state])}`}</span>`)}</span>`,
@@ -86,8 +87,8 @@ function nothing() {
 }
 
 const HEADS = [["Worker"], ["Dialect", "hide-s"], ["Services", "hide-m"], ["State"], ["Slots in use", "hide-s"],
-  ["Oldest job", "num"], ["Last heard", "hide-s"], ["Pace", "num hide-s"], ["Done", "num hide-m"],
-  ["Not done", "num hide-m"], ["", "hide-s"]];
+  ["Oldest job", "num"], ["Last heard", "hide-s"], ["Pace", "num"], ["Done", "num hide-l"],
+  ["Not done", "num hide-l"], ["", "hide-s"]];
 
 const workerTable = (workers, now) => table(HEADS, workers.map((each) => row(each, now)), "workers");
 
@@ -95,7 +96,7 @@ function row(each, now) {
   const held = each.running.length, ages = (each.holds ?? []).map((hold) => span(hold.since, null, now));
   const mayDrain = each.state !== "draining" && administersEach(each.services);
   return html`<tr data-href="/worker/${each.id}" data-key="w${each.id}">
-    <td><a href="/worker/${each.id}"><b class="name">${each.name || each.id}</b></a></td>
+    <td class="named"><a href="/worker/${each.id}" title="${each.name}"><b>${each.name || each.id}</b></a></td>
     <td class="hide-s">${dialect(each.dialect)}</td>
     <td class="hide-m mid"><div class="cut short" title="${each.services.join(", ")}">${each.services.join(", ")}</div></td>
     <td>${workerState(each.state)}</td>
@@ -103,11 +104,11 @@ function row(each, now) {
       <span class="dim">${held}/${each.capacity}</span></span></td>
     <td class="num">${ages.length ? time(Math.max(...ages)) : none}</td>
     <td class="hide-s">${heard(each)}</td>
-    <td class="num hide-s">${pace(each.pace)}</td>
-    <td class="num hide-m mid">${count(each.done)}</td>
-    <td class="num hide-m">${each.undone ? hot("failed", count(each.undone)) : html`<span class="dim">${
+    <td class="num">${pace(each.pace)}</td>
+    <td class="num hide-l mid">${count(each.done)}</td>
+    <td class="num hide-l">${each.undone ? hot("failed", count(each.undone)) : html`<span class="dim">${
       count(each.undone)}</span>`}</td>
-    <td class="num hide-s">${mayDrain && act("drain", each.id, "Drain", "small calm")}</td></tr>`;
+    <td class="num hide-s">${mayDrain && act("drain", each.id, "Drain …", "small calm")}</td></tr>`;
 }
 
 /** Seconds since the last message, as a share of the lease. */
