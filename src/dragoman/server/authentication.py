@@ -202,6 +202,13 @@ class ListenerAuth:
             return PlainServer(self.authentication.knows_token)
         return NULL
 
+    def rejection(self, certificate: bytes | None) -> Rejected | None:
+        """Return the reason to reject a connection whose handshake of TLS is done, before its carrier sends a byte."""
+        if not self._verifies_certificates or self.mechanism is not AuthMechanism.NONE or certificate is None:
+            return None
+        found = self.authentication.by_certificate(certificate)
+        return found if isinstance(found, Rejected) else None
+
     def judge(self, user: Admitted, certificate: bytes | None, carrier: Carrier) -> Admitted | Rejected:
         """Decide about a connection whose handshakes are done. `user` is the local user, as found when it connected."""
         if self.mechanism is AuthMechanism.CURVE and isinstance(carrier, Zmtp):

@@ -59,7 +59,7 @@ class ConnectionRegistry:
         self._reports = reports
         self._max_bad_messages = limits.bad_messages
         self._close = close
-        self._post = post
+        self.post = post
 
     # ---------------------------------------------------------------- begin and end
 
@@ -127,7 +127,7 @@ class ConnectionRegistry:
         self._reject(peer, reason, detail, identity)
         told = peer.session.refusal(TELLS_CERTIFICATE) if reason == UNKNOWN_CERTIFICATE else None
         if told is not None:
-            self._post(peer, peer.carrier.encode(told))
+            self.post(peer, peer.carrier.encode(told))
         self._close(peer, reason)
 
     def admitted(self, peer: StreamConnection, admitted: Admitted) -> None:
@@ -176,7 +176,7 @@ class ConnectionRegistry:
         for peer in self.heartbeats.due(now):
             state = self.heartbeats.check(peer, now)
             if state is SEND_PING:
-                self._post(peer, [peer.carrier.ping() or b""])
+                self.post(peer, [peer.carrier.ping() or b""])
             elif state is NO_HANDSHAKE:
                 self._count_bad(peer, "handshake timeout")
                 self._counters.refuse_peer(_mechanism_of(peer), "handshake timeout")
