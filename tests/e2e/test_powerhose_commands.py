@@ -84,7 +84,7 @@ def test_what_serve_suggests_to_try_works_as_printed(programs: Programs, tmp_pat
 
 
 def test_a_function_serves_and_the_listeners_url_may_be_pasted_whole(programs: Programs, tmp_path: Path) -> None:
-    url = f"powerhose+ipc://{tmp_path}/m.ipc?frontend=ipc%3A%2F%2F{tmp_path}%2Ff.ipc&worker_expire=5&wake_timeout=2"
+    url = f"powerhose+ipc://{tmp_path}/m.ipc?frontend=ipc%3A%2F%2F{tmp_path}%2Ff.ipc&worker_expire=60&wake_timeout=30"
     at = Addresses(programs, url)
     worker = programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--connect", url)
     for given in (b"hello", b"", b"\x00:::\xff", b"m" * (16 * MIB)):

@@ -1,8 +1,7 @@
 """Dispatch: gives waiting jobs to idle workers.
 
-A job enters by `queue`, waits in the queue of its service, and leaves by `give`, which starts the attempt. Delayed jobs
-and retries enter by `core/delays.py`. A worker enters by `freed`, whenever one of its slots becomes free. The queues
-are in `core/queues.py`, the lists of idle workers in `core/worker_registry.py`; only this class matches the two.
+A job enters by `queue` (or later, by `core/delays.py`), waits in `core/queues.py`, and leaves by `give`, which starts
+the attempt. A worker enters by `freed` when a slot becomes free; idle workers are listed in `core/worker_registry.py`.
 """
 
 from __future__ import annotations

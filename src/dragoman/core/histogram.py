@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from dragoman.core.infinity import inf
+
 # Upper bounds in seconds: six a decade, and a minute and five minutes. Longer durations are counted in one more bucket.
 SHORTEST: Final = 0.0005
 # fmt: off
@@ -26,27 +28,38 @@ PUBLISHED: Final = [SHORTEST, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 class Histogram:
     """Counts durations. Optimized for very short ones, which are the most frequent."""
 
-    __slots__ = ("_longer", "_shortest", "total")
+    __slots__ = ("_above", "_bucket", "_longer", "_shortest", "_up_to", "total")
 
     def __init__(self) -> None:
         self._shortest = 0  # count of the first bucket
         self._longer = [0] * (BUCKETS + 1)
+        self._bucket = 1  # the last one that a longer duration was counted in: the next one is often the same
+        self._above = SHORTEST  # the bounds of that bucket
+        self._up_to = BOUNDS[1]
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:
         self.total += seconds
         if seconds <= SHORTEST:
             self._shortest += 1
+        elif self._above < seconds <= self._up_to:
+            self._longer[self._bucket] += 1
         else:
-            low = 1
-            high = BUCKETS
-            while low < high:  # compiled, it takes half the time of `bisect_left`, whose arguments are objects
-                middle = (low + high) >> 1
-                if seconds > BOUNDS[middle]:
-                    low = middle + 1
-                else:
-                    high = middle
-            self._longer[low] += 1
+            self._count_longer(seconds)
+
+    def _count_longer(self, seconds: float) -> None:
+        low = 1
+        high = BUCKETS
+        while low < high:  # compiled, it takes half the time of `bisect_left`, whose arguments are objects
+            middle = (low + high) >> 1
+            if seconds > BOUNDS[middle]:
+                low = middle + 1
+            else:
+                high = middle
+        self._longer[low] += 1
+        self._bucket = low
+        self._above = BOUNDS[low - 1]
+        self._up_to = BOUNDS[low] if low < BUCKETS else inf
 
     @property
     def counts(self) -> list[int]:

@@ -173,7 +173,7 @@ class PrincipalLimits:
 
 
 NO_LIMITS: Final = PrincipalLimits(max_waiting=None)
-UNLIMITED: Final = 1 << 62  # more jobs than there can be
+UNLIMITED: Final = 1 << 60  # more jobs than there can be, and still compared without a call in compiled code
 
 
 @final

@@ -30,7 +30,8 @@ class JsonOperations:
         self, operation: str, request: bytes, payload: Payload, responder: JsonResponder, now: float
     ) -> PendingRequest | None:
         if responder.edition < older_names.EDITION:
-            responder = older_names.OlderResponder(responder, operation)
+            if operation in older_names.RENAMED_VIEWS:
+                responder = older_names.OlderResponder(responder)
             operation = older_names.OPERATIONS.get(operation, operation)
         return call_json(self._handlers, operation, request, payload, _JsonEncodingResponder(responder), now)
 

@@ -30,13 +30,12 @@ RENAMED_VIEWS: Final = frozenset({"recurring", "workers", "worker", "drain"})  #
 
 
 class OlderResponder:
-    """Passes responses to a client of edition 1, with the field names of that edition."""
+    """Passes views of `RENAMED_VIEWS` to a client of edition 1, with the field names of that edition."""
 
-    __slots__ = ("_is_renamed", "_responder")
+    __slots__ = ("_responder",)
 
-    def __init__(self, responder: JsonResponder, operation: str) -> None:
+    def __init__(self, responder: JsonResponder) -> None:
         self._responder = responder
-        self._is_renamed = operation in RENAMED_VIEWS
 
     @property
     def owner(self) -> Owner:
@@ -51,9 +50,7 @@ class OlderResponder:
         return EDITION
 
     def tell(self, view: bytes, payload: Payload, failure: Failure | None) -> None:
-        if self._is_renamed:
-            view = msgspec.json.encode(_renamed(msgspec.json.decode(view)))
-        self._responder.tell(view, payload, failure)
+        self._responder.tell(msgspec.json.encode(_renamed(msgspec.json.decode(view))), payload, failure)
 
     def object(self, kind: str, detail: str) -> None:
         self._responder.object(kind, detail)
