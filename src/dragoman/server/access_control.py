@@ -68,6 +68,7 @@ class AccessControl:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watchers: list[Callable[[], int]] = []
+        self.when_reloaded: Callable[[], None] = lambda: None  # a key may have been read for the first time
         table = open_table(places, os.geteuid(), no_access=no_access)
         authentication.apply(table, self._read_keys())
         self._note_table()
@@ -114,6 +115,7 @@ class AccessControl:
         self._log_report("access reloaded", report)
         self._answer([], report)
         self._broker.counters.access_reloaded("done")
+        self.when_reloaded()
         self._watch_expiry()
         return report
 
