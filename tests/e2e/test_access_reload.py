@@ -115,3 +115,21 @@ def test_a_broker_with_a_secret_key_writes_no_core_dump_and_hides_its_memory(pro
     exit_code, told = changed(programs, "allow", "www", "--uid", "34")
     assert (exit_code, "has accepted the change" in told) == (0, True)
     assert facts() == (0, "0")
+
+
+def test_a_worker_with_a_certificate_becomes_a_principal_of_the_first_table(programs: Programs, tmp_path: Path) -> None:
+    """Without a table it was `anyone`. The reload that finds one closes the connection, and the worker comes again."""
+    authority = Authority(tmp_path / "ca")
+    ops = authority.issue("ops", "subjectAltName=DNS:ops.example")
+    url = f"native+tls://127.0.0.1:0?{authority.issue().options}&client_ca={authority.cert}"
+    broker = programs.dragoman("serve", url, "--data", "data")
+    port = broker.prints(r"tls://127.0.0.1:(\d+)")
+    address = f"tls://127.0.0.1:{port}?ca={authority.cert}&{ops.options}"
+    programs.dragoman("worker", "--exec", "cat", "--service", "echo", "--connect", address)
+    broker.prints("worker joined")
+    code, told = changed(programs, "allow", "ops", "--tls-name", "ops.example", "--call", "*", "--work", "*")
+    assert code == 0
+    assert "1 connection was closed" in told
+    broker.prints("worker joined", 2)
+    call = programs.run("call", "echo", "x", "--connect", address)
+    assert (call.ends(), call.out) == (0, "x")
