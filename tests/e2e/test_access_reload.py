@@ -5,12 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from authority import Authority
 from dragoman.cli import running_broker
+from preloaded import DRAGOMAN
 from programs import Programs
 
 
@@ -90,3 +92,44 @@ def test_a_certificate_without_a_principal_ends_the_worker_and_the_call(programs
         assert refused.ends() == 3
         assert "this broker has no principal for the certificate of this client" in refused.err
     broker.prints("unknown certificate", 2)
+
+
+def test_a_broker_with_a_secret_key_writes_no_core_dump_and_hides_its_memory(programs: Programs) -> None:
+    """Also if the first key comes with a reload. The files of a process that hides its memory belong to root."""
+    group = 12_345
+    as_group = (
+        "import os, resource, sys; resource.setrlimit(resource.RLIMIT_CORE, (1, 1)); os.setgid(int(sys.argv[1])); "
+    )
+    start = (sys.executable, "-c", f"{as_group}os.execv(sys.argv[2], sys.argv[2:])", group)
+    assert changed(programs, "allow", "www", "--uid", "33", "--call", "mail")[0] == 0
+    broker = programs.start(*start, DRAGOMAN, "serve", "tcp://127.0.0.1:0", "--data", "data")
+    broker.prints("is listening")
+    process = Path(f"/proc/{broker.pid}")
+
+    def facts() -> tuple[int, str]:
+        [limit] = [line for line in (process / "limits").read_text().splitlines() if line.startswith("Max core")]
+        return (process / "mem").stat().st_gid, limit.split()[4]
+
+    assert facts() == (group, "1")
+    assert programs.run("keys", "new", "--broker", "--data", "data").ends() == 0
+    exit_code, told = changed(programs, "allow", "www", "--uid", "34")
+    assert (exit_code, "has accepted the change" in told) == (0, True)
+    assert facts() == (0, "0")
+
+
+def test_a_worker_with_a_certificate_becomes_a_principal_of_the_first_table(programs: Programs, tmp_path: Path) -> None:
+    """Without a table it was `anyone`. The reload that finds one closes the connection, and the worker comes again."""
+    authority = Authority(tmp_path / "ca")
+    ops = authority.issue("ops", "subjectAltName=DNS:ops.example")
+    url = f"native+tls://127.0.0.1:0?{authority.issue().options}&client_ca={authority.cert}"
+    broker = programs.dragoman("serve", url, "--data", "data")
+    port = broker.prints(r"tls://127.0.0.1:(\d+)")
+    address = f"tls://127.0.0.1:{port}?ca={authority.cert}&{ops.options}"
+    programs.dragoman("worker", "--exec", "cat", "--service", "echo", "--connect", address)
+    broker.prints("worker joined")
+    code, told = changed(programs, "allow", "ops", "--tls-name", "ops.example", "--call", "*", "--work", "*")
+    assert code == 0
+    assert "1 connection was closed" in told
+    broker.prints("worker joined", 2)
+    call = programs.run("call", "echo", "x", "--connect", address)
+    assert (call.ends(), call.out) == (0, "x")

@@ -65,6 +65,8 @@ class RecordingLog:
 class RecordingResponder:
     """Receives the response of an operation of one principal."""
 
+    dialect = origin = "test"
+
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self.response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,8 +13,11 @@ import pytest
 from broker_setup import BrokerSetup
 
 from authority import Authority, Issued
+from dragoman.carriers.zmtp import Zmtp
 from dragoman.server.handshakes import Handshakes
 from programs import PATIENCE, until
+
+FLOOD = 50  # connections: fewer than one address may have
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,14 @@ def handshakes_of(setup: BrokerSetup) -> Handshakes:
 def connect(stack: ExitStack, port: int) -> socket.socket:
     """Connect, and send nothing."""
     return stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+
+
+def is_closed(connected: socket.socket) -> bool:
+    """Wait until the broker closes the connection."""
+    try:
+        return connected.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def shake_hands(stack: ExitStack, connected: socket.socket, authority: Authority) -> ssl.SSLSocket:
@@ -99,3 +111,79 @@ def test_handshakes_of_a_second_are_limited_and_nobody_is_rejected(stack: ExitSt
     until(lambda: seconds.total() == 15, "all have been accepted")
     assert max(seconds.values()) <= 5
     assert setup.counters.connections_rejected == 0
+
+
+@pytest.mark.parametrize("scheme", ["native+tls", "https"])
+def test_one_address_with_too_many_handshakes_is_rejected_counted_and_logged(
+    stack: ExitStack, certificate: Issued, scheme: str
+) -> None:
+    """A bug: its connections were closed without a log line and a count."""
+    setup = start(stack, f"{scheme}://127.0.0.1:0?{certificate.options}", max_unauthenticated=64)
+    (port,) = ports_of(setup)
+    for _ in range(16):
+        connect(stack, port)
+    until(lambda: handshakes_of(setup).in_progress == 16, "a quarter is in progress")
+    assert is_closed(connect(stack, port))
+    assert setup.counters.peers_refused == {("tls", "too many handshakes"): 1}
+    assert setup.counters.connections_rejected == 1
+    assert setup.journal.mentions("16 handshakes of this address are in progress, the maximum")
+
+
+def test_flood_of_handshakes_keeps_pongs(stack: ExitStack, certificate: Issued) -> None:
+    """Fifty connections that want TLS arrive at once: no iteration of the loop begins many of them, and a worker gets
+    its PONG while they wait."""
+    setup = start(stack, f"native+tls://127.0.0.1:0?{certificate.options}", "pingpong+tcp://127.0.0.1:0?frontend=0")
+    tls, pingpong = (int(each.get("both", each.get("workers", "")).rpartition(":")[2]) for each in setup.places)
+    worker = Worker(connect(stack, pingpong))
+    handshakes = handshakes_of(setup)
+    begin = handshakes.begin
+    begun = [0]  # in each iteration of the loop
+
+    def counted(address: str) -> None:
+        begun[-1] += 1
+        begin(address)
+
+    def next_iteration() -> None:
+        begun.append(0)
+        if sum(begun) < FLOOD:
+            setup.loop.call_soon(next_iteration)
+
+    handshakes.begin = counted  # type: ignore[method-assign]
+    gate = threading.Event()
+    setup.loop.call_soon_threadsafe(gate.wait, PATIENCE)
+    for _ in range(FLOOD):
+        connect(stack, tls)
+    worker.ping()
+    setup.loop.call_soon_threadsafe(next_iteration)
+    gate.set()
+    worker.sees_pong()
+    until(lambda: sum(begun) == FLOOD, "all have been accepted")
+    assert max(begun) <= 10, "those of two slices of a second, if one ends meanwhile"
+
+
+class Worker:
+    """A PingPong worker that only sends PINGs."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._carrier = Zmtp("DEALER", dials=True)
+        self._pongs = 0
+        while not self._carrier.ready:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        self._socket.sendall(b"".join(self._carrier.outgoing))
+        self._carrier.outgoing = []
+        came = self._socket.recv(1000)
+        assert came, "the broker has closed the connection"
+        self._pongs += len(self._carrier.feed(came))
+        self._socket.sendall(b"".join(self._carrier.outgoing))
+        self._carrier.outgoing = []
+
+    def ping(self) -> None:
+        self._socket.sendall(b"".join(map(bytes, self._carrier.encode([b"", b"PING"]))))
+
+    def sees_pong(self) -> None:
+        before = self._pongs
+        while self._pongs == before:
+            self._exchange()

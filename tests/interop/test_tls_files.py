@@ -185,3 +185,25 @@ def test_a_reload_with_a_wrong_file_keeps_the_context(authority: Authority, tmp_
     listener.reload()
     assert listener.role is not before
     assert listener.certificate.spki_sha256 != facts.spki_sha256
+
+
+def test_a_reload_goes_on_with_a_certificate_that_has_expired_while_in_use(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """A bug: with it every reload failed, so that no key could be revoked before the certificate was renewed."""
+    valid, expired = authority.issue(), authority.issue(days=-1)
+    cert, key = tmp_path / "cert", tmp_path / "key"
+    key.touch(0o600)
+
+    def write(issued: Issued) -> None:
+        cert.write_bytes(issued.cert.read_bytes())
+        key.write_bytes(issued.key.read_bytes())
+
+    write(valid)
+    listener = ListenerTls(TlsFiles(str(cert), str(key)))
+    write(expired)
+    with pytest.raises(TlsFileError, match="the certificate expired on"):
+        listener.reload()
+    listener._certificate = read_certificate(der_of(expired))  # it was valid when it was read
+    listener.reload()
+    assert listener.certificate.not_after < datetime.now(UTC)

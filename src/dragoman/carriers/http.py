@@ -52,6 +52,7 @@ FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\t ]*([\t -~\x80-\xf
 LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t -~\x80-\xff]*)?")
 LONGEST_SIZE_LINE: Final = 1024
+FOREIGN_HOST: Final = "foreign host"  # reason of a failure: a broker rejects the field Host
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +322,8 @@ class HttpClient(Carrier):
             messages.append([self._status, self._fields, body])
         elif self._status != b"200" or body != self._alive:
             status = self._status.decode()
+            if self._status == b"403" and b'"urn:dragoman:foreign-host"' in body:
+                raise Malformed(FOREIGN_HOST, "it is a broker that does not serve the host name of this address")
             raise Malformed(
                 "no broker", f"it speaks HTTP, but is no broker: its answer to the first request was {status}"
             )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from dragoman.core.model import Attempt, Job, JobId, Payload, Service, Worker, WorkerId
-from dragoman.core.owners import Owner
 from dragoman.core.recipients import Effect, dialect_of
 from dragoman.core.rights import LOCAL, Principal, Right
 from dragoman.core.states import DELAYED, RUNNING, WAITING, Outcome
@@ -142,7 +141,7 @@ class AdministrationEvent:
     principal: str
     operation: str
     target: str  # id or name of the job, worker, schedule or service; empty: the broker
-    peer: str  # label of the owner: its connection or address
+    peer: str  # address or process from which the request came
 
 
 Event = JobEvent | WorkerEvent | ServiceEvent | BrokerEvent | RefusalEvent | AdministrationEvent
@@ -262,8 +261,8 @@ class Events:
         event = RefusalEvent(RIGHT_REFUSED, principal.name, right, services, dialect)
         self._effects.append(PublishEvent(event))
 
-    def administered(self, owner: Owner, operation: str, target: str) -> None:
-        event = AdministrationEvent(ADMINISTERED, owner.principal.name, operation, target, owner.label)
+    def administered(self, principal: Principal, operation: str, target: str, origin: str) -> None:
+        event = AdministrationEvent(ADMINISTERED, principal.name, operation, target, origin)
         self._effects.append(PublishEvent(event))
 
     def _is_wanted(self, kind: int, job: Job) -> bool:

@@ -35,6 +35,7 @@ class JobInfo:
 NOTHING_SAID: Final = JobInfo()
 FORBIDDEN: Final = "forbidden"  # refusal of a request whose sender lacks a right
 UNAUTHENTICATED: Final = "unauthenticated"  # refusal of a request whose sender is unknown
+NOT_ADMITTED: Final = ("another user", "forwarded", "foreign host")  # refusals of all requests of a client
 
 
 class WorkerIO(Protocol):

@@ -32,9 +32,17 @@ class Hosts:
     def __init__(self, more: Iterable[str] = ()) -> None:
         self._names = {_bare(name) for name in (*LOOPBACK_NAMES, *more)}
         self._good: set[bytes] = set()
+        self._addresses: set[str] = set()
 
     def allow(self, name: str) -> None:
         self._names.add(_bare(name))
+
+    def allow_address(self, address: str) -> None:
+        """Allow an address of this machine at which a connection has arrived, as a listener on 0.0.0.0 has several. No
+        name of an attacker is spelled so (T12)."""
+        if address not in self._addresses:
+            self._addresses.add(address)
+            self.allow(address.partition("%")[0].removeprefix("::ffff:"))
 
     def allows(self, host: bytes) -> bool:
         if host in self._good:

@@ -101,6 +101,8 @@ class LimitedConnection(HttpToolsProtocol):
             host, port = self.client
             tune(transport)
             self._host, self.address = host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if self.server is not None and self.server[1] is not None:
+            watch.hosts.allow_address(self.server[0])
         self._progress_at = now
         self._due = now + self._limits.head_timeout
         watch.by_address[self._host] += 1
@@ -210,7 +212,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._refuse(RequestError(408, "slow-body", "Body too slow", detail))
 
     def _time_out(self) -> None:
-        if self._no_room is not None and self._phase is not REFUSED:
+        if self._no_room is not None and self._phase is not REFUSED and (self._is_new or self._phase is HEAD):
             self._refuse(self._no_room)
         elif self._phase is HEAD:
             detail = f"head_timeout is {self._limits.head_timeout:g} s."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from dragoman.core.owners import Owner
 from dragoman.http.context import AppContext
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.problems import HttpError, problem_response
+from dragoman.http.request_access import address_of
 from dragoman.operations.schemas import ErrorView, View
 
 
@@ -25,11 +27,16 @@ class FutureResponder:
 
     dialect = "http"
 
-    __slots__ = ("owner", "response")
+    __slots__ = ("_scope", "owner", "response")
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, scope: Mapping[str, Any]) -> None:
         self.owner = owner
+        self._scope = scope
         self.response: Future[tuple[View, Payload, Failure | None]] = get_running_loop().create_future()
+
+    @property
+    def origin(self) -> str:
+        return address_of(self._scope)
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         if not self.response.done():
@@ -60,7 +67,7 @@ async def call_for_result(
     signal: DisconnectSignal | None = request.scope.get("extensions", {}).get(HANGUP)
     if signal is not None and signal.is_gone:
         raise ClientDisconnected
-    responder = FutureResponder(context.owner(request.scope))
+    responder = FutureResponder(context.owner(request.scope), request.scope)
     pending = context.operations.ask(operation, operation_request, payload, responder, context.now())
     context.runner.connections.request_iteration()
     if signal is not None:

@@ -17,7 +17,16 @@ from dragoman.http import framing
 from dragoman.http.admission import CONNECTED
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.framing import BadRequest, Chunks
-from dragoman.http.limited_connection import ANSWER, CHUNKS, HEAD, IDLE, LENGTH, MOST_AHEAD, LimitedConnection
+from dragoman.http.limited_connection import (
+    ANSWER,
+    CHUNKS,
+    HEAD,
+    IDLE,
+    LENGTH,
+    MOST_AHEAD,
+    RESERVE_TIMEOUT,
+    LimitedConnection,
+)
 from dragoman.http.problems import problem
 from dragoman.http.transports import ResponseTransport
 
@@ -159,7 +168,7 @@ class LimitedProtocol(LimitedConnection):
             else:
                 self._phase, self._left = LENGTH, length
         super().on_headers_complete()
-        if self._no_room is not None:
+        if self._no_room is not None and self._no_room.status == 503:
             self.cycle.keep_alive = False  # the next connection needs the place
 
     def _name_operation(self, head: re.Match[bytes]) -> None:
@@ -189,7 +198,8 @@ class LimitedProtocol(LimitedConnection):
 
     def _await_request(self) -> None:
         self._phase = IDLE
-        self._due = self.loop.time() + self._limits.idle_timeout
+        is_admitted = self._no_room is None
+        self._due = self.loop.time() + (self._limits.idle_timeout if is_admitted else RESERVE_TIMEOUT)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._disconnect = DisconnectSignal()

@@ -19,6 +19,7 @@ from dragoman.core.infinity import inf
 HANDSHAKE_TIMEOUT = 10.0  # seconds
 SHUTDOWN_TIMEOUT = 1.0  # seconds to wait for the client's close_notify
 ACCEPTS_PER_ITERATION = 64
+TLS = "tls"  # mechanism of the handshakes, in metrics
 PAUSE = 1.0  # seconds without accepting, after it failed for lack of file descriptors
 
 # The response to a request without TLS. Dragoman's own clients recognise its body (`sdk/recognition.py`).
@@ -39,7 +40,7 @@ class HandshakeLimits(Protocol):
 
     def when_one_ends(self, call: Callable[[], None]) -> None: ...
 
-    def admits(self, address: str) -> bool:
+    def admits(self, mechanism: str, address: str) -> bool:
         """True if one more handshake of this address may begin."""
 
     def begin(self, address: str) -> None: ...
@@ -108,7 +109,7 @@ class TlsAcceptor:
                 self._loop.call_later(PAUSE, self._resume)
                 return
             address = str(place[0])
-            if not self._limits.admits(address):
+            if not self._limits.admits(TLS, address):
                 accepted.close()
                 continue
             accepted.setblocking(False)
@@ -146,4 +147,4 @@ class TlsAcceptor:
 
     def _done(self, address: str, handshake: asyncio.Task[bool]) -> None:
         self._handshakes.discard(handshake)
-        self._limits.end("tls", address, is_done=not handshake.cancelled() and handshake.result())
+        self._limits.end(TLS, address, is_done=not handshake.cancelled() and handshake.result())

@@ -123,7 +123,7 @@ class OperationHandlers(LadderHandlers):
             responder.refuse(error.problem)
             return None
         if act is not None:
-            self.permissions.record(row, act, responder.owner)
+            self.permissions.record(row, act, responder)
         return pending
 
     def enqueue(self, request: EnqueueRequest, payload: Payload, responder: Responder, now: float) -> PendingRequest:

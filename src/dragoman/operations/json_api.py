@@ -76,6 +76,10 @@ class _JsonEncodingResponder:
     def dialect(self) -> str:
         return self._responder.dialect
 
+    @property
+    def origin(self) -> str:
+        return self._responder.origin
+
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         self._responder.tell(_encoder.encode(view), payload, failure)
 

@@ -46,6 +46,10 @@ class OlderResponder:
         return self._responder.dialect
 
     @property
+    def origin(self) -> str:
+        return self._responder.origin
+
+    @property
     def edition(self) -> int:
         return EDITION
 

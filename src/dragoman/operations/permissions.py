@@ -13,7 +13,6 @@ from typing import Any
 from dragoman.core.broker import Broker
 from dragoman.core.events import ADMINISTERED
 from dragoman.core.model import Job, JobId
-from dragoman.core.owners import Owner
 from dragoman.core.rights import ADMINISTER, CALL, SEE, WORK, Principal, Right
 from dragoman.operations.operation import Operation
 from dragoman.operations.quarantine_groups import may_use, sees_part
@@ -68,10 +67,10 @@ class Permissions:
             is_act = self._check_schedule(right, name, getattr(request, "service", None), responder)
         return str(name) if is_act else None
 
-    def record(self, row: Operation[Any, Any], target: str, owner: Owner) -> None:
+    def record(self, row: Operation[Any, Any], target: str, responder: Responder) -> None:
         """Publish an act of an administrator."""
         if self._broker.events.wanted & ADMINISTERED:
-            self._broker.events.administered(owner, row.name, target)
+            self._broker.events.administered(responder.owner.principal, row.name, target, responder.origin)
 
     def require_see_all(self, principal: Principal, dialect: str) -> None:
         """Raise OperationError unless the principal may see all services: for facts that are no operation."""

@@ -24,6 +24,10 @@ class Responder(Protocol):
     def dialect(self) -> str:
         """Dialect of the request, for the count of refused rights."""
 
+    @property
+    def origin(self) -> str:
+        """Address or process from which the request came, for the log line of an administrator's act (R151)."""
+
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None: ...
 
     def refuse(self, problem: ErrorView) -> None: ...
@@ -37,6 +41,9 @@ class JsonResponder(Protocol):
 
     @property
     def dialect(self) -> str: ...
+
+    @property
+    def origin(self) -> str: ...
 
     @property
     def edition(self) -> int:
@@ -66,6 +73,7 @@ class NullResponder:
 
     owner = Owner(Principal("nobody"))
     dialect = "operations"
+    origin = "this broker"
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         pass

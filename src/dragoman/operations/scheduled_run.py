@@ -22,6 +22,7 @@ class ScheduledRun:
     """Notifies the scheduler when the job of the run has ended, or if the store could not write it."""
 
     dialect = "schedule"
+    origin = "this broker"
 
     __slots__ = ("_name", "_scheduler", "job", "owner")
 

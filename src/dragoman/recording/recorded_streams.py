@@ -216,6 +216,11 @@ class RecordedAuth(ListenerAuth):
     def asked_for(self) -> str:
         return self._inner.asked_for
 
+    def rejection(self, certificate: bytes | None) -> Rejected | None:
+        found = self._inner.rejection(certificate)
+        self._items.add(IDENTIFIED, None, found.reason if found is not None else "")
+        return found
+
     def judge(self, user: Admitted, certificate: bytes | None, carrier: Carrier) -> Admitted | Rejected:
         found = self._inner.judge(user, certificate, carrier)
         if isinstance(found, Rejected):

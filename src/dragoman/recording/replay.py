@@ -297,7 +297,7 @@ class Replay(InputTaps):
         elif act == ABORT:
             self.broker.operator.abort(now)
         elif act == RIGHTS:
-            apply_rights(self.broker, now)
+            apply_rights(self.broker, self.runner.connections, now)
         elif act == STOP:
             self._operations.close(now)
             for listener in self._listeners:

@@ -41,6 +41,7 @@ class NullResponder:
     def __init__(self, owner: Owner, dialect: str) -> None:
         self.owner = owner
         self.dialect = dialect
+        self.origin = "recorded"
 
     def answer(self, view: View, payload: object = b"", failure: Failure | None = None) -> None:
         pass

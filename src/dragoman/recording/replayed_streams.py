@@ -102,6 +102,10 @@ class ReplayedAuth(ListenerAuth):
     def asked_for(self) -> str:
         return "recorded"
 
+    def rejection(self, certificate: bytes | None) -> Rejected | None:
+        _, reason = self._reader.expect(IDENTIFIED)
+        return Rejected(reason, "") if reason else None
+
     def judge(self, user: Admitted, certificate: bytes | None, carrier: Carrier) -> Admitted | Rejected:
         facts, *rejected = self._reader.expect(IDENTIFIED)
         found = admitted_of(self._principals, facts)

@@ -11,7 +11,16 @@ from typing import Any, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.sides import FORBIDDEN, UNAUTHENTICATED, ClientSide, Failure, JobExtras, Outcome, SubmitOptions
+from dragoman.dialects.sides import (
+    FORBIDDEN,
+    NOT_ADMITTED,
+    UNAUTHENTICATED,
+    ClientSide,
+    Failure,
+    JobExtras,
+    Outcome,
+    SubmitOptions,
+)
 from dragoman.sdk.errors import (
     BrokerUnavailable,
     DragomanError,
@@ -347,6 +356,8 @@ class ClientConnection:
     ) -> None:
         if refusal == UNAUTHENTICATED:
             self._unauthenticated(job_ref)
+        elif refusal in NOT_ADMITTED:
+            self._not_admitted(job_ref, reason)
         else:
             self._fail(job_ref, error_from(outcome, reason, failure, refusal))
 
@@ -367,8 +378,13 @@ class ClientConnection:
     def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
         if kind == UNAUTHENTICATED:
             self._unauthenticated(job_ref)
+        elif kind in NOT_ADMITTED:
+            self._not_admitted(job_ref, detail)
         else:
             self._fail(job_ref, OperationError(kind, detail))
+
+    def _not_admitted(self, job_ref: Hashable, detail: str) -> None:
+        self._fail(job_ref, NotAllowed(f"the broker at {self._target.place} does not admit this client: {detail}"))
 
     def _unauthenticated(self, job_ref: Hashable) -> None:
         from dragoman.sdk.refusals import unauthenticated

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from dragoman.carriers.carrier import Carrier, Message, TooLarge
-from dragoman.dialects.http.codec import Request, Response, read_response
+from dragoman.carriers.malformed import Malformed
+from dragoman.dialects.http.codec import Request, Response, read_problem, read_response
+from dragoman.dialects.sides import NOT_ADMITTED
 from dragoman.sdk.address import SocketAddress
-from dragoman.sdk.errors import BrokerUnavailable
+from dragoman.sdk.errors import BrokerUnavailable, NotAllowed
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
 from dragoman.sdk.recognition import Recognition
 from dragoman.sdk.refusals import unauthenticated
@@ -42,7 +45,16 @@ class HttpExchanges:
             self._idle.append(connection)
         if response.status == 401:
             raise unauthenticated(self._target.place, self._target.proof)
+        if response.status == 403:
+            self._check_admitted(response)
         return response
+
+    def _check_admitted(self, response: Response) -> None:
+        """Raise NotAllowed if the broker rejects every request of this worker."""
+        with suppress(Malformed):  # not a broker: the caller reports it
+            problem = read_problem(response)
+            if problem.kind in NOT_ADMITTED:
+                raise NotAllowed(f"the broker at {self._target.place} does not admit this worker: {problem.detail}")
 
     def close(self) -> None:
         for connection in self._idle:

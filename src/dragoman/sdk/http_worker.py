@@ -27,7 +27,7 @@ from dragoman.dialects.http.codec import (
     write_progress,
     write_result,
 )
-from dragoman.dialects.sides import Failure, Outcome
+from dragoman.dialects.sides import FORBIDDEN, Failure, Outcome
 from dragoman.sdk.connection_log import ConnectionLog
 from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed
 from dragoman.sdk.http_exchanges import HttpExchanges
@@ -131,6 +131,8 @@ class HttpWorker:
         if response.is_done:
             return _parsed(lambda: read_join(response))
         problem = _parsed(lambda: read_problem(response))
+        if problem.kind == FORBIDDEN:
+            raise NotAllowed(f"the broker at {self._target.place} does not allow this worker: {problem.detail}")
         raise BrokerUnavailable(f"{self._target.place} rejected this worker: {problem.detail}")
 
     async def _next(self, member: Membership, wait: float) -> Response:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge
-from dragoman.sdk.address import SocketAddress, TlsAddress
+from dragoman.sdk.address import SocketAddress, TlsAddress, UnixAddress, is_loopback
 from dragoman.sdk.errors import BrokerUnavailable, NotAllowed, WrongDialect
 from dragoman.streams.byte_stream import ByteStream
 from dragoman.streams.dial import connect
@@ -23,16 +24,32 @@ def _nothing() -> None:
 class Ungreeted(BrokerUnavailable):
     """The port accepts connections, but the carrier's handshake failed."""
 
-    def __init__(self, sentence: str, carrier: Carrier | None = None) -> None:
+    def __init__(self, sentence: str, carrier: Carrier | None = None, *, is_silent_tls: bool = False) -> None:
         super().__init__(sentence)
         self.carrier = carrier  # of a connection that failed or was closed; None after a time-out
+        self.is_silent_tls = is_silent_tls  # the broker closed it after the TLS handshake, without a byte
 
 
-def handshake_problem(place: SocketAddress, problem: str) -> str:
+def handshake_problem(place: SocketAddress, problem: str, *, is_silent: bool = False) -> str:
     """Return the message for a connection that ended during a handshake. The port may be another program's, or that of
-    a broker that rejects the connection; the broker logs that."""
+    a broker that rejects the connection; the broker logs that. `is_silent`: no byte has come."""
     advice = "check the broker's host and port, and its log"
+    if is_silent and is_loopback(place):  # a broker closes connections of other users so (T22)
+        advice += (
+            f". A broker that runs as another user than this program (uid {os.geteuid()}) admits it only with "
+            "loopback=anyone in the listener's URL, or by `dragoman access allow`"
+        )
     return f"no broker answers at {place}: {problem} before the handshake was complete; {advice}"
+
+
+def _unreachable(place: SocketAddress, error: OSError) -> BrokerUnavailable:
+    if isinstance(error, PermissionError) and isinstance(place, UnixAddress):
+        return BrokerUnavailable(
+            f"cannot connect to {place}: this user (uid {os.geteuid()}) may not open the socket; run this program as "
+            "the user of the broker, or open the socket to a group in the listener's URL: mode=0660&group=NAME"
+        )
+    problem = "connection refused" if isinstance(error, ConnectionRefusedError) else error.strerror or str(error)
+    return BrokerUnavailable(f"no broker answers at {place}: {problem or 'timed out'}")
 
 
 class OutgoingConnection:
@@ -91,8 +108,7 @@ async def open_connection(
     except TlsFileError as error:
         raise BrokerUnavailable(f"cannot connect to {place}: {error}") from None
     except OSError as error:
-        problem = "connection refused" if isinstance(error, ConnectionRefusedError) else error.strerror or str(error)
-        raise BrokerUnavailable(f"no broker answers at {place}: {problem or 'timed out'}") from error
+        raise _unreachable(place, error) from (None if isinstance(error, PermissionError) else error)
     ready: asyncio.Future[None] = loop.create_future()
     stream: ByteStream
     stream = Stream(loop, connected, carrier) if role is None else TlsStream(loop, connected, carrier, role)
@@ -115,7 +131,7 @@ async def open_connection(
 
     def closed(problem: str) -> None:
         is_explained = ready.done() or isinstance(stream, TlsStream)  # `_failed_handshake` explains errors of TLS
-        end(problem if is_explained else handshake_problem(place, problem))
+        end(problem if is_explained else handshake_problem(place, problem, is_silent=not stream.received))
 
     def end(problem: str) -> None:
         stream.close()
@@ -146,7 +162,8 @@ def _failed_handshake(stream: ByteStream, carrier: Carrier, place: SocketAddress
         return Ungreeted(problem, carrier)
     if not stream.tls_problem and stream.is_ready:
         hint = "it may require another certificate (cert= and key=), or speak another dialect"
-        return Ungreeted(f"{place}: {problem} after the TLS handshake: {hint}", carrier)
+        is_silent = not stream.received and carrier.failure is None
+        return Ungreeted(f"{place}: {problem} after the TLS handshake: {hint}", carrier, is_silent_tls=is_silent)
     if not stream.tls_problem:
         return Ungreeted(f"{place}: {problem}")
     kind = NotAllowed if problem.startswith(REFUSED_BY_BROKER) else WrongDialect

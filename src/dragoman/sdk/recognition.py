@@ -157,9 +157,11 @@ class Recognition:
 
     async def _reason(self, error: Ungreeted) -> BrokerUnavailable:
         """Return the error about a failed handshake: this side is not accepted, or the port has another protocol."""
-        from dragoman.sdk.refusals import ProbableRefusal, refusal_of
+        from dragoman.sdk.refusals import ProbableRefusal, refusal_of, silent_refusal
 
         refusal = refusal_of(self._target.place, self._target.proof, error.carrier)
+        if refusal is None and error.is_silent_tls:
+            refusal = silent_refusal(self._target.place)
         was_doubtful, self._is_doubtful = self._is_doubtful, isinstance(refusal, ProbableRefusal)
         if was_doubtful and self._is_doubtful:
             return NotAllowed(str(refusal))

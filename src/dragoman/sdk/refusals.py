@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dragoman.carriers.carrier import Carrier
+from dragoman.carriers.http import FOREIGN_HOST, HttpClient
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_curve import CurveZmtp
-from dragoman.sdk.address import SocketAddress
+from dragoman.sdk.address import SocketAddress, TlsAddress
 from dragoman.sdk.errors import BrokerUnavailable, NotAllowed
 from dragoman.sdk.proof import WHERE_SERVER_KEY_IS, Proof, Setting
 
@@ -18,8 +19,10 @@ SET_TOKEN = "set token_file, as an argument, in the URL, or as DRAGOMAN_TOKEN_FI
 
 
 def refusal_of(place: SocketAddress, proof: Proof, carrier: Carrier | None) -> BrokerUnavailable | None:
-    """Return the error about a handshake of ZMTP that failed because of this side's identity, or None. `carrier`: that
-    of the ended connection."""
+    """Return the error about a handshake that failed because of this side's identity, or of the name in its address;
+    or None. `carrier`: that of the ended connection."""
+    if isinstance(carrier, HttpClient) and carrier.failure is not None and carrier.failure.reason == FOREIGN_HOST:
+        return NotAllowed(_foreign_host(place))
     if not isinstance(carrier, Zmtp):
         return None
     reason = carrier.failure.reason if carrier.failure is not None else ""
@@ -47,10 +50,23 @@ class ProbableRefusal(BrokerUnavailable):
     that happens again, it is a refusal (R156)."""
 
 
+def silent_refusal(place: SocketAddress) -> ProbableRefusal | None:
+    """Return the error about a broker that closed the connection after the handshake of TLS, without a byte: it does so
+    if the certificate of this side belongs to no principal. None: this side has no certificate."""
+    if not isinstance(place, TlsAddress) or not place.tls.cert:
+        return None
+    return ProbableRefusal(
+        f"the broker at {place} closed the connection after the TLS handshake: it probably speaks another dialect, or "
+        f"{_unknown_certificate(place)}"
+    )
+
+
 def unauthenticated(place: SocketAddress, proof: Proof) -> NotAllowed:
     """Return the error about a response 401 of HTTP."""
     if proof.token is not None:
         return NotAllowed(_bad_token(place, proof))
+    if isinstance(place, TlsAddress) and place.tls.cert and not proof.withheld:
+        return NotAllowed(f"the broker at {place} {_unknown_certificate(place)}; or, if it has tokens: {SET_TOKEN}")
     return NotAllowed(f"the broker at {place} requires a token: {_set_token(proof, 'use https://')}")
 
 
@@ -67,6 +83,22 @@ def _wrong_server_key(place: SocketAddress, proof: Proof) -> str:
     return (
         f"{_label(proof.server_key)} is not the public key of the broker at {place}, or another program listens there; "
         f"{WHERE_SERVER_KEY_IS}"
+    )
+
+
+def _unknown_certificate(place: TlsAddress) -> str:
+    """Return the predicate about a broker that does not know the certificate of this side."""
+    cert = place.tls.cert
+    return (
+        f"has no principal for the certificate in {cert} (cert=): run `dragoman access allow NAME --tls-cert {cert}` "
+        "there, with --call or --work"
+    )
+
+
+def _foreign_host(place: SocketAddress) -> str:
+    return (
+        f"the broker at {place} does not serve this host name: connect by another name or address of the broker, or "
+        "add the name to hosts= in the URL of its listener"
     )
 
 

@@ -57,11 +57,11 @@ class Acceptor:
             try:
                 tune(accepted)
                 label, address, process = describe(accepted)
-                is_local_address = is_local(accepted)
+                is_here = is_local(accepted)
             except OSError:  # it has been closed already
                 accepted.close()
                 continue
-            if (mechanism and not registry.handshakes.admits(address)) or registry.admit(address, is_local_address):
+            if (mechanism and not registry.handshakes.admits(mechanism, address)) or registry.admit(address, is_here):
                 accepted.close()
                 continue
             admitted = self._local_peers.admit(accepted, listener_socket.loopback, label)
@@ -78,7 +78,7 @@ class Acceptor:
                 label,
                 address,
                 listener_socket.limits,
-                is_local_address,
+                is_here,
                 process,
                 admitted,
                 listener_socket.auth,

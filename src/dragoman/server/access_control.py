@@ -68,6 +68,7 @@ class AccessControl:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watchers: list[Callable[[], int]] = []
+        self.when_reloaded: Callable[[], None] = lambda: None  # a key may have been read for the first time
         table = open_table(places, os.geteuid(), no_access=no_access)
         authentication.apply(table, self._read_keys())
         self._note_table()
@@ -114,6 +115,7 @@ class AccessControl:
         self._log_report("access reloaded", report)
         self._answer([], report)
         self._broker.counters.access_reloaded("done")
+        self.when_reloaded()
         self._watch_expiry()
         return report
 
@@ -209,17 +211,19 @@ class AccessControl:
                 closed += 1
         closed += sum(call() for call in self._watchers)
         self._taps.note(RIGHTS, now)
-        apply_rights(self._broker, now)
+        apply_rights(self._broker, self._connections, now)
         self._connections.request_iteration()
         return closed
 
 
-def apply_rights(broker: Broker, now: float) -> None:
+def apply_rights(broker: Broker, connections: Connections, now: float) -> None:
     """Apply changed rights and limits: take services from workers that may not work for them any more."""
-    built_in = (broker.principals.local, broker.principals.anyone)
+    local, anyone = broker.principals.local, broker.principals.anyone
+    closing = [peer.owner for peer in connections.peers if peer.closing == REVOKED]
+    revoked = {id(owner) for owner in closing if owner.principal is anyone}
     for worker in list(broker.worker_registry.workers.values()):
         principal = worker.owner.principal
-        if not (principal.is_listed or principal in built_in):
+        if id(worker.owner) in revoked or not (principal.is_listed or principal in (local, anyone)):
             continue  # it leaves with its connection
         offered = [each.name for each in worker.services]
         allowed = [each for each in offered if principal.may(WORK, each)]

@@ -69,7 +69,7 @@ class Authentication:
 
     def __init__(self, principals: Principals, wall_clock: Callable[[], float] = time.time) -> None:
         self.local: Final = Admitted(principals.local)
-        self.anyone: Final = Admitted(principals.anyone)
+        self.anyone = Admitted(principals.anyone)
         self.table: AccessTable | None = None
         self._principals = principals
         self._wall_clock = wall_clock
@@ -79,6 +79,8 @@ class Authentication:
     def apply(self, table: AccessTable | None, keys: tuple[tuple[bytes, bytes], ...] = ()) -> AccessChanges:
         """Use this table and these CURVE keys of the broker, the newest first, from now on."""
         self._curve = CurveServer(keys, self.knows_curve_key, random_bytes) if keys else None
+        if self.table is None and table is not None:
+            self.anyone = Admitted(self._principals.anyone)  # not the one of before: see `is_current`
         self.table = table
         return self.refresh()
 
@@ -116,11 +118,12 @@ class Authentication:
         entry = self.table.by_uid(uid, now)
         if entry is not None:
             return self._admitted(entry, IdentityKind.UID, uid)
-        for gid in gids:
-            entry = self.table.by_gids([gid], now)
-            if entry is not None:
-                return self._admitted(entry, IdentityKind.GID, gid)
-        return None
+        groups = tuple(gids)
+        entry = self.table.by_gids(groups, now)
+        if entry is None:
+            return None
+        gid = next(each for each in groups if Identity(IdentityKind.GID, each) in entry.identities)
+        return self._admitted(entry, IdentityKind.GID, gid)
 
     def by_curve(self, key: bytes) -> Admitted | None:
         entry = self.table.by_curve(key, self._wall_clock()) if self.table is not None else None
@@ -162,10 +165,13 @@ class Authentication:
         return name == TOKEN_NAME and self.by_token(password.decode("ascii", "replace")) is not None
 
     def is_current(self, admitted: Admitted) -> bool:
-        """True if this identity still belongs to this principal. Asked again after each change of the table."""
+        """True if this identity still belongs to this principal. Asked again after each change of the table.
+
+        Who was `anyone` when there was no table may be a principal of it, and has to prove that again.
+        """
         identity, principal = admitted.identity, admitted.principal
         if identity is None:
-            return True
+            return admitted is self.anyone or principal is not self.anyone.principal
         entry = self.table.entries.get(principal.name) if self.table is not None else None
         return entry is not None and identity in entry.identities and entry.is_valid(self._wall_clock())
 
@@ -201,6 +207,13 @@ class ListenerAuth:
         if self.mechanism is AuthMechanism.TOKEN:
             return PlainServer(self.authentication.knows_token)
         return NULL
+
+    def rejection(self, certificate: bytes | None) -> Rejected | None:
+        """Return the reason to reject a connection whose handshake of TLS is done, before its carrier sends a byte."""
+        if not self._verifies_certificates or self.mechanism is not AuthMechanism.NONE or certificate is None:
+            return None
+        found = self.authentication.by_certificate(certificate)
+        return found if isinstance(found, Rejected) else None
 
     def judge(self, user: Admitted, certificate: bytes | None, carrier: Carrier) -> Admitted | Rejected:
         """Decide about a connection whose handshakes are done. `user` is the local user, as found when it connected."""

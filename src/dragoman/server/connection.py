@@ -25,8 +25,8 @@ class StreamConnection(interface.Connection):
     # fmt: off
     __slots__ = (
         "admitted", "alarm", "alarm_number", "auth", "bad_count", "bad_since", "carrier", "closing", "dialled",
-        "fresh_tags", "handshake", "holding", "is_local", "is_lost", "is_open", "largest", "last_received", "latest",
-        "latest_end", "limits", "out", "seen_sent", "stream", "tags", "unsendable",
+        "fresh_tags", "handshake", "holding", "is_held", "is_local", "is_lost", "is_open", "largest", "last_received",
+        "latest", "latest_end", "limits", "out", "seen_sent", "stream", "tags", "unsendable",
     )
     # fmt: on
 
@@ -57,6 +57,7 @@ class StreamConnection(interface.Connection):
         self.is_local = True  # it is on this machine
         self.stream: ByteStream | None = None  # None while it is being dialled
         self.dialled = False
+        self.is_held = False  # its carrier sends nothing yet: the handshake of TLS is in progress
         self.is_open = False  # the broker side has been notified
         self.is_lost = False
         self.closed_in_order = False  # set when it is lost

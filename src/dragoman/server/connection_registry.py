@@ -26,6 +26,7 @@ from dragoman.server.reports import Reports
 from dragoman.streams.byte_stream import ByteStream
 
 ABORTED: Final = "handshake aborted"
+TOO_MANY_HANDSHAKES: Final = "too many handshakes"
 TELLS_CERTIFICATE: Final = "this broker has no principal for the certificate of this client"
 
 
@@ -50,7 +51,7 @@ class ConnectionRegistry:
         self.admission = Admission(limits)
         self.heartbeats = Heartbeats()
         self.budget = MemoryBudget(memory)
-        self.handshakes = Handshakes(limits.max_handshakes, limits.max_unauthenticated, clock)
+        self.handshakes = Handshakes(limits.max_handshakes, limits.max_unauthenticated, clock, self._handshake_rejected)
         # By broker side, so by listener: bytes received and sent on ended connections, and bad messages by reason.
         self.traffic: dict[Recipient, tuple[int, int]] = {}
         self.bad_messages: dict[Recipient, dict[str, int]] = {}
@@ -59,7 +60,7 @@ class ConnectionRegistry:
         self._reports = reports
         self._max_bad_messages = limits.bad_messages
         self._close = close
-        self._post = post
+        self.post = post
 
     # ---------------------------------------------------------------- begin and end
 
@@ -127,7 +128,7 @@ class ConnectionRegistry:
         self._reject(peer, reason, detail, identity)
         told = peer.session.refusal(TELLS_CERTIFICATE) if reason == UNKNOWN_CERTIFICATE else None
         if told is not None:
-            self._post(peer, peer.carrier.encode(told))
+            self.post(peer, peer.carrier.encode(told))
         self._close(peer, reason)
 
     def admitted(self, peer: StreamConnection, admitted: Admitted) -> None:
@@ -141,6 +142,12 @@ class ConnectionRegistry:
             identity=admitted.label,
             address=peer.address,
         )
+
+    def _handshake_rejected(self, mechanism: str, address: str, reason: str) -> None:
+        """Count and log a connection that was closed because its address has too many handshakes (R168)."""
+        self._counters.connections_rejected += 1
+        self._counters.refuse_peer(mechanism, TOO_MANY_HANDSHAKES)
+        self._reports.log_limited("connection rejected", address=address, mechanism=mechanism, reason=reason)
 
     def handshake_aborted(self, peer: StreamConnection, problem: str) -> None:
         """Count and log a connection that ended before it was open."""
@@ -176,7 +183,7 @@ class ConnectionRegistry:
         for peer in self.heartbeats.due(now):
             state = self.heartbeats.check(peer, now)
             if state is SEND_PING:
-                self._post(peer, [peer.carrier.ping() or b""])
+                self.post(peer, [peer.carrier.ping() or b""])
             elif state is NO_HANDSHAKE:
                 self._count_bad(peer, "handshake timeout")
                 self._counters.refuse_peer(_mechanism_of(peer), "handshake timeout")

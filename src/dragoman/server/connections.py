@@ -109,8 +109,7 @@ class Connections(SideCalls):
         if not messages or carrier.gap is not None or peer.holding:
             self.registry.check_partial(peer)
         if carrier.outgoing:
-            self._post(peer, carrier.outgoing)
-            carrier.outgoing = []
+            self._identification.send_outgoing(peer)
         if not peer.is_open and peer.is_ready():
             self._open(peer, now)
         if messages and peer.closing is None:
@@ -208,8 +207,8 @@ class Connections(SideCalls):
         peer.stream = stream
         peer.last_received = peer.since = self._clock()
         self.registry.enter(peer)
-        self._post(peer, peer.carrier.outgoing)
-        peer.carrier.outgoing = []
+        peer.is_held = not stream.is_ready
+        self._identification.send_outgoing(peer)
         self.request_iteration()
         if peer.is_ready():  # neither its carrier nor its stream has a handshake
             self._open(peer, peer.last_received)

@@ -1,9 +1,10 @@
 """Rules about the addresses that the broker dials at a worker's request (R51, T6).
 
 A worker names its endpoint, and could name anything: another service of this machine, a host behind the firewall, a
-file outside its folder. So only these are dialled: Unix sockets under certain folders, owned by this user or by the
-worker; and TCP ports of this machine, of the worker's own address, or of addresses in `dial_allow`. Names are resolved
-at the start and never later, because a lookup would block the event loop.
+file outside its folder. And the connection to it has neither encryption nor proof of identity. So only endpoints of
+this machine are dialled, for workers of this machine: Unix sockets under certain folders, owned by this user or by the
+worker, and TCP ports. Other addresses must be listed in `dial_allow`. Names are resolved at the start and never later,
+because a lookup would block the event loop.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class DialPolicy:
         if not separator or not rest or not socket_name.isprintable():
             return None, "it is not of the form ipc://PATH or tcp://HOST:PORT"
         if scheme == "ipc":
+            if not _is_here(address):
+                return None, f"it is a file of this machine, and the worker is at {address}"
             return self._unix(rest, address)
         if scheme == "tcp":
             return self._tcp(rest, address)
@@ -88,9 +91,31 @@ class DialPolicy:
             return None, f"{host[:64]!r} is not an IP address, and not listed in dial_allow="
         if isinstance(ip, ipaddress.IPv6Address):
             ip = ip.ipv4_mapped or ip  # Python versions differ in the properties of ::ffff:127.0.0.1
-        if ip.is_loopback or str(ip) == address or any(ip in network for network in self._allowed):
-            return TcpAddress(str(ip), int(port)), ""
-        return None, f"{ip} is not an address of this machine or of the worker, and not listed in dial_allow="
+        target = TcpAddress(str(ip), int(port))
+        if any(ip in network for network in self._allowed):
+            return target, ""
+        if ip.is_loopback and not _is_here(address):
+            return None, f"{ip} is this machine, and the worker is at {address}; list {ip} in dial_allow= to dial it"
+        if ip.is_loopback or (str(ip) == address and _is_here(address)):
+            return target, ""
+        unsafe = "jobs would leave this machine without encryption"
+        return None, f"{ip} is not an address of this machine, and not listed in dial_allow=: {unsafe}"
+
+
+def _is_here(address: str) -> bool:
+    """Tell if a worker is on this machine. `address`: an IP address, or `uid N` of a Unix socket."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return True
+    if ip.is_loopback:
+        return True
+    with socket.socket(socket.AF_INET6 if ip.version == 6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))  # possible for addresses of this machine only; nothing is sent
+        except OSError:
+            return False
+    return True
 
 
 def _look_up(name: str) -> str:

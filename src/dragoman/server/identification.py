@@ -26,6 +26,30 @@ class Identification:
         principal = admitted.principal if admitted is not None else self._principals.local
         return self._owner(principal, is_local, address)
 
+    def send_outgoing(self, peer: StreamConnection) -> None:
+        """Send the bytes of the carrier itself: its greeting, handshake and replies. Before the handshake of TLS is
+        done, they are held back."""
+        if not peer.is_held or self._may_greet(peer):
+            peer.is_held = False
+            self._registry.post(peer, peer.carrier.outgoing)
+            peer.carrier.outgoing = []
+
+    def _may_greet(self, peer: StreamConnection) -> bool:
+        """True once the carrier may send its first bytes: the handshake of TLS is done, and the certificate is known.
+
+        A client whose certificate belongs to no principal gets no byte, by which it recognises that, unless its dialect
+        has a message for it: then it is told after the handshake of the carrier (R137).
+        """
+        stream = peer.stream
+        if stream is None or not stream.is_ready or peer.closing is not None:
+            return False
+        if peer.auth is None or peer.session.refusal("") is not None:
+            return True
+        found = peer.auth.rejection(stream.peer_certificate)
+        if found is not None:
+            self._registry.turned_away(peer, found.reason, found.detail, found.identity)
+        return found is None
+
     def identify(self, peer: StreamConnection) -> bool:
         """Find the principal of a connection whose handshakes are done. False: it was turned away."""
         if peer.closing is not None and not peer.dialled:

@@ -219,10 +219,10 @@ class Server:
         changes = report.changes
         return AccessView(list(changes.added), list(changes.removed), list(changes.changed), report.disconnected)
 
-    @property
-    def has_secrets(self) -> bool:
-        """True if secret keys are in the memory of this process."""
-        return self.authentication.has_curve_key or bool(self._certificates())
+    def protect_secrets(self) -> None:
+        """Protect the memory of this process, if secret keys are in it."""
+        if self.authentication.has_curve_key or self._certificates():
+            protect_secrets()
 
     def _certificates(self) -> list[ListenerTls]:
         return [listener.tls for listener in self._listeners if listener.tls is not None]
@@ -434,8 +434,8 @@ async def _serve(
     try:
         opened = server.listen()
         tune_process()
-        if server.has_secrets:
-            protect_secrets()
+        server.access_control.when_reloaded = server.protect_secrets
+        server.protect_secrets()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, stop_requested)
         loop.add_signal_handler(signal.SIGHUP, server.access_control.hangup)

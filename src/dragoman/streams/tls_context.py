@@ -20,6 +20,7 @@ from dragoman.streams.certificates import Certificate, read_certificate, read_pe
 NATIVE_PROTOCOL = "dragoman/1"  # application protocol (ALPN) of the native dialect
 HTTP_PROTOCOL = "http/1.1"
 CIPHERS_OF_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20"
+NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL; the time is checked here
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class ListenerTls:
         self.listener = ""  # its address, in logs and metrics
         self._files = files
         self._is_optional = is_optional
+        self._certificate: Certificate | None = None
         self.reload(pinned)
 
     @property
@@ -65,6 +67,7 @@ class ListenerTls:
     @property
     def certificate(self) -> Certificate:
         """Facts of the certificate in use."""
+        assert self._certificate is not None
         return self._certificate
 
     def reload(self, pinned: Sequence[bytes] = ()) -> None:
@@ -72,8 +75,11 @@ class ListenerTls:
         self.prepare_reload(pinned)()
 
     def prepare_reload(self, pinned: Sequence[bytes] = ()) -> Callable[[], None]:
-        """Read all files again. Returns the function that uses them from then on. Raises TlsFileError."""
-        context, certificate = _listener_context(self._files, pinned, self._is_optional)
+        """Read all files again. Returns the function that uses them from then on. Raises TlsFileError.
+
+        The certificate in use may have expired: that is no reason to reject a reload, which may revoke a key.
+        """
+        context, certificate = _listener_context(self._files, pinned, self._is_optional, self._certificate)
 
         def use() -> None:
             self._role = TlsRole(context, True, None, _required(self._files))
@@ -116,14 +122,14 @@ def _client_role(files: TlsFiles, host: str, _: object) -> TlsRole:
 
 
 def _listener_context(
-    files: TlsFiles, pinned: Sequence[bytes], is_optional: bool
+    files: TlsFiles, pinned: Sequence[bytes], is_optional: bool, in_use: Certificate | None
 ) -> tuple[ssl.SSLContext, Certificate]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _restrict(context, files)
     context.num_tickets = 0  # a resumed session skips the check of the certificate
     if not files.cert:
         raise TlsFileError("the certificate is missing: name its file with cert=, and its private key with key=")
-    der, certificate = _load_certificate(context, files)
+    der, certificate = _load_certificate(context, files, in_use)
     if files.client_ca:
         _trust(context, files.client_ca, "client_ca")
     if pinned:
@@ -149,11 +155,13 @@ def _required(files: TlsFiles) -> str:
     return NATIVE_PROTOCOL if files.protocol == NATIVE_PROTOCOL else ""
 
 
-def _load_certificate(context: ssl.SSLContext, files: TlsFiles) -> tuple[bytes, Certificate]:
+def _load_certificate(
+    context: ssl.SSLContext, files: TlsFiles, in_use: Certificate | None = None
+) -> tuple[bytes, Certificate]:
     ders = _certificates(files.cert, "cert")
     certificate = _facts(ders[0], files.cert)
     now = datetime.now(UTC)
-    if certificate.not_after <= now:
+    if certificate.not_after <= now and certificate != in_use:
         day = certificate.not_after.date().isoformat()
         raise TlsFileError(f"cert={files.cert}: the certificate expired on {day}; renew it")
     if certificate.not_before > now:
@@ -240,6 +248,7 @@ def _test(context: ssl.SSLContext, der: bytes, files: TlsFiles) -> None:
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _restrict(trusting, files)
     trusting.check_hostname = False  # the listener does not know its names; clients check them
+    trusting.verify_flags |= NO_CHECK_TIME
     trusting.load_verify_locations(cadata=der)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = context.wrap_bio(to_server, to_client, server_side=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.http.framing import RequestError
+from dragoman.http.limited_connection import RESERVE_TIMEOUT
 from dragoman.http.server import HttpServer
 from dragoman.http.server_state import ConnectionCheck
 from hostile_http import LIMITS, echo
@@ -67,7 +68,24 @@ def test_the_response_has_the_reason_and_ends_the_connection(world: World) -> No
     assert rejected.transport.is_finished
     rejected.say(get("/livez"))
     assert rejected.statuses == [403]
-    assert visit(world, get("/livez") * 2).statuses == [200], "one request a connection"
+
+
+def test_the_reason_follows_a_health_check_on_the_same_connection(world: World) -> None:
+    """A bug: Dragoman's own clients begin with /livez, and the connection was closed after it, without the reason."""
+    serve(world, ConnectionCheck(lambda *_: FAULT, PUBLIC))
+    probing = visit(world, get("/livez"))
+    assert not probing.transport.is_finished
+    probing.say(get("/"))
+    assert probing.statuses == [200, 403]
+    assert probing.transport.is_finished
+
+
+def test_a_rejected_connection_is_not_kept_after_a_health_check(world: World) -> None:
+    serve(world, ConnectionCheck(lambda *_: FAULT, PUBLIC))
+    probing = visit(world, get("/livez"))
+    probing.protocol.look(world.loop.time() + RESERVE_TIMEOUT, 0.5)
+    assert probing.statuses == [200], "nobody has asked for more"
+    assert probing.transport.is_closing()
 
 
 def test_connections_of_another_user_take_no_place_of_others(world: World) -> None:

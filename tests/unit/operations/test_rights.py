@@ -600,7 +600,7 @@ def test_acts_of_administrators_are_published_once_they_are_executed() -> None:
     for kind, name, fields in acts:
         assert not isinstance(world.as_(kind, name, **fields), ErrorView), name
     assert [(each.principal, each.operation, each.target, each.peer) for each in world.acts] == [
-        (kind, name, str(next(iter(fields.values()), "")), f"connection of {kind}") for kind, name, fields in acts
+        (kind, name, str(next(iter(fields.values()), "")), RecordingResponder.origin) for kind, name, fields in acts
     ]
 
 

@@ -82,6 +82,7 @@ class RecordingResponder:
     """Records its response."""
 
     dialect = "test"
+    origin = "127.0.0.1:50000"
 
     def __init__(self, owner: Owner = LOCAL_OWNER) -> None:
         self.owner = owner

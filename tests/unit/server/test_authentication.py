@@ -102,6 +102,7 @@ def test_each_credential_finds_its_principal(world: World, tmp_path: Path) -> No
     unknown = authority.issue("y", "subjectAltName=DNS:stranger")
     world.put("web", f'token = ["sha256:{token_hash(TOKEN).hex()}"]\ncall = ["mail.*"]')
     world.put("gpu-1", f'curve = ["{KEY.hex()}"]\nwork = ["resize"]')
+    world.put("staff", 'gid = [8]\nsee = ["*"]')
     world.put("ops", 'uid = [1001]\ngid = [7]\ntls_name = ["ops.example.org"]\nadminister = ["*"]')
     world.start()
     look = world.authentication
@@ -121,6 +122,8 @@ def test_each_credential_finds_its_principal(world: World, tmp_path: Path) -> No
         (look.by_user(1001), "ops"),
         (look.by_user(1002), None),
         (look.by_user(1002, [5, 7]), "ops"),
+        (look.by_user(1002, [7, 8]), None),  # groups of two principals prove neither
+        (look.by_user(1001, [7, 8]), "ops"),
         (look.by_certificate(der(named.cert)), "ops"),
         (look.by_certificate(der(unknown.cert)), None),
         (look.by_certificate(b"\x30\x00"), None),
@@ -146,6 +149,21 @@ def test_without_a_table_a_verified_certificate_is_anyone(world: World, tmp_path
     found = world.authentication.by_certificate(der(Authority(tmp_path / "ca").issue().cert))
     assert found is world.authentication.anyone
     assert world.authentication.by_token(TOKEN) is None
+
+
+def test_whoever_was_anyone_before_there_was_a_table_proves_it_again(world: World) -> None:
+    """A bug: a worker with a certificate of the new table stayed `anyone`, without rights, and was sent away."""
+    control = world.start()
+    before = world.authentication.anyone
+    assert world.authentication.is_current(before)
+    world.put("ops", 'tls_name = ["ops.example.org"]\nwork = ["*"]')
+    control.reload()
+    assert not world.authentication.is_current(before)
+    assert world.authentication.is_current(world.authentication.anyone)
+    assert world.authentication.is_current(world.authentication.local)
+    after = world.authentication.anyone
+    control.reload()
+    assert world.authentication.is_current(after)
 
 
 def test_a_principal_expires(world: World) -> None:

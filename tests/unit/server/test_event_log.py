@@ -234,9 +234,9 @@ def test_refused_rights_are_limited_and_acts_of_administrators_are_not() -> None
     for number in range(2 * LINES):
         for _ in range(2):  # the same within a minute is not logged again
             world.broker.refused_rights.note(owner.principal, Right.SEE, (f"service {number % 3}",), "http")
-        world.broker.events.administered(owner, "purge", "mail")
+        world.broker.events.administered(owner.principal, "purge", "mail", "10.0.0.7:50000")
     world.runner.run_once()
     events = [event for _, event, _ in world.lines]
     assert (events.count("right refused"), events.count("administered")) == (3, 2 * LINES)
-    act = {"principal": "web", "operation": "purge", "target": "mail", "peer": "address 10.0.0.7"}
+    act = {"principal": "web", "operation": "purge", "target": "mail", "peer": "10.0.0.7:50000"}
     assert ("info", "administered", act) in world.lines

@@ -15,7 +15,8 @@ from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, TcpAddress, UnixAddress
 from dragoman.server import dial_policy as reach_module
 from dragoman.server.dial_policy import DialPolicy
 
-PEER = "192.0.2.7"
+PEER = "127.0.0.1"
+FAR = "192.0.2.7"  # of another machine
 
 
 @pytest.fixture
@@ -57,16 +58,44 @@ def refusal(reach: DialPolicy, endpoint: str, address: str = PEER) -> str:
         ("tcp://[::ffff:127.0.0.1]:9001", TcpAddress("127.0.0.1", 9001)),
         ("tcp://[::ffff:7f00:1]:9001", TcpAddress("127.0.0.1", 9001)),
         ("tcp://localhost:9001", TcpAddress("127.0.0.1", 9001)),
-        ("tcp://192.0.2.7:9001", TcpAddress("192.0.2.7", 9001)),
-        ("tcp://[::ffff:192.0.2.7]:9001", TcpAddress("192.0.2.7", 9001)),
     ],
 )
-def test_loopback_and_the_peers_own_address_are_dialled(endpoint: str, place: TcpAddress) -> None:
-    assert DialPolicy([], [])(endpoint, PEER) == (place, "")
+def test_loopback_is_dialled_for_workers_of_this_machine(endpoint: str, place: TcpAddress) -> None:
+    for peer in (PEER, "::1", "uid 7"):
+        assert DialPolicy([], [])(endpoint, peer) == (place, "")
+    assert f"and the worker is at {FAR}" in refusal(DialPolicy([], []), endpoint, FAR)
 
 
-def test_the_peers_own_address_may_be_of_ipv6() -> None:
-    assert DialPolicy([], [])("tcp://[2001:DB8:0::7]:9001", "2001:db8::7") == (TcpAddress("2001:db8::7", 9001), "")
+@pytest.mark.parametrize(
+    ("endpoint", "address"),
+    [
+        ("tcp://192.0.2.7:9001", FAR),
+        ("tcp://[::ffff:192.0.2.7]:9001", FAR),
+        ("tcp://[2001:DB8:0::7]:9001", "2001:db8::7"),
+    ],
+)
+def test_a_worker_of_another_machine_is_not_dialled_at_its_own_address(
+    endpoint: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: a listener with CURVE sent jobs to it without encryption, to whoever listened there."""
+    assert "jobs would leave this machine without encryption" in refusal(DialPolicy([], []), endpoint, address)
+    assert DialPolicy([], [address])(endpoint, address) == (TcpAddress(address, 9001), "")
+    monkeypatch.setattr(reach_module, "_is_here", lambda _: True)  # it is an address of this machine
+    assert DialPolicy([], [])(endpoint, address) == (TcpAddress(address, 9001), "")
+    refusal(DialPolicy([], []), endpoint, PEER)
+
+
+def test_addresses_of_this_machine_are_known() -> None:
+    assert [reach_module._is_here(each) for each in ("127.8.8.8", "::1", "uid 7", FAR, "2001:db8::7")] == [
+        *(True, True, True),
+        *(False, False),
+    ]
+
+
+def test_a_worker_of_another_machine_names_no_socket_of_this_one(base: Path, listening: Path) -> None:
+    reach = DialPolicy([str(base)], [])
+    assert reach(f"ipc://{listening}", PEER)[0] is not None
+    assert "it is a file of this machine" in refusal(reach, f"ipc://{listening}", FAR)
 
 
 NEVER = [

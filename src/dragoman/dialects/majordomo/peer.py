@@ -138,7 +138,7 @@ class WorkerSide:
 class ClientSide(sides.ClientSide):
     """The client's side: one call at a time on one connection, because replies name only the service."""
 
-    hint = "Majordomo has no message for a job that failed or found no worker"
+    hint = "Majordomo has no message for a job that failed, was refused, or found no worker"
 
     def __init__(self, options: ClientOptions, io: ClientIO) -> None:
         self._io = io

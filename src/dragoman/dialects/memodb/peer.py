@@ -236,7 +236,7 @@ class _PendingCall:
 class ClientSide(sides.ClientSide):
     """The client's side: any number of calls in progress, on one connection after another."""
 
-    hint = "MemoDB has no message for a job that failed or found no worker"
+    hint = "MemoDB has no message for a job that failed, was refused, or found no worker"
 
     def __init__(self, options: ClientOptions, io: ClientIO, first_request: int = 0) -> None:
         self._options = options

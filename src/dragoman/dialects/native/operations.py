@@ -52,6 +52,13 @@ class PendingOperation:
         return "native"
 
     @property
+    def origin(self) -> str:
+        peer = self._client.peer
+        if peer is None:
+            return ""
+        return f"{peer.address}, {peer.label}" if peer.process else peer.label
+
+    @property
     def edition(self) -> int:
         return self._client.edition
 

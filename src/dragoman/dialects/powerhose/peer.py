@@ -128,6 +128,7 @@ class WorkerSide:
             self._remove_until = -inf
             if not self.is_leaving:
                 detail = f"the master replied ERROR: it may not connect to {self._endpoint}"
+                detail += ", or this worker has no right to the service"
                 self._leave(REFUSED, f"{detail}; a Dragoman logs the reason, and base= and dial_allow= allow it", now)
         else:
             self._io.reconnect(f"{len(body)} bytes that are neither PONG nor REMOVED; is this a Powerhose master?")
