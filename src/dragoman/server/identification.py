@@ -72,7 +72,10 @@ class Identification:
             self._registry.turned_away(peer, "too many connections", detail, identity)
             return False
         if peer.admitted is not None and peer.admitted.identity is not None:
-            self._registry.admitted(peer, peer.admitted)
+            is_by_old_key = peer.auth is not None and peer.auth.is_by_old_key(peer.carrier)
+            if peer.auth is not None and is_by_old_key:
+                peer.auth.authentication.note_old_key(principal)
+            self._registry.admitted(peer, peer.admitted, is_by_old_key=is_by_old_key)
         return True
 
     def _owner(self, principal: Principal, is_local: bool, address: str) -> Owner:
