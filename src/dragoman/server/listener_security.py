@@ -88,9 +88,7 @@ class ListenerSecurity:
             allowed = " or ".join(f"auth={each}" for each in dialect.auth)
             raise self._error(f"{dialect.title} has no auth={self._mechanism.value}; write {allowed}, or leave it out")
         if self._mechanism is AuthMechanism.CURVE and isinstance(address.place, TlsAddress):
-            raise self._error(
-                "auth=curve has no place inside TLS; write auth=token or client_ca=FILE, or +tcp"
-            )
+            raise self._error("auth=curve has no place inside TLS; write auth=token or client_ca=FILE, or +tcp")
         # Then a certificate is optional: the connection may have none, and its requests show tokens.
         self.asks_tokens_of_requests = dialect.auth_by_request and self._mechanism is AuthMechanism.TOKEN
         self.tls = self._make_tls()

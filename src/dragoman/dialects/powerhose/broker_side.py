@@ -148,7 +148,7 @@ class PowerhoseBrokerSide(BrokerSide):
             raise Malformed("no endpoint", "no endpoint in this message or an earlier one; send PING:::<endpoint>")
         registered = self._remotes.get(endpoint)
         if registered is not None and registered.owner.principal is not peer.owner.principal:
-            if self._is_in_use(registered):
+            if registered.is_in_use(self._options.service):
                 raise _foreign(endpoint)
             self._forget(registered)  # by a principal that has lost the right
             registered = None
@@ -207,13 +207,8 @@ class PowerhoseBrokerSide(BrokerSide):
         name = str(place)
         for other in self._remotes.values():
             is_foreign = other.owner.principal is not peer.owner.principal
-            if other.place == name and is_foreign and self._is_in_use(other):
+            if other.place == name and is_foreign and other.is_in_use(self._options.service):
                 raise _foreign(endpoint)
-
-    def _is_in_use(self, remote: RemotePowerhoseWorker) -> bool:
-        """True if an endpoint belongs to its principal: it is on the list, or the principal may work."""
-        may_work = remote.owner.principal.may(Right.WORK, self._options.service)
-        return may_work or remote.stage is not WorkerStage.AWAY
 
     def _remove(self, remote: RemotePowerhoseWorker, now: float) -> None:
         """Remove the worker at its own request. A running job may finish first (R58)."""

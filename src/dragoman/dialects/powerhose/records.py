@@ -8,6 +8,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import RemoteWorker
+from dragoman.core.rights import WORK
 from dragoman.dialects.interface import Connection
 
 
@@ -63,6 +64,10 @@ class RemotePowerhoseWorker(RemoteWorker):
     def attempt(self) -> Attempt | None:
         """The attempt that was sent and has no result yet, current or not."""
         return self.worker.held() if self.worker is not None else None
+
+    def is_in_use(self, service: str) -> bool:
+        """True if the endpoint belongs to its principal: it is on the list, or the principal may work."""
+        return self.stage is not WorkerStage.AWAY or self.owner.principal.may(WORK, service)
 
 
 class RegistrationConnection:
