@@ -71,8 +71,18 @@ from bench.queues.compare import compare_queues
 from bench.queues.running import Effort
 from bench.queues.systems import SYSTEMS
 from bench.queues.table import queues_table
-from bench.secure import CALL_SHAPES, HANDSHAKE_SHAPES, handshakes_of, secure_kinds, secure_table
+from bench.secure import (
+    CALL_SHAPES,
+    HANDSHAKE_SHAPES,
+    NATIVE_GENERATOR,
+    handshakes_of,
+    native_kinds,
+    secure_kinds,
+    secure_table,
+)
 from bench.secure import GENERATOR as SECURE_GENERATOR
+from bench.secure import NATIVE_SHAPES as SECURE_NATIVE_SHAPES
+from bench.secure_load import secrets
 from bench.table import CEILING, SUBJECT, called_back_table, comparison_table, core_table, memory_table, parked_table
 
 ECHO_TARGETS = {Shape(workers=64, window=100, size=100): 3.0}
@@ -389,11 +399,14 @@ def secure(bench: Bench) -> str:
         calls = compare(CALL_SHAPES, {}, kinds, SECURE_GENERATOR, bench.plan, bench.repeats, tell)
         kinds = handshakes_of(kinds)
         handshakes = compare(HANDSHAKE_SHAPES, {}, kinds, SECURE_GENERATOR, bench.plan, bench.repeats, tell)
-    bench.record["secure"] = [_measured(comparison) for comparison in (*calls, *handshakes)]
+        kinds = native_kinds(secrets())
+        native = compare(SECURE_NATIVE_SHAPES, {}, kinds, NATIVE_GENERATOR, bench.plan, bench.repeats, tell)
+    bench.record["secure"] = [_measured(comparison) for comparison in (*calls, *native, *handshakes)]
     load = SECURE_GENERATOR.title
     return "\n\n".join(
         (
             secure_table(f"PingPong: echo, plain, CURVE and TLS (load: {load})", calls, "job"),
+            secure_table(f"native: echo, plain, CURVE and TLS (load: {NATIVE_GENERATOR.title})", native, "job"),
             secure_table("handshakes, one connection at a time", handshakes, "handshake"),
         )
     )

@@ -1,6 +1,7 @@
 """Calls and handshakes over plain connections, CURVE and TLS, beside libzmq's own proxy with and without CURVE.
 
-The load is pyzmq for all of them (`secure_load.py`). The table compares CPU with that of plain connections.
+The load on PingPong and on the proxy is pyzmq (`secure_load.py`). libzmq has no TLS, so the native dialect is measured
+with Dragoman's own client and worker, too (`native_secure_load.py`). Tables compare CPU with that of plain connections.
 """
 
 from __future__ import annotations
@@ -27,8 +28,15 @@ CALL_SHAPES = (
     Shape(workers=16, window=16, size=100),
     Shape(workers=4, window=4, size=1 << 20),
 )
+NATIVE_SHAPES = (
+    Shape(workers=1, window=1, size=100),
+    Shape(workers=1, window=16, size=100),
+    Shape(workers=1, window=2, size=1 << 20),
+)
 HANDSHAKE_SHAPES = (Shape(workers=1, window=1, size=100),)
 GENERATOR = Generator("pyzmq; TLS through a relay", (sys.executable, "-m", "bench.secure_load"))
+NATIVE_GENERATOR = Generator("Dragoman's own client and worker", (sys.executable, "-m", "bench.native_secure_load"))
+NATIVE_URL = "native+{scheme}://127.0.0.1:{{frontend}}{more}"
 PROXY = (sys.executable, "-m", "bench.proxy", "{frontend}", "{backend}")
 URL = "pingpong+{scheme}://127.0.0.1:{{backend}}?frontend={{frontend}}{more}"
 NO_LIMIT = tuple(
@@ -63,6 +71,21 @@ def secure_kinds() -> Iterator[tuple[Kind, ...]]:
             )
         finally:
             del os.environ[FOLDER]
+
+
+def native_kinds(folder: Path) -> tuple[Kind, ...]:
+    """Return native brokers with the secrets of this folder: the first is plain."""
+    data = folder / "data"
+    tls = f"?cert={folder / CERTIFICATE}&key={folder / PRIVATE_KEY}"
+    rows = (
+        ("plain", "native", "tcp", "", "memory"),
+        ("CURVE", "native-curve", "tcp", "?auth=curve", str(data)),
+        ("TLS", "native-tls", "tls", tls, "memory"),
+    )
+    return tuple(
+        Kind(name, mode, ("{dragoman}", "serve", NATIVE_URL.format(scheme=scheme, more=more), "--data", place))
+        for name, mode, scheme, more, place in rows
+    )
 
 
 def handshakes_of(kinds: Sequence[Kind]) -> tuple[Kind, ...]:
@@ -106,6 +129,7 @@ def _make_keys(folder: Path, data: Path) -> None:
     data.mkdir(mode=0o700)
     public_file, secret_file = zmq.auth.create_certificates(folder, "client")
     assert Path(secret_file).name == CLIENT_KEY
+    Path(secret_file).chmod(0o600)
     public, _ = zmq.auth.load_certificate(public_file)
     _run(str(chosen()), "keys", "new", "--broker", "--data", str(data))
     _run(str(chosen()), "keys", "allow", "load", public.decode(), "--call", "*", "--work", "*", "--data", str(data))

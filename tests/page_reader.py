@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A file is the block after its name, with no other name in code between the two.
-FILE = re.compile(r"`(\w+\.(?:csv|js|py|toml))`[^`]*```(?!sh|console)\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"`([\w-]+\.(?:csv|js|py|toml))`[^`]*```(?!sh|console)\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # A broker as `dragoman serve` starts it, but on free ports; each replaces a port that pages name.
 LISTENERS = {

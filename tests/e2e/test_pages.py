@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -265,6 +266,37 @@ def test_migrate_from_a_home_made_zeromq_broker(reads: Reads) -> None:
 
 
 # -------------------------------------------------------------------- explanation
+
+
+def test_security(reads: Reads) -> None:
+    """The commands work on one data folder; the last one has the names that the page shows."""
+    reader = reads("docs/security.md")
+    made = reader.type("dragoman keys new --broker --data data")
+    assert made.ends() == 0
+    reader.placeholders["3f0a…"] = "3f" * 32
+    allow = reader.type("dragoman keys allow gpu-1 3f0a… --work resize --data data")
+    assert allow.ends() == 0, allow.err
+    for name, content in (("broker.key_secret", "data/keys"), ("gpu-1.toml", "data/access")):
+        assert (reader.folder / content / name).is_file(), "the Secrets are made from these"
+    (reader.folder / "data" / "access" / "gpu-1.toml").write_text(reader.at_home(reader.page.files["gpu-1.toml"]))
+    checked = reader.dragoman("access", "check", "--data", "data")
+    assert (checked.ends(), checked.out) == (0, "in order: 1 principal in data/access\n")
+    reader.session()
+    token = reader.type('dragoman token new web --call "*"')
+    assert token.ends() == 0
+    reader.ports["7480"] = "0"
+    broker = reader.type('dragoman serve "http://127.0.0.1:7480?auth=token&hosts=jobs.example.org"')
+    port = broker.prints(r"http://127\.0\.0\.1:(\d+)")
+    for host, status in (("jobs.example.org", 200), ("other.example.org", 403)):
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/services", headers={"Host": host})
+        request.add_header("Authorization", f"Bearer {token.out.strip()}")
+        request.add_header("X-Forwarded-For", "192.0.2.1")
+        try:
+            found = urllib.request.urlopen(request, timeout=PATIENCE).status
+        except urllib.error.HTTPError as error:
+            found = error.code
+        assert found == status, host
+    reader.has_typed_all(but=("kubectl",))
 
 
 def test_dialects(reads: Reads) -> None:

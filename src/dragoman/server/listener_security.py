@@ -61,7 +61,9 @@ def identity_kinds(address: Address, dialect: Dialect) -> tuple[IdentityKind, ..
         kinds += (IdentityKind.TLS_NAME, IdentityKind.TLS_KEY)
     mechanism = address.options.get("auth") if dialect.auth else None
     if mechanism in dialect.auth:
-        return (*kinds, IdentityKind(mechanism))
+        # A request of HTTP shows a token, or its connection a certificate. Elsewhere both are asked for, and the
+        # certificate does not decide.
+        return (*(kinds if dialect.auth_by_request else ()), IdentityKind(mechanism))
     if not kinds and is_loopback(address.place) and LoopbackOptions in security_options(dialect):
         is_file = isinstance(address.place, UnixAddress)
         return (IdentityKind.UID, IdentityKind.GID) if is_file else (IdentityKind.UID,)
@@ -85,6 +87,8 @@ class ListenerSecurity:
         if self._mechanism is not AuthMechanism.NONE and self._mechanism.value not in dialect.auth:
             allowed = " or ".join(f"auth={each}" for each in dialect.auth)
             raise self._error(f"{dialect.title} has no auth={self._mechanism.value}; write {allowed}, or leave it out")
+        if self._mechanism is AuthMechanism.CURVE and isinstance(address.place, TlsAddress):
+            raise self._error("auth=curve has no place inside TLS; write auth=token or client_ca=FILE, or +tcp")
         # Then a certificate is optional: the connection may have none, and its requests show tokens.
         self.asks_tokens_of_requests = dialect.auth_by_request and self._mechanism is AuthMechanism.TOKEN
         self.tls = self._make_tls()

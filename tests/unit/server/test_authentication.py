@@ -299,6 +299,7 @@ def test_a_listener_that_cannot_protect_itself_does_not_start(world: World, tmp_
         (f"memodb+tcp://{off}?auth=curve", "unknown option 'auth'"),
         (f"pingpong+tcp://{off}?auth=token", "PingPong has no auth=token; write auth=curve"),
         (f"http://{off}?auth=curve", "HTTP has no auth=curve; write auth=token"),
+        (f"native+tls://{off}?{issued.options}&auth=curve", "auth=curve has no place inside TLS; write auth=token"),
         (f"http://{off}?auth=token&insecure=true", "insecure=true and auth=token exclude each other"),
         (f"http://{off}?cleartext=true", "cleartext=true has no effect without auth=token"),
     ]
@@ -348,6 +349,7 @@ def test_each_listener_takes_its_kinds_of_identities() -> None:
         ("pingpong+tcp://0.0.0.0:1?auth=curve", kind.CURVE),
         ("native+tls://0.0.0.0:1?cert=a&client_ca=b", kind.TLS_NAME, kind.TLS_KEY),
         ("https://0.0.0.0:1?cert=a&client_ca=b&auth=token", kind.TLS_NAME, kind.TLS_KEY, kind.TOKEN),
+        ("native+tls://0.0.0.0:1?cert=a&client_ca=b&auth=token", kind.TOKEN),
         ("http://127.0.0.1:1?auth=token", kind.TOKEN),
         ("controller+unix:///tmp/x",),
     ]

@@ -8,6 +8,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import RemoteWorker
+from dragoman.core.rights import WORK
 from dragoman.dialects.interface import Connection
 
 
@@ -35,6 +36,7 @@ class RemotePowerhoseWorker(RemoteWorker):
         "job_name",
         "owner",
         "peer",
+        "place",
         "retry_at",
         "retry_delay",
         "stage",
@@ -45,6 +47,7 @@ class RemotePowerhoseWorker(RemoteWorker):
         self.endpoint = endpoint
         self.owner = owner  # of the connection that registered it
         self.address = ""  # of the client that registered it
+        self.place = ""  # the address that was dialled: an endpoint has several spellings
         self.peer: Connection | None = None  # the broker's connection to it
         self.worker: Worker | None = None
         self.job_name = b""  # id of its job on the wire
@@ -61,6 +64,10 @@ class RemotePowerhoseWorker(RemoteWorker):
     def attempt(self) -> Attempt | None:
         """The attempt that was sent and has no result yet, current or not."""
         return self.worker.held() if self.worker is not None else None
+
+    def is_in_use(self, service: str) -> bool:
+        """True if the endpoint belongs to its principal: it is on the list, or the principal may work."""
+        return self.stage is not WorkerStage.AWAY or self.owner.principal.may(WORK, service)
 
 
 class RegistrationConnection:
