@@ -16,3 +16,4 @@ class JobExtras:
 
     parent: JobId | None = None  # the job whose handler submitted this one
     traceparent: str = ""  # W3C trace context of the submit
+    tenant: str = ""  # customer or account that the job is for; tenants of a principal take turns
