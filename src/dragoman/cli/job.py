@@ -10,7 +10,7 @@ from dragoman.cli.job_ids import job_argument
 from dragoman.cli.payloads import print_bytes
 from dragoman.cli.tables import age, ago, print_facts, print_json, print_table, span
 from dragoman.cli.terminal import time_text, title
-from dragoman.operations.schemas import AttemptView, JobRef, JobView, PayloadView
+from dragoman.operations.schemas import AttemptView, ChildView, JobRef, JobView, PayloadView
 from dragoman.operations.table import JOB
 from dragoman.sdk.ids import AUTOMATIC_KEY
 from dragoman.sdk.printable import printable
@@ -37,7 +37,7 @@ Examples:
 )
 @json_option
 def job(job: str, url: str | None, wants_payload: bool, as_json: bool) -> None:
-    """Show JOB: its times, its attempts, its payload and progress, and how it ended.
+    """Show JOB: its times, its attempts, its parent and its children, its payload and progress, and how it ended.
 
     `dragoman result` prints the result as it came, `dragoman why` explains why a job is not running.
     """
@@ -57,6 +57,11 @@ def job(job: str, url: str | None, wants_payload: bool, as_json: bool) -> None:
         click.echo()
         titles = ("ATTEMPT", "WORKER", "STARTED", "TOOK", "OUTCOME", "REASON")
         print_table(titles, [_attempt_row(each) for each in view.attempts], "")
+    if view.children:
+        click.echo()
+        print_table(("CHILD", "SERVICE", "STATE", "KIND"), [_child_row(each) for each in view.children], "")
+        if view.more_children:
+            click.echo(f"and {view.more_children} more")
     if view.error is not None and view.error.detail:
         click.echo(f"\n{title('traceback')}\n{printable(view.error.detail).rstrip()}")
 
@@ -78,6 +83,7 @@ def _print_facts(view: JobView) -> None:
             ("key", None if view.key is None or view.key.startswith(AUTOMATIC_KEY) else view.key),
             ("retry of", view.retry_of),
             ("retried as", view.retried_as),
+            ("parent", view.parent),
             ("payload", _described(view.payload)),
             # A job that waits for its retry has the report of an attempt that has ended.
             ("last progress" if view.state in ("waiting", "delayed") else "progress", _described(view.progress)),
@@ -100,6 +106,10 @@ def _attempt_row(attempt: AttemptView) -> tuple[object, ...]:
         attempt.outcome or "running",
         attempt.reason,
     )
+
+
+def _child_row(child: ChildView) -> tuple[object, ...]:
+    return child.id, child.service, child.outcome or child.state, "background" if child.background else "call"
 
 
 def _duration(seconds: float) -> str:

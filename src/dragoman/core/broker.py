@@ -118,7 +118,7 @@ class Broker:
             return self._refuse(service, caller, reached.refusal, reached.text, reached.name)
         job.deadline = deadline
         if extras is not None:
-            job.extras = extras
+            self.job_registry.with_extras.add(job, extras)
         caller.add_job(job)
         if job_options.durable or job_options.delay > 0.0:
             self.delays.add(job, now)

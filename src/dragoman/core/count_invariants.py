@@ -1,4 +1,5 @@
-"""Invariants of the counts that views read: delayed and waiting jobs, kept outcomes, groups of the quarantine.
+"""Invariants of the counts and lists that views read: delayed and waiting jobs, kept outcomes, groups of the quarantine,
+children.
 
 The number of running jobs follows from the others, and from those that `invariants.py` checks.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from dragoman.core.broker import Broker
 from dragoman.core.errors import broken
+from dragoman.core.extras_index import ExtrasIndex
 from dragoman.core.kept_counts import KeptCounts
 from dragoman.core.model import Job, Service
 from dragoman.core.quarantine import Quarantine
@@ -17,7 +19,10 @@ def check_counts(broker: Broker) -> None:
     """Raise InvariantBroken if a count differs from the jobs that are there."""
     delayed: dict[Service, int] = {}
     ended: list[Job] = []
+    with_extras: list[Job] = []
     for job in broker.jobs.values():
+        if job.extras is not None:
+            with_extras.append(job)
         state = job.state
         if state is ENDED:
             ended.append(job)
@@ -39,10 +44,25 @@ def check_counts(broker: Broker) -> None:
             "I1",
             f"{waiting} jobs wait and {all_delayed} are delayed, {totals.waiting} and {totals.delayed} are counted",
         )
+    _check_extras(broker.job_registry.with_extras, with_extras)
     kept = broker.job_registry.kept
     if ended or kept.counts.by_service:
         _check_kept(kept.counts, ended)
         _check_quarantine(kept.quarantine, ended)
+
+
+def _check_extras(index: ExtrasIndex, jobs: list[Job]) -> None:
+    if index.count != len(jobs):
+        raise broken("I1", f"{len(jobs)} jobs have extras, {index.count} are counted")
+    children = 0
+    for job in jobs:
+        extras = job.extras
+        if extras is not None and extras.parent is not None:
+            children += 1
+            if index.children_of(extras.parent).get(job.id) is not job:
+                raise broken("I1", f"job {job.id.hex()} is not among the children of its parent")
+    if children != sum(map(len, index.by_parent.values())):
+        raise broken("I1", f"{children} jobs have a parent, and there are more in the lists of children")
 
 
 def _check_kept(counts: KeptCounts, ended: list[Job]) -> None:

@@ -5,9 +5,15 @@ Options (`core/options.py`) are shared by many jobs. Extras belong to one job, s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from dragoman.core.ids import JobId
+
+# W3C Trace Context: version, trace id, parent id, flags. Later versions may append fields.
+TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
+MOST_TRACEPARENT: Final = 256  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +23,19 @@ class JobExtras:
     parent: JobId | None = None  # the job whose handler submitted this one
     traceparent: str = ""  # W3C trace context of the submit
     tenant: str = ""  # customer or account that the job is for; tenants of a principal take turns
+
+
+def given_extras(parent: JobId | None, traceparent: str | None, tenant: str = "") -> JobExtras | None:
+    """Return the extras of a submit; None if there are none. An invalid traceparent is ignored, as W3C requires."""
+    if traceparent is not None and not is_traceparent(traceparent):
+        traceparent = None
+    if parent is None and not traceparent and not tenant:
+        return None
+    return JobExtras(parent, traceparent or "", tenant)
+
+
+def is_traceparent(text: str) -> bool:
+    if len(text) > MOST_TRACEPARENT:
+        return False
+    found = TRACEPARENT.fullmatch(text)
+    return found is not None and (found[1] is None or not text.startswith("00"))

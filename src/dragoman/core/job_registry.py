@@ -11,6 +11,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.early_results import EarlyResults
 from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, JOB_MOVES, Events
+from dragoman.core.extras_index import ExtrasIndex
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.kept_jobs import KeptJobs, digest
@@ -42,7 +43,10 @@ class JobRegistry:
         self.events = events
         self.conversations = Conversations(policy)
         self.pending_commits = PendingCommits(effects)
-        self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
+        self.with_extras = ExtrasIndex()
+        self.kept = KeptJobs(
+            self.jobs, policy, counters, deadlines, effects, events, self.pending_commits, self.with_extras
+        )
         self.unblocker = Unblocker()
         self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
@@ -155,6 +159,8 @@ class JobRegistry:
             self.kept.keep(job, now, refusal)
             return
         del self.jobs[job.id]
+        if self.with_extras.count:
+            self.with_extras.remove(job)
         if self.events.wanted & JOB_ENDED:
             self.events.job_ended(job, reason)
         if outcome is DONE and not job.callers:

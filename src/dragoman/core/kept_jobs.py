@@ -15,6 +15,7 @@ from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, Events
+from dragoman.core.extras_index import ExtrasIndex
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.kept_counts import KeptCounts
@@ -41,6 +42,7 @@ class KeptJobs:
         effects: list[Effect],
         events: Events,
         pending_commits: PendingCommits,
+        with_extras: ExtrasIndex,
     ) -> None:
         self.archive = Archive(policy.max_outcome_bytes)
         self.counts = KeptCounts()
@@ -52,6 +54,7 @@ class KeptJobs:
         self._effects = effects
         self._events = events
         self._pending_commits = pending_commits
+        self._with_extras = with_extras
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
@@ -164,6 +167,8 @@ class KeptJobs:
 
     def _drop(self, job: Job) -> None:
         del self._jobs[job.id]
+        if self._with_extras.count:
+            self._with_extras.remove(job)
         self.archive.drop(job)
         self._count(job, -1)
 

@@ -80,6 +80,8 @@ class Operator:
         )
         if again is not None:
             again.retry_of, again.caller_dialect = job.id, job.caller_dialect
+            if job.extras is not None:
+                self._job_registry.with_extras.add(again, job.extras)
             self._job_registry.conversations.begin_retry(again, now)
             self._job_registry.kept.leave_quarantine(again)
             self._delays.add(again, now)

@@ -82,7 +82,8 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     job = Job(kept.id, service, ABSENT, (), kept.options, kept.created, owner)
     job.number = kept.number
     job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of
-    job.extras = kept.extras
+    if kept.extras is not None:
+        broker.job_registry.with_extras.add(job, kept.extras)
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
     broker.job_registry.kept.leave_quarantine(job)
     if kept.outcome is not None:

@@ -13,7 +13,9 @@ from typing import Final, Protocol
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.failure import Failure as Failure
+from dragoman.core.ids import JobId as JobId
 from dragoman.core.infinity import inf
+from dragoman.core.job_extras import JobExtras as JobExtras
 from dragoman.core.states import Outcome as Outcome
 
 
@@ -25,6 +27,7 @@ class JobInfo:
     job_id: str = ""  # 32 hex digits
     attempt: int = 1
     timeout: float = inf  # seconds that it may run
+    traceparent: str = ""  # W3C trace context of its submit
 
 
 NOTHING_SAID: Final = JobInfo()
@@ -185,12 +188,29 @@ class ClientSide(Protocol):
 
     def tick(self, now: float) -> float: ...
 
-    def submit(self, job_ref: Hashable, submit_options: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
-        """Make a call with all options that the wire supports. It may be sent as late as `flush`."""
+    def submit(
+        self,
+        job_ref: Hashable,
+        submit_options: SubmitOptions,
+        payload: Frame,
+        id: bytes,
+        now: float,
+        extras: JobExtras | None = None,
+    ) -> None:
+        """Make a call with all options and extras that the wire supports. It may be sent as late as `flush`."""
         timeout = submit_options.timeout if submit_options.job_timeout is None else submit_options.job_timeout
         self.call(job_ref, submit_options.service, payload, timeout, now)
 
-    def ask(self, job_ref: Hashable, operation: str, request: bytes, payload: Frame, id: bytes, now: float) -> None:
+    def ask(
+        self,
+        job_ref: Hashable,
+        operation: str,
+        request: bytes,
+        payload: Frame,
+        id: bytes,
+        now: float,
+        extras: JobExtras | None = None,
+    ) -> None:
         """Send an operation. It is sent again on every new connection until the response has come."""
         raise AssertionError("this dialect has no operations")
 

@@ -91,6 +91,23 @@ Jitter = Annotated[
         "setting.",
     ),
 ]
+Parent = Annotated[
+    str,
+    Meta(
+        pattern=ID,
+        description="Id of the job whose handler submits this one. Python clients set it by themselves.",
+        examples=[JOB],
+    ),
+]
+Traceparent = Annotated[
+    str,
+    Meta(
+        max_length=256,
+        description="Trace context of the submit (W3C `traceparent`), which the worker receives. An invalid one is "
+        "ignored.",
+        examples=["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
+    ),
+]
 WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the outcome.")]
 
 State = Literal["waiting", "delayed", "running", "ended"]

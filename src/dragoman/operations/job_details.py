@@ -9,9 +9,11 @@ from typing import Final, Protocol
 
 import msgspec
 
+from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure
 from dragoman.core.model import Job, Payload
 from dragoman.core.states import DONE, ENDED
+from dragoman.operations.families import with_family
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import JobView, OperationError, PayloadKind, PayloadView
 from dragoman.operations.views import job_view, outline
@@ -31,22 +33,24 @@ class JobBodies(Protocol):
     def when_saved(self, call: Callable[[str | None], None]) -> None: ...
 
 
-def show_job(job: Job, bodies: JobBodies, offset: float, responder: Responder, is_full: bool) -> None:
+def show_job(job: Job, broker: Broker, bodies: JobBodies, offset: float, responder: Responder, is_full: bool) -> None:
     """Answer with all details of a job; without `is_full`, with its states and its outcome (R147). An outcome is shown
     once it is committed (R103)."""
     is_ended = job.state is ENDED
     if is_ended and not job.is_told:
-        bodies.when_saved(lambda _: show_job(job, bodies, offset, responder, is_full))
+        bodies.when_saved(lambda _: show_job(job, broker, bodies, offset, responder, is_full))
         return
+    principal = responder.owner.principal
     if not is_full:
-        responder.answer(outline(job, offset))
+        responder.answer(with_family(outline(job, offset), job, principal, broker))
         return
 
     def show(payload: Payload, result: Payload, failure: Failure | None) -> None:
         if is_ended is (job.state is ENDED):
-            responder.answer(_detailed_view(job, offset, payload, result, failure))
+            view = _detailed_view(job, offset, payload, result, failure)
+            responder.answer(with_family(view, job, principal, broker))
         else:  # it ended, or left the quarantine, while the store read it
-            show_job(job, bodies, offset, responder, is_full)
+            show_job(job, broker, bodies, offset, responder, is_full)
 
     bodies.fetch(job, show)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from dragoman.core.infinity import inf
+from dragoman.core.job_extras import JobExtras, given_extras
+from dragoman.core.model import JobId
 from dragoman.core.options import JobOptions
 from dragoman.operations.schemas import EnqueueRequest, OperationError, ScheduleRequest
 from dragoman.operations.validation import duration
@@ -24,6 +26,14 @@ def options_of(request: EnqueueRequest, now: float, ahead: Callable[[], float], 
             f"the job would start in {duration(delay)}; at most {duration(max_delay)} are allowed (max_delay)",
         )
     return delayed_options(request, delay)
+
+
+def extras_of(request: EnqueueRequest) -> JobExtras | None:
+    """Return the extras of a job; None if the request has none."""
+    parent = request.parent
+    if parent is None and request.traceparent is None:
+        return None
+    return given_extras(JobId(bytes.fromhex(parent)) if parent is not None else None, request.traceparent)
 
 
 def delayed_options(request: EnqueueRequest | ScheduleRequest, delay: float = 0.0) -> JobOptions:

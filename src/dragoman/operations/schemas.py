@@ -25,6 +25,7 @@ from dragoman.operations.field_types import JobTimeout as JobTimeout
 from dragoman.operations.field_types import Key as Key
 from dragoman.operations.field_types import Moment as Moment
 from dragoman.operations.field_types import OutcomeName as OutcomeName
+from dragoman.operations.field_types import Parent as Parent
 from dragoman.operations.field_types import PayloadKind as PayloadKind
 from dragoman.operations.field_types import Priority as Priority
 from dragoman.operations.field_types import Quantiles as Quantiles
@@ -34,6 +35,7 @@ from dragoman.operations.field_types import ScheduleName as ScheduleName
 from dragoman.operations.field_types import ServiceName as ServiceName
 from dragoman.operations.field_types import State as State
 from dragoman.operations.field_types import Text as Text
+from dragoman.operations.field_types import Traceparent as Traceparent
 from dragoman.operations.field_types import WaitSeconds as WaitSeconds
 from dragoman.operations.field_types import WorkerNumber as WorkerNumber
 
@@ -64,6 +66,8 @@ class EnqueueRequest(OperationRequest):
     retry_first: RetryDelay | None = None
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
+    parent: Parent | None = None
+    traceparent: Traceparent | None = None
 
 
 class JobRef(OperationRequest):
@@ -118,6 +122,16 @@ class PayloadView(View):
     base64: str | None = None
 
 
+class ChildView(View):
+    """A job that the handler of another one submitted."""
+
+    id: JobIdText
+    service: str
+    state: State
+    outcome: OutcomeName | None
+    background: bool
+
+
 class JobView(View):
     id: JobIdText
     service: str
@@ -151,6 +165,18 @@ class JobView(View):
     recorded: Annotated[
         Literal["messages", "milestones"] | None, Meta(description="Source of its ladder; `null`: not recorded so far.")
     ] = None
+    parent: Annotated[
+        JobIdText | None, Meta(description="The job whose handler submitted this one, as its caller named it.")
+    ] = None
+    traceparent: Annotated[str | None, Meta(description="Trace context of the submit.")] = None
+    children: Annotated[
+        list[ChildView],
+        Meta(
+            description="Jobs whose parent it is, newest first, at most 100, as far as they are known and visible. Only "
+            "the operation `job` lists them."
+        ),
+    ] = []
+    more_children: Annotated[int, Meta(description="Number of visible children beyond those in the list.")] = 0
 
 
 class OutcomeView(View):

@@ -96,6 +96,10 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         retry_of=job.retry_of.hex() if job.retry_of is not None else None,
         retried_as=job.retried_as.hex() if job.retried_as is not None else None,
     )
+    extras = job.extras
+    if extras is not None:
+        view.parent = extras.parent.hex() if extras.parent is not None else None
+        view.traceparent = extras.traceparent or None
     if job.conversation is not None and job.conversation.is_kept:
         view.recorded = "messages"
     elif job.state is ENDED:
@@ -127,9 +131,9 @@ def _waited(job: Job) -> float | None:
 
 
 def outline(job: Job, offset: float) -> JobView:
-    """Return the view of a job for a principal that may see its state and outcome, and no text or address of its
-    caller (R147)."""
-    view = replace(job_view(job, offset), key=None)
+    """Return the view of a job for a principal that may see its state and outcome, and no text, address or parent of
+    its caller (R147)."""
+    view = replace(job_view(job, offset), key=None, parent=None, traceparent=None)
     if view.caller is not None:
         view.caller = CallerView(dialect=view.caller.dialect, address="")
     return view

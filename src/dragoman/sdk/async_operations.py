@@ -43,6 +43,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        parent: str | None = None,
+        traceparent: str | None = None,
     ) -> str:
         """Enqueue a background job.
 
@@ -65,6 +67,9 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `parent`: Id of the job whose handler submits this one. Python clients set it by themselves.
+        - `traceparent`: Trace context of the submit (W3C `traceparent`), which the worker receives. An invalid one is
+          ignored. [0 to 256 characters]
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import EnqueueRequest
@@ -82,6 +87,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
                     retry_first=retry_first,
                     retry_cap=retry_cap,
                     retry_jitter=retry_jitter,
+                    parent=parent,
+                    traceparent=traceparent,
                 ),
                 self._encoded(payload, codec),
             )

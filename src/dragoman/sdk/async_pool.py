@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 
-from dragoman.sdk.current_job import current_job
+from dragoman.sdk.current_job import begin_job
 from dragoman.sdk.event_loop import new_loop
 from dragoman.sdk.handlers import Handler, HandlerFailed
 from dragoman.sdk.job_runner import RunningJob
@@ -75,7 +75,7 @@ class AsyncPool:
         context = (
             context_here(service, job, self._worker_mailbox, self._without_parts) if service.wants_context else None
         )
-        current_job.set(job.assignment.job_id)  # in the context of this task
+        begin_job(job.assignment.job_id, job.assignment.traceparent)  # in the context of this task
         try:
             result = await service.perform_async(job.payload, context)
         except HandlerFailed as problem:

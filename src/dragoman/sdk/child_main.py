@@ -17,7 +17,7 @@ from dragoman.core.failure import Failure, pack_failure, unpack_failure
 from dragoman.dialects.sides import JobInfo
 from dragoman.sdk import loading
 from dragoman.sdk.context import Context
-from dragoman.sdk.current_job import current_job
+from dragoman.sdk.current_job import begin_process_job
 from dragoman.sdk.handlers import Handler, HandlerFailed, describe
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference
 from dragoman.sdk.parent_death import exit_with_parent
@@ -100,7 +100,7 @@ def _work(pipe: ChildPipe, job: int, services: list[Handler], message: Frame, wi
     service = services[number]
     start = JOB_HEAD.size + size
     job_id = bytes(message[JOB_HEAD.size : start]).decode()
-    current_job.set(job_id)
+    begin_process_job(job_id, "")
     context = reporter = None
     if service.wants_context:
         assignment = JobInfo(service.name, job_id, attempt, seconds or inf)
@@ -113,7 +113,7 @@ def _work(pipe: ChildPipe, job: int, services: list[Handler], message: Frame, wi
     except HandlerFailed as problem:
         return FAILED, pack_failure(problem.failure)
     finally:
-        current_job.set("")
+        begin_process_job("", "")
         if reporter is not None:
             reporter.end()
 

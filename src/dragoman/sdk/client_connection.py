@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.sides import FORBIDDEN, UNAUTHENTICATED, ClientSide, Failure, Outcome, SubmitOptions
+from dragoman.dialects.sides import FORBIDDEN, UNAUTHENTICATED, ClientSide, Failure, JobExtras, Outcome, SubmitOptions
 from dragoman.sdk.errors import (
     BrokerUnavailable,
     DragomanError,
@@ -39,6 +39,7 @@ class PendingItem(Protocol):
     submit_options: SubmitOptions
     payload: Frame
     job_id: bytes
+    extras: JobExtras | None
     connection: ClientConnection | None  # None: waits for a connection, or has ended
     is_over: bool
     entered: float
@@ -128,9 +129,9 @@ class ClientConnection:
         job.connection = self
         operation = job.operation
         if operation is None:
-            self.side.submit(job, job.submit_options, job.payload, job.job_id, now)
+            self.side.submit(job, job.submit_options, job.payload, job.job_id, now, job.extras)
         else:
-            self.side.ask(job, operation.text, operation.form, job.payload, job.job_id, now)
+            self.side.ask(job, operation.text, operation.form, job.payload, job.job_id, now, job.extras)
 
     def flush(self, now: float) -> None:
         """Send everything queued so far."""

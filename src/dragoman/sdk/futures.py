@@ -13,9 +13,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import SubmitOptions
+from dragoman.dialects.sides import JobExtras, SubmitOptions
 from dragoman.sdk.builtin_failures import as_builtin
 from dragoman.sdk.codecs import Codec
+from dragoman.sdk.current_job import current_extras
 from dragoman.sdk.errors import DragomanError, JobCancelled, JobFailed
 from dragoman.sdk.ids import new_job_id
 from dragoman.sdk.operation import OperationCall
@@ -81,6 +82,7 @@ class _JobHandle:
         self.submit_options = submit_options
         self.payload = payload
         self.job_id = new_job_id()
+        self.extras: JobExtras | None = current_extras()
         self.connection: ClientConnection | None = None
         self.is_over = False
         self.entered = 0.0

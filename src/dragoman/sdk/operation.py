@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dragoman.carriers.carrier import Frame
+from dragoman.dialects.sides import JobExtras
 
 OperationAnswer = tuple[bytes, Frame]  # the view as JSON, and a payload
 
 
 @dataclass(frozen=True, slots=True)
 class OperationCall:
-    """A request. `timeout`: seconds to wait for the answer; None: as long as the connection lasts."""
+    """A request. `timeout`: seconds to wait for the answer; None: as long as the connection lasts. `extras`: of the job
+    that it creates; they are sent if the broker understands them."""
 
     text: str
     form: bytes
     payload: Frame = b""
     timeout: float | None = None
+    extras: JobExtras | None = None

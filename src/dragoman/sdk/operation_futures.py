@@ -23,6 +23,7 @@ class _OperationState:
         self.operation: OperationCall | None = operation
         self.submit_options = SubmitOptions("", timeout=operation.timeout)
         self.payload = operation.payload
+        self.extras = operation.extras
         self.job_id = new_job_id()
         self.connection: ClientConnection | None = None
         self.is_over = False

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core.failure import unpack_failure
-from dragoman.dialects.sides import Outcome
+from dragoman.dialects.sides import JobExtras, Outcome
 from dragoman.sdk.codecs import Codec
+from dragoman.sdk.current_job import current_extras
 from dragoman.sdk.errors import (
     BrokerUnavailable,
     Busy,
@@ -51,20 +52,29 @@ PAGE = 1_000  # entries of a list per request
 # -------------------------------------------------------------------- any operation
 
 
-def view(row: Operation[RequestType, ViewType], request: RequestType, payload: Frame = b"") -> Steps[ViewType]:
+def view(
+    row: Operation[RequestType, ViewType],
+    request: RequestType,
+    payload: Frame = b"",
+    extras: JobExtras | None = None,
+) -> Steps[ViewType]:
     """Perform an operation. Returns its view."""
-    answer = yield from perform(row, request, payload)
+    answer = yield from perform(row, request, payload, extras=extras)
     return _read(row.view, answer[0])
 
 
 def perform(
-    row: Operation[RequestType, Any], request: RequestType, payload: Frame = b"", timeout: float | None = None
+    row: Operation[RequestType, Any],
+    request: RequestType,
+    payload: Frame = b"",
+    timeout: float | None = None,
+    extras: JobExtras | None = None,
 ) -> Steps[OperationAnswer]:
     """Perform an operation; retry while the broker loads its store. Returns the view as JSON, and the payload."""
     import msgspec
 
     _refuse_nan(request)
-    operation = OperationCall(row.name, msgspec.json.encode(request), payload, timeout)
+    operation = OperationCall(row.name, msgspec.json.encode(request), payload, timeout, extras)
     deadline = monotonic() + (LOADING_TIMEOUT if timeout is None else timeout)
     while True:
         try:
@@ -127,8 +137,18 @@ def enqueue(request: EnqueueRequest, payload: Frame) -> Steps[str]:
 
     if request.key is None:
         request.key = new_key()  # a repeated request must not create a second job
-    job = yield from view(ENQUEUE, request, payload)
+    job = yield from view(ENQUEUE, request, payload, _extras_beside(request))
     return job.id
+
+
+def _extras_beside(request: EnqueueRequest) -> JobExtras | None:
+    """Return the extras of this place that the request does not set itself."""
+    extras = current_extras()
+    if extras is None or (request.parent is None and request.traceparent is None):
+        return extras
+    return JobExtras(
+        extras.parent if request.parent is None else None, extras.traceparent if request.traceparent is None else ""
+    )
 
 
 def result(id: str, timeout: float | None, codec: Codec) -> Steps[Any]:

@@ -10,6 +10,7 @@ import signal
 from contextlib import suppress
 
 from dragoman.dialects.sides import Failure
+from dragoman.sdk.current_job import JOB_VARIABLE, TRACE_VARIABLE
 from dragoman.sdk.exit_status import exit_text
 from dragoman.sdk.job_runner import RunningJob
 from dragoman.sdk.parent_death import exit_with_parent
@@ -58,7 +59,7 @@ class ProgramPool:
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # a terminal's Ctrl-C must reach only the worker
                 preexec_fn=exit_with_parent,
-                env={name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},  # R157
+                env=_environment(job),
             )
         except OSError as error:
             job.fail(Failure("OSError", f"cannot start {name}: {error.strerror or error}"))
@@ -78,6 +79,15 @@ class ProgramPool:
             output = stderr.decode("utf-8", "replace").strip() or "no output on standard error"
             message = f"{name} ended with {exit_text(process.returncode)}: {output}"
             job.fail(Failure("subprocess.CalledProcessError", message))
+
+
+def _environment(job: RunningJob) -> dict[str, str]:
+    """Return the environment of the program: that of the worker without its token (R157), and the job."""
+    inherited = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+    inherited[JOB_VARIABLE] = job.assignment.job_id
+    if job.assignment.traceparent:
+        inherited[TRACE_VARIABLE] = job.assignment.traceparent
+    return inherited
 
 
 def _signal(job: RunningJob, number: int) -> None:

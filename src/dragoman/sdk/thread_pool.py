@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from queue import SimpleQueue
 
 from dragoman.sdk.context import Context
-from dragoman.sdk.current_job import current_job
+from dragoman.sdk.current_job import begin_job
 from dragoman.sdk.handlers import Handler, HandlerFailed
 from dragoman.sdk.job_runner import RunningJob
 from dragoman.sdk.loop_mailbox import LoopMailbox
@@ -54,7 +54,7 @@ class ThreadPool:
                 continue
             service = services[job.service]
             context = self._context(service, job) if service.wants_context else None
-            current_job.set(job.assignment.job_id)
+            begin_job(job.assignment.job_id, job.assignment.traceparent)
             try:
                 result = service.perform(job.payload, context)
             except HandlerFailed as problem:
@@ -62,7 +62,7 @@ class ThreadPool:
             else:
                 post(job.finish, result)
             finally:
-                current_job.set("")
+                begin_job("", "")
 
     def _context(self, service: Handler, job: RunningJob) -> Context:
         return context_here(service, job, self._mailbox, self._without_parts)

@@ -19,7 +19,7 @@ from dragoman.core.failure import NEVER, Failure, pack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.names import is_name
 from dragoman.core.states import Outcome
-from dragoman.dialects.sides import UNAUTHENTICATED, JobInfo, SubmitOptions
+from dragoman.dialects.sides import UNAUTHENTICATED, JobExtras, JobInfo, SubmitOptions
 
 PROBE: Final = b"/livez"  # every broker replies to it at once, even an overloaded one
 ALIVE: Final = b"alive\n"
@@ -94,6 +94,16 @@ def write_call(submit_options: SubmitOptions) -> tuple[bytes, bytes]:
     if submit_options.waits:
         fields.append(b"dragoman-wait-for-worker: true\r\n")
     return b"POST /v1/call/" + path_part(submit_options.service).encode(), b"".join(fields)
+
+
+def write_extras(extras: JobExtras) -> bytes:
+    """Return the fields of a request that have the extras of its job."""
+    fields = b""
+    if extras.parent is not None:
+        fields += b"dragoman-parent-job: %s\r\n" % extras.parent.hex().encode()
+    if extras.traceparent:
+        fields += b"traceparent: %s\r\n" % extras.traceparent.encode("ascii", "ignore")
+    return fields
 
 
 def _seconds(seconds: float) -> bytes:

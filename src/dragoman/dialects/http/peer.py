@@ -24,11 +24,12 @@ from dragoman.dialects.http.codec import (
     read_response,
     too_large,
     write_call,
+    write_extras,
     write_outcome,
 )
 from dragoman.dialects.http.codec import PROBE as PROBE
 from dragoman.dialects.http.codec import check_services as check_services
-from dragoman.dialects.sides import ClientIO, Outcome, SubmitOptions
+from dragoman.dialects.sides import ClientIO, JobExtras, Outcome, SubmitOptions
 
 IDLE: Final = 4.0  # seconds without a request after which the client disconnects; the broker does so after 15
 BYTES: Final = b"application/octet-stream"
@@ -70,16 +71,37 @@ class ClientSide(sides.ClientSide):
     def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         raise AssertionError("HTTP calls have options: use submit")
 
-    def submit(self, job_ref: Hashable, submit_options: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
+    def submit(
+        self,
+        job_ref: Hashable,
+        submit_options: SubmitOptions,
+        payload: Frame,
+        id: bytes,
+        now: float,
+        extras: JobExtras | None = None,
+    ) -> None:
         line, fields = self._heads.get(submit_options) or self._head(submit_options)
+        if extras is not None:
+            fields += write_extras(extras)
         self._send(job_ref, "", [line, fields, payload], len(payload), now)
 
-    def ask(self, job_ref: Hashable, operation: str, request: bytes, payload: Frame, id: bytes, now: float) -> None:
+    def ask(
+        self,
+        job_ref: Hashable,
+        operation: str,
+        request: bytes,
+        payload: Frame,
+        id: bytes,
+        now: float,
+        extras: JobExtras | None = None,
+    ) -> None:
         try:
             http_request = self._write_operation(operation, request, payload)
         except ValueError as error:
             self._io.operation_failed(job_ref, "invalid", f"{operation}: {error}")
             return
+        if extras is not None:
+            http_request[1] = bytes(http_request[1]) + write_extras(extras)
         self._send(job_ref, operation, http_request, len(request) + len(payload), now)
 
     def receive(self, message: Message | TooLarge, now: float) -> None:

@@ -21,6 +21,7 @@ from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.native.client_sessions import ClientSession
 from dragoman.dialects.native.clients import Clients
 from dragoman.dialects.native.codec import expect_frames, read_hello, write_error, write_welcome
+from dragoman.dialects.native.extras import OF_SUBMIT
 from dragoman.dialects.native.messages import (
     BYE,
     HEARTBEAT,
@@ -161,7 +162,8 @@ class NativeBrokerSide(BrokerSide):
             self._welcome(peer, Role.WORKER, retries=hello.retries)
         else:
             client, resumed = self._clients.enter(peer, hello, now)
-            self._welcome(peer, Role.CLIENT, client.window, resumed, client.epoch)
+            extras = OF_SUBMIT if hello.extras else ()
+            self._welcome(peer, Role.CLIENT, client.window, resumed, client.epoch, extras=extras)
 
     def _welcome(
         self,
@@ -171,6 +173,7 @@ class NativeBrokerSide(BrokerSide):
         resumed: bool = False,
         epoch: str = "",
         retries: bool = False,
+        extras: tuple[str, ...] = (),
     ) -> None:
         options = self._options
         welcome = Welcome(
@@ -183,6 +186,7 @@ class NativeBrokerSide(BrokerSide):
             epoch,
             self._about,
             retries,
+            extras,
         )
         self._io.send(peer, write_welcome(welcome, role))
 

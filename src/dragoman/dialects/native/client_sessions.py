@@ -65,6 +65,7 @@ class ClientSession(Caller):
         "done",
         "edition",
         "epoch",
+        "has_extras",
         "operations",
         "peer",
         "refused",
@@ -79,6 +80,7 @@ class ClientSession(Caller):
         self.epoch = epoch
         self.window = window
         self.edition = 1  # of operations and their views
+        self.has_extras = False  # flag EXTRAS of its SUBMITs means a frame of extras
         self.peer: Connection | None = None  # None while it is disconnected
         self.connection = 0  # number of its current or last connection
         self.operations: dict[bytes, Any] = {}  # operations in progress on its connection, by number

@@ -12,6 +12,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.dialects import sides
 from dragoman.dialects.heartbeats import HeartbeatTimers
+from dragoman.dialects.native.client_operations import ClientOperations, PendingOperation
 from dragoman.dialects.native.codec import (
     read_bye,
     read_error,
@@ -23,12 +24,12 @@ from dragoman.dialects.native.codec import (
     read_result,
     read_tell,
     read_welcome,
-    write_ask,
     write_bye,
     write_hello,
     write_list,
     write_order,
 )
+from dragoman.dialects.native.extras import submit_with
 from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,
@@ -61,7 +62,7 @@ from dragoman.dialects.native.messages import (
 )
 from dragoman.dialects.native.options import ClientOptions
 from dragoman.dialects.native.waiting import BEFORE_WELCOME, NO_WELCOME
-from dragoman.dialects.sides import ClientIO, Failure, Outcome, SubmitOptions
+from dragoman.dialects.sides import ClientIO, Failure, JobExtras, Outcome, SubmitOptions
 
 ACK_AFTER: Final = 256 << 10  # bytes of results
 BATCH_BYTES: Final = 1 << 20  # of payloads in one SUBMIT
@@ -72,27 +73,15 @@ MOST_HEADS_KEPT: Final = 1024  # of SUBMIT, encoded once for all jobs with the s
 class PendingCall:
     """A job without an outcome."""
 
-    __slots__ = ("head", "is_cancelled", "is_sent", "job_ref", "payload")
+    __slots__ = ("extras", "head", "is_cancelled", "is_sent", "job_ref", "payload")
 
-    def __init__(self, job_ref: Hashable, head: bytes, payload: Frame) -> None:
+    def __init__(self, job_ref: Hashable, head: bytes, payload: Frame, extras: JobExtras | None) -> None:
         self.job_ref = job_ref  # None: forgotten by its caller, but counted until its outcome comes
         self.head = head
         self.payload = payload
+        self.extras = extras
         self.is_sent = False
         self.is_cancelled = False
-
-
-class PendingOperation:
-    """An operation without a response."""
-
-    __slots__ = ("is_sent", "job_ref", "payload", "request", "text")
-
-    def __init__(self, job_ref: Hashable, text: str, request: bytes, payload: Frame) -> None:
-        self.job_ref = job_ref  # None: forgotten by its caller, but counted until its response comes
-        self.text = text
-        self.request = request
-        self.payload = payload
-        self.is_sent = False  # on this connection
 
 
 class ClientSide(sides.ClientSide):
@@ -107,8 +96,9 @@ class ClientSide(sides.ClientSide):
 
     def __init__(self, options: ClientOptions, io: ClientIO, session: str, name: str = "") -> None:
         self._io = io
+        resumes = session if options.resume else ""
         self._hello = Hello(
-            Role.CLIENT, name=name, session=session if options.resume else "", window=options.window, edition=EDITION
+            Role.CLIENT, name=name, session=resumes, window=options.window, edition=EDITION, extras=True
         )
         self._welcome: Welcome | None = None  # None: not connected, or no WELCOME yet
         self._max_payload = 0  # 0: not known yet
@@ -117,9 +107,7 @@ class ClientSide(sides.ClientSide):
         self._calls: dict[bytes, PendingCall] = {}  # all without an outcome
         self._unsent: deque[bytes] = deque()  # those that the broker has not got; some may have ended
         self._in_flight = 0
-        self._operations: dict[bytes, PendingOperation] = {}  # all without a response, by number
-        self._unsent_operations: deque[bytes] = deque()  # those that were not sent on this connection
-        self._operations_in_flight = 0  # number of those that were sent
+        self._operations = ClientOperations()
         self._heads: dict[SubmitOptions, bytes] = {}
         self._unacknowledged: list[bytes] = []
         self._unacknowledged_bytes = 0
@@ -138,15 +126,33 @@ class ClientSide(sides.ClientSide):
     def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         raise AssertionError("native jobs have ids: use submit")
 
-    def submit(self, job_ref: Hashable, submit_options: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
+    def submit(
+        self,
+        job_ref: Hashable,
+        submit_options: SubmitOptions,
+        payload: Frame,
+        id: bytes,
+        now: float,
+        extras: JobExtras | None = None,
+    ) -> None:
         if len(payload) > self._max_payload > 0:
             sentence = f"a payload of {len(payload)} bytes is over the broker's max_payload {self._max_payload}"
             self._io.ended(job_ref, Outcome.REFUSED, sentence, refusal=TOO_LARGE)
             return
-        self._calls[id] = PendingCall(job_ref, self._heads.get(submit_options) or self._head(submit_options), payload)
+        head = self._heads.get(submit_options) or self._head(submit_options)
+        self._calls[id] = PendingCall(job_ref, head, payload, extras)
         self._unsent.append(id)
 
-    def ask(self, job_ref: Hashable, operation: str, request: bytes, payload: Frame, id: bytes, now: float) -> None:
+    def ask(
+        self,
+        job_ref: Hashable,
+        operation: str,
+        request: bytes,
+        payload: Frame,
+        id: bytes,
+        now: float,
+        extras: JobExtras | None = None,
+    ) -> None:
         """Send an operation. Its number is the end of its id, which is random."""
         size = len(request) + len(payload)
         if len(request) > MOST_TEXT or size > self._max_payload > 0:
@@ -155,9 +161,7 @@ class ClientSide(sides.ClientSide):
                 sentence = f"a request of {len(request)} bytes of JSON is over the limit of {MOST_TEXT}"
             self._io.operation_failed(job_ref, TOO_LARGE, sentence)
             return
-        number = id[-NUMBER:]
-        self._operations[number] = PendingOperation(job_ref, operation, request, payload)
-        self._unsent_operations.append(number)
+        self._operations.add(id[-NUMBER:], PendingOperation(job_ref, operation, request, payload, extras))
 
     def is_sent(self, id: bytes) -> bool:
         call = self._calls.get(id)
@@ -185,7 +189,7 @@ class ClientSide(sides.ClientSide):
         elif call is not None:
             del self._calls[id]
         else:
-            self._forget_operation(id[-NUMBER:])
+            self._operations.forget(id[-NUMBER:])
 
     def flush(self, now: float) -> None:
         """Send as many jobs and operations as the window allows."""
@@ -195,9 +199,9 @@ class ClientSide(sides.ClientSide):
         unsent = self._unsent
         while unsent and self._in_flight < welcome.window:
             room = min(welcome.window - self._in_flight, MOST_NAMES)
-            self._send_batch(room, now)
-        if self._unsent_operations:
-            self._send_operations(welcome.window, now)
+            self._send_batch(room, welcome.extras, now)
+        for frames in self._operations.unsent(welcome):
+            self._send(frames, now)
 
     def bye(self) -> None:
         """Leave for good: jobs in progress are cancelled."""
@@ -222,46 +226,14 @@ class ClientSide(sides.ClientSide):
         head = self._heads[submit_options] = write_order(order)
         return head
 
-    def _send_operations(self, window: int, now: float) -> None:
-        unsent = self._unsent_operations
-        while unsent and self._operations_in_flight < window:
-            number = unsent.popleft()
-            operation = self._operations.get(number)
-            if operation is not None:  # None if its caller has forgotten it
-                operation.is_sent = True
-                self._operations_in_flight += 1
-                self._send(write_ask(number, operation.text, operation.request, operation.payload), now)
-
-    def _forget_operation(self, number: bytes) -> None:
-        operation = self._operations.get(number)
-        if operation is not None and operation.is_sent:
-            operation.job_ref = None
-        elif operation is not None:
-            del self._operations[number]
-
-    def _resend_operations(self) -> None:
-        """Mark all operations as unsent: the broker has forgotten them with the connection."""
-        self._operations = {number: each for number, each in self._operations.items() if each.job_ref is not None}
-        for operation in self._operations.values():
-            operation.is_sent = False
-        self._unsent_operations = deque(self._operations)
-        self._operations_in_flight = 0
-
-    def _end_operation(self, number: bytes) -> Hashable:
-        """Remove an operation. Returns its `job_ref`, or None if its caller has forgotten it."""
-        operation = self._operations.pop(number, None)
-        if operation is None:
-            return None
-        self._operations_in_flight -= operation.is_sent
-        return operation.job_ref
-
-    def _send_batch(self, room: int, now: float) -> None:
-        """Send the first unsent job, and those after it with the same options."""
+    def _send_batch(self, room: int, understood: tuple[str, ...], now: float) -> None:
+        """Send the first unsent job, and those after it with the same options. `understood`: names of extras."""
         unsent, calls = self._unsent, self._calls
         most_bytes = min(BATCH_BYTES, self._max_payload)
         ids: list[bytes] = []
         payloads: list[Frame] = []
         head = b""
+        extras: JobExtras | None = None
         size = 0
         while unsent and len(ids) < room:
             call = calls.get(unsent[0])
@@ -270,15 +242,16 @@ class ClientSide(sides.ClientSide):
                 continue
             size += len(call.payload)
             if not ids:
-                head = call.head
-            elif call.head != head or size > most_bytes:
+                head, extras = call.head, call.extras
+            elif call.head != head or size > most_bytes or call.extras != extras:
                 break
             call.is_sent = True
             ids.append(unsent.popleft())
             payloads.append(call.payload)
         if ids:
             self._in_flight += len(ids)
-            self._send([head, b"".join(ids), *payloads], now)
+            frames: Sequence[Frame] = [head, b"".join(ids), *payloads]
+            self._send(frames if extras is None else submit_with(frames, extras, understood), now)
 
     # ---------------------------------------------------------------- messages
 
@@ -291,7 +264,7 @@ class ClientSide(sides.ClientSide):
     def lost(self) -> None:
         self._is_open = False
         self._welcome = None
-        self._resend_operations()
+        self._operations.lost()
         if not self._keeps_sessions:
             self._abandon_sent("the connection to the broker ended; the job may have run")
 
@@ -319,12 +292,12 @@ class ClientSide(sides.ClientSide):
             self._receive_welcome(read_welcome(message), now)
         elif kind == TELL:
             number, view, payload = read_tell(message)
-            responder = self._end_operation(number)
+            responder = self._operations.end(number)
             if responder is not None:
                 self._io.told(responder, view, payload)
         elif kind == OBJECT:
             number, error, detail = read_object(message)
-            responder = self._end_operation(number)
+            responder = self._operations.end(number)
             if responder is not None:
                 self._io.operation_failed(responder, error, detail)
         elif kind == MISSING:

@@ -32,6 +32,7 @@ from dragoman.dialects.native.codec import (
     write_report,
     write_result,
 )
+from dragoman.dialects.native.extras import read_extras
 from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,
@@ -62,7 +63,7 @@ GRACE: Final = 10.0  # seconds after a pause of the broker in which disconnected
 class ParsedSubmit:
     """A parsed head of SUBMIT."""
 
-    __slots__ = ("deadline", "is_background", "options", "service", "wants_accept")
+    __slots__ = ("deadline", "has_extras", "is_background", "options", "service", "wants_accept")
 
     def __init__(self, order: SubmitHeader, job_options: JobOptions) -> None:
         self.service = order.service
@@ -70,6 +71,7 @@ class ParsedSubmit:
         self.options = job_options
         self.wants_accept = bool(order.flags & Flag.ACCEPT)
         self.is_background = bool(order.flags & Flag.BACKGROUND)
+        self.has_extras = bool(order.flags & Flag.EXTRAS)
 
 
 class Clients:
@@ -142,6 +144,7 @@ class Clients:
         client.peer = peer
         client.belong_to(peer.owner)
         client.edition = hello.edition
+        client.has_extras = hello.extras
         client.connection += 1
         peer.remote = client
         self._broker.availability.caller_back(client)
@@ -203,7 +206,12 @@ class Clients:
         head = message[0]
         parsed = self._parsed.get(head) or self._parse(head)  # type: ignore[arg-type]
         ids = message[1] if len(message) > 2 else b""
-        count = len(message) - 2
+        first = 2  # index of the first payload
+        extras = None
+        if parsed.has_extras and client.has_extras and ids:
+            first = 3
+            extras = read_extras(message[2])
+        count = len(message) - first
         if len(ids) != count * NAME:
             raise Malformed(
                 "malformed", f"a SUBMIT has {len(ids)} bytes of ids for {count} payloads; {NAME} each are required"
@@ -224,11 +232,13 @@ class Clients:
         broker = self._broker
         service, job_options, deadline = parsed.service, parsed.options, now + parsed.deadline
         names: list[Any] = read_names(ids)
-        for index, id in enumerate(names, 2):
-            job = broker.submit(service, message[index], client, job_options, now, deadline=deadline, id=id)
+        for index, id in enumerate(names, first):
+            job = broker.submit(
+                service, message[index], client, job_options, now, deadline=deadline, id=id, extras=extras
+            )
             if job is None:
                 client.refused.append(id)
-                names[index - 2] = b""
+                names[index - first] = b""
             elif job.conversation is not None:
                 submitted(job, client, "SUBMIT", len(message[index]), now)
                 if parsed.wants_accept:

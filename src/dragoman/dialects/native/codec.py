@@ -12,6 +12,15 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.failure import Failure, pack_failure, read_retry, retry_text
 from dragoman.core.infinity import inf
 from dragoman.core.states import Outcome
+from dragoman.dialects.native.json_fields import (
+    count_field,
+    names_in,
+    read_json,
+    seconds_field,
+    services_field,
+    session_field,
+    text_field,
+)
 from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,
@@ -89,7 +98,7 @@ def write_list(kind: int, names: Sequence[bytes]) -> list[Frame]:
 
 
 def read_hello(message: Message) -> Hello:
-    head, about = message[0], _read_json(message)
+    head, about = message[0], read_json(message)
     if len(head) < 3:
         raise Malformed("malformed", f"a HELLO of {len(head)} bytes; 3 are required")
     if head[1] < 1:
@@ -101,15 +110,16 @@ def read_hello(message: Message) -> Hello:
     return Hello(
         role,
         head[1],
-        name=_text(about, "name", ""),
-        services=_services(about) if is_worker else (),
-        capacity=_count(about, "capacity", 1, MAX_CAPACITY) if is_worker else 1,
+        name=text_field(about, "name", ""),
+        services=services_field(about) if is_worker else (),
+        capacity=count_field(about, "capacity", 1, MAX_CAPACITY) if is_worker else 1,
         returns=is_worker and about.get("returns") is True,
         retries=is_worker and about.get("retries") is True,
-        session="" if is_worker else _session(about),
-        epoch="" if is_worker else _text(about, "epoch", ""),
-        window=0 if is_worker else _count(about, "window", 0, LONGEST),
-        edition=1 if is_worker else _count(about, "edition", 1, LONGEST),
+        session="" if is_worker else session_field(about),
+        epoch="" if is_worker else text_field(about, "epoch", ""),
+        window=0 if is_worker else count_field(about, "window", 0, LONGEST),
+        edition=1 if is_worker else count_field(about, "edition", 1, LONGEST),
+        extras=about.get("extras") is True,
     )
 
 
@@ -117,10 +127,7 @@ def write_hello(hello: Hello) -> list[Frame]:
     about: dict[str, Any] = {"name": hello.name} if hello.name else {}
     if hello.role is Role.WORKER:
         about |= {"services": list(hello.services), "capacity": hello.capacity}
-    if hello.returns:
-        about["returns"] = True
-    if hello.retries:
-        about["retries"] = True
+    about |= {key: True for key in ("returns", "retries", "extras") if getattr(hello, key)}
     if hello.session:
         about["session"] = hello.session
     if hello.epoch:
@@ -133,19 +140,20 @@ def write_hello(hello: Hello) -> list[Frame]:
 
 
 def read_welcome(message: Message) -> Welcome:
-    head, about = message[0], _read_json(message)
+    head, about = message[0], read_json(message)
     if len(head) < 2 or head[1] != VERSION:
         raise Malformed("version", f"the broker chose version {head[1] if len(head) > 1 else 'none'}, not {VERSION}")
     return Welcome(
-        heartbeat=_seconds(about, "heartbeat", 2.5),
-        lease=_seconds(about, "lease", 10.0),
-        max_payload=_count(about, "max_payload", 64 << 20, 1 << 40),
-        window=_count(about, "window", 1, LONGEST),
-        resume=_seconds(about, "resume", 0.0),
+        heartbeat=seconds_field(about, "heartbeat", 2.5),
+        lease=seconds_field(about, "lease", 10.0),
+        max_payload=count_field(about, "max_payload", 64 << 20, 1 << 40),
+        window=count_field(about, "window", 1, LONGEST),
+        resume=seconds_field(about, "resume", 0.0),
         resumed=about.get("resumed") is True,
-        epoch=_text(about, "epoch", ""),
-        broker=_text(about, "broker", ""),
+        epoch=text_field(about, "epoch", ""),
+        broker=text_field(about, "broker", ""),
         retries=about.get("retries") is True,
+        extras=tuple(names_in(about.get("extras", []))),
     )
 
 
@@ -162,6 +170,8 @@ def write_welcome(welcome: Welcome, role: Role) -> list[Frame]:
             about["epoch"] = welcome.epoch
     if welcome.retries:
         about["retries"] = True
+    if welcome.extras:
+        about["extras"] = list(welcome.extras)
     return [bytes((WELCOME, VERSION)), json.dumps(about).encode()]
 
 
@@ -190,57 +200,6 @@ def expect_frames(message: Message, most: int) -> None:
         raise Malformed("malformed", f"{len(message)} frames; at most {most} are allowed")
 
 
-def _read_json(message: Message) -> dict[str, Any]:
-    if len(message) != 2 or len(message[1]) > MOST_TEXT:
-        raise Malformed("malformed", f"a head and at most {MOST_TEXT} bytes of JSON are required")
-    try:
-        about = json.loads(bytes(message[1]).decode())  # a text: bytes would be tried as UTF-16, too
-    except (ValueError, RecursionError):
-        raise Malformed("malformed", "the second frame is not JSON") from None
-    if not isinstance(about, dict):
-        raise Malformed("malformed", "the JSON is not an object")
-    return about
-
-
-def _text(about: dict[str, Any], key: str, default: str) -> str:
-    value = about.get(key, default)
-    if not isinstance(value, str) or len(value.encode("utf-8", "replace")) > 128:
-        raise Malformed("malformed", f"{key} must be a text of at most 128 bytes")
-    return value
-
-
-def _services(about: dict[str, Any]) -> tuple[str, ...]:
-    services = about.get("services")
-    if not isinstance(services, list) or not services or not all(isinstance(each, str) for each in services):
-        raise Malformed("malformed", "services must be a list of at least one name")
-    return tuple(services)
-
-
-def _session(about: dict[str, Any]) -> str:
-    session = about.get("session", "")
-    if not isinstance(session, str) or (session and not _is_hex(session)):
-        raise Malformed("malformed", "session must be 32 hex digits")
-    return session.lower()
-
-
-def _is_hex(text: str) -> bool:
-    return len(text) == 32 and all(char in "0123456789abcdefABCDEF" for char in text)
-
-
-def _count(about: dict[str, Any], key: str, default: int, most: int) -> int:
-    value = about.get(key, default)
-    if type(value) is not int or not min(default, 1) <= value <= most:
-        raise Malformed("malformed", f"{key} must be a number from 1 to {most}")
-    return value
-
-
-def _seconds(about: dict[str, Any], key: str, default: float) -> float:
-    value = about.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise Malformed("malformed", f"{key} must be a number of seconds")
-    return float(value)
-
-
 # -------------------------------------------------------------------- jobs
 
 
@@ -258,7 +217,7 @@ def read_order(head: Frame) -> SubmitHeader:
     except UnicodeDecodeError:
         raise Malformed("malformed", "the service's name is not UTF-8") from None
     return SubmitHeader(
-        service, Flag(flags & 15), priority, attempts, _time(deadline), _time(job_timeout), _time(queue_timeout)
+        service, Flag(flags & 31), priority, attempts, _time(deadline), _time(job_timeout), _time(queue_timeout)
     )
 
 

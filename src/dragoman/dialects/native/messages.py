@@ -86,6 +86,7 @@ class Flag(IntFlag):
     BACKGROUND = 2
     ACCEPT = 4  # send ACCEPTED
     WHOLE = 8  # no PART: RESULT has the whole result
+    EXTRAS = 16  # a frame after the ids has extras of the jobs, if WELCOME has `extras`
 
 
 NO_FLAGS: Final = Flag(0)
@@ -117,6 +118,7 @@ class Hello:
     epoch: str = ""  # from the last WELCOME of this session
     window: int = 0  # 0: not set
     edition: int = 1  # a client: of operations and their views
+    extras: bool = False  # it sends or reads extras of jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class Welcome:
     epoch: str = ""
     broker: str = ""
     retries: bool = False  # a worker may decide about retries in FAILED
+    extras: tuple[str, ...] = ()  # names of the extras that the broker understands, or sends
 
 
 @dataclass(frozen=True, slots=True)

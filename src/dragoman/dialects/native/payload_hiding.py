@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.carriers.carrier import Message
+from dragoman.carriers.carrier import Frame, Message
+from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.hidden_fields import Hide, hide_all, hide_json
-from dragoman.dialects.native.messages import ASK, FAILED, MESSAGE_NAMES, PART, PROGRESS, RESULT, SUBMIT
+from dragoman.dialects.native.extras import OF_SUBMIT, read_extras, write_extras
+from dragoman.dialects.native.messages import ASK, FAILED, MESSAGE_NAMES, NAME, PART, PROGRESS, RESULT, SUBMIT, Flag
 
 # Index of the first frame of payloads. FAILED: the type of the error stays, its message and its traceback do not.
 FIRST: Final = {SUBMIT: 2, RESULT: 1, FAILED: 2, PROGRESS: 1, PART: 1, ASK: 2}
@@ -19,4 +21,21 @@ def hide_payloads(socket_name: str, message: Message, hide: Hide) -> Message:
         return hide_all(message, hide)
     if kind == ASK and len(message) > 1:
         return hide_all([message[0], hide_json(message[1], hide), *message[2:]], hide, FIRST[ASK])
+    if kind == SUBMIT and _has_extras(message):
+        return [*message[:2], _readable_extras(message[2], hide), *hide_all(message[3:], hide)]
     return hide_all(message, hide, FIRST.get(kind, len(message)))
+
+
+def _has_extras(message: Message) -> bool:
+    """True for a SUBMIT that has one frame more than its ids need."""
+    head = message[0]
+    return len(head) > 1 and bool(head[1] & Flag.EXTRAS) and len(message) - 3 == len(message[1]) // NAME
+
+
+def _readable_extras(frame: Frame, hide: Hide) -> Frame:
+    """Return the extras that the broker understands, and nothing else that the frame may have."""
+    try:
+        extras = read_extras(frame)
+    except Malformed:
+        return hide(frame)
+    return write_extras(extras, OF_SUBMIT) if extras is not None else b"{}"

@@ -507,7 +507,7 @@ def test_attempts_are_at_most_100() -> None:
 
 def test_flags_that_are_not_known_are_passed_over() -> None:
     head = bytearray(codec.write_order(SubmitHeader("echo")))
-    head[1] = 0xF0
+    head[1] = 0xE0
     assert codec.read_order(head).flags == NO_FLAGS
 
 

@@ -1,0 +1,72 @@
+"""Extras of jobs on the native wire: an object in SUBMIT, fields of the request in ASK. Readers raise Malformed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dragoman.carriers.carrier import Frame
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.ids import JobId
+from dragoman.core.job_extras import JobExtras, given_extras
+from dragoman.dialects.native.messages import NAME, Flag
+
+PARENT: Final = "parent"
+TRACEPARENT: Final = "traceparent"
+OF_SUBMIT: Final = (PARENT, TRACEPARENT)  # those that this broker understands, as in WELCOME
+MOST_EXTRAS: Final = 4096  # bytes
+
+
+def read_extras(frame: Frame) -> JobExtras | None:
+    """Parse the extras of SUBMIT. Unknown keys are ignored."""
+    if len(frame) > MOST_EXTRAS:
+        raise Malformed("malformed", f"{len(frame)} bytes of extras; at most {MOST_EXTRAS} are allowed")
+    try:
+        facts = json.loads(bytes(frame).decode())
+    except (ValueError, RecursionError):
+        raise Malformed("malformed", "the extras are not JSON") from None
+    if not isinstance(facts, dict):
+        raise Malformed("malformed", "the extras are not a JSON object")
+    traceparent = facts.get(TRACEPARENT)
+    return given_extras(_parent(facts.get(PARENT)), traceparent if isinstance(traceparent, str) else None)
+
+
+def _parent(value: Any) -> JobId | None:
+    if value is None:
+        return None
+    try:
+        id = bytes.fromhex(value)
+    except (TypeError, ValueError):
+        id = b""
+    if len(id) != NAME:
+        raise Malformed("malformed", "the parent in extras must be the id of a job, 32 hex digits")
+    return JobId(id)
+
+
+def write_extras(extras: JobExtras, understood: tuple[str, ...]) -> bytes:
+    """Return the extras that the broker understands as JSON; empty if there are none."""
+    facts: dict[str, str] = {}
+    if extras.parent is not None and PARENT in understood:
+        facts[PARENT] = extras.parent.hex()
+    if extras.traceparent and TRACEPARENT in understood:
+        facts[TRACEPARENT] = extras.traceparent
+    return json.dumps(facts).encode() if facts else b""
+
+
+def submit_with(frames: Sequence[Frame], extras: JobExtras, understood: tuple[str, ...]) -> Sequence[Frame]:
+    """Return a SUBMIT with the extras of its jobs, as far as the broker understands them."""
+    written = write_extras(extras, understood)
+    if not written:
+        return frames
+    head = frames[0]
+    return [head[:1] + bytes((head[1] | Flag.EXTRAS,)) + head[2:], frames[1], written, *frames[2:]]
+
+
+def add_extras(request: bytes, extras: JobExtras, understood: tuple[str, ...], most: int) -> bytes:
+    """Return the request of an operation, a JSON object, with extras as fields of their own if there is room."""
+    written = write_extras(extras, understood)
+    body = request.strip()
+    if not written or len(body) + len(written) > most:
+        return request
+    return written if body in (b"", b"{}") else body[:-1] + b", " + written[1:]
