@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from dragoman.core.queues import J, Queue, Waiting
+from dragoman.core.queues import SWEEP_FLOOR, J, Queue, Waiting
 from dragoman.core.rights import Principal
 from dragoman.core.running_account import RunningAccount
 from dragoman.core.service_limits import ServiceLimits, Tenant
@@ -110,11 +110,12 @@ class Ring(Waiting[J]):
 class TenantQueues(Ring[J]):
     """The waiting jobs of one service and principal, if some have a tenant, or tenants have a limit."""
 
-    __slots__ = ("principal",)
+    __slots__ = ("_emptied", "principal")
 
     def __init__(self, service: str, principal: Principal) -> None:
         super().__init__(service, principal)
         self.principal = principal
+        self._emptied = 0  # queues that a removal has left empty, since the last sweep
 
     def name_in(self, job: J) -> str:
         return job.tenant
@@ -122,10 +123,24 @@ class TenantQueues(Ring[J]):
     def end_turns(self, member: Waiting[J]) -> None:
         assert isinstance(member, Queue)
         self._turns.popleft()
-        member.has_turn = False
-        del self.members[member.tenant]
-        if isinstance(member.account, Tenant):
-            member.account.queue_dropped()
+        self._forget(member)
+
+    def emptied(self) -> None:
+        """Forget the empty queues, if there may be many. Only removals leave some: a dispatch forgets them at once."""
+        self._emptied += 1
+        if self._emptied > SWEEP_FLOOR + len(self.members) // 2:
+            self._emptied = 0
+            empty = [member for member in self.members.values() if not member.length]
+            for member in empty:
+                assert isinstance(member, Queue)
+                self._forget(member)
+            self._turns = deque(member for member in self._turns if member.has_turn)
+
+    def _forget(self, queue: Queue[J]) -> None:
+        queue.has_turn = False
+        del self.members[queue.tenant]
+        if isinstance(queue.account, Tenant):
+            queue.account.queue_dropped()
 
 
 class FairQueue(Ring[J]):
@@ -186,8 +201,11 @@ class FairQueue(Ring[J]):
         if queue.is_blocked and not queue.length:
             queue.unblock()  # an empty queue loses its turn when that comes
         ring = queue.ring
-        if ring.is_blocked and not ring.length:
-            ring.unblock()
+        if isinstance(ring, TenantQueues):
+            if ring.is_blocked and not ring.length:
+                ring.unblock()
+            if not queue.length:
+                ring.emptied()
         if not self.length:
             self.head()  # ends the turns of all queues
 
