@@ -35,6 +35,7 @@ COMPILED = (
     "operations/dashboard_handlers.py",
     "operations/quarantine_handlers.py",
     "operations/schedule_handlers.py",
+    "operations/limit_handlers.py",
     "operations/list_handlers.py",
     "operations/job_options.py",
     "operations/ladder_handlers.py",

@@ -33,7 +33,7 @@ SECTIONS = {
         "tail",
     ],
     "Access": ["access", "keys", "token"],
-    "Services and workers": ["services", "workers", "pause", "resume", "purge", "drain"],
+    "Services and workers": ["services", "workers", "pause", "resume", "limit", "purge", "drain"],
 }
 MODULES = {name: name for names in SECTIONS.values() for name in names}
 SECTION_OF = {

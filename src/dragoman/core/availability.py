@@ -101,7 +101,10 @@ class Availability:
         offered = self._worker_registry.names.services_for(dict.fromkeys(services))
         if offered is None:
             return False
+        dropped = [each for each in worker.services if each not in offered]
         _change_services(worker, offered)
+        for service in dropped:
+            self._dispatch.limiter.undeclare(worker, service, now)
         if worker.state is IDLE and self._worker_registry.settle(worker, now):
             self._dispatch.freed(worker, now)
         return True
@@ -119,7 +122,7 @@ class Availability:
         if worker.state is not DRAINING and self._events.wanted & WORKER_DRAINING:
             self._events.worker_changed(WORKER_DRAINING, worker)
         self._worker_registry.stop_dispatch(worker, stays)
-        self._dispatch.removal.remove_if_drained(worker)
+        self._dispatch.removal.remove_if_drained(worker, now)
 
 
 def _change_services(worker: Worker, services: Collection[Service]) -> None:

@@ -63,6 +63,7 @@ class Broker:
         self.owners = Owners()
         self.resumed_at = -inf  # time at which the last pause of the broker ended (D13)
         self.dispatch = Dispatch(state)
+        self.limiter = self.dispatch.limiter
         self.delays = Delays(state, self.dispatch)
         self.attempts = Attempts(state, self.dispatch, self.delays)
         self.availability = Availability(state, self.dispatch, self.attempts)

@@ -45,8 +45,8 @@ class Delays:
             job.conversation.note(f"{'retry' if job.tried else 'start'} in {seconds(until - now)}", now)
         self._job_registry.move(job, DELAYED)
         self._deadlines.arm(job, job.due())
-        if job.principal.blocked:
-            self._dispatch.unblock(job.principal, now)
+        if job.principal.blocked or job.service.limits is not None:
+            self._dispatch.stopped(job, now)
 
     def wake(self, job: Job, now: float) -> None:
         """Queue a delayed job whose delay has ended."""
@@ -66,8 +66,8 @@ class Delays:
         service = job.service
         service.queue.put_back(job, job.arrival - job.options.priority * self._policy.priority_step)
         self._dispatch.dispatch_waiting(service, now)
-        if job.principal.blocked:
-            self._dispatch.unblock(job.principal, now)
+        if job.principal.blocked or service.limits is not None:
+            self._dispatch.stopped(job, now)
         if job.state is WAITING:
             self._deadlines.arm(job, job.due())
 

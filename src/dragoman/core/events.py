@@ -31,6 +31,7 @@ BROKER_DRAINING: Final = 1024
 RIGHT_REFUSED: Final = 2048
 ADMINISTERED: Final = 4096
 RESULT_LATE: Final = 8192
+SERVICE_LIMITS_DIFFER: Final = 16384
 
 JOB_MOVES: Final = 7  # delayed, waiting, running
 JOB_KINDS: Final = 31
@@ -50,6 +51,7 @@ KIND_NAMES: Final = {
     RIGHT_REFUSED: "refused",
     ADMINISTERED: "administered",
     RESULT_LATE: "late",
+    SERVICE_LIMITS_DIFFER: "limits differ",
 }
 
 
@@ -107,11 +109,12 @@ class WorkerEvent:
 
 @dataclass(frozen=True, slots=True)
 class ServiceEvent:
-    """A service was paused or resumed."""
+    """A service was paused or resumed, or its workers have declared different limits."""
 
     kind: int
     name: str
     by: str = ""  # name of the operator who paused it
+    limits: str = ""  # the limits that hold, if its workers have declared different ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,9 @@ class Events:
 
     def service_changed(self, kind: int, service: Service) -> None:
         self._effects.append(PublishEvent(ServiceEvent(kind, service.name, service.paused_by)))
+
+    def limits_differ(self, service: str, limits: str) -> None:
+        self._effects.append(PublishEvent(ServiceEvent(SERVICE_LIMITS_DIFFER, service, limits=limits)))
 
     def broker_draining(self, running: int) -> None:
         self._effects.append(PublishEvent(BrokerEvent(BROKER_DRAINING, running)))

@@ -14,6 +14,7 @@ from dragoman.core.effects import RemoveWorker
 from dragoman.core.infinity import inf
 from dragoman.core.leases import lease_expired_at, lease_of, stuck_since, worker_deadline
 from dragoman.core.model import Job, Worker
+from dragoman.core.reached_limits import limit_in_the_way
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, RemovalReason
 
@@ -50,8 +51,10 @@ class Expiry:
         for subject in self._deadlines.due(now):
             if isinstance(subject, Job):
                 self._check_job(subject, now)
-            else:
+            elif isinstance(subject, Worker):
                 self._check_worker(subject, now)
+            else:
+                self._dispatch.reopen(self._worker_registry.services[subject.service], now)
             if self._counters.erased >= most:
                 return  # the next iteration continues: many outcomes that expire together do not block the loop (R110)
 
@@ -80,9 +83,9 @@ class Expiry:
             self._delays.wake(job, now)
         else:
             reason = f"no worker was free within {job.options.queue_timeout:g} s"
-            principal = job.principal
-            if principal.running >= principal.max_running:
-                reason += f", or {principal.name} ran {principal.running} jobs (max_running of {principal.name})"
+            limit = limit_in_the_way(job, now)
+            if limit is not None:
+                reason += f", or a limit was reached: {limit.sentence}"
             self._attempts.end_early(job, TIMED_OUT, reason, now)
 
     def _check_worker(self, worker: Worker, now: float) -> None:

@@ -22,15 +22,16 @@ class JobExtras:
 
     parent: JobId | None = None  # the job whose handler submitted this one
     traceparent: str = ""  # W3C trace context of the submit
+    tenant: str = ""  # customer or account that the job is for; tenants of a principal take turns
 
 
-def given_extras(parent: JobId | None, traceparent: str | None) -> JobExtras | None:
+def given_extras(parent: JobId | None, traceparent: str | None, tenant: str = "") -> JobExtras | None:
     """Return the extras of a submit; None if there are none. An invalid traceparent is ignored, as W3C requires."""
     if traceparent is not None and not is_traceparent(traceparent):
         traceparent = None
-    if parent is None and not traceparent:
+    if parent is None and not traceparent and not tenant:
         return None
-    return JobExtras(parent, traceparent or "")
+    return JobExtras(parent, traceparent or "", tenant)
 
 
 def is_traceparent(text: str) -> bool:

@@ -147,8 +147,8 @@ class JobRegistry:
         self.memory.payloads -= size
         if job.alarm != inf:
             self._deadlines.disarm(job)
-        if owner.principal.blocked:
-            self.unblocker.unblock(owner.principal, now)
+        if owner.principal.blocked or service.limits is not None:
+            self.unblocker.stopped(job, now)
         if not job.quarantined:
             job.payload = b""
         if job.key is not None or job.options.durable:  # `is_kept`

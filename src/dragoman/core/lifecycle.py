@@ -44,16 +44,17 @@ WORKER_MOVES: Final[dict[WorkerState, frozenset[WorkerState]]] = {
 
 
 def move_job(job: Job, to: JobState) -> None:
-    """Change the state of a registered job, and the counts of its principal."""
+    """Change the state of a registered job, and the counts of its principal and its service."""
     state = job.state
     principal = job.owner.principal
-    if state is WAITING and to is RUNNING:  # shortcut past the table: nearly every job makes only these two moves
+    is_plain = job.service.limits is None
+    if state is WAITING and to is RUNNING and is_plain:  # shortcut past the table: nearly all jobs make these two moves
         principal.waiting -= 1
         principal.waiting_bytes -= len(job.payload)
         principal.running += 1
         job.state = to
         return
-    if state is RUNNING and to is ENDED:
+    if state is RUNNING and to is ENDED and is_plain:
         principal.running -= 1
         job.state = to
         return
@@ -69,6 +70,7 @@ def count_job(job: Job, state: JobState, change: int) -> None:
     principal = job.owner.principal
     if state is RUNNING:
         principal.running += change
+        job.service.count_running(principal.name, job.tenant, change)
     elif state is not ENDED:
         principal.waiting += change
         principal.waiting_bytes += change * len(job.payload)

@@ -14,6 +14,7 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from dragoman.core.conversation import Conversation, WorkerConversation
+from dragoman.core.fair_queue import FairQueue
 from dragoman.core.idle import IdleList
 from dragoman.core.ids import JobId as JobId
 from dragoman.core.ids import Token as Token
@@ -23,7 +24,6 @@ from dragoman.core.options import UNLIMITED_REQUESTS, JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
-from dragoman.core.queues import FairQueue
 from dragoman.core.rare_facts import RareFacts, WithRareFacts
 from dragoman.core.recipients import Recipient, RemoteWorker, dialect_of
 from dragoman.core.rights import Principal
@@ -149,8 +149,8 @@ class Job(WithRareFacts):
     __slots__ = (
         "alarm", "alarm_number", "arrival", "attempt", "caller_dialect", "callers", "conversation", "created",
         "deadline", "digest",
-        "history", "id", "is_told", "keep_until", "key", "number", "options", "orphan_due", "outcome", "owner",
-        "payload", "quarantined", "queue_due", "reason", "result", "service", "spent", "start_at", "state", "tried",
+        "history", "id", "is_told", "keep_until", "key", "number", "orphan_due", "outcome", "payload", "quarantined",
+        "queue_due", "reason", "result", "service", "spent", "start_at", "state", "tried",
     )
     # fmt: on
 

@@ -44,6 +44,7 @@ class Operator:
         if service is not None:
             was_paused = service.paused
             service.paused, service.paused_by = True, by
+            service.update_closed()
             if not was_paused:
                 service.paused_at = at
             if not was_paused and self._events.wanted & SERVICE_PAUSED:
@@ -54,6 +55,7 @@ class Operator:
         service = self._worker_registry.services.get(name)
         if service is not None and service.paused:
             service.paused, service.paused_by, service.paused_at = False, "", None
+            service.update_closed()
             if self._events.wanted & SERVICE_RESUMED:
                 self._events.service_changed(SERVICE_RESUMED, service)
             self._dispatch.dispatch_waiting(service, now)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from dragoman.core.counters import UNNAMED
+from dragoman.core.infinity import inf
 from dragoman.core.model import Service
 from dragoman.core.service_status import JobTotals
 
@@ -54,7 +55,10 @@ class ServiceNames:
         return [self.services[name] for name in names]
 
     def _forget_unused(self, keep: Collection[str]) -> None:
-        """Remove services that have no workers and no jobs and are not paused."""
+        """Remove services that have no workers and no jobs, and that no operator has paused or limited."""
         for service in list(self.services.values()):
-            if not service.workers and not service.jobs and not service.paused and service.name not in keep:
-                del self.services[service.name]
+            limits = service.limits
+            is_limited = limits is not None and (not limits.by_operator.is_empty or limits.alarm != inf)
+            if not service.workers and not service.jobs and not service.paused and not is_limited:
+                if service.name not in keep:
+                    del self.services[service.name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.job_sample import JobSample
+from dragoman.core.service_limits import ServiceLimits
 from dragoman.core.states import DONE, Outcome
 
 
@@ -23,12 +24,14 @@ class ServiceStatus:
 
     # fmt: off
     __slots__ = (
-        "bytes", "delayed", "done", "jobs", "paused", "paused_at", "paused_by", "ran", "sample", "slow_run", "totals",
-        "undone", "waited",
+        "bytes", "closed", "delayed", "done", "jobs", "limits", "paused", "paused_at", "paused_by", "ran", "sample",
+        "slow_run", "totals", "undone", "waited",
     )
     # fmt: on
 
     def __init__(self, totals: JobTotals) -> None:
+        self.limits: ServiceLimits | None = None  # None: there was never one
+        self.closed = False  # none of its jobs is dispatched now: it is paused, or its limits allow none
         self.paused = False
         self.paused_by = ""
         self.paused_at: float | None = None  # time at which it was paused; None: it is not, or the time is not known
@@ -42,6 +45,16 @@ class ServiceStatus:
         self.ran = Histogram()  # duration of attempts, in seconds
         self.slow_run = inf  # at most about 1 % of them take longer
         self.sample: JobSample | None = None  # of its recorded jobs
+
+    def count_running(self, principal: str, tenant: str, change: int) -> None:
+        """Count a job that begins to run (1), or runs no more (-1), if the service has limits."""
+        if self.limits is not None:
+            self.limits.count(principal, tenant, change)
+            self.update_closed()
+
+    def update_closed(self) -> None:
+        """Set `closed`, after its pause or its limits have changed."""
+        self.closed = self.paused or (self.limits is not None and self.limits.is_full)
 
     def count_delayed(self, change: int) -> None:
         self.delayed += change

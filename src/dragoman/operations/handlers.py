@@ -18,13 +18,12 @@ from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Job, JobId, Payload
-from dragoman.core.names import is_name
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED, RefusalReason
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_options import delayed_options, extras_of, options_of
-from dragoman.operations.ladder_handlers import LadderHandlers
+from dragoman.operations.limit_handlers import LimitHandlers
 from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
@@ -79,7 +78,7 @@ class StoreStatus(Protocol):
     def commits(self) -> Histogram: ...
 
 
-class OperationHandlers(LadderHandlers):
+class OperationHandlers(LimitHandlers):
     """The functions of all operations: for each row of the table, the method with its name."""
 
     dialect = "operations"
@@ -199,17 +198,11 @@ class OperationHandlers(LadderHandlers):
         responder.answer(self._service_view(self.targets.service(request.name), now))
 
     def pause(self, request: PauseRequest, payload: Payload, responder: Responder, now: float) -> None:
-        most = self.broker.policy.max_service_bytes
-        if not is_name(request.name, most):
-            raise OperationError(
-                "invalid", f"service name {request.name!r}: 1 to {most} bytes of printable text are allowed"
-            )
+        self._check_service_name(request.name)
         by = signature(responder.owner.principal, request.by)
         service = self.broker.operator.pause(request.name, by, now)
         if service is None:
-            raise OperationError(
-                "busy", f"{len(self.broker.worker_registry.services)} services are known, the maximum (max_services)"
-            )
+            raise self._too_many_services()
         store_pause(service, self._store_access.note, self._offset())
         self._answer_when_saved(responder, lambda: self._service_view(service, now))
 

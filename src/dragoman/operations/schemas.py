@@ -219,6 +219,20 @@ class PurgeView(View):
     purged: int
 
 
+class LimitsView(View):
+    """The limits of a service that hold, from an operator or from its workers. `authors`: by limit, who has set it."""
+
+    max_running: Annotated[int | None, Meta(description="Most jobs that run at once; null: no limit.")] = None
+    max_running_per_tenant: Annotated[
+        int | None, Meta(description="Most jobs of one tenant that run at once; null: no limit.")
+    ] = None
+    rate: Annotated[str | None, Meta(description="Rate of starts, such as `100/min`; null: no limit.")] = None
+    authors: dict[str, str] = {}
+    reached: Annotated[
+        str | None, Meta(description="Sentence about the limit because of which no job of the service may start now.")
+    ] = None
+
+
 class ServiceView(View):
     name: str
     paused: bool
@@ -243,6 +257,7 @@ class ServiceView(View):
     )
     dialects: Annotated[list[str], Meta(description="Dialects of its workers.")] = []
     need: Annotated[int, Meta(description="Need of attention: services with the highest number come first.")] = 0
+    limits: Annotated[LimitsView | None, Meta(description="Its limits; null if it has none.")] = None
 
 
 class WorkerRef(OperationRequest):

@@ -13,6 +13,7 @@ from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
 from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
 from dragoman.operations.ladder_table import LADDER as LADDER
 from dragoman.operations.ladder_table import WORKER_LADDER as WORKER_LADDER
+from dragoman.operations.limit_table import LIMIT as LIMIT
 from dragoman.operations.list_schemas import WhyView
 from dragoman.operations.list_table import BROKER as BROKER
 from dragoman.operations.list_table import FLEET as FLEET
@@ -375,6 +376,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         SERVICE,
         PAUSE,
         RESUME,
+        LIMIT,
         PURGE,
         WORKERS,
         FLEET,

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from dragoman.core.broker import Broker
 from dragoman.core.leases import lease_of
 from dragoman.core.model import ABSENT, Job, Worker
+from dragoman.core.reached_limits import limit_in_the_way
 from dragoman.core.starvation import Starvation, starved
 from dragoman.core.states import (
     BACKING_OFF,
@@ -57,7 +58,7 @@ def why_view(
         earlier=_earlier_attempts(job, is_last_told=kind in ("retry", "undone")),
     )
     if is_queue_seen and job.state is WAITING and job.order != inf:
-        view.ahead = job.service.queue.ahead_of(job, MOST_COUNTED)
+        view.ahead = job.service.queue.count_before(job, MOST_COUNTED)
         measured = rates(job.service)
         rate = measured.done + measured.undone if measured is not None else 0.0
         if view.ahead is not None and rate > 0.0 and kind in ("all busy", "none free", "next"):
@@ -137,11 +138,9 @@ def _waiting_reason(job: Job, broker: Broker, now: float) -> Explanation:
     workers = [each for each in broker.worker_registry.workers.values() if service in each.services]
     if not workers:
         return Explanation("no worker", f"It waits: no worker offers '{service.name}'.")
-    principal = job.principal
-    if principal.running >= principal.max_running:
-        name = principal.name
-        most = f"It waits: {name} runs {principal.running} jobs, the maximum (max_running of {name})."
-        return Explanation("max_running", most)
+    limit = limit_in_the_way(job, now)
+    if limit is not None:
+        return Explanation(limit.kind, f"It waits: {limit.sentence}.")
     found = starved([service], broker.worker_registry.workers.values(), broker.job_registry.with_extras)
     if found:
         return Explanation("nested", f"It waits: {_nested(found[0], len(workers))}.")

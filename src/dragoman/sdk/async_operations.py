@@ -313,6 +313,43 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         return await self.operation(RESUME, ServiceRef(name=service))
 
+    async def limit(
+        self,
+        service: str,
+        *,
+        max_running: int | None = None,
+        max_running_per_tenant: int | None = None,
+        rate: str | None = None,
+        reset: bool = False,
+    ) -> ServiceView:
+        """Limit a service: its running jobs, those of one tenant, and the rate of their starts.
+
+        A limit survives restarts of the broker and beats what workers declare. Jobs beyond it wait; running jobs
+        continue.
+
+        - `max_running`: Most jobs that run at once; 0: no limit, whatever its workers declare. Without it, unchanged.
+          [0 to 1000000]
+        - `max_running_per_tenant`: Most jobs of one tenant that run at once; 0: no limit, whatever its workers declare.
+          Without it, unchanged. [0 to 1000000]
+        - `rate`: Rate of starts: a number and a unit, `s`, `min` or `h`, such as `100/min`. Starts are spread evenly.
+          `none`: no limit, whatever its workers declare. Without it, unchanged. [1 to 16 characters]
+        - `reset`: Remove the limits that an operator has set before, then set the given ones. Limits that its workers
+          declare hold again. [default: false]
+        """
+        from dragoman.operations.limit_schemas import LimitRequest
+        from dragoman.operations.table import LIMIT
+
+        return await self.operation(
+            LIMIT,
+            LimitRequest(
+                name=service,
+                max_running=max_running,
+                max_running_per_tenant=max_running_per_tenant,
+                rate=rate,
+                reset=reset,
+            ),
+        )
+
     async def purge(
         self, service: str, states: Sequence[Literal["waiting", "delayed", "ended"]] = ("waiting", "delayed")
     ) -> int:

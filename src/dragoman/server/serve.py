@@ -138,7 +138,10 @@ class Server:
         if isinstance(self.store, SqliteStore):
             taps.restored(self.store.last_number, self.store.notes(), began := now(), began + offset())
             self._restoring = Restore(taps.store(self.store), self.runner, tapped_now, self._loaded)
-            unread = self.operations.scheduler.load(self._restoring.prepare(offset()), began, began + offset())
+            notes = self._restoring.prepare(offset(), began)
+            for name in self._restoring.unread_limits:
+                log.warning("limits invalid", service=name, note="set them again with dragoman limit")
+            unread = self.operations.scheduler.load(notes, began, began + offset())
             for name, problem in unread.items():
                 log.warning("schedule invalid", name=name, problem=problem)
         self.operations.scheduler.when_paused = lambda name, reason: log.warning(

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from case_tables import check_every_row
 from dragoman.core.availability import Availability
 from dragoman.core.broker import Broker
+from dragoman.core.limit_values import LimitValues, Rate
+from dragoman.core.limiter import Limiter
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.operator import Operator
 from dragoman.core.options import JobOptions, WorkerProfile
@@ -294,6 +296,11 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "unsaved": lambda s: s.broker.save_all(SOON, problem="disk full"),
     "extend_leases": lambda s: s.broker.extend_leases(5.0, SOON),
     "limits_changed": lambda s: s.broker.operator.limits_changed(SOON),
+    "set_by_operator": lambda s: s.broker.limit("s", SOON, max_running=1, max_running_per_tenant=1, rate="1/s"),
+    "declare": lambda s: (
+        s.broker.limiter.declare(s.worker, {"s": LimitValues(1, 1, Rate(1))}, SOON) if s.worker else None
+    ),
+    "loaded": lambda s: s.broker.limiter.loaded(SOON),
     "tick": lambda s: s.broker.tick(SOON),
     "far": lambda s: s.broker.tick(FAR),
 }
@@ -339,6 +346,9 @@ saved        w       w       w        d       d       r       r       r      D  
 unsaved      R       w       w        d       d       r       r       r      D     C    F
 extend_leases  w       w       w        d       d       r       r       r      D     C    F
 limits_changed w       w       w        d       d       r       r       r      D     C    F
+set_by_operator w       w       w        d       d       r       r       r      D     C    F
+declare w       w       w        d       d       r       r       r      D     C    F
+loaded w       w       w        d       d       r       r       r      D     C    F
 tick         w       w       w        w       r       r       r       r      D     C    F
 far          w       T       T        w       w       T       T       T      D     C    F
 """
@@ -384,6 +394,9 @@ saved       o       i    b    i    u        r    d        d       d     a       
 unsaved     o       i    b    i    u        r    d        d       d     a         a         a          d          g
 extend_leases o       i    b    i    u        r    d        d       d     a         a         a          d          g
 limits_changed o       i    b    i    u        r    d        d       d     a         a         a          d          g
+set_by_operator o       i    b    i    u        r    d        d       d     a         a         a          d          g
+declare o       i    b    i    u        r    d        d       d     a         a         a          d          g
+loaded o       i    b    i    u        r    d        d       d     a         a         a          d          g
 tick        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 far         g       g    g    g    g        g    g        g       g     g         g         g          g          g
 """
@@ -429,6 +442,9 @@ saved       i      a    a
 unsaved     i      a    a
 extend_leases i      a    a
 limits_changed i      a    a
+set_by_operator i      a    a
+declare i      a    a
+loaded i      a    a
 tick        i      a    a
 far         g      g    g
 """
@@ -470,9 +486,10 @@ def test_every_public_method_of_the_broker_is_a_verb() -> None:
         ("availability", Availability),
         ("operator", Operator),
         ("store_reports", StoreReports),
+        ("limiter", Limiter),
     ):
         public = {name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))}
-        assert public - {"next_deadline"} == set(VERBS_OF[part])
+        assert public - {"next_deadline", "undeclare"} == set(VERBS_OF[part])
 
 
 def test_job_in_every_state_meets_every_verb() -> None:

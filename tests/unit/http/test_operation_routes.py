@@ -15,6 +15,7 @@ from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeries
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.ladder_schemas import LadderRequest, WorkerLadderRequest
+from dragoman.operations.limit_schemas import LimitRequest
 from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest, ListServicesRequest, ListWorkersRequest
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.quarantine_schemas import RetryGroupRequest
@@ -78,6 +79,10 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
     RetryGroupRequest: [RetryGroupRequest(group="0" * 16), RetryGroupRequest(group="9f2c61e07ad35b18", rate=0.5)],
     ServiceRef: [ServiceRef(name="ä/ö ?")],
     PauseRequest: [PauseRequest(name="a/b"), PauseRequest(name="s", by="Ada")],
+    LimitRequest: [
+        LimitRequest(name="a/b", max_running=0, max_running_per_tenant=3, rate="100/min", reset=True),
+        LimitRequest(name="s"),
+    ],
     PurgeRequest: [PurgeRequest(name="s"), PurgeRequest(name="s", states=("ended",))],
     WorkerRef: [WorkerRef(id=7)],
     LadderRequest: [LadderRequest(id=ID), LadderRequest(id=ID, format="svg")],

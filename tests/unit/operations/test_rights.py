@@ -147,6 +147,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "service": (OK, OK, OK, OK, OK, NO),
     "pause": (OK, NO, NO, NO, OK, NO),
     "resume": (OK, NO, NO, NO, OK, NO),
+    "limit": (OK, NO, NO, NO, OK, NO),
     "purge": (OK, NO, NO, NO, OK, NO),
     "workers": (1, 1, 0, 1, 1, 0),
     "fleet": (1, 1, 0, 1, 1, 0),
