@@ -23,6 +23,8 @@ SDK = Path(__file__).parents[1] / "src" / "dragoman" / "sdk"
 WIDTH = 112  # columns of a docstring within its indentation
 IN_PAYLOAD = ("payload", "payload_base64")  # request fields that the method's `payload` replaces
 
+OF_JOBS = ("after",)  # fields with ids of jobs and groups; methods take handles, too
+
 HEAD = '''"""{about}
 
 Written by tools/client_methods.py from the table of operations: change that table, or the tool.
@@ -35,6 +37,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from dragoman.sdk import operation_steps
+from dragoman.sdk.job_names import JobNames, ids_of
 from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import {base}
 
@@ -196,6 +199,8 @@ def shown_fields(row: Operation[Any, Any]) -> list[RequestField]:
 def _parameter(row: Operation[Any, Any], field: RequestField) -> str:
     """Return the expression of a field in the request."""
     name = field_name(row, field)
+    if field.is_list and field.name in OF_JOBS:
+        return f"ids_of({name})"
     return f"tuple({name})" if field.is_list else name
 
 
@@ -220,7 +225,9 @@ def _type(field: RequestField) -> str:
     kind = "datetime" if field.kind is datetime else field.kind.__name__
     if field.choices:
         kind = f"Literal[{', '.join(map(repr, field.choices))}]"
-    if field.is_list:
+    if field.is_list and field.name in OF_JOBS:
+        kind = "JobNames"
+    elif field.is_list:
         kind = f"Sequence[{kind}]"
     return f"{kind} | None" if field.is_nullable else kind
 

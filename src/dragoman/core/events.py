@@ -15,7 +15,7 @@ from dragoman.core.model import Job, JobId, Payload, Service, Worker, WorkerId
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Effect, dialect_of
 from dragoman.core.rights import LOCAL, Principal, Right
-from dragoman.core.states import DELAYED, RUNNING, WAITING, Outcome
+from dragoman.core.states import DELAYED, DEPENDENT, RUNNING, WAITING, Outcome
 
 # Kinds of events. Each is one bit, so a number stands for any set of them.
 JOB_DELAYED: Final = 1
@@ -31,9 +31,10 @@ SERVICE_RESUMED: Final = 512
 BROKER_DRAINING: Final = 1024
 RIGHT_REFUSED: Final = 2048
 ADMINISTERED: Final = 4096
+JOB_DEPENDENT: Final = 8192
 
-JOB_MOVES: Final = 7  # delayed, waiting, running
-JOB_KINDS: Final = 31
+JOB_MOVES: Final = 7 + 8192  # dependent, delayed, waiting, running
+JOB_KINDS: Final = 31 + 8192
 
 KIND_NAMES: Final = {
     JOB_DELAYED: "delayed",
@@ -49,6 +50,7 @@ KIND_NAMES: Final = {
     BROKER_DRAINING: "draining",
     RIGHT_REFUSED: "refused",
     ADMINISTERED: "administered",
+    JOB_DEPENDENT: "dependent",
 }
 
 
@@ -199,9 +201,11 @@ class Events:
             kind = JOB_RUNNING
         elif state is WAITING:
             kind = JOB_WAITING
-        else:
-            assert state is DELAYED
+        elif state is DELAYED:
             kind = JOB_DELAYED
+        else:
+            assert state is DEPENDENT
+            kind = JOB_DEPENDENT
         if self.wanted & kind:
             self._publish_job(kind, job)
 

@@ -8,6 +8,7 @@ from dragoman.core.count_invariants import check_counts
 from dragoman.core.errors import broken
 from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
+from dragoman.core.link_invariants import check_links
 from dragoman.core.memory import Transit
 from dragoman.core.model import Job, JobId, Service, Worker
 from dragoman.core.owners import Owner
@@ -36,6 +37,7 @@ def check(broker: Broker) -> None:
         _check_worker(broker, worker)
     _check_deadlines(broker)
     check_counts(broker)
+    check_links(broker)
     _check_owners(broker)
     _check_principals(broker)
 

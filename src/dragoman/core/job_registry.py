@@ -13,6 +13,7 @@ from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, JOB_MOVES, Events
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
+from dragoman.core.job_links import JobLinks, problem_of
 from dragoman.core.kept_jobs import KeptJobs, digest
 from dragoman.core.kept_parts import KeptParts
 from dragoman.core.lifecycle import move_job
@@ -34,8 +35,8 @@ class JobRegistry:
         self, policy: Policy, counters: Counters, deadlines: Deadlines[Any], effects: list[Effect], events: Events
     ) -> None:
         self.jobs: dict[JobId, Job] = {}  # all present jobs, and ended jobs whose outcome is kept
-        self.present = 0  # number of jobs accepted and not ended
         self.is_loading = False  # jobs of an earlier run are being restored: ids and keys in use are not all known
+        self.present = 0  # number of jobs accepted and not ended
         self.memory = memory = MemoryAccount(policy.max_memory)  # it counts the payloads of present jobs
         self.early = EarlyResults(memory)  # results that may belong to jobs that are being restored
         self.parts = KeptParts(memory)
@@ -43,6 +44,7 @@ class JobRegistry:
         self.conversations = Conversations(policy)
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
+        self.links = JobLinks(deadlines, self.kept.archive)
         self.unblocker = Unblocker()
         self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
@@ -153,6 +155,8 @@ class JobRegistry:
             job.failure = failure
             job.ended = now
             self.kept.keep(job, now, refusal)
+            if self.links.links:
+                self._end_links(job, now)
             return
         del self.jobs[job.id]
         if self.events.wanted & JOB_ENDED:
@@ -161,6 +165,19 @@ class JobRegistry:
             self._counters.unclaimed_results += 1
         for caller in job.callers:
             self._effects.append(DeliverOutcome(caller, job, outcome, result, reason, refusal, failure))
+
+    def _end_links(self, job: Job, now: float) -> None:
+        """Update the jobs that wait for this one, and those that it waited for."""
+        self.links.unlink(job)
+        self.links.ended(job.id, problem_of(job), now)
+
+    def begin_loading(self) -> None:
+        """Jobs of an earlier run are restored from now on. They may need any outcome, so none is deleted (R184)."""
+        self.is_loading = self.kept.archive.is_frozen = True
+
+    def end_loading(self) -> None:
+        """All jobs of the earlier run are restored."""
+        self.is_loading = self.kept.archive.is_frozen = False
 
     def move(self, job: Job, to: JobState) -> None:
         move_job(job, to)

@@ -7,7 +7,7 @@ has passed, and a job in quarantine may be retried or released.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from dragoman.core.archive import Archive
 from dragoman.core.commits import AfterCommit, PendingCommits
@@ -27,6 +27,8 @@ from dragoman.core.policy import Policy
 from dragoman.core.quarantine import Quarantine
 from dragoman.core.states import ENDED, WAITING, Outcome, RefusalReason
 from dragoman.core.store_entries import DeleteJob
+
+NEEDED_DELAY: Final = 60.0  # seconds until it is looked again whether an outcome is still needed
 
 
 class KeptJobs:
@@ -136,6 +138,16 @@ class KeptJobs:
         self._counters.erased += 1
         if job.options.durable:
             self._effects.append(DeleteJob(job))
+
+    def expire(self, job: Job, now: float) -> None:
+        """Delete a job whose retention time has passed, unless it is needed: then look again later (R184)."""
+        if not self.archive.is_pinned(job):
+            self.erase(job)
+            return
+        if not job.is_archived:
+            self.archive.keep(job, now)
+        job.keep_until = now + NEEDED_DELAY
+        self._deadlines.arm(job, job.keep_until)
 
     def keep(self, job: Job, now: float, refusal: RefusalReason | None) -> None:
         """Keep the outcome for later requests, within limits (L20)."""

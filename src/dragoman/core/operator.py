@@ -78,6 +78,7 @@ class Operator:
         )
         if again is not None:
             again.retry_of, again.caller_dialect = job.id, job.caller_dialect
+            again.extras = job.extras
             self._job_registry.conversations.begin_retry(again, now)
             self._job_registry.kept.leave_quarantine(again)
             self._delays.add(again, now)
@@ -94,6 +95,7 @@ class Operator:
         if broker_limit_reached(registry, policy, service, size) or principal_limit_reached(job.principal, size):
             return False
         registry.kept.reopen(job, service, now)
+        registry.links.reopened(job.id)
         enter_job(registry, job)
         registry.pending_commits.save(job)
         self._counters.released += 1

@@ -8,12 +8,13 @@ from dragoman.core.states import DONE, Outcome
 
 
 class JobTotals:
-    """Waiting and delayed jobs of all services together. The jobs that are present and neither of both are running."""
+    """Dependent, delayed and waiting jobs of all services together. The other jobs that are present are running."""
 
-    __slots__ = ("delayed", "waiting")
+    __slots__ = ("delayed", "dependent", "waiting")
 
     def __init__(self) -> None:
         self.delayed = 0
+        self.dependent = 0
         self.waiting = 0
 
 
@@ -22,8 +23,8 @@ class ServiceStatus:
 
     # fmt: off
     __slots__ = (
-        "bytes", "delayed", "done", "jobs", "paused", "paused_at", "paused_by", "ran", "slow_run", "totals", "undone",
-        "waited",
+        "bytes", "delayed", "dependent", "done", "jobs", "paused", "paused_at", "paused_by", "ran", "slow_run",
+        "totals", "undone", "waited",
     )
     # fmt: on
 
@@ -35,6 +36,7 @@ class ServiceStatus:
         self.jobs = 0  # jobs present, in any state
         self.bytes = 0  # their payloads in memory
         self.delayed = 0  # jobs among those whose delay has not ended
+        self.dependent = 0  # jobs among those that wait for other jobs
         self.done = 0  # jobs that ended `done`
         self.undone = dict.fromkeys(Outcome, 0)  # jobs that ended otherwise
         self.waited = Histogram()  # seconds from queueing to the first attempt
@@ -44,6 +46,10 @@ class ServiceStatus:
     def count_delayed(self, change: int) -> None:
         self.delayed += change
         self.totals.delayed += change
+
+    def count_dependent(self, change: int) -> None:
+        self.dependent += change
+        self.totals.dependent += change
 
     @property
     def ended(self) -> dict[Outcome, int]:

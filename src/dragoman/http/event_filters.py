@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from dragoman.core.events import (
     JOB_DELAYED,
+    JOB_DEPENDENT,
     JOB_ENDED,
     JOB_KINDS,
     JOB_PROGRESS,
@@ -26,10 +27,22 @@ from dragoman.operations.schemas import OperationRequest, ServiceName
 from dragoman.operations.visibility import sees_event_of
 
 EventState = Literal[
-    "waiting", "delayed", "running", "ended", "done", "undone", "failed", "timed out", "lost", "cancelled", "refused"
+    "dependent",
+    "waiting",
+    "delayed",
+    "running",
+    "ended",
+    "done",
+    "undone",
+    "failed",
+    "timed out",
+    "lost",
+    "cancelled",
+    "refused",
 ]
 ALL_KINDS: Final = JOB_KINDS | WORKER_JOINED | WORKER_LEFT
 KINDS: Final[dict[str, int]] = {
+    "dependent": JOB_DEPENDENT,
     "waiting": JOB_WAITING,
     "delayed": JOB_DELAYED,
     "running": JOB_RUNNING | JOB_PROGRESS,

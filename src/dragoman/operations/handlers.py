@@ -28,6 +28,7 @@ from dragoman.operations.ladder_handlers import LadderHandlers
 from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
+from dragoman.operations.predecessors import extras_of
 from dragoman.operations.purge import Purge
 from dragoman.operations.recorded_requests import record_request, record_response, status_of
 from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
@@ -132,7 +133,10 @@ class OperationHandlers(LadderHandlers):
             raise OperationError("loading", KEYS_LOADING)
         pending = PendingRequest(self, responder, inf)
         body = payload_of(request, payload)
-        job = self.broker.submit(request.service, body, pending, job_options, now, key=request.key)
+        extras = None
+        if request.after or request.input != "payload":
+            extras = extras_of(request, body, self.broker, responder.owner.principal)
+        job = self.broker.submit(request.service, body, pending, job_options, now, key=request.key, extras=extras)
         record_request(job, ENQUEUE, responder, len(body), now)
         return pending
 

@@ -119,8 +119,14 @@ class JobList:
 
 def jobs_in_state(broker: Broker, state: str) -> int:
     """Return the exact number of jobs in a state."""
-    waiting, delayed, running, done, undone, _ = count_all(broker).numbers()
-    return {"waiting": waiting, "delayed": delayed, "running": running, "ended": done + undone}[state]
+    counts = count_all(broker)
+    return {
+        "dependent": counts.dependent,
+        "waiting": counts.waiting,
+        "delayed": counts.delayed,
+        "running": counts.running,
+        "ended": counts.done + counts.undone,
+    }[state]
 
 
 class JobFilter:

@@ -82,6 +82,7 @@ class JobCountsView(View):
     done: int
     undone: int
     quarantined: int
+    dependent: int = 0
 
 
 WhyKind = Literal[
@@ -94,6 +95,7 @@ WhyKind = Literal[
     "retry",
     "declined",
     "delayed",
+    "dependent",
     "shutting down",
     "paused",
     "no worker",

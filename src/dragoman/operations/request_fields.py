@@ -18,7 +18,8 @@ from dragoman.operations.schemas import DAY, OperationRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestField:
-    """One field. `least` and `most` bound a number, `shortest` and `longest` the characters of a text."""
+    """One field. `least` and `most` bound a number, `shortest` and `longest` the characters of a text or
+    the entries of a list."""
 
     name: str
     kind: type[Any]  # str, int, float, bool or datetime
@@ -42,7 +43,8 @@ class RequestField:
         if self.most is not None:
             most = _number(self.most)
             return f"more than {self.least:g}, at most {most}" if self.is_above_least else f"{self.least:g} to {most}"
-        return f"{self.shortest or 0} to {self.longest} characters" if self.longest is not None else ""
+        unit = "entries" if self.is_list else "characters"
+        return f"{self.shortest or 0} to {self.longest} {unit}" if self.longest is not None else ""
 
     @property
     def default_text(self) -> str:
@@ -52,7 +54,7 @@ class RequestField:
         if isinstance(self.default, bool):
             return str(self.default).lower()
         if self.is_list:
-            return ", ".join(self.default)
+            return ", ".join(self.default) or "none"
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
 

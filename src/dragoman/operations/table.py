@@ -61,7 +61,7 @@ ENQUEUE: Final = Operation(
     takes_payload=True,
     status=202,
     location=JOB_LOCATION,
-    errors=("key reused", "busy", "draining"),
+    errors=("key reused", "busy", "draining", "not found"),
     returned="id",
 )
 JOB: Final = Operation(
@@ -190,8 +190,8 @@ PURGE: Final = Operation(
     name="purge",
     request=PurgeRequest,
     view=PurgeView,
-    summary="Cancel the waiting and delayed jobs of a service. With the state `ended`, delete the outcomes of its "
-    "ended jobs. Running jobs continue.",
+    summary="Cancel the waiting, delayed and dependent jobs of a service. With the state `ended`, delete the outcomes "
+    "of its ended jobs, except those that other jobs wait for. Running jobs continue.",
     right="administer",
     target="service",
     method="POST",

@@ -100,6 +100,11 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         view.recorded = "messages"
     elif job.state is ENDED:
         view.recorded = "milestones"
+    extras = job.extras
+    if extras is not None and extras.after:
+        view.after = [each.hex() for each in extras.after]
+        view.after_failure = "run" if extras.runs_after_failure else "cancel"
+        view.input = extras.input._value_
     if attempts:
         view.started = attempts[0].started
         view.waited = _waited(job)

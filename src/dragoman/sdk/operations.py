@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from dragoman.sdk import operation_steps
+from dragoman.sdk.job_names import JobNames, ids_of
 from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import Performer
 
@@ -43,6 +44,9 @@ class ClientOperations(Performer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        after: JobNames = (),
+        after_failure: Literal["cancel", "run"] = "cancel",
+        input: Literal["payload", "result", "results"] = "payload",
     ) -> str:
         """Enqueue a background job.
 
@@ -65,6 +69,12 @@ class ClientOperations(Performer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `after`: Ids of jobs or groups. The job starts when all of them are done; if one ends otherwise, it is
+          cancelled. [0 to 1000 entries; default: none]
+        - `after_failure`: If a job in `after` ends otherwise than done: cancel this job, or run it when all have ended.
+          [cancel or run; default: cancel]
+        - `input`: The payload that the worker gets: the submitted one; the result of the only job in `after`; or the
+          submitted one and the results of all jobs in `after`, in CBOR. [payload, result or results; default: payload]
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import EnqueueRequest
@@ -82,6 +92,9 @@ class ClientOperations(Performer, Generic[Result]):
                     retry_first=retry_first,
                     retry_cap=retry_cap,
                     retry_jitter=retry_jitter,
+                    after=ids_of(after),
+                    after_failure=after_failure,
+                    input=input,
                 ),
                 self._encoded(payload, codec),
             )
@@ -91,7 +104,7 @@ class ClientOperations(Performer, Generic[Result]):
         self,
         *,
         service: str | None = None,
-        state: Literal["waiting", "delayed", "running", "ended"] | None = None,
+        state: Literal["waiting", "delayed", "dependent", "running", "ended"] | None = None,
         outcome: Literal["done", "failed", "timed out", "lost", "cancelled", "refused"] | None = None,
         quarantined: bool | None = None,
         kind: Literal["call", "background"] | None = None,
@@ -108,7 +121,7 @@ class ClientOperations(Performer, Generic[Result]):
         number, and `complete` is false if there are older ones. A `limit` over 1000 is fetched in several pages.
 
         - `service`: Only jobs of this service. [1 to 128 characters]
-        - `state`: Only jobs in this state. [waiting, delayed, running or ended]
+        - `state`: Only jobs in this state. [waiting, delayed, dependent, running or ended]
         - `outcome`: Only jobs with this outcome. [done, failed, timed out, lost, cancelled or refused]
         - `quarantined`: Only jobs in quarantine (true), or only jobs that are not (false).
         - `kind`: Only calls, or only background jobs. [call or background]
@@ -307,14 +320,17 @@ class ClientOperations(Performer, Generic[Result]):
         return self.operation(RESUME, ServiceRef(name=service))
 
     def purge(
-        self, service: str, states: Sequence[Literal["waiting", "delayed", "ended"]] = ("waiting", "delayed")
+        self,
+        service: str,
+        states: Sequence[Literal["waiting", "delayed", "dependent", "ended"]] = ("waiting", "delayed", "dependent"),
     ) -> int:
-        """Cancel the waiting and delayed jobs of a service.
+        """Cancel the waiting, delayed and dependent jobs of a service.
 
-        With the state `ended`, delete the outcomes of its ended jobs. Running jobs continue. Returns the number of
-        deleted jobs.
+        With the state `ended`, delete the outcomes of its ended jobs, except those that other jobs wait for. Running
+        jobs continue. Returns the number of deleted jobs.
 
-        - `states`: States of the jobs to purge. [waiting, delayed or ended; default: waiting, delayed]
+        - `states`: States of the jobs to purge. [waiting, delayed, dependent or ended; default: waiting, delayed,
+          dependent]
         """
         from dragoman.operations.schemas import PurgeRequest
         from dragoman.operations.table import PURGE

@@ -36,6 +36,7 @@ VERBS_OF = {
     "attempts": ("begin", "extend", "progress", "refuse", "reject", "undelivered", "give_back"),
     "operator": ("pause", "resume", "retry", "release", "close", "abort", "limits_changed"),
     "store_reports": ("saved",),
+    "dependencies": ("take_input",),
 }
 VERBS = [verb for verbs in VERBS_OF.values() for verb in verbs]
 
