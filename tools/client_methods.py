@@ -21,7 +21,7 @@ from dragoman.operations.table import OPERATIONS
 
 SDK = Path(__file__).parents[1] / "src" / "dragoman" / "sdk"
 WIDTH = 112  # columns of a docstring within its indentation
-IN_PAYLOAD = ("payload", "payload_base64")  # request fields that the method's `payload` replaces
+IN_PAYLOAD = ("payload", "payload_base64", "jobs")  # request fields that the method's `payload` replaces
 
 OF_JOBS = ("after",)  # fields with ids of jobs and groups; methods take handles, too
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable
 from dragoman.core.admission import CALLER_GONE, can_offer, forbidden_work, refusal_for, too_many_services
 from dragoman.core.attempts import Attempts
 from dragoman.core.availability import Availability
+from dragoman.core.bulk import BulkSubmits
 from dragoman.core.counters import Counters
 from dragoman.core.delays import Delays
 from dragoman.core.dependencies import Dependencies
@@ -67,6 +68,7 @@ class Broker:
         self.delays = Delays(state, self.dispatch)
         self.attempts = Attempts(state, self.dispatch, self.delays)
         self.dependencies = Dependencies(state, self.delays, self.attempts)
+        self.bulk = BulkSubmits(state, self.dispatch, self.delays, self.dependencies)
         self.availability = Availability(state, self.dispatch, self.attempts)
         self.operator = Operator(state, self.dispatch, self.delays, self.attempts, self.principals)
         self.store_reports = StoreReports(state, self.attempts)

@@ -16,12 +16,13 @@ from dragoman.core.accepted_jobs import replace_payload
 from dragoman.core.attempts import Attempts
 from dragoman.core.commits import AfterCommit
 from dragoman.core.delays import Delays
+from dragoman.core.groups import Group
 from dragoman.core.infinity import inf
 from dragoman.core.job_extras import JobExtras, JobInput
 from dragoman.core.job_links import DependentJob, problem_of
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Job, JobId, Payload
-from dragoman.core.results_payload import Entry, most_packed_bytes, pack_results
+from dragoman.core.results_payload import Entry, Result, most_packed_bytes, pack_results
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, DEPENDENT, DONE, ENDED, FAILED
 from dragoman.core.store_entries import CollectInput
@@ -63,14 +64,18 @@ class Dependencies:
         problem = ""
         for id in entry.predecessors:
             before = self._job_registry.jobs.get(id)
-            if before is None:
-                problem = problem or f"job {id.hex()}, which it comes after, is not in the store any more"
-            elif before.state is not ENDED:
+            group = self._job_registry.groups.by_id.get(id)
+            if before is not None and before.state is not ENDED:
                 entry.unended += 1
-            else:
+            elif before is not None:
                 problem = problem or problem_of(before)
+            elif group is not None:
+                entry.unended += not group.is_complete
+                problem = problem or problem_of_group(group)
+            else:
+                problem = problem or f"job {id.hex()}, which it comes after, is not in the store any more"
         if job.conversation is not None:
-            job.conversation.note(f"waits for {len(entry.predecessors)} jobs", now)
+            job.conversation.note("waits for other jobs", now)
         self._links.judge(entry, problem, now)
         self._deadlines.arm(job, job.due())
 
@@ -98,8 +103,9 @@ class Dependencies:
         found: list[Job] = []
         for id in _extras_of(job).after:
             before = self._job_registry.jobs.get(id)
-            if before is not None and before.outcome is DONE:
-                found.append(before)
+            group = self._job_registry.groups.by_id.get(id)
+            named = [before] if before is not None else group.jobs if group is not None else []
+            found += [each for each in named if each is not None and each.outcome is DONE]
         return found
 
     def take_input(self, job: Job, payload: Payload, results: dict[JobId, Payload], now: float) -> None:
@@ -108,7 +114,7 @@ class Dependencies:
         if entry is None or not entry.is_collecting:
             return  # it was cancelled meanwhile
         extras = _extras_of(job)
-        entries: list[Entry] = [results.get(id) for id in extras.after]
+        entries = [self._entry(id, results) for id in extras.after]
         if extras.input is JobInput.RESULT:
             first = entries[0]
             assert not isinstance(first, list)
@@ -126,6 +132,14 @@ class Dependencies:
             taken = pack_results(payload, entries)
         replace_payload(self._job_registry, job, taken)
         self._start(job, extras, now, has_new_payload=True)
+
+    def _entry(self, id: JobId, results: dict[JobId, Payload]) -> Entry:
+        """Return the results of one predecessor."""
+        group = self._job_registry.groups.by_id.get(id)
+        if group is None:
+            return results.get(id)
+        found: list[Result] = [None if each is None else results.get(each.id) for each in group.jobs]
+        return found
 
     def _start(self, job: Job, extras: JobExtras, now: float, has_new_payload: bool) -> None:
         """Delay or queue a job that is ready."""
@@ -148,9 +162,22 @@ class Dependencies:
         found = []
         for id in entry.predecessors:
             job = self._job_registry.jobs.get(id)
+            group = self._job_registry.groups.by_id.get(id)
             if job is not None and job.state is not ENDED:
                 found.append(id.hex())
+            elif group is not None and not group.is_complete:
+                found.append(f"group {id.hex()} ({group.done + group.undone} of {group.size} have ended)")
         return found
+
+
+def problem_of_group(group: Group) -> str:
+    """Return the reason to cancel the jobs that come after a group. Empty: there is none so far."""
+    if not group.undone:
+        return ""
+    for job in group.jobs:
+        if job is not None and job.outcome is not None and job.outcome is not DONE:
+            return problem_of(job, group.id)
+    return f"group {group.id.hex()}, which it comes after, has jobs that are not done"
 
 
 def _extras_of(job: Job) -> JobExtras:

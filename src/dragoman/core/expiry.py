@@ -14,6 +14,7 @@ from dragoman.core.delays import Delays
 from dragoman.core.dependencies import Dependencies
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import RemoveWorker
+from dragoman.core.groups import Group
 from dragoman.core.infinity import inf
 from dragoman.core.leases import lease_expired_at, lease_of, stuck_since, worker_deadline
 from dragoman.core.model import Job, Worker
@@ -65,6 +66,8 @@ class Expiry:
         for subject in self._deadlines.due(now):
             if isinstance(subject, Job):
                 self._check_job(subject, now)
+            elif isinstance(subject, Group):
+                self._job_registry.groups.expire(subject, now)
             else:
                 self._check_worker(subject, now)
             if self._counters.erased >= most or self._dependencies.decisions >= decisions:

@@ -6,9 +6,10 @@ from dragoman.core import deadlines
 from dragoman.core.broker import Broker
 from dragoman.core.count_invariants import check_counts
 from dragoman.core.errors import broken
+from dragoman.core.groups import Group
 from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
-from dragoman.core.link_invariants import check_links
+from dragoman.core.link_invariants import check_groups, check_links
 from dragoman.core.memory import Transit
 from dragoman.core.model import Job, JobId, Service, Worker
 from dragoman.core.owners import Owner
@@ -38,6 +39,7 @@ def check(broker: Broker) -> None:
     _check_deadlines(broker)
     check_counts(broker)
     check_links(broker)
+    check_groups(broker)
     _check_owners(broker)
     _check_principals(broker)
 
@@ -228,7 +230,11 @@ def _check_deadlines(broker: Broker) -> None:
             living += 1
             if subject.alarm != due:
                 raise broken("I11", "a timer and its subject have different due times")
-            if subject.id not in (jobs if isinstance(subject, Job) else workers):
+            if isinstance(subject, Group):
+                is_there = subject.id in broker.job_registry.groups.by_id
+            else:
+                is_there = subject.id in (jobs if isinstance(subject, Job) else workers)
+            if not is_there:
                 raise broken("I11", "a live timer refers to a job or worker that is gone")
     if living != alarms.armed:
         raise broken("I11", f"{living} timers are live, {alarms.armed} are counted")

@@ -103,9 +103,10 @@ class JobLinks:
             self._deadlines.arm(entry.job, now)
 
 
-def problem_of(job: Job) -> str:
-    """Return the reason to cancel the jobs that come after an ended one. Empty: it is done."""
+def problem_of(job: Job, group: JobId | None = None) -> str:
+    """Return the reason to cancel the jobs that come after an ended one, or after its group. Empty: it is done."""
     if job.outcome is DONE:
         return ""
     reason = job.reason if len(job.reason) <= MOST_REASON else f"{job.reason[:MOST_REASON]}…"
-    return f"job {job.id.hex()}, which it comes after, ended {job.outcome}" + (f": {reason}" if reason else "")
+    name = f"job {job.id.hex()}" + (f" of group {group.hex()}" if group is not None else "")
+    return f"{name}, which it comes after, ended {job.outcome}" + (f": {reason}" if reason else "")

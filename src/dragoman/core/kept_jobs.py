@@ -7,7 +7,7 @@ has passed, and a job in quarantine may be retried or released.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any
 
 from dragoman.core.archive import Archive
 from dragoman.core.commits import AfterCommit, PendingCommits
@@ -15,6 +15,7 @@ from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, Events
+from dragoman.core.groups import NEEDED_DELAY, Groups
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.kept_counts import KeptCounts
@@ -27,8 +28,6 @@ from dragoman.core.policy import Policy
 from dragoman.core.quarantine import Quarantine
 from dragoman.core.states import ENDED, WAITING, Outcome, RefusalReason
 from dragoman.core.store_entries import DeleteJob
-
-NEEDED_DELAY: Final = 60.0  # seconds until it is looked again whether an outcome is still needed
 
 
 class KeptJobs:
@@ -43,10 +42,13 @@ class KeptJobs:
         effects: list[Effect],
         events: Events,
         pending_commits: PendingCommits,
+        archive: Archive,
+        groups: Groups,
     ) -> None:
-        self.archive = Archive(policy.max_outcome_bytes)
+        self.archive = archive
         self.counts = KeptCounts()
         self.quarantine = Quarantine()
+        self._groups = groups
         self._jobs = jobs
         self._policy = policy
         self._counters = counters
@@ -109,6 +111,7 @@ class KeptJobs:
         if first is not None and first.retried_as == again.id:
             first.quarantined, first.retried_as = True, None
             self._count_quarantined(first, 1)
+            self._groups.returned(first, again)
 
     def reopen(self, job: Job, service: Service, now: float) -> None:
         """Take a job out of quarantine, and make it a waiting job. Only its history stays (R135)."""
@@ -141,13 +144,14 @@ class KeptJobs:
 
     def expire(self, job: Job, now: float) -> None:
         """Delete a job whose retention time has passed, unless it is needed: then look again later (R184)."""
-        if not self.archive.is_pinned(job):
+        until = now + NEEDED_DELAY if self.archive.is_pinned(job) else self._groups.needed_until(job, now)
+        if until <= now:
             self.erase(job)
             return
         if not job.is_archived:
             self.archive.keep(job, now)
-        job.keep_until = now + NEEDED_DELAY
-        self._deadlines.arm(job, job.keep_until)
+        job.keep_until = until
+        self._deadlines.arm(job, until)
 
     def keep(self, job: Job, now: float, refusal: RefusalReason | None) -> None:
         """Keep the outcome for later requests, within limits (L20)."""
@@ -178,6 +182,7 @@ class KeptJobs:
         del self._jobs[job.id]
         self.archive.drop(job)
         self._count(job, -1)
+        self._groups.erased(job)
 
     def _count(self, job: Job, change: int) -> None:
         """Count an ended job that is kept from now on (1), or no longer (-1)."""

@@ -1,12 +1,13 @@
-"""Invariants of dependent jobs (I23): each waits for what it names, and nothing else is pinned."""
+"""Invariants of dependent jobs (I23): each waits for what it names, and nothing else is pinned. And of groups (I24)."""
 
 from __future__ import annotations
 
 from dragoman.core.broker import Broker
 from dragoman.core.errors import broken
+from dragoman.core.groups import OUTCOMES, PRESENT
 from dragoman.core.job_links import DependentJob
 from dragoman.core.model import JobId
-from dragoman.core.states import DEPENDENT, ENDED
+from dragoman.core.states import DEPENDENT, DONE, ENDED
 
 
 def check_links(broker: Broker) -> None:
@@ -42,6 +43,25 @@ def _unended(broker: Broker, entry: DependentJob) -> int:
     count = 0
     for id in entry.predecessors:
         job = broker.jobs.get(id)
-        if job is not None and job.state is not ENDED:
-            count += 1
+        group = broker.job_registry.groups.by_id.get(id)
+        count += (job is not None and job.state is not ENDED) or (group is not None and not group.is_complete)
     return count
+
+
+def check_groups(broker: Broker) -> None:
+    """Raise InvariantBroken if a group counts otherwise than its members are."""
+    for group in broker.job_registry.groups.by_id.values():
+        done = undone = 0
+        for place, job in enumerate(group.jobs):
+            if job is not None and (broker.jobs.get(job.id) is not job or group.gone[place] != PRESENT):
+                raise broken("I24", f"group {group.id.hex()} has a member that does not exist, at {place}")
+            outcome = job.outcome if job is not None else OUTCOMES.get(group.gone[place])
+            is_unknown = job is None and group.gone[place] not in OUTCOMES and group.gone[place] != PRESENT
+            done += outcome is DONE
+            undone += is_unknown or (outcome is not None and outcome is not DONE)
+        counted = (group.open, group.done, group.undone)
+        if counted != (group.size - done - undone, done, undone):
+            found = (group.size - done - undone, done, undone)
+            raise broken("I24", f"group {group.id.hex()} has {found} open, done and undone jobs, counted {counted}")
+        if group.is_complete and not broker.job_registry.is_loading and group.alarm > group.keep_until:
+            raise broken("I24", f"group {group.id.hex()} is complete and has no timer")

@@ -79,6 +79,7 @@ class Operator:
         if again is not None:
             again.retry_of, again.caller_dialect = job.id, job.caller_dialect
             again.extras = job.extras
+            self._job_registry.groups.enter(again)
             self._job_registry.conversations.begin_retry(again, now)
             self._job_registry.kept.leave_quarantine(again)
             self._delays.add(again, now)
@@ -96,6 +97,7 @@ class Operator:
             return False
         registry.kept.reopen(job, service, now)
         registry.links.reopened(job.id)
+        registry.groups.reopened(job)
         enter_job(registry, job)
         registry.pending_commits.save(job)
         self._counters.released += 1

@@ -85,6 +85,7 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     job.extras = kept.extras
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
     broker.job_registry.kept.leave_quarantine(job)
+    broker.job_registry.groups.enter(job)
     if kept.outcome is not None:
         _restore_ended(broker, job, kept, now)
         return job
@@ -117,6 +118,7 @@ def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> Non
         job.payload = b""
     keep_until = min(kept.keep_until, now + broker.policy.outcome_retention)
     broker.job_registry.kept.restore_ended(job, kept.outcome, keep_until)
+    broker.job_registry.groups.ended(job, now)
     if not job.outlives_end:  # it ended just before the broker did
         broker.job_registry.kept.expire(job, now)
 

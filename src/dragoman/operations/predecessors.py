@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dragoman.core.broker import Broker
+from dragoman.core.groups import PRESENT, Group
 from dragoman.core.job_extras import JobExtras, JobInput
 from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.rights import Principal
 from dragoman.operations.schemas import EnqueueRequest, OperationError
 from dragoman.operations.targets import LOADING
-from dragoman.operations.visibility import reads_job, sees_job
+from dragoman.operations.visibility import reads_group, reads_job, sees_group, sees_job
 
 
 def extras_of(request: EnqueueRequest, payload: Payload, broker: Broker, principal: Principal) -> JobExtras:
@@ -45,9 +46,10 @@ def check_links(broker: Broker, more: int) -> None:
 def _find(text: str, broker: Broker, principal: Principal, input: JobInput) -> JobId:
     id = JobId(bytes.fromhex(text))
     job = broker.jobs.get(id)
-    if job is None or not sees_job(principal, job):
+    if job is not None and sees_job(principal, job):
+        check_job(job, principal, input)
+    elif job is not None or find_group(id, broker, principal, input) is None:
         raise missing(text, broker)
-    check_job(job, principal, input)
     return id
 
 
@@ -61,7 +63,27 @@ def check_job(job: Job, principal: Principal, input: JobInput) -> None:
         raise OperationError("forbidden", f"{detail}; use input=payload")
 
 
+def find_group(id: JobId, broker: Broker, principal: Principal, input: JobInput) -> Group | None:
+    """Return the group with this id, or None if the principal sees none. Raises OperationError."""
+    group = broker.job_registry.groups.by_id.get(id)
+    if group is None or not sees_group(principal, group):
+        return None
+    if input is JobInput.RESULT:
+        detail = f"input=result with group {id.hex()}: it takes the result of one job as its payload; use input=results"
+        raise OperationError("invalid", detail)
+    if input is JobInput.RESULTS:
+        if not reads_group(principal, group):
+            detail = f"{principal.name} may not read the results of group {id.hex()} of another principal"
+            raise OperationError("forbidden", f"{detail}; use input=payload")
+        deleted = sum(letter != PRESENT for letter in group.gone)
+        if deleted:
+            detail = f"results of {deleted} jobs of group {id.hex()} were deleted; use input=payload"
+            raise OperationError("not found", f"after: {detail}")
+    return group
+
+
 def missing(id: str, broker: Broker) -> OperationError:
     if broker.job_registry.is_loading:
         return OperationError("loading", LOADING)
-    return OperationError("not found", f"after: no job has id {id}: it never existed, or its outcome was deleted")
+    detail = f"after: no job or group has id {id}: it never existed, or its outcome was deleted"
+    return OperationError("not found", detail)

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from dragoman.operations.schemas import DAY, OperationRequest
@@ -22,7 +22,7 @@ class RequestField:
     the entries of a list."""
 
     name: str
-    kind: type[Any]  # str, int, float, bool or datetime
+    kind: type[Any]  # str, int, float, bool or datetime; dict for an object with fields of its own
     is_required: bool
     default: Any = None
     is_list: bool = False
@@ -65,7 +65,7 @@ def request_fields(request: type[OperationRequest]) -> list[RequestField]:
 
 def _field(name: str, kind: Any, is_required: bool, default: Any) -> RequestField:
     facts: dict[str, Any] = {}
-    while kind not in (str, int, float, bool, datetime):
+    while kind not in (str, int, float, bool, datetime, dict):
         origin, inner = get_origin(kind), get_args(kind)
         if origin is Annotated:
             facts = _facts(inner[1:]) | facts
@@ -79,6 +79,8 @@ def _field(name: str, kind: Any, is_required: bool, default: Any) -> RequestFiel
         elif origin is Literal:
             facts["choices"] = inner
             kind = str
+        elif isinstance(kind, type) and issubclass(kind, Struct):
+            kind = dict
         else:
             raise TypeError(f"field {name!r}: type {kind} is not supported in a request")
     return RequestField(

@@ -164,6 +164,7 @@ class JobView(View):
     input: Annotated[
         Literal["payload", "result", "results"] | None, Meta(description="Null for a job that comes after no other.")
     ] = None
+    group: Annotated[JobIdText | None, Meta(description="Id of its group.")] = None
 
 
 class OutcomeView(View):

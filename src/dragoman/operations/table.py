@@ -11,6 +11,10 @@ from typing import Any, Final
 
 from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
 from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
+from dragoman.operations.group_table import CANCEL_GROUP as CANCEL_GROUP
+from dragoman.operations.group_table import ENQUEUE_MANY as ENQUEUE_MANY
+from dragoman.operations.group_table import GROUP as GROUP
+from dragoman.operations.group_table import GROUP_RESULTS as GROUP_RESULTS
 from dragoman.operations.ladder_table import LADDER as LADDER
 from dragoman.operations.ladder_table import WORKER_LADDER as WORKER_LADDER
 from dragoman.operations.list_schemas import WhyView
@@ -360,6 +364,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
     each.name: each
     for each in (
         ENQUEUE,
+        ENQUEUE_MANY,
         JOBS,
         JOB_COUNTS,
         JOB,
@@ -368,6 +373,9 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         RESULT,
         RETRY,
         WHY,
+        GROUP,
+        GROUP_RESULTS,
+        CANCEL_GROUP,
         QUARANTINE,
         RETRY_GROUP,
         LADDER,

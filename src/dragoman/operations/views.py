@@ -101,6 +101,8 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
     elif job.state is ENDED:
         view.recorded = "milestones"
     extras = job.extras
+    if extras is not None and extras.group is not None:
+        view.group = extras.group.hex()
     if extras is not None and extras.after:
         view.after = [each.hex() for each in extras.after]
         view.after_failure = "run" if extras.runs_after_failure else "cancel"

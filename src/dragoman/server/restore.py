@@ -51,6 +51,7 @@ class Restore:
         pending_commits.last = pending_commits.safe = self._store.last_number
         notes = self._store.notes()
         restore_pauses(broker, notes, offset)
+        broker.job_registry.groups.restore(notes)
         if self._store.last_number > 0:
             broker.job_registry.begin_loading()
         return notes
@@ -71,6 +72,6 @@ class Restore:
 
     def _end(self) -> None:
         broker = self._runner.broker
-        broker.job_registry.end_loading()
+        broker.job_registry.end_loading(self._now())
         broker.counters.late_results += broker.job_registry.early.clear()
         self._finished(self._jobs, self._now() - self._began)

@@ -133,7 +133,7 @@ def test_delay_counts_from_the_request(world: World) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], bytes, str, str]] = [
-    ({"after": (UNKNOWN,)}, b"", "not found", "after: no job has id 0000"),
+    ({"after": (UNKNOWN,)}, b"", "not found", "after: no job or group has id 0000"),
     ({"input": "results"}, b"", "invalid", "input=results needs jobs whose results it takes: name them in `after`"),
     ({"after": (UNKNOWN, UNKNOWN), "input": "result"}, b"", "invalid", "input=result with 2 jobs in `after`"),
     ({"after": (UNKNOWN,), "input": "result"}, b"x", "invalid", "input=result with a payload of 1 bytes"),
