@@ -147,10 +147,15 @@ def show_result(view: JobView, result: Payload, failure: Failure | None) -> None
     if view.outcome != "done":
         view.error = failure_view(failure)
         return
+    view.result, view.result_base64 = text_or_base64(result)
+
+
+def text_or_base64(result: Payload) -> tuple[str | None, str | None]:
+    """Return bytes as text, or as base64 if they are no text; the other one is None."""
     try:
-        view.result = bytes(result).decode()
+        return bytes(result).decode(), None
     except UnicodeDecodeError:
-        view.result_base64 = b64encode(result).decode()
+        return None, b64encode(result).decode()
 
 
 def failure_view(failure: Failure | None) -> FailureView | None:
