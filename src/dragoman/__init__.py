@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dragoman.core.results_payload import unpack_results
+    from dragoman.operations.group_schemas import GroupView
     from dragoman.operations.schemas import HealthView, JobView, ScheduleView, ServiceView, WorkerView
     from dragoman.sdk.async_client import AsyncClient
     from dragoman.sdk.client import Client
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
         JobLost,
         JobRefused,
         JobTimeout,
+        NoSuchGroup,
         NoSuchJob,
         NoSuchService,
         NotAllowed,
         NotFound,
+        PartlyEnqueued,
         PayloadTooLarge,
         PermanentFailure,
         Retry,
@@ -33,9 +37,11 @@ if TYPE_CHECKING:
     )
     from dragoman.sdk.futures import AsyncJobFuture, JobFuture
     from dragoman.sdk.hooks import JobHooks, add_hooks
+    from dragoman.sdk.new_jobs import NewJob
     from dragoman.sdk.worker import Worker
     from dragoman.tasks.clients import using
-    from dragoman.tasks.handles import JobHandle
+    from dragoman.tasks.handles import GroupHandle, JobHandle
+    from dragoman.tasks.prepared import PreparedGroup, PreparedJob, aenqueue_many, chain, enqueue_many, group
     from dragoman.tasks.task import Task, task
     from dragoman.testing.local import LocalBroker
 
@@ -50,6 +56,8 @@ __all__ = [
     "Context",
     "DragomanError",
     "Forbidden",
+    "GroupHandle",
+    "GroupView",
     "HealthView",
     "JobCancelled",
     "JobError",
@@ -62,12 +70,17 @@ __all__ = [
     "JobTimeout",
     "JobView",
     "LocalBroker",
+    "NewJob",
+    "NoSuchGroup",
     "NoSuchJob",
     "NoSuchService",
     "NotAllowed",
     "NotFound",
+    "PartlyEnqueued",
     "PayloadTooLarge",
     "PermanentFailure",
+    "PreparedGroup",
+    "PreparedJob",
     "Retry",
     "ScheduleView",
     "ServiceView",
@@ -79,7 +92,12 @@ __all__ = [
     "WrongArguments",
     "WrongDialect",
     "add_hooks",
+    "aenqueue_many",
+    "chain",
+    "enqueue_many",
+    "group",
     "task",
+    "unpack_results",
     "using",
 ]
 
@@ -94,7 +112,17 @@ _HOMES = {
     "JobHandle": "tasks.handles",
     "JobHooks": "sdk.hooks",
     "add_hooks": "sdk.hooks",
+    "GroupHandle": "tasks.handles",
+    "GroupView": "operations.group_schemas",
     "JobView": "operations.schemas",
+    "NewJob": "sdk.new_jobs",
+    "PreparedGroup": "tasks.prepared",
+    "PreparedJob": "tasks.prepared",
+    "aenqueue_many": "tasks.prepared",
+    "chain": "tasks.prepared",
+    "enqueue_many": "tasks.prepared",
+    "group": "tasks.prepared",
+    "unpack_results": "core.results_payload",
     "ServiceView": "operations.schemas",
     "LocalBroker": "testing.local",
     "Task": "tasks.task",

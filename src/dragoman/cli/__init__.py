@@ -24,6 +24,7 @@ SECTIONS = {
         "result",
         "job",
         "jobs",
+        "group",
         "why",
         "ladder",
         "cancel",
@@ -38,6 +39,7 @@ SECTIONS = {
 MODULES = {name: name for names in SECTIONS.values() for name in names}
 SECTION_OF = {
     "jobs": "Jobs",
+    "groups": "Jobs",
     "quarantine": "Jobs",
     "schedules": "Jobs",
 }  # by the group of an operation; of all others the last one

@@ -84,9 +84,15 @@ def _print_facts(view: JobView) -> None:
             ("retry of", view.retry_of),
             ("retried as", view.retried_as),
             ("parent", view.parent),
+            ("after", ", ".join(view.after)),
+            ("input", view.input if view.input != "payload" else None),
+            ("group", view.group),
             ("payload", _described(view.payload)),
             # A job that waits for its retry has the report of an attempt that has ended.
-            ("last progress" if view.state in ("waiting", "delayed") else "progress", _described(view.progress)),
+            (
+                "last progress" if view.state in ("waiting", "delayed") else "progress",
+                _described(view.progress),
+            ),
             ("result", _shortened(view.result)),
             ("result", view.result_base64 and "bytes: `dragoman result` prints them"),
         ]

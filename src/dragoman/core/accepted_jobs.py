@@ -21,6 +21,16 @@ def enter_job(registry: JobRegistry, job: Job) -> None:
         registry.kept.archive.note_key(job)
 
 
+def replace_payload(registry: JobRegistry, job: Job, payload: Payload) -> None:
+    """Replace the payload of a job that waits for other jobs: its input is there."""
+    change = len(payload) - len(job.payload)
+    job.payload = payload
+    registry.memory.payloads += change
+    job.service.bytes += change
+    job.owner.bytes += change
+    job.owner.principal.waiting_bytes += change
+
+
 def set_payload(registry: JobRegistry, job: Job, payload: Payload) -> None:
     """Set a payload that was only in the store."""
     if job.state is not ENDED and job.payload is ABSENT:

@@ -16,8 +16,10 @@ from collections.abc import Collection, Iterable
 from dragoman.core.admission import CALLER_GONE, can_offer, forbidden_work, refusal_for, too_many_services
 from dragoman.core.attempts import Attempts
 from dragoman.core.availability import Availability
+from dragoman.core.bulk import BulkSubmits
 from dragoman.core.counters import Counters
 from dragoman.core.delays import Delays
+from dragoman.core.dependencies import Dependencies
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import DeliverOutcome
 from dragoman.core.entropy import Entropy
@@ -66,10 +68,12 @@ class Broker:
         self.limiter = self.dispatch.limiter
         self.delays = Delays(state, self.dispatch)
         self.attempts = Attempts(state, self.dispatch, self.delays)
+        self.dependencies = Dependencies(state, self.delays, self.attempts)
+        self.bulk = BulkSubmits(state, self.dispatch, self.delays, self.dependencies)
         self.availability = Availability(state, self.dispatch, self.attempts)
         self.operator = Operator(state, self.dispatch, self.delays, self.attempts, self.principals)
         self.store_reports = StoreReports(state, self.attempts)
-        self._expiry = Expiry(state, self.dispatch, self.delays, self.attempts)
+        self._expiry = Expiry(state, self.dispatch, self.delays, self.attempts, self.dependencies)
         self._deadlines = state.deadlines
 
     # ---------------------------------------------------------------- callers
@@ -117,9 +121,12 @@ class Broker:
             reached = limit_reached(self.job_registry, self.policy, known, len(payload), key, owner)
             return self._refuse(service, caller, reached.refusal, reached.text, reached.name)
         job.deadline = deadline
+        caller.add_job(job)
         if extras is not None:
             self.job_registry.with_extras.add(job, extras)
-        caller.add_job(job)
+            if extras.after:
+                self.dependencies.add(job, now)
+                return job
         if job_options.durable or job_options.delay > 0.0:
             self.delays.add(job, now)
         else:

@@ -14,7 +14,7 @@ from typing import Final
 from dragoman.core.model import Attempt, Job, JobId, Payload, Service, Worker, WorkerId
 from dragoman.core.recipients import Effect, dialect_of
 from dragoman.core.rights import LOCAL, Principal, Right
-from dragoman.core.states import DELAYED, RUNNING, WAITING, Outcome
+from dragoman.core.states import DELAYED, DEPENDENT, RUNNING, WAITING, Outcome
 
 # Kinds of events. Each is one bit, so a number stands for any set of them.
 JOB_DELAYED: Final = 1
@@ -32,9 +32,10 @@ RIGHT_REFUSED: Final = 2048
 ADMINISTERED: Final = 4096
 RESULT_LATE: Final = 8192
 SERVICE_LIMITS_DIFFER: Final = 16384
+JOB_DEPENDENT: Final = 32768
 
-JOB_MOVES: Final = 7  # delayed, waiting, running
-JOB_KINDS: Final = 31
+JOB_MOVES: Final = 7 + 32768  # dependent, delayed, waiting, running
+JOB_KINDS: Final = 31 + 32768
 
 KIND_NAMES: Final = {
     JOB_DELAYED: "delayed",
@@ -52,6 +53,7 @@ KIND_NAMES: Final = {
     ADMINISTERED: "administered",
     RESULT_LATE: "late",
     SERVICE_LIMITS_DIFFER: "limits differ",
+    JOB_DEPENDENT: "dependent",
 }
 
 
@@ -219,9 +221,11 @@ class Events:
             kind = JOB_RUNNING
         elif state is WAITING:
             kind = JOB_WAITING
-        else:
-            assert state is DELAYED
+        elif state is DELAYED:
             kind = JOB_DELAYED
+        else:
+            assert state is DEPENDENT
+            kind = JOB_DEPENDENT
         if self.wanted & kind:
             self._publish_job(kind, job)
 

@@ -7,9 +7,11 @@ from dragoman.core.broker import Broker
 from dragoman.core.count_invariants import check_counts
 from dragoman.core.errors import broken
 from dragoman.core.fair_queue import FairQueue
+from dragoman.core.groups import Group
 from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
 from dragoman.core.limit_invariants import check_blocked, check_limits, check_turns, may_start
+from dragoman.core.link_invariants import check_groups, check_links
 from dragoman.core.memory import Transit
 from dragoman.core.model import Job, JobId, Service, Worker
 from dragoman.core.owners import Owner
@@ -38,6 +40,8 @@ def check(broker: Broker) -> None:
         _check_worker(broker, worker)
     _check_deadlines(broker)
     check_counts(broker)
+    check_links(broker)
+    check_groups(broker)
     _check_owners(broker)
     _check_principals(broker)
     for service in waiting:
@@ -232,10 +236,12 @@ def _check_deadlines(broker: Broker) -> None:
             if isinstance(subject, ServiceLimits):
                 service = services.get(subject.service)
                 is_there = service is not None and service.limits is subject
+            elif isinstance(subject, Group):
+                is_there = subject.id in broker.job_registry.groups.by_id
             else:
                 is_there = subject.id in (jobs if isinstance(subject, Job) else workers)
             if not is_there:
-                raise broken("I11", "a live timer refers to a job, worker or service that is gone")
+                raise broken("I11", "a live timer refers to a job, worker, service or group that is gone")
     if living != alarms.armed:
         raise broken("I11", f"{living} timers are live, {alarms.armed} are counted")
     if len(alarms) > deadlines.SWEEP_FLOOR + 3 * (alarms.armed + 1):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from dragoman.core.ids import JobId
@@ -16,6 +17,14 @@ TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{1
 MOST_TRACEPARENT: Final = 255  # characters
 
 
+class JobInput(StrEnum):
+    """The payload that a worker receives with a job that comes after other jobs."""
+
+    PAYLOAD = "payload"  # the one that was submitted
+    RESULT = "result"  # the result of its only predecessor
+    RESULTS = "results"  # the submitted payload and the results of all predecessors, see `core/results_payload.py`
+
+
 @dataclass(frozen=True, slots=True)
 class JobExtras:
     """Extras of one job. A default means that the caller did not give the fact."""
@@ -23,6 +32,12 @@ class JobExtras:
     parent: JobId | None = None  # the job whose handler submitted this one
     traceparent: str = ""  # W3C trace context of the submit
     tenant: str = ""  # customer or account that the job is for; tenants of a principal take turns
+    after: tuple[JobId, ...] = ()  # its predecessors: jobs and groups that must end before it may start
+    runs_after_failure: bool = False  # start it even if a predecessor is not done; else it is cancelled
+    input: JobInput = JobInput.PAYLOAD
+    is_ready: bool = False  # its predecessors have ended, and its payload is the input
+    group: JobId | None = None  # id of its group
+    place: int = 0  # its index in the group
 
 
 def given_extras(parent: JobId | None, traceparent: str | None, tenant: str = "") -> JobExtras | None:

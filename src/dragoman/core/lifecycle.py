@@ -11,6 +11,7 @@ from dragoman.core.states import (
     BACKING_OFF,
     BUSY,
     DELAYED,
+    DEPENDENT,
     DETACHED,
     DRAINING,
     ENDED,
@@ -25,7 +26,8 @@ from dragoman.core.states import (
 )
 
 JOB_MOVES: Final[dict[JobState, frozenset[JobState]]] = {
-    WAITING: frozenset({DELAYED, RUNNING, ENDED}),
+    WAITING: frozenset({DEPENDENT, DELAYED, RUNNING, ENDED}),
+    DEPENDENT: frozenset({WAITING, DELAYED, ENDED}),  # `core/dependencies.py`
     DELAYED: frozenset({WAITING, ENDED}),
     RUNNING: frozenset({WAITING, DELAYED, ENDED}),
     ENDED: frozenset({WAITING}),  # only a quarantined job, which is released (R135)
@@ -76,6 +78,8 @@ def count_job(job: Job, state: JobState, change: int) -> None:
         principal.waiting_bytes += change * len(job.payload)
         if state is DELAYED:
             job.service.count_delayed(change)
+        elif state is DEPENDENT:
+            job.service.count_dependent(change)
 
 
 def move_worker(worker: Worker, to: WorkerState) -> None:

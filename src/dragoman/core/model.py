@@ -28,7 +28,17 @@ from dragoman.core.rare_facts import RareFacts, WithRareFacts
 from dragoman.core.recipients import Recipient, RemoteWorker, dialect_of
 from dragoman.core.rights import Principal
 from dragoman.core.service_status import JobTotals, ServiceStatus
-from dragoman.core.states import DELAYED, RUNNING, STARTING, WAITING, AttemptRecord, JobState, Outcome, WorkerState
+from dragoman.core.states import (
+    DELAYED,
+    DEPENDENT,
+    RUNNING,
+    STARTING,
+    WAITING,
+    AttemptRecord,
+    JobState,
+    Outcome,
+    WorkerState,
+)
 from dragoman.core.work_record import WorkRecord
 
 # Placeholder for a payload that is only in the store. It is fetched before the job is sent. Compare with `is`.
@@ -177,7 +187,7 @@ class Job(WithRareFacts):
         self.number = 0  # its key in the store
         self.order = inf
         self.deadline = inf  # time at which the caller stops waiting; covers queueing, all attempts and retry delays
-        self.queue_due = inf
+        self.queue_due = inf  # time at which it times out in the queue; of a dependent job: at which it is decided
         self.start_at = 0.0  # time at which a delayed job may be dispatched
         self.orphan_due = inf
         self.keep_until = inf
@@ -225,7 +235,7 @@ class Job(WithRareFacts):
         state = self.state
         if state is RUNNING:
             return inf
-        if state is WAITING:
+        if state is WAITING or state is DEPENDENT:
             return min(self.queue_due, self.deadline, self.orphan_due)
         if state is DELAYED:
             return min(self.start_at, self.deadline, self.orphan_due)
@@ -327,5 +337,5 @@ class Service(ServiceStatus):
 
     @property
     def running(self) -> int:
-        """Number of running jobs: those present that neither wait nor are delayed."""
-        return self.jobs - self.queue.length - self.delayed
+        """Number of running jobs: those present that neither wait nor are delayed or dependent."""
+        return self.jobs - self.queue.length - self.delayed - self.dependent

@@ -82,6 +82,7 @@ class Operator:
             again.retry_of, again.caller_dialect = job.id, job.caller_dialect
             if job.extras is not None:
                 self._job_registry.with_extras.add(again, job.extras)
+            self._job_registry.groups.enter(again)
             self._job_registry.conversations.begin_retry(again, now)
             self._job_registry.kept.leave_quarantine(again)
             self._delays.add(again, now)
@@ -98,6 +99,8 @@ class Operator:
         if broker_limit_reached(registry, policy, service, size) or principal_limit_reached(job.principal, size):
             return False
         registry.kept.reopen(job, service, now)
+        registry.links.reopened(job.id)
+        registry.groups.reopened(job)
         enter_job(registry, job)
         registry.pending_commits.save(job)
         self._counters.released += 1

@@ -86,6 +86,7 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
         broker.job_registry.with_extras.add(job, kept.extras)
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
     broker.job_registry.kept.leave_quarantine(job)
+    broker.job_registry.groups.enter(job)
     if kept.outcome is not None:
         _restore_ended(broker, job, kept, now)
         return job
@@ -95,6 +96,8 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     start_at = _start_at(broker, job, kept, now)
     if kept.token is not None:
         _restore_running(broker, job, kept, kept.token, now, recipient)
+    elif job.extras is not None and job.extras.after and not job.extras.is_ready:
+        broker.dependencies.restore(job, start_at, now)
     else:
         broker.delays.restore(job, start_at, now)
     return job
@@ -116,8 +119,9 @@ def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> Non
         job.payload = b""
     keep_until = min(kept.keep_until, now + broker.policy.outcome_retention)
     broker.job_registry.kept.restore_ended(job, kept.outcome, keep_until)
+    broker.job_registry.groups.ended(job, now)
     if not job.outlives_end:  # it ended just before the broker did
-        broker.job_registry.kept.erase(job)
+        broker.job_registry.kept.expire(job, now)
 
 
 def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, now: float, recipient: Any) -> None:

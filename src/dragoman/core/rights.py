@@ -246,6 +246,11 @@ class Principal(RunningAccount):
         self._rate_left = left - 1.0 if left >= 1.0 else left
         return left >= 1.0
 
+    def give_back_rate(self) -> None:
+        """Undo one `take_rate`."""
+        if self.limits.max_rate is not None:
+            self._rate_left += 1.0
+
     def __repr__(self) -> str:
         return f"Principal({self.name!r})"
 

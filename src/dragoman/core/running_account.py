@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-UNLIMITED: Final = 1 << 62  # more jobs than there can be
+UNLIMITED: Final = 1 << 60  # more jobs than there can be, and compared without a call in compiled code
 
 
 class Blockable:

@@ -10,12 +10,13 @@ from dragoman.core.states import DONE, Outcome
 
 
 class JobTotals:
-    """Waiting and delayed jobs of all services together. The jobs that are present and neither of both are running."""
+    """Dependent, delayed and waiting jobs of all services together. The other jobs that are present are running."""
 
-    __slots__ = ("delayed", "waiting")
+    __slots__ = ("delayed", "dependent", "waiting")
 
     def __init__(self) -> None:
         self.delayed = 0
+        self.dependent = 0
         self.waiting = 0
 
 
@@ -24,8 +25,8 @@ class ServiceStatus:
 
     # fmt: off
     __slots__ = (
-        "bytes", "closed", "delayed", "done", "jobs", "limits", "paused", "paused_at", "paused_by", "ran", "sample",
-        "slow_run", "totals", "undone", "waited",
+        "bytes", "closed", "delayed", "dependent", "done", "jobs", "limits", "paused", "paused_at", "paused_by", "ran",
+        "sample", "slow_run", "totals", "undone", "waited",
     )
     # fmt: on
 
@@ -39,6 +40,7 @@ class ServiceStatus:
         self.jobs = 0  # jobs present, in any state
         self.bytes = 0  # their payloads in memory
         self.delayed = 0  # jobs among those whose delay has not ended
+        self.dependent = 0  # jobs among those that wait for other jobs
         self.done = 0  # jobs that ended `done`
         self.undone = dict.fromkeys(Outcome, 0)  # jobs that ended otherwise
         self.waited = Histogram()  # seconds from queueing to the first attempt
@@ -65,6 +67,10 @@ class ServiceStatus:
         if self.sample is None:
             self.sample = JobSample()
         return self.sample
+
+    def count_dependent(self, change: int) -> None:
+        self.dependent += change
+        self.totals.dependent += change
 
     @property
     def ended(self) -> dict[Outcome, int]:

@@ -12,6 +12,7 @@ from typing import Final
 class JobState(StrEnum):
     WAITING = "waiting"
     DELAYED = "delayed"
+    DEPENDENT = "dependent"  # waits for other jobs
     RUNNING = "running"
     ENDED = "ended"
 
@@ -52,6 +53,7 @@ class WorkerState(StrEnum):
 # Members by name: in Python 3.11 a lookup on the enum class costs ten times a global, and states are compared often.
 WAITING: Final = JobState.WAITING
 DELAYED: Final = JobState.DELAYED
+DEPENDENT: Final = JobState.DEPENDENT
 RUNNING: Final = JobState.RUNNING
 ENDED: Final = JobState.ENDED
 DONE: Final = Outcome.DONE

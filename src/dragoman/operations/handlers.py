@@ -14,12 +14,14 @@ from typing import Any, Final, Protocol
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import DeliverOutcome, Effect
+from dragoman.core.groups import GroupCompleted
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.rights import CALL
-from dragoman.core.states import ENDED, RefusalReason
+from dragoman.core.states import ENDED
+from dragoman.operations.error_kinds import ERROR_KINDS
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_options import delayed_options, extras_of, options_of
@@ -27,6 +29,7 @@ from dragoman.operations.limit_handlers import LimitHandlers
 from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
+from dragoman.operations.predecessors import linked_extras
 from dragoman.operations.purge import Purge
 from dragoman.operations.recorded_requests import record_request, record_response, status_of
 from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
@@ -132,6 +135,8 @@ class OperationHandlers(LimitHandlers):
         pending = PendingRequest(self, responder, inf)
         body = payload_of(request, payload)
         extras = extras_of(request)
+        if request.after or request.input != "payload":
+            extras = linked_extras(extras, request, body, self.broker, responder.owner.principal)
         job = self.broker.submit(request.service, body, pending, job_options, now, key=request.key, extras=extras)
         record_request(job, ENQUEUE, responder, len(body), now)
         return pending
@@ -258,6 +263,10 @@ class OperationHandlers(LimitHandlers):
                 view = job_view(job, self._offset())
                 record_response(job, pending.responder, status_of(effect.outcome), len(effect.result), now)
                 self._finish(pending, now).answer(view, effect.result, effect.failure)
+        elif isinstance(effect, GroupCompleted):
+            pending = effect.caller
+            assert isinstance(pending, PendingRequest)
+            self._send_page(effect.group, 0, self._finish(pending, now))
         # Progress and parts are published as events, not returned here.
 
     def leave(self, pending: PendingRequest, now: float) -> None:
@@ -307,12 +316,18 @@ class OperationHandlers(LimitHandlers):
     def _finish(self, pending: PendingRequest, now: float) -> Responder:
         responder, pending.responder = pending.responder, None
         self._waiting.disarm(pending)
+        if pending.group is not None:
+            self.broker.job_registry.groups.leave(pending.group, pending)
         self.broker.caller_gone(pending, now)
         return responder if responder is not None else NULL_RESPONDER
 
     def _end_waits(self, due: float, now: float) -> None:
         """Answer the requests whose `wait` ends by `due` with the state of their job."""
         for pending in self._waiting.due(due):
+            group = pending.group
+            if group is not None:
+                self._send_page(group, 0, self._finish(pending, now))
+                continue
             job = pending.job
             assert job is not None
             if job.state is not ENDED:  # else it receives the outcome after its commit
@@ -324,18 +339,6 @@ def no_table() -> AccessView:
     """Refuse to reload: the broker was started without an access table."""
     raise OperationError("conflict", "this broker has no access table; start it with an access folder")
 
-
-# Error kinds of the core's refusals.
-ERROR_KINDS: Final = {
-    RefusalReason.NO_SUCH_SERVICE: "no such service",
-    RefusalReason.BUSY: "busy",
-    RefusalReason.DRAINING: "draining",
-    RefusalReason.KEY_REUSED: "key reused",
-    RefusalReason.STORE_UNAVAILABLE: "store unavailable",
-    RefusalReason.INVALID: "invalid",
-    RefusalReason.FORBIDDEN: "forbidden",
-    RefusalReason.TOO_LARGE: "too large",
-}
 
 # The function of each operation: the method of its name, or the one that is named here.
 METHODS: Final = {"broker": "show_broker", "listeners": "show_listeners"}

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from dragoman.operations.schemas import DAY, OperationRequest
@@ -18,10 +18,11 @@ from dragoman.operations.schemas import DAY, OperationRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestField:
-    """One field. `least` and `most` bound a number, `shortest` and `longest` the characters of a text."""
+    """One field. `least` and `most` bound a number, `shortest` and `longest` the characters of a text or
+    the entries of a list."""
 
     name: str
-    kind: type[Any]  # str, int, float, bool or datetime
+    kind: type[Any]  # str, int, float, bool or datetime; dict for an object with fields of its own
     is_required: bool
     default: Any = None
     is_list: bool = False
@@ -42,7 +43,8 @@ class RequestField:
         if self.most is not None:
             most = _number(self.most)
             return f"more than {self.least:g}, at most {most}" if self.is_above_least else f"{self.least:g} to {most}"
-        return f"{self.shortest or 0} to {self.longest} characters" if self.longest is not None else ""
+        unit = "entries" if self.is_list else "characters"
+        return f"{self.shortest or 0} to {self.longest} {unit}" if self.longest is not None else ""
 
     @property
     def default_text(self) -> str:
@@ -52,7 +54,7 @@ class RequestField:
         if isinstance(self.default, bool):
             return str(self.default).lower()
         if self.is_list:
-            return ", ".join(self.default)
+            return ", ".join(self.default) or "none"
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
 
@@ -63,7 +65,7 @@ def request_fields(request: type[OperationRequest]) -> list[RequestField]:
 
 def _field(name: str, kind: Any, is_required: bool, default: Any) -> RequestField:
     facts: dict[str, Any] = {}
-    while kind not in (str, int, float, bool, datetime):
+    while kind not in (str, int, float, bool, datetime, dict):
         origin, inner = get_origin(kind), get_args(kind)
         if origin is Annotated:
             facts = _facts(inner[1:]) | facts
@@ -77,6 +79,8 @@ def _field(name: str, kind: Any, is_required: bool, default: Any) -> RequestFiel
         elif origin is Literal:
             facts["choices"] = inner
             kind = str
+        elif isinstance(kind, type) and issubclass(kind, Struct):
+            kind = dict
         else:
             raise TypeError(f"field {name!r}: type {kind} is not supported in a request")
     return RequestField(

@@ -15,10 +15,13 @@ from dragoman.operations.field_types import JOB as JOB
 from dragoman.operations.field_types import JOB_TIMEOUT as JOB_TIMEOUT
 from dragoman.operations.field_types import LONGEST_WAIT as LONGEST_WAIT
 from dragoman.operations.field_types import NAME as NAME
+from dragoman.operations.field_types import After as After
+from dragoman.operations.field_types import AfterFailure as AfterFailure
 from dragoman.operations.field_types import Attempts as Attempts
 from dragoman.operations.field_types import Base64 as Base64
 from dragoman.operations.field_types import Delay as Delay
 from dragoman.operations.field_types import ErrorKind as ErrorKind
+from dragoman.operations.field_types import Input as Input
 from dragoman.operations.field_types import Jitter as Jitter
 from dragoman.operations.field_types import JobIdText as JobIdText
 from dragoman.operations.field_types import JobTimeout as JobTimeout
@@ -68,6 +71,9 @@ class EnqueueRequest(OperationRequest):
     retry_jitter: Jitter | None = None
     parent: Parent | None = None
     traceparent: Traceparent | None = None
+    after: After = ()
+    after_failure: AfterFailure = "cancel"
+    input: Input = "payload"
 
 
 class JobRef(OperationRequest):
@@ -177,6 +183,14 @@ class JobView(View):
         ),
     ] = []
     more_children: Annotated[int, Meta(description="Number of visible children beyond those in the list.")] = 0
+    after: Annotated[list[JobIdText], Meta(description="Jobs and groups that it comes after.")] = []
+    after_failure: Annotated[
+        Literal["cancel", "run"] | None, Meta(description="Null for a job that comes after no other.")
+    ] = None
+    input: Annotated[
+        Literal["payload", "result", "results"] | None, Meta(description="Null for a job that comes after no other.")
+    ] = None
+    group: Annotated[JobIdText | None, Meta(description="Id of its group.")] = None
 
 
 class OutcomeView(View):
@@ -206,12 +220,13 @@ class PauseRequest(OperationRequest):
 
 
 class PurgeRequest(OperationRequest):
-    """A purge: cancels waiting and delayed jobs of a service, deletes the outcomes of ended ones."""
+    """A purge: cancels waiting, delayed and dependent jobs of a service, deletes the outcomes of ended ones."""
 
     name: ServiceName
     states: Annotated[
-        tuple[Literal["waiting", "delayed", "ended"], ...], Meta(description="States of the jobs to purge.")
-    ] = ("waiting", "delayed")
+        tuple[Literal["waiting", "delayed", "dependent", "ended"], ...],
+        Meta(description="States of the jobs to purge."),
+    ] = ("waiting", "delayed", "dependent")
 
 
 class PurgeView(View):
@@ -247,6 +262,7 @@ class ServiceView(View):
     paused_at: Annotated[Moment | None, Meta(description="Time of the pause; null if it is not paused.")] = None
     slots: Annotated[int, Meta(description="Jobs that its workers can run at the same time.")] = 0
     arrived: Annotated[float | None, Meta(description="Jobs that arrive, per second; null if not known.")] = None
+    dependent: Annotated[int, Meta(description="Jobs that wait for other jobs.")] = 0
     done: Annotated[float | None, Meta(description="Jobs that end `done`, per second; null if not known.")] = None
     undone: Annotated[float | None, Meta(description="Jobs that end otherwise, per second; null if not known.")] = None
     wait: Annotated[Quantiles, Meta(description="Seconds from queueing to the first attempt: p50, p95, p99.")] = field(

@@ -58,6 +58,7 @@ class ServiceRows:
             paused_by=service.paused_by,
             waiting=waiting,
             delayed=service.delayed,
+            dependent=service.dependent,
             running=service.running,
             oldest=oldest,
             workers=service.workers,

@@ -104,6 +104,13 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         view.recorded = "messages"
     elif job.state is ENDED:
         view.recorded = "milestones"
+    extras = job.extras
+    if extras is not None and extras.group is not None:
+        view.group = extras.group.hex()
+    if extras is not None and extras.after:
+        view.after = [each.hex() for each in extras.after]
+        view.after_failure = "run" if extras.runs_after_failure else "cancel"
+        view.input = extras.input._value_
     if attempts:
         view.started = attempts[0].started
         view.waited = _waited(job)
@@ -144,10 +151,15 @@ def show_result(view: JobView, result: Payload, failure: Failure | None) -> None
     if view.outcome != "done":
         view.error = failure_view(failure)
         return
+    view.result, view.result_base64 = text_or_base64(result)
+
+
+def text_or_base64(result: Payload) -> tuple[str | None, str | None]:
+    """Return bytes as text, or as base64 if they are no text; the other one is None."""
     try:
-        view.result = bytes(result).decode()
+        return bytes(result).decode(), None
     except UnicodeDecodeError:
-        view.result_base64 = b64encode(result).decode()
+        return None, b64encode(result).decode()
 
 
 def failure_view(failure: Failure | None) -> FailureView | None:

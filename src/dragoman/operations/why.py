@@ -14,6 +14,7 @@ from dragoman.core.states import (
     BACKING_OFF,
     BUSY,
     DELAYED,
+    DEPENDENT,
     DETACHED,
     DONE,
     DRAINING,
@@ -29,6 +30,7 @@ from dragoman.operations.list_schemas import WhyAboutView, WhyKind, WhyView
 from dragoman.operations.service_views import RatesOf
 
 MOST_EARLIER: Final = 3  # attempts in `earlier`
+MOST_NAMED: Final = 3  # jobs that another one waits for
 MOST_COUNTED: Final = 20_000  # waiting jobs that are looked at in order to count those ahead
 
 
@@ -80,6 +82,8 @@ def explain(job: Job, broker: Broker, now: float, problem: str | None = None) ->
         return Explanation("storing", waits)
     if job.state is RUNNING:
         return _running(job, now)
+    if job.state is DEPENDENT:
+        return _dependent_reason(job, broker)
     if job.state is DELAYED:
         return _delay_reason(job, now)
     if broker.dispatch.is_draining:
@@ -129,6 +133,17 @@ def _delay_reason(job: Job, now: float) -> Explanation:
         offered = f"It is offered to workers again in {delay}: those that it was offered to declined it."
         return Explanation("declined", offered)
     return Explanation("delayed", f"It may start in {delay}: it was submitted with a delay.")
+
+
+def _dependent_reason(job: Job, broker: Broker) -> Explanation:
+    entry = broker.dependencies.find(job)
+    if entry is None or not entry.unended:
+        return Explanation("dependent", "The jobs that it comes after have ended; its input is being read.")
+    open_ones = broker.dependencies.unended(entry)
+    total = len(entry.predecessors)
+    count = f"{len(open_ones)} of {total} jobs" if total > 1 else "one job"
+    names = ", ".join(open_ones[:MOST_NAMED]) + (", …" if len(open_ones) > MOST_NAMED else "")
+    return Explanation("dependent", f"It waits for {count}: {names}.")
 
 
 def _waiting_reason(job: Job, broker: Broker, now: float) -> Explanation:

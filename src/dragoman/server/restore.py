@@ -52,9 +52,10 @@ class Restore:
         pending_commits = broker.job_registry.pending_commits
         pending_commits.last = pending_commits.safe = self._store.last_number
         notes = self._store.notes()
-        broker.job_registry.is_loading = self._store.last_number > 0
         restore_pauses(broker, notes, offset)
-        if broker.job_registry.is_loading:
+        broker.job_registry.groups.restore(notes)
+        if self._store.last_number > 0:
+            broker.job_registry.begin_loading()
             broker.limiter.began = now  # its rates may have allowed a start a moment ago
         self.unread_limits = restore_limits(broker, notes, now)
         return notes
@@ -75,7 +76,7 @@ class Restore:
 
     def _end(self) -> None:
         broker, now = self._runner.broker, self._now()
-        broker.job_registry.is_loading = False
+        broker.job_registry.end_loading(now)
         broker.limiter.loaded(now)
         broker.counters.late_results += broker.job_registry.early.clear()
         self._finished(self._jobs, now - self._began)

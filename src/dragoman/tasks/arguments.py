@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from dragoman.core.results_payload import is_packed, unpack_results
 from dragoman.sdk.errors import WrongArguments
 from dragoman.sdk.signatures import is_context
 from dragoman.tasks.formats import Format, Payload
@@ -46,6 +47,7 @@ class TaskSignature:
         self._keywords = frozenset(each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY)
         self._by_position_only = tuple(each.name for each in parameters if each.kind is Parameter.POSITIONAL_ONLY)
         self._encode = format.encode
+        self._merge = format.merge
         self._decode = format.decoder(_struct(name, parameters, hints))
         self.encode_result = format.encode
         self.returned = hints.get("return", Any)  # the annotation of the result
@@ -71,10 +73,25 @@ class TaskSignature:
         except TypeError as error:
             raise TypeError(f"{self.name}: {error}") from None
 
+    def encode_rest(self, results: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """Encode the arguments behind those that are results of other jobs. Raises TypeError."""
+        bound = self.bind((None,) * results + args, kwargs)
+        for name in self._positions[:results]:
+            del bound[name]
+        return self._encode(bound)
+
+    def check_results(self, results: int) -> None:
+        """Raise TypeError if the results of so many jobs cannot be arguments."""
+        if results > len(self._positions):
+            most = len(self._positions)
+            raise TypeError(f"{self.name} takes {most} arguments by position, and {results} results are given")
+
     # ---------------------------------------------------------------- worker
 
     def decode(self, payload: Payload) -> tuple[list[Any], dict[str, Any]]:
         """Decode and validate arguments. Returns them by position and by name. Raises WrongArguments."""
+        if is_packed(payload):
+            payload = self._with_results(payload)
         try:
             found = self._decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -100,6 +117,23 @@ class TaskSignature:
             else:
                 args.append(value)
         return args, kwargs
+
+    def _with_results(self, payload: Payload) -> Payload:
+        """Return the arguments with results of other jobs as the first of them. Raises WrongArguments."""
+        try:
+            own, entries = unpack_results(payload)
+        except ValueError as error:
+            raise WrongArguments(f"the arguments of {self.name} cannot be decoded: {error}") from None
+        names = self._positions[: len(entries)]
+        if len(names) < len(entries):
+            raise WrongArguments(f"{self.name} has {len(names)} parameters for {len(entries)} results of other jobs")
+        merged = own or b""
+        for name, entry in zip(names, entries, strict=True):
+            try:
+                merged = self._merge(merged, name, entry)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+                raise WrongArguments(f"argument {name!r} of {self.name}: a result cannot be decoded: {error}") from None
+        return merged
 
     def _problem(self, error: Exception) -> str:
         """Return the error of the decoder as a sentence that names the parameter."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from dragoman.core.results_payload import Entry, Result
 from dragoman.sdk.codecs import JSON_SEPARATOR
 
 Payload = bytes | bytearray
@@ -22,6 +23,7 @@ class Format:
     name: FormatName
     encode: Callable[[Any], bytes]
     decoder: Callable[[Any], Callable[[Payload], Any]]  # its functions raise msgspec.DecodeError
+    merge: Callable[[Payload, str, Entry], bytes]  # adds results of jobs to encoded arguments, under a name
     # For values one after the other, as joined parts are; None: they cannot be told apart.
     decoder_of_all: Callable[[Any], Callable[[Payload], list[Any]]] | None = None
     separator: bytes = b""  # after each of these values
@@ -64,6 +66,55 @@ def _in_one_line(error: ValueError) -> str:
     if found is None:
         return str(error)
     return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found())
+
+
+def _merge_json(arguments: Payload, name: str, entry: Entry) -> bytes:
+    values = msgspec.json.decode(arguments or b"{}", type=dict[str, msgspec.Raw])
+    _refuse_second(values, name)
+    if isinstance(entry, list):
+        values[name] = msgspec.Raw(b"[" + b",".join([_one_json(each) for each in entry]) + b"]")
+    else:
+        values[name] = msgspec.Raw(_one_json(entry))
+    return msgspec.json.encode(values)
+
+
+def _one_json(result: Result) -> bytes:
+    """Return a result as it is. Raises DecodeError unless it is one value."""
+    if result is None:
+        return b"null"
+    msgspec.json.decode(result)
+    return bytes(result)
+
+
+def _merge_msgpack(arguments: Payload, name: str, entry: Entry) -> bytes:
+    values = msgspec.msgpack.decode(arguments or b"\x80", type=dict[str, Any])
+    _refuse_second(values, name)
+    decode = msgspec.msgpack.decode
+    found = [None if each is None else decode(each) for each in (entry if isinstance(entry, list) else [entry])]
+    values[name] = found if isinstance(entry, list) else found[0]
+    return msgspec.msgpack.encode(values)
+
+
+def _merge_cbor(arguments: Payload, name: str, entry: Entry) -> bytes:
+    import cbor2
+
+    try:
+        values = cbor2.loads(arguments) if arguments else {}
+        if not isinstance(values, dict):
+            raise msgspec.DecodeError("the arguments are no map")
+        _refuse_second(values, name)
+        found = [
+            None if each is None else cbor2.loads(each) for each in (entry if isinstance(entry, list) else [entry])
+        ]
+    except cbor2.CBORDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from None
+    values[name] = found if isinstance(entry, list) else found[0]
+    return cbor2.dumps(values)
+
+
+def _refuse_second(values: dict[str, Any], name: str) -> None:
+    if name in values:
+        raise ValueError("it is given as an argument, too")
 
 
 def _json_decoder(kind: Any) -> Callable[[Payload], Any]:
@@ -115,8 +166,13 @@ def _cbor_sequence_decoder(kind: Any) -> Callable[[Payload], list[Any]]:
 CBOR_TYPES: Final = (bytes, bytearray)  # JSON has them as base64, CBOR as they are
 FORMATS: Final[dict[str, Format]] = {
     "json": Format(
-        "json", msgspec.json.Encoder(enc_hook=to_builtin).encode, _json_decoder, _json_lines_decoder, JSON_SEPARATOR
+        "json",
+        msgspec.json.Encoder(enc_hook=to_builtin).encode,
+        _json_decoder,
+        _merge_json,
+        _json_lines_decoder,
+        JSON_SEPARATOR,
     ),
-    "cbor": Format("cbor", _to_cbor, _cbor_decoder, _cbor_sequence_decoder),
-    "msgpack": Format("msgpack", msgspec.msgpack.Encoder(enc_hook=to_builtin).encode, _msgpack_decoder),
+    "cbor": Format("cbor", _to_cbor, _cbor_decoder, _merge_cbor, _cbor_sequence_decoder),
+    "msgpack": Format("msgpack", msgspec.msgpack.Encoder(enc_hook=to_builtin).encode, _msgpack_decoder, _merge_msgpack),
 }

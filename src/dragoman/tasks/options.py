@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
+from dragoman.sdk.job_names import JobNames
 from dragoman.sdk.option_types import CallOptions
 
 
@@ -27,10 +28,24 @@ class TaskOptions(TypedDict, total=False):
     retry_first: float | None
     retry_cap: float | None
     retry_jitter: float | None
+    after: JobNames
+    after_failure: Literal["cancel", "run"]
 
 
 CALL: Final = frozenset(CallOptions.__annotations__)
-BACKGROUND: Final = ("attempts", "priority", "delay", "not_before", "key", "retry_first", "retry_cap", "retry_jitter")
+BACKGROUND: Final = (
+    "attempts",
+    "priority",
+    "delay",
+    "not_before",
+    "key",
+    "retry_first",
+    "retry_cap",
+    "retry_jitter",
+    "after",
+    "after_failure",
+)
+ONE_JOB: Final = ("key", "after", "after_failure")  # of background jobs that are enqueued one by one
 
 
 def check(options: TaskOptions) -> None:

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.context import Context, local_context
+from dragoman.sdk.new_jobs import NewJob
 from dragoman.sdk.parts import Parts, check_parts
 from dragoman.tasks.arguments import TaskSignature
 from dragoman.tasks.clients import current_async_client, current_client
+from dragoman.tasks.following import FollowingTask
 from dragoman.tasks.formats import FormatName, format_of
-from dragoman.tasks.handles import JobHandle, awaited
-from dragoman.tasks.options import TaskOptions, call_options, check, enqueue_options
+from dragoman.tasks.handles import GroupHandle, JobHandle, awaited
+from dragoman.tasks.options import ONE_JOB, TaskOptions, call_options, check, enqueue_options
+from dragoman.tasks.prepared import PreparedGroup, PreparedJob
 from dragoman.tasks.retries import NO_RULES, ExceptionTypes, RetryRules, rules_of
+from dragoman.tasks.sources import Source
 from dragoman.tasks.streams import StreamCodecs, async_values_of, emit_all, emit_all_async, values_of
 
 if TYPE_CHECKING:
@@ -27,6 +31,8 @@ P = ParamSpec("P")
 Rest = ParamSpec("Rest")
 R = TypeVar("R")
 First = TypeVar("First")
+Second = TypeVar("Second")
+Third = TypeVar("Third")
 Result = TypeVar("Result")
 
 
@@ -105,14 +111,76 @@ class Task(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Make a background job. It is on disk when this returns, and survives restarts of broker and workers."""
+        if any(isinstance(each, PreparedJob | PreparedGroup) for each in self.options.get("after", ())):
+            return self.prepare(*args, **kwargs).enqueue()
         client = current_client()
         payload = self._signature.encode(args, kwargs)
         id = client.enqueue(self.name, payload, codec="bytes", **enqueue_options(self.options))
         return JobHandle(id, self._codec.decode, client)
 
+    def enqueue_many(
+        self: Callable[Concatenate[First, Rest], Result],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> list[JobHandle[Result]]:
+        """Make a background job for each value, in one commit; the other arguments are the same for all. More than
+        10,000 jobs are several commits, see `Client.enqueue_many`. Returns their handles."""
+        return cast("Task[Any, Result]", self)._enqueue_many(values, args, kwargs)
+
     def handle(self, id: str) -> JobHandle[R]:
         """Return the handle of a background job of this task by its id."""
         return JobHandle(id, self._codec.decode)
+
+    def group_handle(self, id: str) -> GroupHandle[R]:
+        """Return the handle of a group of jobs of this task by its id."""
+        return GroupHandle(id, self._codec.decode)
+
+    # ---------------------------------------------------------------- jobs that are not enqueued yet
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedJob[R]:
+        """Return a job that is not enqueued yet, for `then`, `group`, `chain` and `enqueue_many`."""
+        payload = self._signature.encode(args, kwargs)
+        job = NewJob(self.name, payload, codec="bytes", **enqueue_options(self.options))
+        before = [each for each in self.options.get("after", ()) if isinstance(each, Source)]
+        return PreparedJob(job, self._codec.decode, before)
+
+    def group(
+        self: Callable[Concatenate[First, Rest], Result],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> PreparedGroup[Result]:
+        """Return a group with a job for each value; the other arguments are the same for all. Its method `enqueue`
+        enqueues it in one commit."""
+        return cast("Task[Any, Result]", self)._group(values, args, kwargs)
+
+    @overload
+    def after(
+        self: Callable[Concatenate[First, Rest], Result], first: Source[First], /
+    ) -> FollowingTask[Rest, Result]: ...
+
+    @overload
+    def after(
+        self: Callable[Concatenate[First, Second, Rest], Result], first: Source[First], second: Source[Second], /
+    ) -> FollowingTask[Rest, Result]: ...
+
+    @overload
+    def after(
+        self: Callable[Concatenate[First, Second, Third, Rest], Result],
+        first: Source[First],
+        second: Source[Second],
+        third: Source[Third],
+        /,
+    ) -> FollowingTask[Rest, Result]: ...
+
+    def after(self, *sources: Source[Any]) -> FollowingTask[Any, Any]:
+        """Return this task for jobs that start when these jobs and groups are done. Their results are its first
+        arguments, one for each; that of a group is a list. The handles and prepared jobs may be of other tasks.
+
+            report = write_report.after(pages, prices).enqueue("May")
+        """
+        return FollowingTask(self._signature, self._codec.decode, self.options, sources)
 
     # ---------------------------------------------------------------- awaited calls
 
@@ -136,10 +204,21 @@ class Task(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Make a background job; see `enqueue`."""
+        if any(isinstance(each, PreparedJob | PreparedGroup) for each in self.options.get("after", ())):
+            return await self.prepare(*args, **kwargs).aenqueue()
         client = current_async_client()
         payload = self._signature.encode(args, kwargs)
         id = await awaited(client, "enqueue", self.name, payload, codec="bytes", **enqueue_options(self.options))
         return JobHandle(id, self._codec.decode, client)
+
+    async def aenqueue_many(
+        self: Callable[Concatenate[First, Rest], Result],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> list[JobHandle[Result]]:
+        """Make a background job for each value; see `enqueue_many`."""
+        return await cast("Task[Any, Result]", self)._aenqueue_many(values, args, kwargs)
 
     # ---------------------------------------------------------------- worker
 
@@ -191,6 +270,31 @@ class Task(Generic[P, R]):
         while (result := await asyncio.to_thread(next, found, end)) is not end:
             yield cast(R, result)
 
+    def _enqueue_many(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[JobHandle[R]]:
+        client, options = current_client(), self._many_options()
+        ids = client.enqueue_many(self.name, self._payloads(values, args, kwargs), codec="bytes", **options)
+        return [JobHandle(id, self._codec.decode, client) for id in ids]
+
+    async def _aenqueue_many(
+        self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[JobHandle[R]]:
+        client, options = current_async_client(), self._many_options()
+        payloads = list(self._payloads(values, args, kwargs))
+        ids = await awaited(client, "enqueue_many", self.name, payloads, codec="bytes", **options)
+        return [JobHandle(id, self._codec.decode, client) for id in ids]
+
+    def _many_options(self) -> Any:
+        options = enqueue_options(self.options)
+        unusable = next((each for each in ONE_JOB if each in options), None)
+        if unusable is not None:
+            raise TypeError(
+                f"the option {unusable!r} is about one job; prepare the jobs, and use dragoman.enqueue_many"
+            )
+        return options
+
+    def _group(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> PreparedGroup[R]:
+        return PreparedGroup([self.prepare(value, *args, **kwargs) for value in values])
+
     def _payloads(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[bytes]:
         return (self._signature.encode((value, *args), kwargs) for value in values)
 
@@ -214,6 +318,55 @@ class AsyncTask(Task[P, R]):
         **kwargs: Rest.kwargs,
     ) -> Iterator[Result]:
         return cast("Task[Any, Result]", self)._map(values, args, kwargs)
+
+    def enqueue_many(  # type: ignore[override]
+        self: Callable[Concatenate[First, Rest], Coroutine[Any, Any, Result]],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> list[JobHandle[Result]]:
+        return cast("Task[Any, Result]", self)._enqueue_many(values, args, kwargs)
+
+    async def aenqueue_many(  # type: ignore[override]
+        self: Callable[Concatenate[First, Rest], Coroutine[Any, Any, Result]],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> list[JobHandle[Result]]:
+        return await cast("Task[Any, Result]", self)._aenqueue_many(values, args, kwargs)
+
+    def group(  # type: ignore[override]
+        self: Callable[Concatenate[First, Rest], Coroutine[Any, Any, Result]],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> PreparedGroup[Result]:
+        return cast("Task[Any, Result]", self)._group(values, args, kwargs)
+
+    @overload  # type: ignore[override]
+    def after(
+        self: Callable[Concatenate[First, Rest], Coroutine[Any, Any, Result]], first: Source[First], /
+    ) -> FollowingTask[Rest, Result]: ...
+
+    @overload
+    def after(
+        self: Callable[Concatenate[First, Second, Rest], Coroutine[Any, Any, Result]],
+        first: Source[First],
+        second: Source[Second],
+        /,
+    ) -> FollowingTask[Rest, Result]: ...
+
+    @overload
+    def after(
+        self: Callable[Concatenate[First, Second, Third, Rest], Coroutine[Any, Any, Result]],
+        first: Source[First],
+        second: Source[Second],
+        third: Source[Third],
+        /,
+    ) -> FollowingTask[Rest, Result]: ...
+
+    def after(self, *sources: Source[Any]) -> FollowingTask[Any, Any]:
+        return FollowingTask(self._signature, self._codec.decode, self.options, sources)
 
     def amap(  # type: ignore[override]
         self: Callable[Concatenate[First, Rest], Coroutine[Any, Any, Result]],

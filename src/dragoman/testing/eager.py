@@ -13,17 +13,21 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from dragoman.core.results_payload import Entry, Result, pack_results
 from dragoman.dialects.sides import NOTHING_SAID, Outcome
 from dragoman.sdk.context import Context
-from dragoman.sdk.errors import JobError, NoSuchJob, NoSuchService, error_from
+from dragoman.sdk.errors import JobCancelled, JobError, NoSuchGroup, NoSuchJob, NoSuchService, error_from
 from dragoman.sdk.handlers import HandlerFailed
+from dragoman.sdk.job_names import ids_of
 from dragoman.sdk.parts import parts_required
 from dragoman.tasks.clients import using
 from dragoman.tasks.task import Task
 
 if TYPE_CHECKING:
+    from dragoman.operations.group_schemas import GroupView
     from dragoman.operations.schemas import JobView
     from dragoman.sdk.codecs import Codec, Payload
+    from dragoman.sdk.new_jobs import NewJob
     from dragoman.tasks.clients import AnyClient
 
 
@@ -46,6 +50,7 @@ class EagerClient:
     def __init__(self, tasks: Iterable[Task[Any, Any]]) -> None:
         self._handlers = {task.name: task.task_handler(task.name) for task in tasks}
         self._jobs: dict[str, tuple[str, datetime, bytes | JobError]] = {}  # service, time, and result
+        self._groups: dict[str, list[str]] = {}  # ids of their jobs
 
     def call(self, service: str, payload: bytes, *, codec: Codec, **_: object) -> Any:
         return codec.decode(self._run(service, payload))
@@ -71,15 +76,83 @@ class EagerClient:
     def map(self, service: str, payloads: Iterable[bytes], *, codec: Codec, **_: object) -> Iterator[Any]:
         return (codec.decode(self._run(service, payload)) for payload in payloads)
 
-    def enqueue(self, service: str, payload: bytes, **_: object) -> str:
-        id, created = uuid.uuid4().hex, datetime.now(UTC)
+    def enqueue(self, service: str, payload: bytes, **options: Any) -> str:
+        return self._enqueue(uuid.uuid4().hex, service, payload, options)
+
+    def enqueue_many(self, service: str, payloads: Iterable[bytes], **_: object) -> list[str]:
+        return [self.enqueue(service, payload) for payload in payloads]
+
+    def enqueue_jobs(self, jobs: Iterable[NewJob]) -> list[str]:
+        """Run jobs. Each is behind those that it comes after, as tasks pass them."""
+        found = list(jobs)
+        for each in found:
+            group = each.options.get("group")
+            if group is not None:
+                self._groups.setdefault(group, []).append(each.id)
+        for each in found:
+            self._enqueue(each.id, each.service, each.payload, {**each.options})
+        return [each.id for each in found]
+
+    def _enqueue(self, id: str, service: str, payload: bytes, options: dict[str, Any]) -> str:
+        created = datetime.now(UTC)
         try:
+            payload = self._with_input(payload, options)
             self._jobs[id] = service, created, self._run(service, payload)
         except NoSuchService:
             raise
         except JobError as error:
             self._jobs[id] = service, created, error
         return id
+
+    def _with_input(self, payload: bytes, options: dict[str, Any]) -> bytes:
+        """Return the payload that a worker would get. Raises JobCancelled if a job before it has failed."""
+        entries: list[Entry] = []
+        for name in ids_of(options.get("after", ())):
+            members = self._groups.get(name)
+            results = [self._job(each)[2] for each in members or [name]]
+            failed = next((each for each in results if isinstance(each, JobError)), None)
+            if failed is not None and options.get("after_failure", "cancel") == "cancel":
+                raise JobCancelled(f"cancelled: job {name}, which it comes after, ended {failed}")
+            found: list[Result] = [None if isinstance(each, JobError) else each for each in results]
+            entries.append(found if members is not None else found[0])
+        if options.get("input", "payload") == "payload":
+            return payload
+        return pack_results(payload, entries)
+
+    def group_results(self, id: str, *_: object, errors: str = "raise", **__: object) -> list[Any]:
+        found = [self._job(each)[2] for each in self._group(id)]
+        failed = next((each for each in found if isinstance(each, JobError)), None)
+        if failed is not None and errors == "raise":
+            raise failed
+        return found
+
+    def group(self, id: str) -> GroupView:
+        from dragoman.operations.group_schemas import GroupView
+
+        jobs = [self._job(each) for each in self._group(id)]
+        undone = sum(isinstance(result, JobError) for _, __, result in jobs)
+        return GroupView(
+            id=id,
+            size=len(jobs),
+            open=0,
+            done=len(jobs) - undone,
+            undone=undone,
+            says=f"{len(jobs):,} of {len(jobs):,}" + (f", {undone:,} failed" if undone else ""),
+            complete=True,
+            outcomes={"failed": undone} if undone else {},
+            deleted=0,
+            services=list(dict.fromkeys(service for service, _, __ in jobs)),
+            owner="local",
+        )
+
+    def cancel_group(self, id: str) -> GroupView:
+        return self.group(id)  # all have ended
+
+    def _group(self, id: str) -> list[str]:
+        try:
+            return self._groups[id]
+        except KeyError:
+            raise NoSuchGroup(f"there is no group {id}") from None
 
     def result(self, id: str, **_: object) -> bytes:
         result = self._job(id)[2]

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from case_tables import check_every_row
 from dragoman.core.availability import Availability
 from dragoman.core.broker import Broker
+from dragoman.core.job_extras import JobExtras, JobInput
 from dragoman.core.limit_values import LimitValues, Rate
 from dragoman.core.limiter import Limiter
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.operator import Operator
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.states import JobState, Outcome
+from dragoman.core.store_entries import CollectInput
 from dragoman.core.store_reports import StoreReports
 from owners import LOCAL_OWNER
 
@@ -136,6 +138,37 @@ def job_quarantined() -> Scene:
     scene.broker.fail(scene.attempt, "no", NOW)
     scene.broker.save_all(NOW)
     scene.broker.take()
+    return scene
+
+
+def job_dependent(input: JobInput = JobInput.PAYLOAD) -> Scene:
+    """It waits for another job."""
+    broker, caller = alone()
+    before = broker.store(service="before", now=NOW)
+    extras = JobExtras(after=(before.id,), input=input)
+    job_options = JobOptions(durable=True, waits=True)
+    job = broker.submit("s", b"own", caller, job_options, NOW, extras=extras)
+    broker.save_all(NOW)
+    return stage(broker, caller, job)
+
+
+def job_decided(input: JobInput = JobInput.PAYLOAD) -> Scene:
+    """The job that it waited for is done, and no tick came since."""
+    scene = job_dependent(input)
+    worker = scene.broker.worker("before", name="before", now=NOW)
+    [attempt] = worker.running.values()
+    scene.broker.succeed(attempt, b"input", NOW)
+    scene.broker.leave(worker, NOW, "gone")
+    scene.broker.save_all(NOW)
+    scene.broker.take()
+    return scene
+
+
+def job_collecting() -> Scene:
+    """Its input is being loaded."""
+    scene = job_decided(JobInput.RESULTS)
+    scene.broker.tick(NOW)
+    assert any(isinstance(effect, CollectInput) for effect in scene.broker.take())
     return scene
 
 
@@ -301,11 +334,13 @@ ACTS: dict[str, Callable[[Scene], object]] = {
         s.broker.limiter.declare(s.worker, {"s": LimitValues(1, 1, Rate(1))}, SOON) if s.worker else None
     ),
     "loaded": lambda s: s.broker.limiter.loaded(SOON),
+    "take_input": lambda s: s.broker.dependencies.take_input(s.job, b"own", {}, SOON),
     "tick": lambda s: s.broker.tick(SOON),
     "far": lambda s: s.broker.tick(FAR),
 }
 
-# w waiting, d delayed, r running; and how it ended: D done, F failed, T timed out, L lost, C cancelled, R refused.
+# w waiting, d delayed, p dependent, r running; and how it ended: D done, F failed, T timed out, L lost, C cancelled,
+# R refused.
 JOBS = """
              unsaved waiting returned delayed resting running retried stored ended kept quarantined
 submit       w       w       w        d       d       r       r       r      D     C    F
@@ -349,8 +384,58 @@ limits_changed w       w       w        d       d       r       r       r      D
 set_by_operator w       w       w        d       d       r       r       r      D     C    F
 declare w       w       w        d       d       r       r       r      D     C    F
 loaded w       w       w        d       d       r       r       r      D     C    F
+take_input   w       w       w        d       d       r       r       r      D     C    F
 tick         w       w       w        w       r       r       r       r      D     C    F
 far          w       T       T        w       w       T       T       T      D     C    F
+"""
+
+# The same for jobs that wait for other jobs (R182).
+DEPENDENTS = """
+              dependent decided collecting
+submit         p         p       p
+withdraw       C         C       C
+caller_away    p         p       p
+caller_back    p         p       p
+caller_gone    p         p       p
+orphaned       p         w       p
+retry          p         p       p
+release        p         p       p
+join           p         p       p
+idle           p         p       p
+seen           p         p       p
+detach         p         p       p
+attach         p         p       p
+ask            p         p       p
+unask          p         p       p
+offer          p         p       p
+leave          p         p       p
+unseen         p         p       p
+drain          p         p       p
+kill           p         p       p
+succeed        p         p       p
+fail           p         p       p
+refuse         p         p       p
+reject         p         p       p
+undelivered    p         p       p
+give_back      p         p       p
+give_later     p         p       p
+extend         p         p       p
+progress       p         p       p
+begin          p         p       p
+pause          p         p       p
+resume         p         p       p
+close          p         p       p
+abort          p         p       p
+saved          p         p       p
+unsaved        p         p       p
+extend_leases  p         p       p
+limits_changed p         p       p
+set_by_operator p         p       p
+declare        p         p       p
+loaded         p         p       p
+take_input     p         p       w
+tick           p         w       p
+far            p         w       p
 """
 
 # o starting, i idle, b busy, u stuck, r resting, a detached, d draining, g gone.
@@ -397,6 +482,7 @@ limits_changed o       i    b    i    u        r    d        d       d     a    
 set_by_operator o       i    b    i    u        r    d        d       d     a         a         a          d          g
 declare o       i    b    i    u        r    d        d       d     a         a         a          d          g
 loaded o       i    b    i    u        r    d        d       d     a         a         a          d          g
+take_input  o       i    b    i    u        r    d        d       d     a         a         a          d          g
 tick        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 far         g       g    g    g    g        g    g        g       g     g         g         g          g          g
 """
@@ -445,6 +531,7 @@ limits_changed i      a    a
 set_by_operator i      a    a
 declare i      a    a
 loaded i      a    a
+take_input  i      a    a
 tick        i      a    a
 far         g      g    g
 """
@@ -460,7 +547,9 @@ OUTCOMES = {
 
 
 def letter_of_job(job: Job) -> str:
-    return job.state[0] if job.outcome is None else OUTCOMES[job.outcome]
+    if job.outcome is not None:
+        return OUTCOMES[job.outcome]
+    return "p" if job.state is JobState.DEPENDENT else job.state[0]
 
 
 def letter_of_worker(worker: Worker) -> str:
@@ -473,7 +562,7 @@ def cells(table: str) -> list[tuple[str, str, str]]:
 
 
 def test_tables_have_a_row_for_every_verb() -> None:
-    for table in (JOBS, WORKERS, PULLERS):
+    for table in (JOBS, DEPENDENTS, WORKERS, PULLERS):
         rows = [line.split()[0] for line in table.strip().splitlines()[1:]]
         assert rows == list(ACTS)
         assert set(VERBS) <= set(rows)
@@ -502,7 +591,7 @@ def test_job_in_every_state_meets_every_verb() -> None:
         scene.broker.take()
         ACTS[verb](scene)
 
-    check_every_row(check, cells(JOBS))
+    check_every_row(check, [*cells(JOBS), *cells(DEPENDENTS)])
 
 
 def test_worker_in_every_state_meets_every_verb() -> None:
@@ -519,7 +608,7 @@ def test_worker_in_every_state_meets_every_verb() -> None:
 
 
 def test_every_state_has_a_column() -> None:
-    jobs = {globals()[f"job_{state}"]().job.state for state, _, _ in cells(JOBS)}
+    jobs = {globals()[f"job_{state}"]().job.state for state, _, _ in [*cells(JOBS), *cells(DEPENDENTS)]}
     assert jobs == set(JobState)
     workers = {letter_of_worker(globals()[f"worker_{state}"]().worker) for state, _, _ in cells(WORKERS)}
     assert workers == set("oiburadg")

@@ -39,6 +39,7 @@ VERBS_OF = {
     "operator": ("pause", "resume", "retry", "release", "close", "abort", "limits_changed"),
     "store_reports": ("saved",),
     "limiter": ("set_by_operator", "declare", "loaded"),
+    "dependencies": ("take_input",),
 }
 VERBS = [verb for verbs in VERBS_OF.values() for verb in verbs]
 
