@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dragoman.sdk.worker import Worker
     from dragoman.tasks.clients import using
     from dragoman.tasks.handles import JobHandle
-    from dragoman.tasks.task import Task, task
+    from dragoman.tasks.task import AsyncTask, Task, task
     from dragoman.testing.local import LocalBroker
 
 __version__ = "0.1.0"
@@ -44,6 +44,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncClient",
     "AsyncJobFuture",
+    "AsyncTask",
     "BrokerUnavailable",
     "Busy",
     "Client",
@@ -86,6 +87,7 @@ __all__ = [
 _HOMES = {
     "AsyncClient": "sdk.async_client",
     "AsyncJobFuture": "sdk.futures",
+    "AsyncTask": "tasks.task",
     "Client": "sdk.client",
     "Context": "sdk.context",
     "HealthView": "operations.schemas",
@@ -106,11 +108,13 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Load public names on first use, so that `import dragoman` is fast."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"dragoman.{_HOMES.get(name, 'sdk.errors')}"), name)
+if not TYPE_CHECKING:  # for a type checker, every name would exist otherwise
+
+    def __getattr__(name: str) -> Any:
+        """Load public names on first use, so that `import dragoman` is fast."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"dragoman.{_HOMES.get(name, 'sdk.errors')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -157,6 +157,7 @@ def _run_object(
     try:
         home = parse_reference(target)
         made = _worker_of(load(home), target, services, url, chosen)
+        _share_address(made)
         watch = FileWatcher() if reloads else None
         code = run(made, home if home.name else None, log_level, watch)
     except HandlerLoadError as error:
@@ -168,6 +169,16 @@ def _run_object(
         warn(f"changed: {', '.join(map(os.path.relpath, watch.changed))}; restarting")
         restart()
     return code
+
+
+def _share_address(made: Worker) -> None:
+    """Let tasks and clients in the handlers use the broker of this worker, unless the environment names another."""
+    from dragoman.sdk.address import parse
+    from dragoman.sdk.client_settings import BACKGROUND
+    from dragoman.sdk.targets import SPOKEN
+
+    if BACKGROUND in SPOKEN[parse(made.url, SPOKEN, dials=True).dialect].capabilities:
+        os.environ.setdefault(URL_VARIABLE, made.url)
 
 
 def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | None, chosen: dict[str, Any]) -> Worker:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from dragoman.sdk.errors import JobFailed
 from dragoman.tasks.clients import current_async_client, current_client
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class JobHandle(Generic[R]):
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job to end and return its result. Raises JobError, such as JobFailed, and JobTimeout if it has
         not ended after `timeout` seconds."""
-        return self._decode(self._blocking().result(self.id, timeout=timeout, codec="bytes"))
+        return self._decoded(self._blocking().result(self.id, timeout=timeout, codec="bytes"))
 
     def job(self) -> JobView:
         """Return the state of the job, with its attempts."""
@@ -56,7 +57,7 @@ class JobHandle(Generic[R]):
 
     async def aresult(self, timeout: float | None = None) -> R:
         """Await the result of the job; see `result`."""
-        return self._decode(await self._awaited("result", timeout=timeout, codec="bytes"))
+        return self._decoded(await self._awaited("result", timeout=timeout, codec="bytes"))
 
     async def ajob(self) -> JobView:
         found: JobView = await self._awaited("job")
@@ -72,6 +73,15 @@ class JobHandle(Generic[R]):
 
     async def aprogress(self) -> Any:
         return _report(await self.ajob())
+
+    def _decoded(self, result: bytes) -> R:
+        """Raises JobFailed."""
+        try:
+            return self._decode(result)
+        except Exception as error:  # of the format's library, or of a type of the user
+            cause = f"{type(error).__name__}: {error}"
+            reason = f"failed: the result of job {self.id} does not have the type of its task: {cause}"
+            raise JobFailed(reason, type(error).__name__, str(error)) from error
 
     def _blocking(self) -> Client[Any]:
         return cast("Client[Any]", self._client) if self._client is not None else current_client()

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 
 from dragoman.sdk.codecs import JSON_SEPARATOR, Codec
 from dragoman.sdk.context import Context, local_context
-from dragoman.tasks.arguments import TaskSignature
+from dragoman.tasks.arguments import Arguments, TaskSignature
 from dragoman.tasks.clients import current_async_client, current_client
 from dragoman.tasks.formats import FormatName, format_of
+from dragoman.tasks.function_types import ReturnsAny, TakesAnything, TakesAnythingReturnsAny, TakesContextReturnsAny
 from dragoman.tasks.handles import JobHandle, awaited
 from dragoman.tasks.options import TaskOptions, call_options, check, enqueue_options
-from dragoman.tasks.retries import NO_RULES, ExceptionTypes, RetryRules, rules_of
+from dragoman.tasks.retries import NO_RULES, ExceptionTypes, RetryRules, call_with_rules, rules_of
 
 if TYPE_CHECKING:
     from dragoman.sdk.futures import JobFuture
@@ -53,6 +54,7 @@ class Task(Generic[P, R]):
         self.retries = retries
         self._signature = TaskSignature(name, function, format_of(format))
         self._codec = self._make_codec()
+        self._call_options = call_options(self.options)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -61,12 +63,35 @@ class Task(Generic[P, R]):
         """Run the function here."""
         return cast(R, self._run(args, kwargs))
 
-    def with_options(self, **options: Unpack[TaskOptions]) -> Self:
-        """Return this task with other options for its jobs: `resize.with_options(attempts=5).enqueue(image)`."""
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Refuse a method, when its class is made: a worker has no object to call it on."""
+        if next(iter(inspect.signature(self.function).parameters), "") in ("self", "cls"):
+            raise TypeError(
+                f"{owner.__qualname__}.{name} is a method, which cannot be a task; make it a function of its module"
+            )
+
+    def with_options(
+        self,
+        *,
+        retry_on: ExceptionTypes | None = None,
+        never_retry_on: ExceptionTypes | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Self:
+        """Return this task with other options for its jobs: `resize.with_options(attempts=5).enqueue(image)`.
+
+        `retry_on` and `never_retry_on` are sent with each job, by the names of the exceptions. Raises TypeError.
+        """
         check(options)
         changed = object.__new__(type(self))
         changed.__dict__.update(self.__dict__)
         changed.options = {**self.options, **options}
+        changed._call_options = call_options(changed.options)
+        if retry_on is not None or never_retry_on is not None:
+            now = self.retries
+            changed.retries = rules_of(
+                now.on if retry_on is None else retry_on, now.never if never_retry_on is None else never_retry_on
+            )
+            changed._signature = self._signature.with_rules(changed.retries.names())
         return changed
 
     def check_arguments(self, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -78,15 +103,13 @@ class Task(Generic[P, R]):
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it in a worker and wait for the result. Raises JobError and BrokerUnavailable."""
         payload = self._signature.encode(args, kwargs)
-        return cast(R, current_client().call(self.name, payload, codec=self._codec, **call_options(self.options)))
+        return cast(R, current_client().call(self.name, payload, codec=self._codec, **self._call_options))
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobFuture[R]:
         """Run it in a worker. Returns a future."""
         payload = self._signature.encode(args, kwargs)
-        return cast(
-            "JobFuture[R]",
-            current_client().submit(self.name, payload, codec=self._codec, **call_options(self.options)),
-        )
+        found = current_client().submit(self.name, payload, codec=self._codec, **self._call_options)
+        return cast("JobFuture[R]", found)
 
     def map(
         self: Callable[Concatenate[First, Rest], Result],
@@ -145,13 +168,16 @@ class Task(Generic[P, R]):
         signature = self._signature
         codec = Codec(self.format, signature.encode_result, signature.decode, signature.decode)
         is_async = inspect.iscoroutinefunction(self.function)
-        return Handler(service, self._perform, codec, "context", is_async, self)
+        context = "context" if signature.wants_context else ""
+        return Handler(service, self._perform, codec, context, is_async, self)
 
-    def _perform(self, arguments: tuple[list[Any], dict[str, Any]], context: Context | None = None) -> Any:
-        args, kwargs = arguments
+    def _perform(self, arguments: Arguments, context: Context | None = None) -> Any:
+        args, kwargs, rules = arguments
         if self._signature.wants_context:
             args = [context, *args]
-        return self.retries.call(self.function, args, kwargs)
+        if rules is None and self.retries is NO_RULES:
+            return self.function(*args, **kwargs)
+        return call_with_rules(rules or self.retries, self.function, args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._signature.wants_context:
@@ -160,12 +186,12 @@ class Task(Generic[P, R]):
 
     def _submit_here(self, payload: bytes) -> asyncio.Future[Any]:
         client = current_async_client()
-        job = client.submit(self.name, payload, codec=self._codec, **call_options(self.options))
+        job = client.submit(self.name, payload, codec=self._codec, **self._call_options)
         return job if isinstance(job, asyncio.Future) else asyncio.wrap_future(job)
 
     def _map(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[R]:
         payloads = self._payloads(values, args, kwargs)
-        found = current_client().map(self.name, payloads, codec=self._codec, **call_options(self.options))
+        found = current_client().map(self.name, payloads, codec=self._codec, **self._call_options)
         return cast("Iterator[R]", found)
 
     async def _amap(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncIterator[R]:
@@ -173,10 +199,10 @@ class Task(Generic[P, R]):
 
         client, payloads = current_async_client(), self._payloads(values, args, kwargs)
         if isinstance(client, AsyncClient):
-            async for each in client.map(self.name, payloads, codec=self._codec, **call_options(self.options)):
+            async for each in client.map(self.name, payloads, codec=self._codec, **self._call_options):
                 yield cast(R, each)
             return
-        found, end = client.map(self.name, payloads, codec=self._codec, **call_options(self.options)), object()
+        found, end = client.map(self.name, payloads, codec=self._codec, **self._call_options), object()
         while (result := await asyncio.to_thread(next, found, end)) is not end:
             yield cast(R, result)
 
@@ -215,13 +241,28 @@ class AsyncTask(Task[P, R]):
 
 
 class TaskDecorator(Protocol):
-    """Makes a task of a function."""
+    """Makes a task of a function. The overloads are those of `task`."""
+
+    @overload
+    def __call__(self, function: TakesAnythingReturnsAny[P], /) -> Task[P, Any]: ...
+
+    @overload
+    def __call__(self, function: TakesContextReturnsAny[P], /) -> Task[P, Any]: ...
+
+    @overload
+    def __call__(self, function: ReturnsAny[P], /) -> Task[P, Any]: ...
+
+    @overload
+    def __call__(self, function: TakesAnything[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
 
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
 
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: TakesAnything[P, R], /) -> Task[P, R]: ...
 
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
@@ -231,11 +272,31 @@ class TaskDecorator(Protocol):
 
 
 @overload
+def task(function: TakesAnythingReturnsAny[P], /) -> Task[P, Any]: ...
+
+
+@overload
+def task(function: TakesContextReturnsAny[P], /) -> Task[P, Any]: ...
+
+
+@overload
+def task(function: ReturnsAny[P], /) -> Task[P, Any]: ...
+
+
+@overload
+def task(function: TakesAnything[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+
+@overload
 def task(function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
 
 
 @overload
 def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+
+@overload
+def task(function: TakesAnything[P, R], /) -> Task[P, R]: ...
 
 
 @overload
@@ -287,7 +348,9 @@ def task(
 
     def make(function: Callable[..., Any]) -> Task[Any, Any]:
         kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-        chosen = name or getattr(function, "__name__", "")
+        chosen: object = name or getattr(function, "__name__", "")
+        if not isinstance(chosen, str):
+            raise TypeError(f"name={chosen!r}: must be a string")
         if not chosen:
             raise TypeError(f"{function!r} has no __name__; give the task a name: @task(name='NAME')")
         return kind(function, chosen, format, options, retries)
