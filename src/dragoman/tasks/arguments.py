@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import Parameter
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import msgspec
 from msgspec import UNSET
@@ -29,12 +29,9 @@ RETRY_ON: Final = "@retry_on"  # no parameter can have such a name
 NEVER_RETRY_ON: Final = "@never_retry_on"
 
 
-class Arguments(NamedTuple):
-    """Arguments of a job as its function is called with them. `rules`: those of the caller; None: the task's."""
-
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
-    rules: NamedRules | None = None
+# Arguments of a job by position and by name, and the rules of its caller; None: those of the task. It is a plain tuple,
+# because one is made for each job.
+Arguments = tuple[Sequence[Any], dict[str, Any], NamedRules | None]
 
 
 class TaskSignature:
@@ -62,7 +59,8 @@ class TaskSignature:
         self._required = frozenset(each.name for each in parameters if _is_required(each))
         self._keywords = frozenset(each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY)
         self._is_plain = all(each.kind in (*BY_POSITION, Parameter.KEYWORD_ONLY) for each in parameters)
-        self._is_all_required = len(self._positions) == len(parameters) == len(self._required)
+        self._is_by_position = len(self._positions) == len(parameters)
+        self._is_all_required = self._is_by_position and len(self._required) == len(parameters)
         self._encode = format.encode
         self._decode = format.decoder(_struct(name, parameters, hints))
         self.encode_result = format.encode
@@ -81,8 +79,23 @@ class TaskSignature:
         bound = self.bind(args, kwargs)
         return self._encode({**bound, **self._rules} if self._rules else bound)
 
+    def encode_each(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[bytes]:
+        """Encode the arguments of many calls: each value of the first parameter, and the same others. Raises TypeError
+        as a call of the function would."""
+        if not self._is_plain:
+            return (self.encode((value, *args), kwargs) for value in values)
+        return self._encode_each(values, {**self.bind((None, *args), kwargs), **self._rules})
+
+    def _encode_each(self, values: Iterable[Any], bound: dict[str, Any]) -> Iterator[bytes]:
+        first, encode = self._positions[0], self._encode
+        for value in values:
+            bound[first] = value
+            yield encode(bound)
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments by name, without defaults. Raises TypeError."""
+        if not kwargs and self._is_by_position and len(args) == len(self._positions):
+            return dict(zip(self._positions, args))  # noqa: B905 - the argument takes as long as the rest
         if self._is_plain and len(args) <= len(self._positions) and (not kwargs or kwargs.keys() <= self._keywords):
             bound = dict(zip(self._positions, args, strict=False))
             if not kwargs or not bound.keys() & kwargs.keys():
@@ -106,8 +119,8 @@ class TaskSignature:
             raise WrongArguments(self._problem_of_a_type(error, payload)) from error
         rules = None if on is UNSET and never is UNSET else NamedRules(_names(on), _names(never))
         if self._is_all_required:
-            return Arguments(values, {}, rules)
-        return Arguments(*self._called_with(values), rules)
+            return values, {}, rules
+        return *self._called_with(values), rules
 
     def _called_with(self, values: list[Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return arguments by position and by name, without those that were not given."""

@@ -15,7 +15,7 @@ from dragoman.tasks.clients import current_async_client, current_client
 from dragoman.tasks.formats import FormatName, format_of
 from dragoman.tasks.function_types import ReturnsAny, TakesAnything, TakesAnythingReturnsAny, TakesContextReturnsAny
 from dragoman.tasks.handles import JobHandle, awaited
-from dragoman.tasks.options import TaskOptions, call_options, check, enqueue_options
+from dragoman.tasks.options import TaskOptions, call_options, check, enqueue_options, map_options
 from dragoman.tasks.retries import NO_RULES, ExceptionTypes, RetryRules, call_with_rules, rules_of
 
 if TYPE_CHECKING:
@@ -190,24 +190,21 @@ class Task(Generic[P, R]):
         return job if isinstance(job, asyncio.Future) else asyncio.wrap_future(job)
 
     def _map(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[R]:
-        payloads = self._payloads(values, args, kwargs)
-        found = current_client().map(self.name, payloads, codec=self._codec, **self._call_options)
+        payloads = self._signature.encode_each(values, args, kwargs)
+        found = current_client().map(self.name, payloads, codec=self._codec, **map_options(self.options))
         return cast("Iterator[R]", found)
 
     async def _amap(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncIterator[R]:
         from dragoman.sdk.async_client import AsyncClient
 
-        client, payloads = current_async_client(), self._payloads(values, args, kwargs)
+        client, payloads = current_async_client(), self._signature.encode_each(values, args, kwargs)
         if isinstance(client, AsyncClient):
-            async for each in client.map(self.name, payloads, codec=self._codec, **self._call_options):
+            async for each in client.map(self.name, payloads, codec=self._codec, **map_options(self.options)):
                 yield cast(R, each)
             return
-        found, end = client.map(self.name, payloads, codec=self._codec, **self._call_options), object()
+        found, end = client.map(self.name, payloads, codec=self._codec, **map_options(self.options)), object()
         while (result := await asyncio.to_thread(next, found, end)) is not end:
             yield cast(R, result)
-
-    def _payloads(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[bytes]:
-        return (self._signature.encode((value, *args), kwargs) for value in values)
 
     def _make_codec(self) -> Codec:
         """Return the codec of callers: arguments are encoded already, and the result has the type of the function."""

@@ -133,8 +133,8 @@ def test_arguments_are_sent_by_name_without_defaults(args: Any, kwargs: Any, sen
     payload = task.encode(args, kwargs)
     assert msgspec.json.decode(payload) == sent
     assert task.decode(payload) == (*called, None)
-    found = task.decode(payload)
-    many(*found.args, **found.kwargs)
+    found, named, _ = task.decode(payload)
+    many(*found, **named)
 
 
 def plain(a: int, point: Point, b: int = 1) -> None: ...
@@ -269,13 +269,26 @@ def test_callers_get_the_error_of_a_plain_call(args: Any, kwargs: Any) -> None:
     assert type(here.value) is type(there.value)
 
 
+def test_arguments_of_many_calls_differ_in_the_first_parameter() -> None:
+    def check(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        task = signature(function)
+        assert list(task.encode_each([1, 2], args, kwargs)) == [task.encode((n, *args), kwargs) for n in (1, 2)]
+
+    check_every_row(check, [(plain, (Point(1),), {"b": 5}), (many, (3, 4), {"c": "x", "z": 1}), (any_number, (4,), {})])
+    with pytest.raises(TypeError, match=r"^t: missing a required argument: 'point'"):
+        signature(plain).encode_each([1], (), {})
+
+
+def any_number(*numbers: int) -> None: ...
+
+
 def test_arguments_after_a_gap_are_passed_by_name() -> None:
     def function(a: int = 1, b: int = 2) -> int:
         return 10 * a + b
 
     function.__annotations__ = {"a": int, "b": int}
-    found = signature(function).decode(b'{"b":5}')
-    assert function(*found.args, **found.kwargs) == 15
+    args, kwargs, _ = signature(function).decode(b'{"b":5}')
+    assert function(*args, **kwargs) == 15
 
 
 def test_context_is_no_argument() -> None:
