@@ -101,6 +101,8 @@ def calls_with_any_parameters() -> None:
     assert_type(describe.map([5, "a"], loud=True), Iterator[str])
     assert_type(describe_later.call(5), str)
     assert_type(describe_later.map([5]), Iterator[str])
+    assert_type(mean.payload(1, digits=2), bytes)
+    mean.payload("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(tick.call(), None)
     assert_type(tick.enqueue(), JobHandle[None])
     assert_type(Shop.price.call("tea"), float)

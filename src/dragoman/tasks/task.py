@@ -98,6 +98,11 @@ class Task(Generic[P, R]):
         """Raise TypeError if a call with these arguments would, or if they cannot be encoded."""
         self._signature.encode(args, kwargs)
 
+    def payload(self, *args: P.args, **kwargs: P.kwargs) -> bytes:
+        """Return the payload of a job with these arguments, for schedules:
+        `client.set_schedule("nightly", report.name, report.payload("all"), cron="0 3 * * *")`. Raises TypeError."""
+        return self._signature.encode(args, kwargs)
+
     # ---------------------------------------------------------------- calls
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
