@@ -90,6 +90,7 @@ def test_handlers_decide_about_retries(programs: Programs, dialect: str) -> None
         with using(client):
             quick = fetch.with_options(retry_first=0.01, retry_jitter=0)
             assert quick.enqueue("later").result(timeout=60) == "later at attempt 3"
+            worker.prints(r"INFO job \w+ of fetch requests another attempt after 0 s: .*Retry: not there yet\n.*INFO")
             assert quick.enqueue("flaky").result(timeout=60) == "flaky at attempt 2"
             decided = "Its worker has decided that it is not retried."
             for job in (quick.enqueue("gone"), quick.enqueue("wrong"), parse.enqueue("seven")):

@@ -221,10 +221,22 @@ def _worker_of_tasks(found: Any, target: str) -> Worker:
     made = Worker()
     made.include(found)
     if not made.services:
-        workers = [name for name, each in vars(found).items() if isinstance(each, Worker)]
-        advice = f"run its Worker: {target}:{workers[0]}" if workers else f"run one of its functions: {target}:FUNCTION"
-        raise HandlerLoadError(f"the module has no tasks (functions with @dragoman.task); {advice}")
+        raise HandlerLoadError(f"the module has no tasks (functions with @dragoman.task); {_advice(found, target)}")
     return made
+
+
+def _advice(found: Any, target: str) -> str:
+    """Return what to run in place of a module that has no tasks."""
+    from importlib.util import find_spec
+
+    from dragoman.sdk.worker import Worker
+
+    workers = [name for name, each in vars(found).items() if isinstance(each, Worker)]
+    if workers:
+        return f"run its Worker: {target}:{workers[0]}"
+    if hasattr(found, "__path__") and find_spec(f"{target}.tasks") is not None:
+        return f"run the module of its tasks: {target}.tasks"
+    return f"run one of its functions: {target}:FUNCTION"
 
 
 def _wait_for_better(target: str, error: HandlerLoadError, home: ObjectReference) -> Any:

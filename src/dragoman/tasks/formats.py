@@ -36,8 +36,8 @@ def to_builtin(value: object) -> Any:
     if dump is not None:
         return dump(mode="json")
     raise TypeError(
-        f"a {type(value).__name__} cannot be an argument or a result; use a dataclass, a msgspec.Struct, a pydantic "
-        "model, or builtin types"
+        f"the type {type(value).__name__} cannot be that of an argument or a result; use a dataclass, a "
+        "msgspec.Struct, a pydantic model, or builtin types"
     )
 
 

@@ -6,7 +6,20 @@ import asyncio
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from dragoman.sdk.codecs import JSON_SEPARATOR, Codec
 from dragoman.sdk.context import Context, local_context
@@ -27,6 +40,14 @@ Rest = ParamSpec("Rest")
 R = TypeVar("R")
 First = TypeVar("First")
 Result = TypeVar("Result")
+
+METHODS: Final = {  # of other task queues
+    "delay": "enqueue(...)",
+    "send": "enqueue(...)",
+    "apply_async": "with_options(delay=...).enqueue(...)",
+    "send_with_options": "with_options(delay=...).enqueue(...)",
+    "AsyncResult": "handle(id)",
+}
 
 
 class Task(Generic[P, R]):
@@ -58,6 +79,13 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+    if not TYPE_CHECKING:  # for a type checker, every attribute would exist otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            """Name our method for the one of another task queue."""
+            advice = f"; use {METHODS[name]}" if name in METHODS else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice}")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here."""

@@ -243,6 +243,14 @@ def test_generators_and_methods_are_no_tasks() -> None:
     assert Depot.total([1, 2]) == 3
 
 
+def test_methods_of_other_task_queues_are_answered_with_ours() -> None:
+    task: Any = dragoman_task(plain)
+    with pytest.raises(AttributeError, match=r"^'Task' object has no attribute 'delay'; use enqueue\(\.\.\.\)$"):
+        task.delay(1)
+    with pytest.raises(AttributeError, match=r"^'Task' object has no attribute 'other'$"):
+        task.other(1)
+
+
 def test_names_that_are_no_names_are_refused() -> None:
     with pytest.raises(TypeError, match=r"^name=5: must be a string$"):
         dragoman_task(name=5)(plain)  # type: ignore[call-overload]
@@ -311,5 +319,5 @@ def test_context_must_come_first() -> None:
 def test_objects_of_unknown_types_are_refused() -> None:
     def function(a: Any) -> None: ...
 
-    with pytest.raises(TypeError, match="a object cannot be an argument or a result; use a dataclass"):
+    with pytest.raises(TypeError, match="the type object cannot be that of an argument or a result; use a dataclass"):
         signature(function).encode((object(),), {})
