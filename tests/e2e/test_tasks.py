@@ -101,6 +101,9 @@ def test_handlers_decide_about_retries(programs: Programs, dialect: str) -> None
                 assert view.error is not None
                 assert view.error.permanent
                 assert decided in job.why()
+                shown = programs.run("job", job.id, "--connect", broker.urls[dialect])
+                assert shown.ends() == 0
+                assert "failed, not retried: its worker has decided so, in quarantine" in shown.out
 
 
 def test_callers_decide_about_retries_of_one_job(broker: LocalBroker) -> None:
