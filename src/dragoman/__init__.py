@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from dragoman.sdk.hooks import JobHooks, add_hooks
     from dragoman.sdk.worker import Worker
     from dragoman.tasks.clients import using
+    from dragoman.tasks.decorator import task
     from dragoman.tasks.handles import JobHandle
-    from dragoman.tasks.task import AsyncTask, Task, task
+    from dragoman.tasks.task import AsyncTask, Task
     from dragoman.testing.local import LocalBroker
 
 __version__ = "0.1.0"
@@ -101,7 +102,7 @@ _HOMES = {
     "LocalBroker": "testing.local",
     "Task": "tasks.task",
     "Tls": "sdk.credentials",
-    "task": "tasks.task",
+    "task": "tasks.decorator",
     "using": "tasks.clients",
     "Worker": "sdk.worker",
     "WorkerView": "operations.schemas",

@@ -14,10 +14,6 @@ from dragoman.tasks.formats import is_decodable
 
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations by parameter. Raises TypeError."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(
-            f"{_name(function)} is a generator, which cannot be a task; return a list, or send parts with ctx.emit"
-        )
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         return get_type_hints(inspect.unwrap(target), include_extras=True)

@@ -1,4 +1,4 @@
-"""`dragoman.task`: a decorator that makes a function callable through the broker, with its own signature."""
+"""Tasks: `dragoman.Task` is a function that is callable through the broker, with its own signature."""
 
 from __future__ import annotations
 
@@ -6,27 +6,13 @@ import asyncio
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Final,
-    Generic,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeVar,
-    Unpack,
-    cast,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 
 from dragoman.sdk.codecs import JSON_SEPARATOR, Codec
 from dragoman.sdk.context import Context, local_context
 from dragoman.tasks.arguments import Arguments, TaskSignature
 from dragoman.tasks.clients import current_async_client, current_client
 from dragoman.tasks.formats import FormatName, format_of
-from dragoman.tasks.function_types import ReturnsAny, TakesAnything, TakesAnythingReturnsAny, TakesContextReturnsAny
 from dragoman.tasks.handles import JobHandle, awaited
 from dragoman.tasks.options import TaskOptions, call_options, check, enqueue_options, map_options
 from dragoman.tasks.retries import NO_RULES, ExceptionTypes, RetryRules, call_with_rules, rules_of
@@ -223,14 +209,14 @@ class Task(Generic[P, R]):
         return job if isinstance(job, asyncio.Future) else asyncio.wrap_future(job)
 
     def _map(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[R]:
-        payloads = self._signature.encode_each(values, args, kwargs)
+        payloads = self._payloads(values, args, kwargs)
         found = current_client().map(self.name, payloads, codec=self._codec, **map_options(self.options))
         return cast("Iterator[R]", found)
 
     async def _amap(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncIterator[R]:
         from dragoman.sdk.async_client import AsyncClient
 
-        client, payloads = current_async_client(), self._signature.encode_each(values, args, kwargs)
+        client, payloads = current_async_client(), self._payloads(values, args, kwargs)
         if isinstance(client, AsyncClient):
             async for each in client.map(self.name, payloads, codec=self._codec, **map_options(self.options)):
                 yield cast(R, each)
@@ -238,6 +224,9 @@ class Task(Generic[P, R]):
         found, end = client.map(self.name, payloads, codec=self._codec, **map_options(self.options)), object()
         while (result := await asyncio.to_thread(next, found, end)) is not end:
             yield cast(R, result)
+
+    def _payloads(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[bytes]:
+        return self._signature.encode_each(values, args, kwargs)
 
     def _make_codec(self) -> Codec:
         """Return the codec of callers: arguments are encoded already, and the result has the type of the function."""
@@ -268,121 +257,3 @@ class AsyncTask(Task[P, R]):
         **kwargs: Rest.kwargs,
     ) -> AsyncIterator[Result]:
         return cast("Task[Any, Result]", self)._amap(values, args, kwargs)
-
-
-class TaskDecorator(Protocol):
-    """Makes a task of a function. The overloads are those of `task`."""
-
-    @overload
-    def __call__(self, function: TakesAnythingReturnsAny[P], /) -> Task[P, Any]: ...
-
-    @overload
-    def __call__(self, function: TakesContextReturnsAny[P], /) -> Task[P, Any]: ...
-
-    @overload
-    def __call__(self, function: ReturnsAny[P], /) -> Task[P, Any]: ...
-
-    @overload
-    def __call__(self, function: TakesAnything[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: TakesAnything[P, R], /) -> Task[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-@overload
-def task(function: TakesAnythingReturnsAny[P], /) -> Task[P, Any]: ...
-
-
-@overload
-def task(function: TakesContextReturnsAny[P], /) -> Task[P, Any]: ...
-
-
-@overload
-def task(function: ReturnsAny[P], /) -> Task[P, Any]: ...
-
-
-@overload
-def task(function: TakesAnything[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-
-@overload
-def task(function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-
-@overload
-def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-
-@overload
-def task(function: TakesAnything[P, R], /) -> Task[P, R]: ...
-
-
-@overload
-def task(function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-
-
-@overload
-def task(function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-@overload
-def task(
-    *,
-    name: str = ...,
-    format: FormatName = ...,
-    retry_on: ExceptionTypes = ...,
-    never_retry_on: ExceptionTypes = ...,
-    **options: Unpack[TaskOptions],
-) -> TaskDecorator: ...
-
-
-def task(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str = "",
-    format: FormatName = "json",
-    retry_on: ExceptionTypes = (),
-    never_retry_on: ExceptionTypes = (),
-    **options: Unpack[TaskOptions],
-) -> Any:
-    """Make a task of a function. `name`: its service, by default the name of the function.
-
-        @task
-        def add(a: int, b: int) -> int:
-            return a + b
-
-        @task(name="images.resize", attempts=5, job_timeout=30)
-        def resize(ctx: Context, image: Image, width: int = 640) -> Image: ...
-
-    Arguments and results are encoded as JSON by default; their types may be those of msgspec: builtin types,
-    dataclasses, msgspec structs, datetimes, UUIDs, enums, and models of pydantic. A first parameter of the type
-    `Context` gets the job's context. `options` are the defaults of all its jobs. `retry_on`: exceptions after which the
-    job is retried while attempts remain; after all others it is not. `never_retry_on`: exceptions after which it is not
-    retried. Raises TypeError and ValueError.
-    """
-    check(options)
-    retries = rules_of(retry_on, never_retry_on)
-
-    def make(function: Callable[..., Any]) -> Task[Any, Any]:
-        kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-        chosen: object = name or getattr(function, "__name__", "")
-        if not isinstance(chosen, str):
-            raise TypeError(f"name={chosen!r}: must be a string")
-        if not chosen:
-            raise TypeError(f"{function!r} has no __name__; give the task a name: @task(name='NAME')")
-        return kind(function, chosen, format, options, retries)
-
-    return make if function is None else make(function)
