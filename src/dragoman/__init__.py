@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from dragoman.sdk.new_jobs import NewJob
     from dragoman.sdk.worker import Worker
     from dragoman.tasks.clients import using
+    from dragoman.tasks.decorator import task
     from dragoman.tasks.handles import GroupHandle, JobHandle
     from dragoman.tasks.prepared import PreparedGroup, PreparedJob, aenqueue_many, chain, enqueue_many, group
-    from dragoman.tasks.task import Task, task
+    from dragoman.tasks.task import AsyncTask, Task
     from dragoman.testing.local import LocalBroker
 
 __version__ = "0.1.0"
@@ -50,6 +51,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncClient",
     "AsyncJobFuture",
+    "AsyncTask",
     "BrokerUnavailable",
     "Busy",
     "Client",
@@ -104,6 +106,7 @@ __all__ = [
 _HOMES = {
     "AsyncClient": "sdk.async_client",
     "AsyncJobFuture": "sdk.futures",
+    "AsyncTask": "tasks.task",
     "Client": "sdk.client",
     "Context": "sdk.context",
     "HealthView": "operations.schemas",
@@ -127,18 +130,20 @@ _HOMES = {
     "LocalBroker": "testing.local",
     "Task": "tasks.task",
     "Tls": "sdk.credentials",
-    "task": "tasks.task",
+    "task": "tasks.decorator",
     "using": "tasks.clients",
     "Worker": "sdk.worker",
     "WorkerView": "operations.schemas",
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Load public names on first use, so that `import dragoman` is fast."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"dragoman.{_HOMES.get(name, 'sdk.errors')}"), name)
+if not TYPE_CHECKING:  # for a type checker, every name would exist otherwise
+
+    def __getattr__(name: str) -> Any:
+        """Load public names on first use, so that `import dragoman` is fast."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"dragoman.{_HOMES.get(name, 'sdk.errors')}"), name)
 
 
 def __dir__() -> list[str]:

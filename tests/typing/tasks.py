@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import AsyncIterator, Iterator
-from typing import assert_type
+from typing import Any, assert_type
 
-from dragoman import Client, Context, JobFuture, JobHandle, Worker, task, using
+from dragoman import AsyncTask, Client, Context, JobFuture, JobHandle, Task, Worker, task, using
 
 
 @task
@@ -54,6 +54,47 @@ def streams() -> None:
     task(parts="always")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
+@task()
+def mean(*numbers: float, digits: int = 2, **weights: float) -> float:
+    return round(sum(numbers) / len(numbers) + sum(weights.values()), digits)
+
+
+@task
+def describe(thing: object, /, *, loud: bool) -> str:
+    return repr(thing).upper() if loud else repr(thing)
+
+
+@task
+async def describe_later(thing: object) -> str:
+    return repr(thing)
+
+
+@task
+def tick() -> None: ...
+
+
+@task
+def pick(things: Any, index: int) -> Any:
+    return things[index]
+
+
+@task
+async def pick_later(things: Any, index: int) -> Any:
+    return things[index]
+
+
+@task
+def pick_here(ctx: Context, index: int) -> Any:
+    return ctx.attempt + index
+
+
+class Shop:
+    @staticmethod
+    @task(attempts=2)
+    def price(ctx: Context | None, name: str) -> float:
+        return float(len(name))
+
+
 def direct() -> None:
     assert_type(add(1, 2), int)
     assert_type(add(1), int)
@@ -75,6 +116,45 @@ def calls() -> None:
     print(wrong)
 
 
+def calls_with_any_parameters() -> None:
+    """The first parameter of `describe` could be a Context. It is none, so callers give it."""
+    assert_type(mean.call(1, 2.5, digits=1, x=0.5), float)
+    assert_type(mean.enqueue(1).result(), float)
+    assert_type(mean.map([1.0], 2.0, digits=1), Iterator[float])
+    assert_type(describe.call(5, loud=True), str)
+    assert_type(describe.map([5, "a"], loud=True), Iterator[str])
+    assert_type(describe_later.call(5), str)
+    assert_type(describe_later.map([5]), Iterator[str])
+    assert_type(mean.payload(1, digits=2), bytes)
+    mean.payload("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(tick.call(), None)
+    assert_type(tick.enqueue(), JobHandle[None])
+    assert_type(Shop.price.call("tea"), float)
+    mean.call("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    mean.call(1, digits="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    mean.enqueue(1, x="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    number: int = mean.submit(1).result()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    print(number)
+    describe.call(5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    describe.submit(5, loud=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    describe.map([5], loud=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    tick.call(1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    tick.map([1])  # type: ignore  # pyright: ignore
+    Shop.price.call(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def calls_with_any() -> None:
+    """If the first parameter or the result of a function is Any, mypy finds several overloads and takes the task for
+    Any. Pyright does not."""
+    assert_type(pick_later.enqueue([1], 0), JobHandle[Any])  # type: ignore[assert-type]
+    pick([1], index=0)  # no coroutine
+    pick.call([1], "0")  # pyright: ignore[reportArgumentType]
+    pick.call(things=[1], index=0)
+    pick_later.call([1])  # pyright: ignore[reportCallIssue]
+    pick_here.call(1)
+    pick_here.call([1])  # pyright: ignore[reportArgumentType]
+
+
 def background() -> None:
     handle = add.with_options(attempts=5, delay=10).enqueue(1, 2)
     assert_type(handle, JobHandle[int])
@@ -85,6 +165,12 @@ def background() -> None:
     assert_type(add.handle(handle.id).result(), int)
     add.enqueue("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     add.with_options(attempt=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    assert_type(add.with_options(retry_on=OSError, never_retry_on=(KeyError, ValueError)).call(1), int)
+    add.with_options(retry_on="OSError")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    task(attempts="5")  # type: ignore  # pyright: ignore[reportArgumentType]
+    task(format="xml")  # type: ignore  # pyright: ignore[reportArgumentType]
+    text: JobHandle[str] = add.enqueue(1)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    print(text)
 
 
 async def awaited() -> None:
@@ -97,6 +183,11 @@ async def awaited() -> None:
     handle = await add.aenqueue(1)
     assert_type(await handle.aresult(), int)
     await fetch.acall(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await add.aenqueue("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    add.asubmit(1, c=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    fetch.amap([1])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    assert_type(await (await fetch.with_options(delay=5).aenqueue("x")).aresult(), bytes)
+    assert_type(await (await fetch.aenqueue("x")).awhy(), str)
 
 
 def worker() -> None:
@@ -104,3 +195,11 @@ def worker() -> None:
     made.include(add, join, fetch, watch)
     with Client() as client, using(client):
         assert_type(add.call(1), int)
+
+
+def takes_tasks(one: Task[[int, str], bytes], other: AsyncTask[[str], int], any: Task[..., Any]) -> None:
+    """Programs name the types of tasks, too."""
+    assert_type(one.call(1, "a"), bytes)
+    assert_type(other.enqueue("a"), JobHandle[int])
+    any.call(1, 2, 3)
+    takes_tasks(add, other, any)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

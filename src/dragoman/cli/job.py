@@ -72,7 +72,7 @@ def _print_facts(view: JobView) -> None:
             ("job", view.id),
             ("service", view.service),
             ("state", view.state),
-            ("outcome", f"{view.outcome}, in quarantine" if view.quarantined else view.outcome),
+            ("outcome", _outcome(view)),
             ("reason", view.reason),
             ("submitted", f"{time_text(view.created)} ({ago(view.created)})"),
             ("not before", time_text(view.not_before)),
@@ -97,6 +97,11 @@ def _print_facts(view: JobView) -> None:
             ("result", view.result_base64 and "bytes: `dragoman result` prints them"),
         ]
     )
+
+
+def _outcome(view: JobView) -> str | None:
+    permanent = ", not retried: its worker has decided so" if view.error is not None and view.error.permanent else ""
+    return view.outcome and f"{view.outcome}{permanent}{', in quarantine' if view.quarantined else ''}"
 
 
 def _attempt_row(attempt: AttemptView) -> tuple[object, ...]:

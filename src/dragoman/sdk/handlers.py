@@ -15,13 +15,18 @@ from dragoman.dialects.sides import Failure
 from dragoman.sdk import hooks
 from dragoman.sdk.codecs import Codec, Payload, codec
 from dragoman.sdk.context import Context
-from dragoman.sdk.errors import PermanentFailure, Retry, WrongArguments
+from dragoman.sdk.errors import DragomanError, PermanentFailure, Retry, WrongArguments
 from dragoman.sdk.parts import Parts, check_parts
 from dragoman.sdk.signatures import context_parameter
 
 MAIN = ("__main__", "__mp_main__")
-OURS = (__name__, "dragoman.tasks.task", "dragoman.tasks.retries")
-_PUBLIC = {f"dragoman.sdk.errors.{name}": f"dragoman.{name}" for name in ("PermanentFailure", "Retry")}
+OURS = (
+    __name__,
+    "dragoman.tasks.task",
+    "dragoman.tasks.stream_task",
+    "dragoman.tasks.streams",
+    "dragoman.tasks.retries",
+)
 
 
 class HandlerFailed(Exception):
@@ -120,10 +125,16 @@ def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes",
 
 def failure_of(error: BaseException) -> Failure:
     """Return a handler's exception as the failure that its caller receives."""
-    kind = type(error)
-    hidden = ("builtins", *MAIN)
-    name = kind.__qualname__ if kind.__module__ in hidden else f"{kind.__module__}.{kind.__qualname__}"
-    return Failure(_PUBLIC.get(name, name), _message(error), _traceback(error), _retry_in(error))
+    return Failure(exception_name(type(error)), _message(error), _traceback(error), _retry_in(error))
+
+
+def exception_name(kind: type[BaseException]) -> str:
+    """Return the name of an exception on the wire: `ValueError`, `mypackage.Trouble`. Builtin ones, and those of the
+    script that was started, have no module."""
+    if kind.__module__ in ("builtins", *MAIN):
+        return kind.__qualname__
+    module = "dragoman" if kind.__module__ == DragomanError.__module__ else kind.__module__  # where users import it
+    return f"{module}.{kind.__qualname__}"
 
 
 def _retry_in(error: BaseException) -> float | None:

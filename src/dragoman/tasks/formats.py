@@ -43,18 +43,25 @@ def to_builtin(value: object) -> Any:
     if dump is not None:
         return dump(mode="json")
     raise TypeError(
-        f"a {type(value).__name__} cannot be an argument or a result; use a dataclass, a msgspec.Struct, a pydantic "
-        "model, or builtin types"
+        f"the type {type(value).__name__} cannot be that of an argument or a result; use a dataclass, a "
+        "msgspec.Struct, a pydantic model, or builtin types"
     )
+
+
+def is_decodable(kind: type) -> bool:
+    """Return whether `from_builtin` makes values of this type."""
+    return kind is object or hasattr(kind, "model_validate_json")
 
 
 def from_builtin(kind: type, value: object) -> Any:
     """Convert a decoded value to a type that msgspec does not know: models of pydantic. Raises TypeError and
     ValueError."""
-    validate = getattr(kind, "model_validate", None)
+    if kind is object:
+        return value
+    validate = getattr(kind, "model_validate_json", None)
     if validate is not None:
-        try:
-            return validate(value)
+        try:  # as JSON, which it was made for: a strict model takes no text for a datetime otherwise
+            return validate(msgspec.json.encode(value))
         except ValueError as error:
             raise ValueError(_in_one_line(error)) from None
     raise TypeError(f"the annotation {kind!r} is no type that can be decoded")
@@ -65,7 +72,7 @@ def _in_one_line(error: ValueError) -> str:
     found: Callable[[], list[dict[str, Any]]] | None = getattr(error, "errors", None)
     if found is None:
         return str(error)
-    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found())
+    return "; ".join(": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found())
 
 
 def _merge_json(arguments: Payload, name: str, entry: Entry) -> bytes:
@@ -139,10 +146,13 @@ def _cbor_decoder(kind: Any) -> Callable[[Payload], Any]:
     def decode(payload: Payload) -> Any:
         import cbor2
 
+        stream = BytesIO(payload)
         try:
-            found = cbor2.loads(payload)
+            found = cbor2.load(stream)
         except cbor2.CBORDecodeError as error:
             raise msgspec.DecodeError(str(error)) from None
+        if stream.tell() != len(payload):
+            raise msgspec.DecodeError(f"CBOR is malformed: trailing characters (byte {stream.tell()})")
         return msgspec.convert(found, kind, builtin_types=CBOR_TYPES, dec_hook=from_builtin)
 
     return decode

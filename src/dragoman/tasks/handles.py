@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
+from dragoman.sdk.errors import JobFailed
 from dragoman.tasks.clients import current_async_client, current_client
 from dragoman.tasks.sources import Source
 
@@ -55,7 +56,7 @@ class JobHandle(Handle[R_co]):
     def result(self, timeout: float | None = None) -> R_co:
         """Wait for the job to end and return its result. Raises JobError, such as JobFailed, and JobTimeout if it has
         not ended after `timeout` seconds."""
-        return self._decode(self._blocking().result(self.id, timeout=timeout, codec="bytes"))
+        return self._decoded(self._blocking().result(self.id, timeout=timeout, codec="bytes"))
 
     def job(self) -> JobView:
         """Return the state of the job, with its attempts."""
@@ -75,7 +76,7 @@ class JobHandle(Handle[R_co]):
 
     async def aresult(self, timeout: float | None = None) -> R_co:
         """Await the result of the job; see `result`."""
-        return self._decode(await self._awaited("result", timeout=timeout, codec="bytes"))
+        return self._decoded(await self._awaited("result", timeout=timeout, codec="bytes"))
 
     async def ajob(self) -> JobView:
         found: JobView = await self._awaited("job")
@@ -91,6 +92,10 @@ class JobHandle(Handle[R_co]):
 
     async def aprogress(self) -> Any:
         return _report(await self.ajob())
+
+    def _decoded(self, result: bytes) -> R_co:
+        """Raises JobFailed."""
+        return decoded(result, self._decode, f"job {self.id}")
 
 
 class GroupHandle(Handle[list[R]]):
@@ -127,7 +132,7 @@ class GroupHandle(Handle[list[R]]):
         of the first; with `errors="return"`, exceptions are in their places. Raises JobTimeout if not all have ended
         after `timeout` seconds."""
         found = self._blocking().group_results(self.id, timeout, errors=errors, codec="bytes")
-        return self._decoded(found)
+        return self._decoded(found, errors)
 
     def group(self) -> GroupView:
         """Return the numbers of its jobs by outcome."""
@@ -149,7 +154,8 @@ class GroupHandle(Handle[list[R]]):
 
     async def aresult(self, timeout: float | None = None, *, errors: Literal["raise", "return"] = "raise") -> Any:
         """Await the results; see `result`."""
-        return self._decoded(await self._awaited("group_results", timeout=timeout, errors=errors, codec="bytes"))
+        found = await self._awaited("group_results", timeout=timeout, errors=errors, codec="bytes")
+        return self._decoded(found, errors)
 
     async def agroup(self) -> GroupView:
         found: GroupView = await self._awaited("group")
@@ -162,12 +168,31 @@ class GroupHandle(Handle[list[R]]):
         found: GroupView = await self._awaited("cancel_group")
         return found
 
-    def _decoded(self, found: list[Any]) -> list[Any]:
-        results = []
+    def _decoded(self, found: list[Any], errors: str) -> list[Any]:
+        results: list[Any] = []
         for place, each in enumerate(found):
-            decode = self.jobs[place]._decode if self.jobs else self._decode
-            results.append(each if isinstance(each, Exception) else decode(each))
+            if not isinstance(each, Exception):
+                whose = f"job {self.jobs[place].id}" if self.jobs else f"job {place + 1} of group {self.id}"
+                decode = self.jobs[place]._decode if self.jobs else self._decode
+                try:
+                    results.append(decoded(each, decode, whose))
+                except JobFailed as error:
+                    if errors == "raise":
+                        raise
+                    results.append(error)
+            else:
+                results.append(each)
         return results
+
+
+def decoded(result: bytes, decode: Callable[[bytes], R], whose: str) -> R:
+    """Raises JobFailed if the result does not have the type of its task."""
+    try:
+        return decode(result)
+    except Exception as error:  # of the format's library, or of a type of the user
+        cause = f"{type(error).__name__}: {error}"
+        reason = f"failed: the result of {whose} does not have the type of its task: {cause}"
+        raise JobFailed(reason, type(error).__name__, str(error)) from error
 
 
 async def awaited(client: AnyClient, name: str, *args: Any, **options: Any) -> Any:

@@ -13,7 +13,8 @@ class TaskOptions(TypedDict, total=False):
     """Options of the jobs of a task; those that are not set have the defaults of `Client.call` and `Client.enqueue`.
 
     `job_timeout` limits one attempt, of calls and of background jobs. `timeout`, `queue_timeout` and `wait_for_worker`
-    are about calls, all others from `delay` on about background jobs.
+    are about calls, all others from `delay` on about background jobs. `window` is about `map` and `amap`: most jobs of
+    one that run at once.
     """
 
     attempts: int | None
@@ -22,6 +23,7 @@ class TaskOptions(TypedDict, total=False):
     timeout: float | None
     queue_timeout: float | None
     wait_for_worker: bool
+    window: int | None
     delay: float
     not_before: datetime | None
     key: str | None
@@ -58,8 +60,13 @@ def check(options: TaskOptions) -> None:
 
 
 def call_options(options: TaskOptions) -> Any:
-    """Return the options of `Client.call`, `submit` and `map`."""
+    """Return the options of `Client.call` and `submit`."""
     return {name: value for name, value in options.items() if name in CALL}
+
+
+def map_options(options: TaskOptions) -> Any:
+    """Return the options of `Client.map`."""
+    return {name: value for name, value in options.items() if name in CALL or name == "window"}
 
 
 def enqueue_options(options: TaskOptions) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dragoman import Context, JobFailed, JobHooks, NoSuchService, Worker, add_hooks, task
+from dragoman import Context, JobFailed, JobHooks, NoSuchService, PermanentFailure, Retry, Task, Worker, add_hooks, task
 from dragoman.sdk.hooks import remove_hooks
 from dragoman.testing.eager import eager
 
@@ -58,6 +58,59 @@ def test_eager_failures_are_those_of_a_worker() -> None:
             halve.call(1)
 
 
+def test_eager_tasks_are_retried_without_delays() -> None:
+    with eager(patient, add_up):
+        job = patient.enqueue(2, "later")
+        assert (job.result(), [each.outcome for each in job.job().attempts]) == (2, ["failed", "done"])
+        with pytest.raises(JobFailed, match="Retry: later"):
+            patient.call(2, "later")
+        assert patient.with_options(attempts=2).call(2, "later") == 2
+        for attempts, kind in ((1, "never"), (3, "error")):
+            job = patient.enqueue(9, kind)
+            assert (job.job().outcome, len(job.job().attempts)) == ("failed", attempts)
+        with pytest.raises(JobFailed, match="RuntimeError: error") as failed:
+            job.result()
+        assert isinstance(failed.value.__cause__, RuntimeError)
+
+
+@task
+def patient(ctx: Context, attempt: int, kind: str) -> int:
+    if ctx.attempt < attempt:
+        if kind == "later":
+            raise Retry(3600, kind)
+        if kind == "never":
+            raise PermanentFailure(kind)
+        raise RuntimeError(kind)
+    return ctx.attempt
+
+
+def test_tasks_within_eager_tasks_are_eager() -> None:
+    """A bug: in a coroutine within a running loop they used a broker."""
+
+    async def main() -> None:
+        assert await add_up.acall([1, 2, 3]) == 6
+
+    with eager(add, add_up):
+        assert add_up.call([1, 2]) == 3
+        asyncio.run(main())
+
+
+@task
+async def add_up(numbers: list[int]) -> int:
+    total = 0
+    for each in numbers:
+        total = await add.acall(total, each)
+    return total
+
+
+@task
+def add_in_a_thread(numbers: list[int]) -> int:
+    total = 0
+    for each in numbers:
+        total = add.call(total, each)
+    return total
+
+
 def test_eager_tasks_are_awaited() -> None:
     async def main() -> None:
         assert await add.acall(1, 2) == 3
@@ -81,6 +134,16 @@ def test_worker_fixture_serves_tasks_and_functions(dragoman_worker: Callable[...
     assert halve.enqueue(9).result(timeout=60) == 4.5
     with pytest.raises(JobFailed, match="LookupError: no"):
         refuse.call("no")
+
+
+@pytest.mark.parametrize("outer", [add_up, add_in_a_thread], ids=["event loop", "thread"])
+def test_tasks_within_tasks_of_the_worker_fixture_use_its_broker(
+    dragoman_worker: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch, outer: Task[[list[int]], int]
+) -> None:
+    """A bug: they used the broker of DRAGOMAN_URL."""
+    monkeypatch.setenv("DRAGOMAN_URL", "tcp://127.0.0.1:1")
+    dragoman_worker(outer, add)
+    assert outer.call([1, 2, 3]) == 6
 
 
 # -------------------------------------------------------------------- hooks
