@@ -45,12 +45,12 @@ class KeptJobs:
         pending_commits: PendingCommits,
         archive: Archive,
         groups: Groups,
-        with_extras: ExtrasIndex,
     ) -> None:
         self.archive = archive
         self.counts = KeptCounts()
         self.quarantine = Quarantine()
         self._groups = groups
+        self.with_extras = ExtrasIndex()  # of all jobs of the registry
         self._jobs = jobs
         self._policy = policy
         self._counters = counters
@@ -58,7 +58,6 @@ class KeptJobs:
         self._effects = effects
         self._events = events
         self._pending_commits = pending_commits
-        self._with_extras = with_extras
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
@@ -183,8 +182,8 @@ class KeptJobs:
 
     def _drop(self, job: Job) -> None:
         del self._jobs[job.id]
-        if self._with_extras.count:
-            self._with_extras.remove(job)
+        if self.with_extras.count:
+            self.with_extras.remove(job)
         self.archive.drop(job)
         self._count(job, -1)
         self._groups.erased(job)
