@@ -30,8 +30,9 @@ class JsonOperations:
         self, operation: str, request: bytes, payload: Payload, responder: JsonResponder, now: float
     ) -> PendingRequest | None:
         if responder.edition < older_names.EDITION:
+            is_renamed = responder.edition < older_names.RENAMED
             responder = older_names.OlderResponder(responder, operation)
-            operation = older_names.OPERATIONS.get(operation, operation)
+            operation = older_names.OPERATIONS.get(operation, operation) if is_renamed else operation
         return call_json(self._handlers, operation, request, payload, _JsonEncodingResponder(responder), now)
 
     def leave(self, pending: Any, now: float) -> None:

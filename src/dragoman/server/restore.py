@@ -7,7 +7,7 @@ from typing import Protocol
 
 from dragoman.core.effects import Effect
 from dragoman.core.recipients import Recipient
-from dragoman.core.restore import StoredJob, restore
+from dragoman.core.restore import StoredJob, begin_loading, end_loading, restore
 from dragoman.operations.pauses import restore_pauses
 from dragoman.server.runner import Runner
 
@@ -53,7 +53,7 @@ class Restore:
         restore_pauses(broker, notes, offset)
         broker.job_registry.groups.restore(notes)
         if self._store.last_number > 0:
-            broker.job_registry.begin_loading()
+            begin_loading(broker)
         return notes
 
     def start(self) -> None:
@@ -72,6 +72,6 @@ class Restore:
 
     def _end(self) -> None:
         broker = self._runner.broker
-        broker.job_registry.end_loading(self._now())
+        end_loading(broker, self._now())
         broker.counters.late_results += broker.job_registry.early.clear()
         self._finished(self._jobs, self._now() - self._began)

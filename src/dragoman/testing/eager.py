@@ -17,7 +17,7 @@ from dragoman.dialects.sides import Outcome
 from dragoman.sdk.context import local_context
 from dragoman.sdk.errors import JobCancelled, JobError, NoSuchGroup, NoSuchJob, NoSuchService, error_from
 from dragoman.sdk.handlers import HandlerFailed
-from dragoman.sdk.job_names import ids_of
+from dragoman.sdk.ids import ids_of
 from dragoman.tasks.clients import using
 from dragoman.tasks.task import Task
 
