@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import inf
 from typing import Any, Final
 
 from dragoman.carriers.carrier import Message
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.failure import retry_text
 from dragoman.core.job_extras import JobExtras
 from dragoman.dialects.native import codec, extras
-from dragoman.dialects.native.messages import ACK, Role
+from dragoman.dialects.native.messages import ACK, Failed, Role
 from fuzz.input import Input
 
 
 def _extras(read: JobExtras | None) -> bytes:
     return extras.write_extras(read, extras.OF_SUBMIT) if read is not None else b"{}"
+
+
+def _in_milliseconds(failed: Failed) -> Failed:
+    """Return the message as it is written: with the delay of a retry in milliseconds."""
+    if failed.retry_in is None or failed.retry_in == inf:
+        return failed
+    return replace(failed, retry_in=float(retry_text(failed.retry_in)))
 
 
 # A reader, and a function that encodes its result; None: the result does not have all of the message.
@@ -29,8 +39,8 @@ READERS: Final[dict[str, tuple[Callable[[Message], Any], Callable[[Any], Message
     "RECALL": (codec.read_recall, lambda read: codec.write_recall(*read)),
     "RESULT": (codec.read_result, lambda names: codec.write_result(names, [b""] * len(names))),
     "FAILED": (
-        codec.read_failed,
-        lambda read: codec.write_failed(read.outcome, read.name, read.type, read.message, read.detail),
+        lambda frames: _in_milliseconds(codec.read_failed(frames)),
+        lambda read: codec.write_failed(read.outcome, read.name, read.type, read.message, read.detail, read.retry_in),
     ),
     "PART": (codec.read_report, lambda read: codec.write_report(*read, is_part=True)),
     "number of PART": (lambda frames: codec.read_report_number(frames[0]), None),

@@ -36,15 +36,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from dragoman.sdk import batch_steps, operation_steps
-from dragoman.sdk.ids import new_job_id
-from dragoman.sdk.job_names import JobNames, ids_of
-from dragoman.sdk.new_jobs import NewJob
+from dragoman.sdk import operation_steps
+from dragoman.sdk.ids import ids_of, new_job_id
 from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import {base}
 
 if TYPE_CHECKING:
 {views}
+    from dragoman.sdk.job_names import JobNames
+    from dragoman.sdk.new_jobs import NewJob
 
 
 class {name}({base}, Generic[Result]):
@@ -85,6 +85,7 @@ MANY = '''
         those of all jobs; see `enqueue`.
         """
         from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
 
         request = EnqueueManyRequest(service=service, {arguments})
         return {await_}self._follow(batch_steps.enqueue_many(request, self._packed(payloads, codec)))
@@ -97,6 +98,7 @@ MANY = '''
         are those of all jobs; see `enqueue`.
         """
         from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
 
         request = EnqueueManyRequest(service=service, group_id=new_job_id().hex(), {arguments})
         return {await_}self._follow(batch_steps.enqueue_group(request, self._packed(payloads, codec)))
@@ -109,6 +111,7 @@ MANY = '''
         then come behind the jobs that they name.
         """
         from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
 
         found = list(jobs)
         packed = [each.packed(self._encoded) for each in found]
@@ -148,6 +151,8 @@ GROUP_RESULTS = '''
         the list in place of the results. Raises JobTimeout after `timeout` seconds (the jobs continue), NoSuchGroup
         and BrokerUnavailable.
         """
+        from dragoman.sdk import batch_steps
+
         return {await_}self._follow(batch_steps.group_results(group, timeout, errors, self._codec_of(codec)))
 '''
 

@@ -53,6 +53,12 @@ class AccessBroker:
         assert done.ends() == 0, done.err
         return done.out.strip()
 
+    def told(self, *words: object) -> str:
+        """Run a command about the access folder. Returns its remarks."""
+        done = self._programs.run(*words, "--data", self.data, **self._home)
+        assert done.ends() == 0, done.err
+        return done.err
+
     def new_key(self, name: str) -> str:
         """Make a key, and allow its principal to work for `resize`. Returns the public key."""
         made = self._programs.run("keys", "new", name, **self._home)

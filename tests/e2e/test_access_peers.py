@@ -17,7 +17,7 @@ import zmq
 from access_broker import DISCONNECT, REPLY, AccessBroker, Peers, job, submit
 
 from authority import Authority
-from programs import PATIENCE, Programs
+from programs import PATIENCE, Programs, until
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +191,18 @@ def test_broker_s_old_key_stays_valid_after_a_rotation(broker: AccessBroker, pee
     old, new = broker.server_key, broker.command("keys", "new", "--broker", "--rotate")
     assert new != old
     broker.reload()
-    for server_key in (old, new):
-        peers.curve("gpu-2", server_key).sees(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+    assert "Nobody has come by the old key" in broker.told("access", "show")
+    for name, server_key in (("gpu-1", old), ("gpu-2", new)):
+        peers.curve(name, server_key).sees(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+    line = broker.logged("connection admitted", principal="gpu-1", server_key="old")
+    assert line["mechanism"] == "curve"
+    until(
+        lambda: "gpu-1 came by the old key" in broker.told("access", "show"), "the command knows who uses the old key"
+    )
+    assert "gpu-2" not in broker.told("access", "show")
+    assert "gpu-1 used it: give them" in broker.told("keys", "new", "--broker", "--rotate")
+    broker.reload()
+    assert "Nobody has come by the old key" in broker.told("access", "show")
     broker.server_key = new
 
 

@@ -1,12 +1,14 @@
-"""Functions of the dashboard's scripts, in Node: numbers as text, series, HTML, and marks of charts."""
+"""The dashboard's scripts in Node: their types; numbers as text, series, HTML, and marks of charts."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+from node_packages import node_package
 
 from dragoman.http.dashboard_pages import FOLDER
 
@@ -23,6 +25,16 @@ def evaluate(*expressions: str) -> list[Any]:
     assert done.returncode == 0, done.stderr.decode()
     values: list[Any] = json.loads(done.stdout)
     return values
+
+
+def test_types_of_scripts_are_right(request: pytest.FixtureRequest) -> None:
+    """TypeScript checks the JSDoc comments and every use of the browser's interfaces."""
+    modules = node_package(Path(request.config.cache.mkdir("typescript-node")), "typescript@5")
+    flags = "--allowJs --checkJs --noEmit --noUnusedLocals --target es2023 --module esnext --moduleResolution bundler"
+    words = ["node", str(modules / "typescript/bin/tsc"), *flags.split(), "--lib", "es2023,dom,dom.iterable"]
+    files = [str(path) for path in sorted(FOLDER.rglob("*.js"))]
+    checked = subprocess.run([*words, *files], capture_output=True, text=True, timeout=300)
+    assert (checked.returncode, checked.stdout) == (0, "")
 
 
 def test_numbers_as_text() -> None:

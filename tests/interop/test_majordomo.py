@@ -3,9 +3,6 @@ package majortomo, which interprets RFC 18 a little differently."""
 
 from __future__ import annotations
 
-import fcntl
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +11,7 @@ from pathlib import Path
 import pytest
 import zmq
 from broker_setup import MIB, BrokerSetup, Raw, Visitors
+from node_packages import node_package
 
 from dragoman.core.states import BUSY, IDLE, Outcome, WorkerState
 from programs import PATIENCE, STRANGERS, Program, Programs, until
@@ -31,25 +29,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def node_modules(request: pytest.FixtureRequest) -> Path:
-    """The folder of Node's package `zeromq`: downloaded once, into pytest's cache."""
-    for program in ("node", "npm"):
-        assert shutil.which(program), f"these tests need {program}: on Debian and Ubuntu, apt-get install nodejs npm"
-    folder = Path(request.config.cache.mkdir("majordomo-node"))
-    fetched = folder / "fetched"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes may run these tests
-        if not fetched.exists():
-            words = ["npm", "install", "--prefix", str(folder), "--no-save", "--no-package-lock", "--no-audit"]
-            made = subprocess.run(
-                [*words, "--no-fund", "--ignore-scripts", "zeromq@6"],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=100,
-            )
-            assert made.returncode == 0, f"npm could not fetch the package zeromq:\n{made.stderr}"
-            fetched.touch()
-    return folder / "node_modules"
+    """The folder of Node's package `zeromq`."""
+    return node_package(Path(request.config.cache.mkdir("majordomo-node")), "zeromq@6")
 
 
 def workers(setup: BrokerSetup, state: WorkerState | None = None) -> int:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman.carriers.carrier import Carrier, Frame, Message
+from dragoman.carriers.zmtp_curve import CurveZmtp, zmtp_carrier
 from dragoman.core.broker import Broker
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
 from dragoman.server.admission import AdmissionLimits
-from dragoman.server.authentication import Admitted
+from dragoman.server.authentication import Admitted, ListenerAuth
 from dragoman.server.connection import StreamConnection
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
@@ -39,6 +40,7 @@ class World:
             strict=strict,
         )
         self.admitted: Admitted | None = None  # principal of new connections; None: the broker's own user
+        self.curve: ListenerAuth | None = None  # proves the principals of connections whose carriers have CURVE
         self.lines: list[tuple[str, dict[str, Any]]] = []  # of the log
         self.may_fail = False  # a fault of the broker is what the test is about
         self.connections: list[Connection] = []
@@ -88,7 +90,9 @@ class Connection(ByteStream):
     """The remote end of a connection to a listener socket: messages go in and come out."""
 
     def __init__(self, world: World, listener: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
-        self._begin(world, carrier, listener.carrier())
+        auth = world.curve if isinstance(carrier, CurveZmtp) else None
+        theirs = listener.carrier() if auth is None else zmtp_carrier("ROUTER", security=auth.security())
+        self._begin(world, carrier, theirs)
         self._peer = world.runner.connections.connected(
             listener.session,
             listener.socket_name,
@@ -98,6 +102,7 @@ class Connection(ByteStream):
             address,
             listener.limits,
             admitted=world.admitted,
+            auth=auth,
         )
         self._greet()
 
@@ -138,7 +143,7 @@ class Connection(ByteStream):
         world.connections.append(self)
 
     def _greet(self) -> None:
-        while not (self._ours.ready and self._theirs.ready):
+        while not (self._ours.ready and self._theirs.ready) and not self.is_cut:
             self.world.runner.run_once()
             self.live()
         self.world.runner.run_once()

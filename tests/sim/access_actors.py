@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from io import BytesIO
 from itertools import count
 from typing import Any
 
 import cbor2
 
+from dragoman.carriers.curve_keys import new_key_pair
 from dragoman.carriers.sp import Sp
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_curve import zmtp_carrier
+from dragoman.carriers.zmtp_curve_handshake import CurveClient
 from dragoman.core.rights import Principal
 from pairs.world import Connection, World
 
@@ -32,6 +36,27 @@ OwnerOf = Callable[[bytes], str]
 def result_for(owner: str, payload: bytes) -> bytes:
     """The result of a job of this principal: equal payloads of two principals have different ones."""
     return b"for %s: %s" % (owner.encode(), payload)
+
+
+def dealer(world: World, principal: Principal, *, dials: bool = False) -> Zmtp:
+    """Return the carrier of a ZeroMQ peer. In a world with CURVE it has the key of its principal."""
+    if world.curve is None:
+        return Zmtp("DEALER", dials=dials)
+    security = CurveClient(key_of(principal.name), SERVER[0], random_of(world))
+    return zmtp_carrier("DEALER", dials=dials, security=security)
+
+
+def random_of(world: World) -> Callable[[int], bytes]:
+    """Return the random bytes of keys and nonces in this world, the same in each run."""
+    return world.curve.authentication.curve_server.random if world.curve is not None else bytes
+
+
+@cache
+def key_of(name: str) -> tuple[bytes, bytes]:
+    return new_key_pair(name.encode().ljust(32, b"."))
+
+
+SERVER = key_of("broker")
 
 
 class AccessActor:
@@ -81,13 +106,13 @@ class AccessWorker(AccessActor):
     def finish(self) -> None:
         raise NotImplementedError
 
-    def forge(self, world: World, result: bytes) -> None:
+    def forge(self, world: World, thief: Principal, result: bytes) -> None:
         raise NotImplementedError
 
 
 class NativeWorker(AccessWorker):
     def __init__(self, world: World, principal: Principal, services: list[str]) -> None:
-        super().__init__(world, principal, NATIVE, Zmtp("DEALER"))
+        super().__init__(world, principal, NATIVE, dealer(world, principal))
         self.say(HELLO + b"\x01\x02", json.dumps({"services": services, "capacity": 2}).encode())
 
     def parse(self, message: list[Any]) -> list[tuple[bytes, bytes]]:
@@ -102,17 +127,17 @@ class NativeWorker(AccessWorker):
         token, result = self.held.pop(0)
         self.say(RESULT + token, result)
 
-    def forge(self, world: World, result: bytes) -> None:
-        thief = Connection(world, world.listener(NATIVE, "both"), Zmtp("DEALER"))
-        thief.say(HELLO + b"\x01\x02", json.dumps({"services": ["crop"]}).encode())
-        if not thief.is_cut:
-            thief.say(RESULT + self.held[0][0], result)
-            thief.cut()
+    def forge(self, world: World, thief: Principal, result: bytes) -> None:
+        connection = Connection(world, world.listener(NATIVE, "both"), dealer(world, thief))
+        connection.say(HELLO + b"\x01\x02", json.dumps({"services": ["crop"]}).encode())
+        if not connection.is_cut:
+            connection.say(RESULT + self.held[0][0], result)
+            connection.cut()
 
 
 class MajordomoWorker(AccessWorker):
     def __init__(self, world: World, principal: Principal, services: list[str]) -> None:
-        super().__init__(world, principal, MAJORDOMO, Zmtp("DEALER", dials=True))
+        super().__init__(world, principal, MAJORDOMO, dealer(world, principal, dials=True))
         self.say(b"", b"MDPW01", b"\x01", services[0].encode())
 
     def parse(self, message: list[Any]) -> list[tuple[bytes, bytes]]:
@@ -123,11 +148,11 @@ class MajordomoWorker(AccessWorker):
         client, result = self.held.pop(0)
         self.say(b"", b"MDPW01", b"\x03", client, b"", result)
 
-    def forge(self, world: World, result: bytes) -> None:
-        thief = Connection(world, world.listener(MAJORDOMO, "both"), Zmtp("DEALER", dials=True))
-        thief.say(b"", b"MDPW01", b"\x01", b"crop")
-        thief.say(b"", b"MDPW01", b"\x03", self.held[0][0], b"", result)
-        thief.cut()
+    def forge(self, world: World, thief: Principal, result: bytes) -> None:
+        connection = Connection(world, world.listener(MAJORDOMO, "both"), dealer(world, thief, dials=True))
+        connection.say(b"", b"MDPW01", b"\x01", b"crop")
+        connection.say(b"", b"MDPW01", b"\x03", self.held[0][0], b"", result)
+        connection.cut()
 
 
 class MemoDbWorker(AccessWorker):
@@ -148,11 +173,11 @@ class MemoDbWorker(AccessWorker):
         id, result = self.held.pop(0)
         self._ask(3, id, payload=result)
 
-    def forge(self, world: World, result: bytes) -> None:
-        thief = Connection(world, world.listener(MEMODB, "both"), Sp("REQ"))
-        thief.say(b"\x80\x00\x00\x09", _written(3, self.held[0][0]), result)
-        if not thief.is_cut:
-            thief.cut()
+    def forge(self, world: World, thief: Principal, result: bytes) -> None:
+        connection = Connection(world, world.listener(MEMODB, "both"), Sp("REQ"))
+        connection.say(b"\x80\x00\x00\x09", _written(3, self.held[0][0]), result)
+        if not connection.is_cut:
+            connection.cut()
 
     def _ask(self, *header: Any, payload: bytes = b"") -> None:
         self.say(next(self._numbers).to_bytes(4, "big"), _written(*header), payload)
@@ -189,7 +214,7 @@ class AccessCaller(AccessActor):
 
 class NativeCaller(AccessCaller):
     def __init__(self, world: World, principal: Principal) -> None:
-        super().__init__(world, principal, NATIVE, Zmtp("DEALER"))
+        super().__init__(world, principal, NATIVE, dealer(world, principal))
         self._numbers = count(1)
         self.say(HELLO + b"\x01\x01", b"{}")
 
@@ -204,7 +229,7 @@ class NativeCaller(AccessCaller):
 
 class MajordomoCaller(AccessCaller):
     def __init__(self, world: World, principal: Principal) -> None:
-        super().__init__(world, principal, MAJORDOMO, Zmtp("DEALER", dials=True))
+        super().__init__(world, principal, MAJORDOMO, dealer(world, principal, dials=True))
 
     def send(self, service: str, payload: bytes) -> None:
         self.say(b"", b"MDPC01", service.encode(), payload)

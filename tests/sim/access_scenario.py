@@ -1,12 +1,15 @@
 """Scenarios of access from a seed: principals whose rights come and go while their workers and callers are at work.
 
 Workers and callers of three dialects belong to four principals with rights over three services. At random steps a
-principal gets other rights or is removed, connections are cut, and attackers name ids and tokens of others. Everything
-runs on the pairs' world: real broker sides and carriers, no sockets, and a clock that only the scenario moves.
+principal gets other rights or is removed, connections are cut, and attackers name ids and tokens of others. In half of
+the worlds the peers of ZeroMQ dialects prove themselves by CURVE; in the others, and in MemoDB, the scenario says who
+they are. Everything runs on the pairs' world: real broker sides and carriers, no sockets, and a clock that only the
+scenario moves.
 
 Rules, checked after every step:
 
 R173, R174  no job is given to a worker whose principal may not work for its service.
+R175        with CURVE, no connection opens whose key is not in the table, also if it is removed in the handshake.
 R177        no outcome reaches a principal that did not submit the job, and no forged result reaches anybody.
 I14         at the end, with all rights back, every service is served.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -25,9 +28,9 @@ from dragoman.access.principal_file import PrincipalEntry
 from dragoman.access.table import AccessTable
 from dragoman.core.rights import ALL_RIGHTS, NO_LIMITS, WORK, Principal, Rights
 from dragoman.server.access_control import AccessControl
-from dragoman.server.authentication import Admitted, Authentication
-from pairs.world import World
-from sim.access_actors import CALLERS, WORKERS, AccessCaller, AccessWorker
+from dragoman.server.authentication import Admitted, Authentication, AuthMechanism, ListenerAuth
+from pairs.world import Connection, World
+from sim.access_actors import CALLERS, NATIVE, SERVER, WORKERS, AccessCaller, AccessWorker, dealer, key_of
 
 NAMES = ("ann", "bob", "eve", "gus")
 SERVICES = ("crop", "mail", "resize")
@@ -53,6 +56,11 @@ class Scenario:
         authentication = Authentication(self.world.broker.principals, lambda: 0.0)
         connections = self.world.runner.connections
         self.control = AccessControl(self.world.broker, connections, authentication, AccessPlaces(), None, lambda: ())
+        self.has_curve = self.random.random() < 0.5
+        if self.has_curve:
+            self.world.curve = ListenerAuth(
+                authentication, AuthMechanism.CURVE, verifies_certificates=False, is_open=False
+            )
         self.rights = {name: self._some_rights() for name in NAMES}
         self.workers: list[AccessWorker] = []
         self.callers: list[AccessCaller] = []
@@ -71,6 +79,7 @@ class Scenario:
             (6, self._forge),
             (3, self._repeat),
             (2, self._wait),
+            (3, self._connect_removed),
         )
         weights, calls = [weight for weight, _ in steps], [call for _, call in steps]
         for _ in range(STEPS):
@@ -154,7 +163,7 @@ class Scenario:
         if victims and principal is not None:
             victim = self.random.choice(victims)
             if victim.principal is not principal:
-                self._connected(principal, lambda: victim.forge(self.world, FORGED))
+                self._connected(principal, lambda: victim.forge(self.world, principal, FORGED))
                 self._hit("results forged")
 
     def _repeat(self) -> None:
@@ -168,6 +177,32 @@ class Scenario:
                 thief = self._connected(principal, lambda: victim.repeated_by(self.world, principal))
                 self.callers.append(thief)
                 self._hit("requests repeated")
+
+    def _connect_removed(self) -> None:
+        """Connect with the key of a principal that is not in the table, or is removed before the handshake is done."""
+        if not self.has_curve:
+            return
+        name = self.random.choice(NAMES)
+        if name not in self.rights:
+            steps = 0
+            self._hit("strangers refused")
+        else:
+            steps = self.random.randint(1, 3)
+            self._hit("removed in the handshake")
+        carrier = dealer(self.world, self.world.broker.principals.named(name))
+        connection = SlowConnection(self.world, self.world.listener(NATIVE, "both"), carrier)
+        for _ in range(steps):
+            connection.step()
+        rights = self.rights.pop(name, None)
+        self._apply()
+        for _ in range(9):
+            connection.step()
+        if connection._peer.is_open and not connection.is_cut:
+            raise AssertionError(f"R175: a connection with the key of {name} is open after {steps} steps")
+        assert connection.is_cut
+        if rights is not None:
+            self.rights[name] = rights
+            self._apply()
 
     def _wait(self) -> None:
         self.world.wait(self.random.choice((0.1, 1.0, 6.0)))
@@ -202,7 +237,9 @@ class Scenario:
             PrincipalEntry(name, f"{name}.toml", rights, NO_LIMITS, (_identity(name),))
             for name, rights in self.rights.items()
         ]
-        self.control.authentication.apply(AccessTable(entries))
+        authentication = self.control.authentication
+        authentication.apply(AccessTable(entries), (SERVER,))
+        authentication._curve = replace(authentication.curve_server, random=self.random.randbytes)
         self._hit("connections revoked", self.control._disconnect())
         self.world.runner.run_once()
 
@@ -230,4 +267,16 @@ class Scenario:
 
 
 def _identity(name: str) -> Identity:
-    return Identity(IdentityKind.CURVE, name.encode().ljust(32, b"\0"))
+    return Identity(IdentityKind.CURVE, key_of(name)[0])
+
+
+class SlowConnection(Connection):
+    """A connection whose handshake goes on by `step`."""
+
+    def _greet(self) -> None:
+        pass
+
+    def step(self) -> None:
+        self.world.runner.run_once()
+        self.live()
+        self.world.runner.run_once()

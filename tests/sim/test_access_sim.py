@@ -1,6 +1,6 @@
 """Rights that come and go: no worker gets a job that it may not run, and no principal gets another's result.
 
-Sixty scenarios, the same in every run; see access_scenario.py.
+Forty scenarios, the same in every run; see access_scenario.py.
 
     SIM_SEEDS=2000 python -m pytest tests/sim -k access_seeds      more of them
     ACCESS_SEED=123 python -m pytest tests/sim -k access_one_seed  only this one
@@ -15,14 +15,25 @@ from typing import Any
 
 import pytest
 
+from dragoman.access.identities import Identity, IdentityKind
 from dragoman.dialects.memodb import broker_side, callers
 from dragoman.dialects.memodb.records import key_of
 from dragoman.server import clock
-from dragoman.server.access_control import AccessControl
-from sim.access_scenario import Scenario
+from dragoman.server.access_control import AccessControl, apply_rights
+from dragoman.server.authentication import Admitted, Authentication
+from sim.access_actors import key_of as curve_key_of
+from sim.access_scenario import NAMES, Scenario
 
-SEEDS = min(int(os.environ.get("SIM_SEEDS", "60")), 2000)
-RARE = ("connections revoked", "jobs given", "requests repeated", "results delivered", "results forged")
+SEEDS = min(int(os.environ.get("SIM_SEEDS", "40")), 2000)
+RARE = (
+    "connections revoked",
+    "jobs given",
+    "removed in the handshake",
+    "requests repeated",
+    "results delivered",
+    "results forged",
+    "strangers refused",
+)
 
 
 def live(seed: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -69,6 +80,23 @@ def keeps_services_after_a_reload(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AccessControl, "_disconnect", disconnect)
 
 
+def keeps_connections_after_a_reload(patch: pytest.MonkeyPatch) -> None:
+    def disconnect(control: AccessControl) -> int:
+        apply_rights(control._broker, control._connections, clock.now())
+        return 0
+
+    patch.setattr(AccessControl, "_disconnect", disconnect)
+
+
+def admits_every_key(patch: pytest.MonkeyPatch) -> None:
+    names = {curve_key_of(name)[0]: name for name in NAMES}
+    patch.setattr(
+        Authentication,
+        "by_curve",
+        lambda found, key: Admitted(found._principals.named(names[key]), Identity(IdentityKind.CURVE, key)),
+    )
+
+
 def repeats_for_another_principal(patch: pytest.MonkeyPatch) -> None:
     def key(*facts: Any) -> Any:
         return ("", *key_of(*facts)[1:])
@@ -87,6 +115,8 @@ def _without_principal(call: Any) -> Any:
     [
         (joins_without_the_right, "R174"),
         (keeps_services_after_a_reload, "R174"),
+        (keeps_connections_after_a_reload, "R175"),
+        (admits_every_key, "R175"),
         (repeats_for_another_principal, "R177"),
     ],
 )

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any, assert_type
 
-from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
+from dragoman import AsyncClient, Client, GroupView, HealthView, JobView, NewJob, ScheduleView, ServiceView, WorkerView
 from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
 from dragoman.operations.ladder_schemas import ConversationView
 from dragoman.operations.list_schemas import (
@@ -25,6 +25,16 @@ with Client("tcp://127.0.0.1:7400") as client:
     job = client.enqueue("resize", b"big", delay=60, key="42", attempts=5, retry_first=1, not_before=datetime.now(UTC))
     assert_type(job, str)
     assert_type(client.enqueue("describe", {"picture": 42}, codec="json"), str)
+    assert_type(client.enqueue("pack", after=[job], after_failure="run", input="result"), str)
+    assert_type(client.enqueue_many("resize", [b"big", b"bigger"], attempts=5), list[str])
+    group = client.enqueue_group("resize", [b"big", b"bigger"], priority=9)
+    assert_type(group, str)
+    first = NewJob("resize", b"big")
+    assert_type(client.enqueue_jobs([first, NewJob("pack", after=[first], input="result")]), list[str])
+    assert_type(client.group(group), GroupView)
+    assert_type(client.group_results(group, 30), list[bytes])
+    assert_type(client.group_results(group, errors="return"), list[Any])
+    assert_type(client.cancel_group(group), GroupView)
     assert_type(client.result(job), bytes)
     assert_type(client.result(job, 30), bytes)
     assert_type(client.result(job, timeout=30, codec="bytes"), bytes)
@@ -71,6 +81,8 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.operation(WHY, JobRef(id=job)), WhyView)
     assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), Iterator[list[Any]])
 
+    client.enqueue("resize", after=[42])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    NewJob("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.enqueue("resize", delay="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     client.result(42)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
@@ -89,6 +101,13 @@ async def main() -> None:
     async with AsyncClient("tcp://127.0.0.1:7400") as client:
         job = await client.enqueue("resize", b"big", delay=60, key="42")
         assert_type(job, str)
+        assert_type(await client.enqueue_many("resize", [b"big", b"bigger"], attempts=5), list[str])
+        group = await client.enqueue_group("resize", [b"big", b"bigger"])
+        assert_type(group, str)
+        assert_type(await client.enqueue_jobs([NewJob("resize", b"big")]), list[str])
+        assert_type(await client.group(group), GroupView)
+        assert_type(await client.group_results(group, 30), list[bytes])
+        assert_type(await client.cancel_group(group), GroupView)
         assert_type(await client.result(job, timeout=30), bytes)
         assert_type(await client.result(job, codec="json"), Any)
         assert_type(await client.job(job), JobView)

@@ -6,7 +6,24 @@ from asyncio import Future
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, assert_type
 
-from dragoman import AsyncTask, Client, Context, JobFuture, JobHandle, Task, Worker, task, using
+from dragoman import (
+    AsyncTask,
+    Client,
+    Context,
+    GroupHandle,
+    JobFuture,
+    JobHandle,
+    PreparedGroup,
+    PreparedJob,
+    Task,
+    Worker,
+    aenqueue_many,
+    chain,
+    enqueue_many,
+    group,
+    task,
+    using,
+)
 
 
 @task
@@ -171,6 +188,50 @@ def background() -> None:
     task(format="xml")  # type: ignore  # pyright: ignore[reportArgumentType]
     text: JobHandle[str] = add.enqueue(1)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     print(text)
+
+
+@task
+def total(numbers: list[int], title: str) -> str:
+    return f"{title}: {sum(numbers)}"
+
+
+@task
+def size(data: bytes, unit: int = 1) -> int:
+    return len(data) // unit
+
+
+def groups() -> None:
+    assert_type(add.prepare(1), PreparedJob[int])
+    assert_type(fetch.prepare("x").then(size, unit=2), PreparedJob[int])
+    assert_type(chain(fetch.prepare("x"), size, add), PreparedJob[int])
+    assert_type(add.group([1, 2], b=3), PreparedGroup[int])
+    assert_type(fetch.group(["x"]), PreparedGroup[bytes])
+    assert_type(group([add.prepare(1), size.prepare(b"")]), PreparedGroup[int])
+    handle = add.group([1, 2]).enqueue()
+    assert_type(handle, GroupHandle[int])
+    assert_type(handle.result(timeout=5), list[int])
+    assert_type(handle.result(errors="return"), list[int | Exception])
+    assert_type(handle.progress(), str)
+    assert_type(total.after(handle).enqueue("May"), JobHandle[str])
+    assert_type(add.group([1]).then(total, title="May").enqueue(), JobHandle[str])
+    assert_type(add.after(add.enqueue(1), add.prepare(2)).enqueue(), JobHandle[int])
+    assert_type(add.enqueue_many([1, 2], b=3), list[JobHandle[int]])
+    assert_type(fetch.enqueue_many(["x"]), list[JobHandle[bytes]])
+    assert_type(enqueue_many([add.prepare(1)]), list[JobHandle[int]])
+    add.prepare("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    add.group(["1"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    add.prepare(1).then(size)  # type: ignore  # pyright: ignore
+    total.after(add.enqueue(1))  # type: ignore  # pyright: ignore
+    total.after(handle).enqueue()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    chain(add.prepare(1), size)  # type: ignore  # pyright: ignore
+
+
+async def awaited_groups() -> None:
+    handle = await fetch.group(["x"]).aenqueue()
+    assert_type(await handle.aresult(), list[bytes])
+    assert_type(await add.aenqueue_many([1]), list[JobHandle[int]])
+    assert_type(await aenqueue_many([add.prepare(1)]), list[JobHandle[int]])
+    assert_type(await total.after(add.group([1])).aenqueue("May"), JobHandle[str])
 
 
 async def awaited() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -73,10 +74,27 @@ def show(name: str | None, as_json: bool, **where: Any) -> None:
         rows.append((LOCAL, *["*"] * len(Right), "the user of the broker, and root", _shown(here), "", "built in"))
     titles = ("PRINCIPAL", *(right.upper() for right in Right), "IDENTITIES", "LISTENERS", "EXPIRES", "FILE")
     print_table(titles, rows, "There are no principals.")
+    _note_old_key_users(folder, entries)
     if folder.path is None:
         note(
             f"There is no access folder: all peers have all rights. `dragoman access allow` creates one: {_new(folder)}"
         )
+
+
+def _note_old_key_users(folder: AccessFolder, entries: Mapping[str, PrincipalEntry]) -> None:
+    """Tell which principals have come by the old key of the broker."""
+    from dragoman.access.keys import OLD_BROKER, broker_key_folder, key_file
+    from dragoman.access.old_key import read_old_key_users
+
+    data = folder.places.data
+    if data is None or not key_file(broker_key_folder(data), OLD_BROKER).exists():
+        return
+    users = {name: when for name, when in read_old_key_users(data).principals.items() if name in entries}
+    for name, when in sorted(users.items()):
+        moment = time_text(datetime.fromtimestamp(when, UTC))
+        note(f"{name} came by the old key of the broker, last at {moment}; give it the new one as server_key")
+    if not users:
+        note("Nobody has come by the old key of the broker since it was replaced")
 
 
 def _new(folder: AccessFolder) -> str:

@@ -49,7 +49,7 @@ Examples:
 )
 @click.option(
     "--lines",
-    type=click.File("rb"),
+    type=click.File("rb", lazy=True),
     metavar="FILE",
     help="Enqueue a job for each line of FILE, in one commit, and print their ids; `-`: standard input.",
 )

@@ -102,13 +102,18 @@ def _broker_folder(where: dict[str, Any]) -> Path:
 
 def _rotate(folder: Path, path: Path) -> None:
     from dragoman.access import keys as key_files
+    from dragoman.access.old_key import read_old_key_users
 
+    former = read_old_key_users(folder.parent).principals
     try:
         key_files.rotate_broker_key(folder)
     except FileNotFoundError:
         fail(f"{path} does not exist, so there is no key to rotate; leave --rotate out", USAGE)
     old = key_files.key_file(folder, key_files.OLD_BROKER)
     note(f"the present key is now {old}. Clients may use either; when all use the new one, remove that file")
+    if former:
+        names = ", ".join(sorted(former))
+        note(f"The key before that is deleted. {names} used it: give them one of the other two as server_key")
 
 
 @keys.command()

@@ -121,13 +121,12 @@ class Broker:
             reached = limit_reached(self.job_registry, self.policy, known, len(payload), key, owner)
             return self._refuse(service, caller, reached.refusal, reached.text, reached.name)
         job.deadline = deadline
-        caller.add_job(job)
         if extras is not None:
             self.job_registry.with_extras.add(job, extras)
-            if extras.after:
-                self.dependencies.add(job, now)
-                return job
-        if job_options.durable or job_options.delay > 0.0:
+        caller.add_job(job)
+        if extras is not None and extras.after:
+            self.dependencies.add(job, now)
+        elif job_options.durable or job_options.delay > 0.0:
             self.delays.add(job, now)
         else:
             self.dispatch.queue(job, now)

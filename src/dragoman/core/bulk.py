@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import final
 
+from dragoman.core.accepted_jobs import discard_job
 from dragoman.core.admission import refusal_for, too_many_services
 from dragoman.core.delays import Delays
 from dragoman.core.dependencies import Dependencies
@@ -129,7 +130,7 @@ class BulkSubmits:
                 new.append(job)
         except Refusal:
             for job in reversed(new):
-                registry.discard(job)
+                discard_job(registry, self._counters, job)
             raise
         self._enter_groups(new, owner)
         fresh = {job.id: job for job in new}

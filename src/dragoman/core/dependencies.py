@@ -50,7 +50,7 @@ class Dependencies:
         self._job_registry.pending_commits.save(job, AfterCommit.ACKNOWLEDGE)
         if job.options.delay > 0.0:
             job.start_at = now + min(job.options.delay, self._policy.max_delay)
-        self._job_registry.move(job, DEPENDENT)
+        self._delays.move(job, DEPENDENT)
         self._wait(job, now)
 
     def restore(self, job: Job, start_at: float, now: float) -> None:

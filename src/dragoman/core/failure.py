@@ -15,6 +15,7 @@ from dragoman.core.infinity import inf
 SEPARATOR: Final = "\0"
 DECISION: Final = "\x01"  # precedes the decision about retries
 NEVER: Final = "never"
+MOST_SECONDS: Final = 1e12  # longer delays are written as this one: no broker waits so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _type(text: str) -> str:
 
 
 def retry_text(retry_in: float) -> str:
-    return NEVER if retry_in == inf else f"{retry_in:.3f}"
+    return NEVER if retry_in == inf else f"{min(retry_in, MOST_SECONDS):.3f}"
 
 
 def read_retry(text: str) -> float | None:

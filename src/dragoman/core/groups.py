@@ -181,6 +181,12 @@ class Groups:
         if group is not None:
             self._count(group, Outcome.FAILED, -1)
 
+    def job_ended(self, job: Job, now: float) -> None:
+        """Update the jobs that wait for an ended job, those that it waited for, and its group."""
+        self._links.unlink(job)
+        self._links.ended(job.id, problem_of(job), now)
+        self.ended(job, now)
+
     def ended(self, job: Job, now: float) -> None:
         """Count the end of a member."""
         group = self.of(job)

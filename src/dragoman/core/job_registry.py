@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.core.archive import Archive
 from dragoman.core.commits import PendingCommits
 from dragoman.core.conversations import Conversations
 from dragoman.core.counters import QUEUE_TIMEOUT, Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.early_results import EarlyResults
 from dragoman.core.effects import DeliverOutcome, Effect
-from dragoman.core.events import JOB_ENDED, JOB_MOVES, Events
-from dragoman.core.extras_index import ExtrasIndex
+from dragoman.core.events import JOB_ENDED, Events
 from dragoman.core.failure import Failure
-from dragoman.core.groups import Groups
 from dragoman.core.infinity import inf
-from dragoman.core.job_links import JobLinks, problem_of
 from dragoman.core.kept_jobs import KeptJobs, digest
 from dragoman.core.kept_parts import KeptParts
 from dragoman.core.lifecycle import move_job
@@ -28,7 +24,7 @@ from dragoman.core.policy import Policy
 from dragoman.core.retries import record_last_attempt
 from dragoman.core.rights import NO_LIMITS
 from dragoman.core.running_limits import Unblocker
-from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
+from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, Outcome, RefusalReason
 
 
 class JobRegistry:
@@ -46,22 +42,9 @@ class JobRegistry:
         self.events = events
         self.conversations = Conversations(policy)
         self.pending_commits = PendingCommits(effects)
-        self.with_extras = ExtrasIndex()
-        archive = Archive(policy.max_outcome_bytes)
-        self.links = JobLinks(deadlines, archive)
-        self.groups = Groups(policy, deadlines, archive, self.links, self.pending_commits, effects)
-        self.kept = KeptJobs(
-            self.jobs,
-            policy,
-            counters,
-            deadlines,
-            effects,
-            events,
-            self.pending_commits,
-            archive,
-            self.groups,
-            self.with_extras,
-        )
+        self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
+        self.links, self.groups = self.kept.links, self.kept.groups
+        self.with_extras = self.kept.with_extras
         self.unblocker = Unblocker()
         self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
@@ -172,7 +155,7 @@ class JobRegistry:
             job.failure = failure
             job.ended = now
             if job.extras is not None or self.links.links:
-                self._end_links(job, now)
+                self.groups.job_ended(job, now)
             self.kept.keep(job, now, refusal)
             return
         del self.jobs[job.id]
@@ -184,45 +167,3 @@ class JobRegistry:
             self._counters.unclaimed_results += 1
         for caller in job.callers:
             self._effects.append(DeliverOutcome(caller, job, outcome, result, reason, refusal, failure))
-
-    def _end_links(self, job: Job, now: float) -> None:
-        """Update the jobs that wait for this one, those that it waited for, and its group."""
-        self.links.unlink(job)
-        self.links.ended(job.id, problem_of(job), now)
-        self.groups.ended(job, now)
-
-    def begin_loading(self) -> None:
-        """Jobs of an earlier run are restored from now on. They may need any outcome, so none is deleted (R184)."""
-        self.is_loading = self.kept.archive.is_frozen = True
-
-    def end_loading(self, now: float) -> None:
-        """All jobs of the earlier run are restored."""
-        self.is_loading = self.kept.archive.is_frozen = False
-        self.groups.loaded(now)
-
-    def discard(self, job: Job) -> None:
-        """Undo `admit`: the job is treated as not submitted. It has not been queued, delayed or stored."""
-        size = len(job.payload)
-        principal = job.owner.principal
-        del self.jobs[job.id]
-        if self.with_extras.count:
-            self.with_extras.remove(job)
-        principal.waiting -= 1
-        principal.waiting_bytes -= size
-        principal.give_back_rate()
-        job.service.jobs -= 1
-        job.service.bytes -= size
-        job.owner.jobs -= 1
-        job.owner.bytes -= size
-        if not job.service.jobs and job.service.owner is not None:
-            job.service.discharge()
-        self.present -= 1
-        self.memory.payloads -= size
-        self._counters.accepted -= 1
-        self.conversations.forget(job)
-        self.kept.archive.forget_key(job)
-
-    def move(self, job: Job, to: JobState) -> None:
-        move_job(job, to)
-        if self.events.wanted & JOB_MOVES:
-            self.events.job_moved(job)

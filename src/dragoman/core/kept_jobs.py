@@ -19,6 +19,7 @@ from dragoman.core.extras_index import ExtrasIndex
 from dragoman.core.groups import NEEDED_DELAY, Groups
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
+from dragoman.core.job_links import JobLinks
 from dragoman.core.kept_counts import KeptCounts
 from dragoman.core.lifecycle import count_job, move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
@@ -43,14 +44,13 @@ class KeptJobs:
         effects: list[Effect],
         events: Events,
         pending_commits: PendingCommits,
-        archive: Archive,
-        groups: Groups,
-        with_extras: ExtrasIndex,
     ) -> None:
-        self.archive = archive
+        self.archive = Archive(policy.max_outcome_bytes)
+        self.links = JobLinks(deadlines, self.archive)
+        self.groups = Groups(policy, deadlines, self.archive, self.links, pending_commits, effects)
         self.counts = KeptCounts()
         self.quarantine = Quarantine()
-        self._groups = groups
+        self.with_extras = ExtrasIndex()  # of all jobs of the registry
         self._jobs = jobs
         self._policy = policy
         self._counters = counters
@@ -58,7 +58,6 @@ class KeptJobs:
         self._effects = effects
         self._events = events
         self._pending_commits = pending_commits
-        self._with_extras = with_extras
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
@@ -114,7 +113,7 @@ class KeptJobs:
         if first is not None and first.retried_as == again.id:
             first.quarantined, first.retried_as = True, None
             self._count_quarantined(first, 1)
-            self._groups.returned(first, again)
+            self.groups.returned(first, again)
 
     def reopen(self, job: Job, service: Service, now: float) -> None:
         """Take a job out of quarantine, and make it a waiting job. Only its history stays (R135)."""
@@ -147,7 +146,7 @@ class KeptJobs:
 
     def expire(self, job: Job, now: float) -> None:
         """Delete a job whose retention time has passed, unless it is needed: then look again later (R184)."""
-        until = now + NEEDED_DELAY if self.archive.is_pinned(job) else self._groups.needed_until(job, now)
+        until = now + NEEDED_DELAY if self.archive.is_pinned(job) else self.groups.needed_until(job, now)
         if until <= now:
             self.erase(job)
             return
@@ -183,11 +182,11 @@ class KeptJobs:
 
     def _drop(self, job: Job) -> None:
         del self._jobs[job.id]
-        if self._with_extras.count:
-            self._with_extras.remove(job)
+        if self.with_extras.count:
+            self.with_extras.remove(job)
         self.archive.drop(job)
         self._count(job, -1)
-        self._groups.erased(job)
+        self.groups.erased(job)
 
     def _count(self, job: Job, change: int) -> None:
         """Count an ended job that is kept from now on (1), or no longer (-1)."""

@@ -28,17 +28,7 @@ from dragoman.core.rare_facts import RareFacts, WithRareFacts
 from dragoman.core.recipients import Recipient, RemoteWorker, dialect_of
 from dragoman.core.rights import Principal
 from dragoman.core.service_status import JobTotals, ServiceStatus
-from dragoman.core.states import (
-    DELAYED,
-    DEPENDENT,
-    RUNNING,
-    STARTING,
-    WAITING,
-    AttemptRecord,
-    JobState,
-    Outcome,
-    WorkerState,
-)
+from dragoman.core.states import DELAYED, RUNNING, STARTING, WAITING, AttemptRecord, JobState, Outcome, WorkerState
 from dragoman.core.work_record import WorkRecord
 
 # Placeholder for a payload that is only in the store. It is fetched before the job is sent. Compare with `is`.
@@ -235,10 +225,10 @@ class Job(WithRareFacts):
         state = self.state
         if state is RUNNING:
             return inf
-        if state is WAITING or state is DEPENDENT:
-            return min(self.queue_due, self.deadline, self.orphan_due)
         if state is DELAYED:
             return min(self.start_at, self.deadline, self.orphan_due)
+        if self.outcome is None:  # it waits, in its queue or for other jobs
+            return min(self.queue_due, self.deadline, self.orphan_due)
         return self.keep_until
 
 

@@ -75,6 +75,17 @@ class StoredJob:
         self.keep_until = inf
 
 
+def begin_loading(broker: Broker) -> None:
+    """Jobs of an earlier run are restored from now on. They may need any outcome, so none is deleted (R184)."""
+    broker.job_registry.is_loading = broker.job_registry.kept.archive.is_frozen = True
+
+
+def end_loading(broker: Broker, now: float) -> None:
+    """All jobs of the earlier run are restored."""
+    broker.job_registry.is_loading = broker.job_registry.kept.archive.is_frozen = False
+    broker.job_registry.groups.loaded(now)
+
+
 def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     """Restore a job of an earlier run. `recipient` receives the effects of workers that have not reconnected."""
     service = broker.worker_registry.names.restore_service(kept.service)

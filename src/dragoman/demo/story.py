@@ -136,8 +136,8 @@ def _sum_up(broker: DemoBroker, cells: list[Cell], done: int, added: float | Non
     _show(f"{len(right)} of {len(cells)} pairs are right.")
     if right:
         middle = statistics.median(cell.median for cell in right) * 1000
-        of_broker = f", of which a call waits {added * 1000:.2f} ms in the broker (mean)" if added is not None else ""
-        _show(f"Median of the medians: {middle:.2f} ms a call{of_broker}.")
+        of_broker = f" A call waits {added * 1000:.2f} ms in the broker on average." if added is not None else ""
+        _show(f"Median of the medians: {middle:.2f} ms a call.{of_broker}")
     counted = sum(each.ended.get("done", 0) for each in broker.http.services())
     if counted == done:
         _show(f"{done:,} jobs are done. Every caller got exactly one answer.")

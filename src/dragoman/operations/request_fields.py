@@ -18,8 +18,7 @@ from dragoman.operations.schemas import DAY, OperationRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestField:
-    """One field. `least` and `most` bound a number, `shortest` and `longest` the characters of a text or
-    the entries of a list."""
+    """One field. `least` and `most` bound a number, `shortest` and `longest` the characters of a text."""
 
     name: str
     kind: type[Any]  # str, int, float, bool or datetime; dict for an object with fields of its own
@@ -34,6 +33,7 @@ class RequestField:
     is_above_least: bool = False  # `least` itself is not allowed
     shortest: int | None = None
     longest: int | None = None
+    most_entries: int | None = None  # of a list
 
     @property
     def limits(self) -> str:
@@ -43,8 +43,9 @@ class RequestField:
         if self.most is not None:
             most = _number(self.most)
             return f"more than {self.least:g}, at most {most}" if self.is_above_least else f"{self.least:g} to {most}"
-        unit = "entries" if self.is_list else "characters"
-        return f"{self.shortest or 0} to {self.longest} {unit}" if self.longest is not None else ""
+        if self.most_entries is not None:
+            return f"0 to {self.most_entries} entries"
+        return f"{self.shortest or 0} to {self.longest} characters" if self.longest is not None else ""
 
     @property
     def default_text(self) -> str:
@@ -74,7 +75,7 @@ def _field(name: str, kind: Any, is_required: bool, default: Any) -> RequestFiel
             facts["is_nullable"] = True
             (kind,) = (each for each in inner if each is not NoneType)
         elif origin is tuple:
-            facts["is_list"] = True
+            facts |= {"is_list": True, "most_entries": facts.pop("longest", None)}
             kind = inner[0]
         elif origin is Literal:
             facts["choices"] = inner

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from dragoman.sdk import batch_steps, operation_steps
-from dragoman.sdk.ids import new_job_id
-from dragoman.sdk.job_names import JobNames, ids_of
-from dragoman.sdk.new_jobs import NewJob
+from dragoman.sdk import operation_steps
+from dragoman.sdk.ids import ids_of, new_job_id
 from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import AsyncPerformer
 
@@ -23,6 +21,8 @@ if TYPE_CHECKING:
     from dragoman.operations.list_schemas import BrokerView, FleetView, JobCountsView, ListenerView
     from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
     from dragoman.operations.schemas import AccessView, HealthView, JobView, ScheduleView, ServiceView, WorkerView
+    from dragoman.sdk.job_names import JobNames
+    from dragoman.sdk.new_jobs import NewJob
 
 
 class AsyncClientOperations(AsyncPerformer, Generic[Result]):
@@ -133,6 +133,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         those of all jobs; see `enqueue`.
         """
         from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
 
         request = EnqueueManyRequest(
             service=service,
@@ -169,6 +170,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         are those of all jobs; see `enqueue`.
         """
         from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
 
         request = EnqueueManyRequest(
             service=service,
@@ -192,6 +194,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         then come behind the jobs that they name.
         """
         from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
 
         found = list(jobs)
         packed = [each.packed(self._encoded) for each in found]
@@ -372,6 +375,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         the list in place of the results. Raises JobTimeout after `timeout` seconds (the jobs continue), NoSuchGroup
         and BrokerUnavailable.
         """
+        from dragoman.sdk import batch_steps
+
         return await self._follow(batch_steps.group_results(group, timeout, errors, self._codec_of(codec)))
 
     async def cancel_group(self, group: str) -> GroupView:

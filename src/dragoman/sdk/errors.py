@@ -112,6 +112,9 @@ class PartlyEnqueued(JobRefused):
         super().__init__(message)
         self.ids = ids
 
+    def __reduce__(self) -> tuple[type[PartlyEnqueued], tuple[str, list[str]]]:
+        return type(self), (str(self), self.ids)
+
 
 class PayloadTooLarge(JobRefused):
     """The payload is larger than the broker's limit."""

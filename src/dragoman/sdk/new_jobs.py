@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from dragoman.sdk.ids import new_job_id
-from dragoman.sdk.job_names import ids_of
+from dragoman.sdk.ids import ids_of, new_job_id
 from dragoman.sdk.option_types import EnqueueOptions
 
 if TYPE_CHECKING:

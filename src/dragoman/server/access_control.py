@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from dragoman.access.keys import BROKER, OLD_BROKER, KeyPair, broker_key_folder, key_file, read_key_file
 from dragoman.access.location import AccessPlaces, open_table
+from dragoman.access.old_key import OldKeyUsers, read_old_key_users, write_old_key_users
 from dragoman.access.problems import AccessError, access_error
 from dragoman.access.reload_report import ReloadReport, write_report
 from dragoman.core.broker import Broker
@@ -27,6 +28,7 @@ from dragoman.streams.tls_context import ListenerTls, TlsFileError
 
 CREDENTIALS_VARIABLE: Final = "CREDENTIALS_DIRECTORY"  # set by systemd for LoadCredential=
 LONGEST_WAIT: Final = 60.0
+OLD_KEY_DELAY: Final = 1.0  # seconds until uses of the old key are written
 REVOKED: Final = "its access was revoked"
 
 
@@ -71,6 +73,9 @@ class AccessControl:
         self.when_reloaded: Callable[[], None] = lambda: None  # a key may have been read for the first time
         table = open_table(places, os.geteuid(), no_access=no_access)
         authentication.apply(table, self._read_keys())
+        self._old_key_timer: asyncio.TimerHandle | None = None
+        self._load_old_key_users()
+        authentication.when_old_key_used = self._old_key_used
         self._note_table()
         self._reloads = 0
         self._answer([])
@@ -93,9 +98,12 @@ class AccessControl:
         return [(each.listener, each.certificate.not_after.timestamp()) for each in self._certificates()]
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._old_key_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._old_key_timer is not None:
+            self._save_old_key_users()
+        self._timer = None
 
     def hangup(self) -> None:
         """Handle SIGHUP: reload (R111). Other settings stay."""
@@ -135,7 +143,10 @@ class AccessControl:
             raise access_error("TLS", str(error)) from None
         for use in replacements:
             use()
+        old_key = self.authentication.old_key
         changes = self.authentication.apply(table, keys)
+        if self.authentication.old_key != old_key:
+            self._save_old_key_users()
         self._note_table()
         return AccessReport(str(folder or ""), changes, self._disconnect())
 
@@ -159,7 +170,9 @@ class AccessControl:
 
     def _watch_expiry(self) -> None:
         """Set the timer for the next principal that expires. The wall clock may be set, so it is at most a minute."""
-        self.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         seconds = self.authentication.next_expiry
         if seconds is not None and self._loop is not None:
             self._timer = self._loop.call_later(min(seconds + 0.001, LONGEST_WAIT), self._expire)
@@ -195,6 +208,26 @@ class AccessControl:
                     found.append(read_key_file(path, uid, is_credential=is_credential))
                     break
         return tuple((each.public, each.secret.reveal()) for each in found)
+
+    # ---------------------------------------------------------------- the old key of the broker
+
+    def _load_old_key_users(self) -> None:
+        if self._places.data is not None:
+            users = read_old_key_users(self._places.data)
+            if users.key == self.authentication.old_key.hex():
+                self.authentication.old_key_users.update(users.principals)
+
+    def _old_key_used(self) -> None:
+        """Write soon which principals use the old key. Many may connect at once."""
+        if self._loop is not None and self._old_key_timer is None:
+            self._old_key_timer = self._loop.call_later(OLD_KEY_DELAY, self._save_old_key_users)
+
+    def _save_old_key_users(self) -> None:
+        self._old_key_timer = None
+        if self._places.data is not None:
+            users = OldKeyUsers(self.authentication.old_key.hex(), self.authentication.old_key_users)
+            with suppress(OSError):
+                write_old_key_users(self._places.data, users)
 
     # ---------------------------------------------------------------- peers of principals that have changed
 

@@ -18,6 +18,7 @@ from dragoman.access.table import AccessTable
 from dragoman.access.tokens import token_hash
 from dragoman.carriers.carrier import Carrier
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_curve import CurveZmtp
 from dragoman.carriers.zmtp_curve_handshake import CurveServer
 from dragoman.carriers.zmtp_handshake import NULL, Security
 from dragoman.carriers.zmtp_plain import PlainServer
@@ -75,10 +76,16 @@ class Authentication:
         self._wall_clock = wall_clock
         self._curve: CurveServer | None = None
         self.accounts: dict[str, tuple[Rights, PrincipalLimits]] = {}  # of the table, when it was last applied
+        self.old_key = b""  # the public key of the broker that is to be given up; empty: there is none
+        self.old_key_users: dict[str, float] = {}  # principals that came by it, and when they did so last (Unix time)
+        self.when_old_key_used: Callable[[], None] = lambda: None
 
     def apply(self, table: AccessTable | None, keys: tuple[tuple[bytes, bytes], ...] = ()) -> AccessChanges:
         """Use this table and these CURVE keys of the broker, the newest first, from now on."""
         self._curve = CurveServer(keys, self.knows_curve_key, random_bytes) if keys else None
+        old_key = keys[1][0] if len(keys) > 1 else b""
+        if old_key != self.old_key:
+            self.old_key, self.old_key_users = old_key, {}
         if self.table is None and table is not None:
             self.anyone = Admitted(self._principals.anyone)  # not the one of before: see `is_current`
         self.table = table
@@ -107,6 +114,11 @@ class Authentication:
         """CURVE for the next connection."""
         assert self._curve is not None, "a listener with CURVE needs a key of the broker"
         return self._curve
+
+    def note_old_key(self, principal: Principal) -> None:
+        """Remember a principal that knows the broker by its old key."""
+        self.old_key_users[principal.name] = self._wall_clock()
+        self.when_old_key_used()
 
     # ---------------------------------------------------------------- credentials
 
@@ -207,6 +219,12 @@ class ListenerAuth:
         if self.mechanism is AuthMechanism.TOKEN:
             return PlainServer(self.authentication.knows_token)
         return NULL
+
+    def is_by_old_key(self, carrier: Carrier) -> bool:
+        """True if the client knows the broker by its old public key."""
+        if self.mechanism is not AuthMechanism.CURVE or not isinstance(carrier, CurveZmtp):
+            return False
+        return carrier.own_key == self.authentication.old_key
 
     def rejection(self, certificate: bytes | None) -> Rejected | None:
         """Return the reason to reject a connection whose handshake of TLS is done, before its carrier sends a byte."""

@@ -131,9 +131,10 @@ class ConnectionRegistry:
             self.post(peer, peer.carrier.encode(told))
         self._close(peer, reason)
 
-    def admitted(self, peer: StreamConnection, admitted: Admitted) -> None:
+    def admitted(self, peer: StreamConnection, admitted: Admitted, *, is_by_old_key: bool) -> None:
         """Log the principal of a connection. Local users connect often: a controller's workers for every pulse."""
         level = "debug" if _mechanism_of(peer) == LOCAL_USER else "info"
+        more = {"server_key": "old"} if is_by_old_key else {}
         self._reports.admitted(
             peer,
             level,
@@ -141,6 +142,7 @@ class ConnectionRegistry:
             mechanism=_mechanism_of(peer),
             identity=admitted.label,
             address=peer.address,
+            **more,
         )
 
     def _handshake_rejected(self, mechanism: str, address: str, reason: str) -> None:

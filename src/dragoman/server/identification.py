@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from dragoman.core.broker import Broker
 from dragoman.core.owners import Owner
@@ -10,6 +10,8 @@ from dragoman.core.rights import Principal
 from dragoman.server.authentication import Admitted, Rejected
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_registry import ConnectionRegistry
+
+NOBODY: Final = Admitted(Principal("nobody"))  # a user without rights
 
 
 @final
@@ -54,8 +56,8 @@ class Identification:
         """Find the principal of a connection whose handshakes are done. False: it was turned away."""
         if peer.closing is not None and not peer.dialled:
             return False
-        if peer.auth is not None and peer.stream is not None and peer.admitted is not None:
-            found = peer.auth.judge(peer.admitted, peer.stream.peer_certificate, peer.carrier)
+        if peer.auth is not None and peer.stream is not None:
+            found = peer.auth.judge(peer.admitted or NOBODY, peer.stream.peer_certificate, peer.carrier)
             if isinstance(found, Rejected):
                 self._registry.turned_away(peer, found.reason, found.detail, found.identity)
                 return False
@@ -72,7 +74,10 @@ class Identification:
             self._registry.turned_away(peer, "too many connections", detail, identity)
             return False
         if peer.admitted is not None and peer.admitted.identity is not None:
-            self._registry.admitted(peer, peer.admitted)
+            is_by_old_key = peer.auth is not None and peer.auth.is_by_old_key(peer.carrier)
+            if peer.auth is not None and is_by_old_key:
+                peer.auth.authentication.note_old_key(principal)
+            self._registry.admitted(peer, peer.admitted, is_by_old_key=is_by_old_key)
         return True
 
     def _owner(self, principal: Principal, is_local: bool, address: str) -> Owner:

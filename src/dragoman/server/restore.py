@@ -7,7 +7,7 @@ from typing import Protocol
 
 from dragoman.core.effects import Effect
 from dragoman.core.recipients import Recipient
-from dragoman.core.restore import StoredJob, restore
+from dragoman.core.restore import StoredJob, begin_loading, end_loading, restore
 from dragoman.operations.limits import restore_limits
 from dragoman.operations.pauses import restore_pauses
 from dragoman.server.runner import Runner
@@ -55,7 +55,7 @@ class Restore:
         restore_pauses(broker, notes, offset)
         broker.job_registry.groups.restore(notes)
         if self._store.last_number > 0:
-            broker.job_registry.begin_loading()
+            begin_loading(broker)
             broker.limiter.began = now  # its rates may have allowed a start a moment ago
         self.unread_limits = restore_limits(broker, notes, now)
         return notes
@@ -76,7 +76,7 @@ class Restore:
 
     def _end(self) -> None:
         broker, now = self._runner.broker, self._now()
-        broker.job_registry.end_loading(now)
+        end_loading(broker, now)
         broker.limiter.loaded(now)
         broker.counters.late_results += broker.job_registry.early.clear()
         self._finished(self._jobs, now - self._began)

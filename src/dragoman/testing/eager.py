@@ -21,7 +21,7 @@ from dragoman.dialects.sides import Failure, JobInfo, Outcome
 from dragoman.sdk.context import Context
 from dragoman.sdk.errors import JobCancelled, JobError, NoSuchGroup, NoSuchJob, NoSuchService, error_from
 from dragoman.sdk.handlers import HandlerFailed
-from dragoman.sdk.job_names import ids_of
+from dragoman.sdk.ids import ids_of
 from dragoman.sdk.parts import parts_required
 from dragoman.tasks.clients import using
 from dragoman.tasks.task import Task

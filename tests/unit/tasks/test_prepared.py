@@ -223,8 +223,8 @@ def test_results_are_merged_with_the_arguments(name: str) -> None:
     signature = TaskSignature("three", three, format)
     own = signature.encode_rest(2, ("own",), {})
     packed = pack_results(own, [format.encode(Page("a", 1)), [format.encode(1), format.encode(2)]])
-    assert signature.decode(packed) == ([Page("a", 1), [1, 2], "own"], {})
-    assert signature.decode(pack_results(b"", [format.encode(Page("a", 1)), []])) == ([Page("a", 1), []], {})
+    assert signature.decode(packed) == ([Page("a", 1), [1, 2], "own"], {}, None)
+    assert signature.decode(pack_results(b"", [format.encode(Page("a", 1)), []])) == ([Page("a", 1), []], {}, None)
 
 
 @pytest.mark.parametrize("name", list(FORMATS))

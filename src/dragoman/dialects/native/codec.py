@@ -304,8 +304,9 @@ def read_failed(message: Message) -> Failed:
     if head[1] not in OUTCOMES:
         raise Malformed("malformed", f"outcome {head[1]}: 1 to {max(OUTCOMES)} are allowed")
     type, text, detail = (_decode(frame[:MOST_TEXT]) for frame in message[1:4])
-    retry_in = read_retry(_decode(message[4][:MOST_RETRY])) if len(message) > 4 else None
-    if len(message) > 4 and retry_in is None:
+    is_decided = len(message) > 4
+    retry_in = read_retry(_decode(message[4])) if is_decided and len(message[4]) <= MOST_RETRY else None
+    if is_decided and retry_in is None:
         raise Malformed("malformed", 'the last frame of FAILED must be seconds, such as "10", or "never"')
     return Failed(OUTCOMES[head[1]], read_name(head, 2), type, text, detail, retry_in)
 

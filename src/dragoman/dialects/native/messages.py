@@ -9,7 +9,7 @@ from typing import Final
 from dragoman.core.states import Outcome
 
 VERSION: Final = 1
-EDITION: Final = 2  # of operations and their views, as our clients use them
+EDITION: Final = 3  # of operations and their views, as our clients use them
 NAME: Final = 16  # bytes of a job's id, and of an attempt's token
 NUMBER: Final = 8  # bytes of a request's number
 MOST_NAMES: Final = 1024  # in one message

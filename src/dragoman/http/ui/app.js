@@ -16,6 +16,7 @@ const GAP = 10_000; // milliseconds between two snapshots from which the page is
 const TYPING = 250; // milliseconds from the last key to the request of a filter
 const TOAST = 4000; // milliseconds
 
+/** @param {string} id @returns {any} */
 const $ = (id) => document.getElementById(id);
 const main = $("main"), dialog = $("dialog"), query = $("query");
 const state = { address: null, page: null, data: null, error: null, live: null };
@@ -54,6 +55,7 @@ async function show({ isNew }) {
     draw();
   }
   if (!route) return;
+  /** @type {any} */
   let module;
   try {
     module = await route.module();
@@ -130,7 +132,7 @@ function connection() {
   const text = isHeld ? "Held" : isLost ? "Lost" : live.state === "slow" ? "Waiting" : "Live";
   if (button.lastElementChild.textContent !== text) button.lastElementChild.textContent = text;
   document.body.classList.toggle("stale", isLost);
-  main.querySelectorAll("button.act").forEach((each) => { each.disabled = isLost; });
+  for (const each of main.querySelectorAll("button")) if (each.classList.contains("act")) each.disabled = isLost;
   const banner = $("banner"), sentence = trouble(live, state.live);
   banner.hidden = !sentence;
   if (banner.textContent !== sentence) banner.textContent = sentence;
@@ -168,9 +170,10 @@ function say(text) {
 // ---------------------------------------------------------------- events
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest("a[href]"), button = event.target.closest("button");
-  const row = event.target.closest("tr[data-href], .fleet [data-href]");
-  if (!event.target.closest("#side, #menu")) closeMenu();
+  const target = /** @type {HTMLElement} */ (event.target);
+  const link = target.closest("a[href]"), button = target.closest("button");
+  const row = /** @type {HTMLElement | null} */ (target.closest("tr[data-href], .fleet [data-href]"));
+  if (!target.closest("#side, #menu")) closeMenu();
   if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   if (link) followed(link, event);
   else if (button) pressed(button);
@@ -195,8 +198,8 @@ async function pressed(button) {
   else if (button.id === "help") showHelp(dialog);
 }
 
-main.addEventListener("input", ({ target }) => {
-  const { query: field } = target.dataset;
+main.addEventListener("input", (event) => {
+  const target = /** @type {HTMLInputElement} */ (event.target), { query: field } = target.dataset;
   if (!field) return;
   clearTimeout(typing);
   const isTyped = !target.matches("select");

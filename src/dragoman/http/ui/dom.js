@@ -35,7 +35,8 @@ export function put(element, safe) {
   morph(element, next);
 }
 
-/** Children with the same `data-key` stay the same nodes; others are compared by place. Nodes of class `keep` stay. */
+/** Children with the same `data-key` stay the same nodes; others are compared by place. Nodes of class `keep` stay, and
+ * so do the children of a node with `data-same` for which the HTML has none: many of them need not be written again. */
 export function morph(from, to) {
   const keyed = new Map();
   for (const node of from.children) if (node.dataset.key) keyed.set(node.dataset.key, node);
@@ -70,7 +71,7 @@ function update(was, node) {
   const gone = [...was.attributes].filter(({ name }) => !node.hasAttribute(name) && name !== "open");
   for (const { name } of gone) was.removeAttribute(name);
   for (const { name, value } of node.attributes) if (was.getAttribute(name) !== value) was.setAttribute(name, value);
-  morph(was, node);
+  if (!node.dataset?.same || node.hasChildNodes()) morph(was, node);
   // Attributes do not change the value of a field that was used.
   const isField = was.matches("input, select") && was !== document.activeElement;
   if (isField && was.value !== node.value) was.value = node.value;

@@ -12,10 +12,12 @@ export function time(s) {
   return s < 129600 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(1)} d`;
 }
 
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
 /** Exact number with separators; from a million on, in millions. */
 export function count(n) {
   if (n == null) return "–";
-  return n < 1e6 ? Math.round(n).toLocaleString("en") : `${(n / 1e6).toFixed(2)} M`;
+  return n < 1e6 ? whole.format(Math.round(n)) : `${(n / 1e6).toFixed(2)} M`;
 }
 
 /** Number a second. */
@@ -55,6 +57,6 @@ export function clock(at, now = Date.now()) {
 }
 
 /** Seconds from an RFC 3339 time to another; null if there is none. */
-export const since = (at, now) => at == null ? null : Math.max(0, (new Date(now) - new Date(at)) / 1000);
+export const since = (at, now) => at == null ? null : Math.max(0, (new Date(now).getTime() - new Date(at).getTime()) / 1000);
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;

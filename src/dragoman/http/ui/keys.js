@@ -36,7 +36,8 @@ export function watchKeys({ main, dialog, query, go, hold, theme }) {
     Enter: () => { if (rows()[row] && !document.activeElement.matches(ACTIVE)) go(rows()[row].dataset.href); },
   };
   document.addEventListener("keydown", (event) => {
-    if (event.target.matches("input, select, textarea")) { if (event.key === "Escape") event.target.blur(); return; }
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (target.matches("input, select, textarea")) { if (event.key === "Escape") target.blur(); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
     const page = performance.now() - lead < LEAD && ROUTES.find((each) => each.key === event.key);
     if (page) { lead = -LEAD; go(page.path); return; }

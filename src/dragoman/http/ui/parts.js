@@ -33,11 +33,14 @@ export const workerState = (state) => html`<span class="state">
 export const hot = (color, text) => html`<span class="hot c-${color}">${text}</span>`;
 export const pair = (a, b) => html`<span class="nowrap">${time(a)} <span class="dim">/ ${time(b)}</span></span>`;
 
-/** A box with a heading. `note`: small text beside it; `side`: HTML at the right; `flush`: the body has no padding. */
+/** A box with a heading. `note`: small text beside it; `side`: HTML at the right; `flush`: the body has no padding.
+ * @param {string} title @param {unknown} body
+ * @param {{note?: string, side?: unknown, flush?: boolean, key?: string}} [options] */
 export const panel = (title, body, { note = "", side = "", flush = false, key = title } = {}) => html`
   <section class="panel" data-key="${key}">
     <header><h2>${title}</h2><small>${note}</small><span class="grow"></span>${side}</header>
     ${flush ? body : html`<div class="body">${body}</div>`}</section>`;
+/** @param {string} label @param {string} value @param {string} unit @param {unknown} [foot] */
 export const tile = (label, value, unit, foot = "") => html`
   <div class="tile"><span>${label}</span><b>${value}<small>${unit}</small></b>${foot}</div>`;
 
@@ -45,7 +48,9 @@ export const tile = (label, value, unit, foot = "") => html`
 export const act = (verb, target, label, kind = "") => hasActs() && html`
   <button class="act ${kind}" data-act="${verb}" data-target="${target}">${label}</button>`;
 
-/** Button of a segmented control. It sets a field of the query; the default value leaves the field out. */
+/** Button of a segmented control. It sets a field of the query; the default value leaves the field out.
+ * @param {string} field @param {string} value @param {unknown} label @param {string} current
+ * @param {{standard?: string, count?: unknown}} options */
 export const choice = (field, value, label, current, { standard = "", count } = {}) => html`
   <button aria-pressed="${String(current === value)}" data-query="${field}"
     data-value="${value === standard ? "" : value}">${label}${count != null && html` <small>${count}</small>`}</button>`;

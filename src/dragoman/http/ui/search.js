@@ -12,6 +12,7 @@ export async function find(text) {
     get("/v1/workers", { text, limit: 2 }),
     PREFIX.test(text) ? get("/v1/jobs", { text: text.toLowerCase(), limit: 2 }) : null,
   ]);
+  /** @param {any} settled @param {string} list */
   const only = ({ value }, list) => value?.[list].length === 1 ? value[list][0] : null;
   const job = only(jobs, "jobs");
   if (job?.id.startsWith(text.toLowerCase())) return hrefOf("job", job.id);

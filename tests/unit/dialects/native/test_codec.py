@@ -599,3 +599,19 @@ def test_no_limit_is_a_time_of_its_own_and_differs_from_none_said() -> None:
     head = codec.write_order(order)
     assert head[4:16] == b"\xff" * 8 + bytes(4)
     assert codec.read_order(head) == order
+
+
+@pytest.mark.parametrize(
+    "decision", [b"", b"10 s", b"-1", b"nan", b"inf", b"9" * 33, b"9" * 40 + b"never", b" never" * 6]
+)
+def test_a_decision_about_a_retry_that_is_no_number_is_refused(decision: bytes) -> None:
+    """The fuzzer found that a longer frame was cut off, and its beginning read as a number."""
+    frames = [b"\x21\x01" + bytes(16), b"ValueError", b"text", b"", decision]
+    with pytest.raises(Malformed, match='must be seconds, such as "10", or "never"'):
+        codec.read_failed(frames)
+
+
+@pytest.mark.parametrize(("seconds", "read"), [(0.0, 0.0), (10.0004, 10.0), (1e300, 1e12), (inf, inf)])
+def test_a_decision_about_a_retry_is_read_as_it_was_written(seconds: float, read: float) -> None:
+    frames = codec.write_failed(Outcome.FAILED, bytes(16), "ValueError", "text", "", seconds)
+    assert codec.read_failed(frames).retry_in == read

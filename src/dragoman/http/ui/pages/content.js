@@ -15,7 +15,7 @@ const KINDS = [
 ];
 
 /** Fetches the first bytes of a payload: the job's view has fewer. Returns null if the view is enough.
- * @param {JobView} job */
+ * @param {{id: string, payload: {size: number, text?: string, base64?: string} | null}} job */
 export async function beginning({ id, payload }) {
   if (!payload || shownBytes(payload).length >= Math.min(payload.size, SHOWN)) return null;
   const headers = { range: `bytes=0-${SHOWN - 1}` };
@@ -35,6 +35,7 @@ export function content(view, known = null) {
     <pre tabindex="0">${shape ?? text ?? hex(first.slice(0, ROW * ROWS))}</pre>`;
 }
 
+/** @param {{text?: string, base64?: string}} view */
 function shownBytes({ text, base64 }) {
   if (text != null) return new TextEncoder().encode(text);
   return Uint8Array.from(atob(base64 ?? ""), (each) => each.charCodeAt(0));

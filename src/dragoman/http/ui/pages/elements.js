@@ -30,16 +30,16 @@ export const jobLink = (id) => html`<a class="mono nowrap" href="/job/${id}" tit
 export const serviceLink = (name) => html`<a href="${hrefOf("service", name)}">${name}</a>`;
 export const workerLink = (id, name) => (id == null ? name : html`<a href="/worker/${id}">${name || id}</a>`);
 
-/** List of facts; those without a value are left out. @param {[string, unknown][]} rows */
+/** List of facts; those without a value are left out. @param {unknown[][]} rows name and value */
 export const facts = (rows) => html`<dl class="facts">${rows
   .filter(([, value]) => value != null && value !== "" && value !== false)
   .map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
 
-/** Table of rows. @param {[string, string?][]} heads text and class of each column */
+/** Table of rows. @param {string[][]} heads text and class of each column */
 export const table = (heads, rows, kind = "") => html`<div class="scroll"><table class="${kind}"><thead><tr>${
   heads.map(([text, css]) => html`<th class="${css}">${text}</th>`)}</tr></thead><tbody>${rows}</tbody></table></div>`;
 
-/** Segmented control. @param {[string, string?, unknown?][]} rows value, label, number */
+/** Segmented control. @param {any[][]} rows value, label, number */
 export const choices = (label, rows, field, query) => html`<span class="seg" role="group" aria-label="${label}">${
   rows.map(([value, text = value, count]) => choice(field, value, text, query[field] ?? "", { count }))}</span>`;
 
@@ -56,7 +56,7 @@ export const tags = (address, fields) => fields.filter((field) => address.query[
   html`<a class="tag" href="${withQuery(address, field, "")}" aria-label="Remove the filter ${field}">${
     field}: ${address.query[field]} ×</a>`);
 
-/** Last line of a list: a remark, and links to other pages. @param {([string, string] | false | null | "")[]} links */
+/** Last line of a list: a remark, and links to other pages, each with its label. @param {any[]} links */
 export const more = (remark, links) => html`<div class="more"><span>${remark}</span><span class="grow"></span>${
   links.filter(Boolean).map(([label, path]) => html`<a class="btn small" href="${path}">${label}</a>`)}</div>`;
 

@@ -17,7 +17,7 @@ const OUTCOMES = ["done", "failed", "timed out", "lost", "cancelled", "refused"]
 const TAGS = ["caller", "worker"];
 const FILTERS = ["service", "kind", "caller", "worker", "text", "after"];
 
-/** Fields of the operation for the query of the page. @param {URLSearchParams} query */
+/** Fields of the operation for the query of the page. @param {Record<string, string>} query */
 function request(query) {
   const state = query.state, wanted = { limit: PAGE };
   if (state === "undone" || state === "quarantined") wanted[state] = true;
@@ -51,7 +51,7 @@ export function advance(data, snapshot, { query }) {
 export const acts = { newest: (target, { reload }) => reload() };
 
 export function render({ address, data, live }) {
-  const { query } = address, now = nowOf(live), isFiltered = [...FILTERS, "state"].some((name) => query[name]);
+  const { query } = address, now = tick(data, nowOf(live)), isFiltered = [...FILTERS, "state"].some((name) => query[name]);
   return html`<div class="head"><h1>Jobs</h1>${totals(data.counts)}</div>
   <div class="head filters">
     ${choices("State", STATES.map(([value, label]) => [value, label, number(data.counts, value)]), "state", query)}
@@ -67,6 +67,12 @@ export function render({ address, data, live }) {
     query.after && ["Newest", withQuery(address, "after", "")],
     data.after && ["Older", withQuery(address, "after", data.after)],
   ])}</section>`;
+}
+
+/** Time that the ages refer to. They change every few seconds: the rows are not drawn again in between. */
+function tick(data, now) {
+  if (!(now - data.tick < REFRESH * 1000)) data.tick = now;
+  return data.tick;
 }
 
 const newer = (n) => (n >= PAGE ? `${PAGE} or more newer` : `${n} newer`);

@@ -51,8 +51,8 @@ const says = (each) => each.says || (each.cron ?? `every ${time(each.every)}`);
 
 function runs(letters) {
   if (!letters) return none;
-  const numbers = Object.entries(RUNS).map(([letter, [word]]) => [letters.split(letter).length - 1, word]);
-  const label = numbers.filter(([n]) => n > 0).map(([n, word]) => `${n} ${word}`).join(", ");
+  const numbers = Object.entries(RUNS).map(([letter, [word]]) => ({ n: letters.split(letter).length - 1, word }));
+  const label = numbers.filter(({ n }) => n > 0).map(({ n, word }) => `${n} ${word}`).join(", ");
   return html`<svg class="runs" width="${letters.length * 7}" height="14" role="img" aria-label="${label}">${
     [...letters].map((letter, i) => bar(letter, i * 7))}</svg>`;
 }

@@ -8,7 +8,7 @@ import { jobColor, seconds } from "./elements.js";
 const LEAST = 0.4; // percent: the width of the shortest bar
 const LATE = 55; // percent: a bar that begins later has its label on its left
 
-/** @param {JobView} job @param {number} now milliseconds */
+/** @param {any} job its view @param {number} now milliseconds */
 export function timeline(job, now) {
   const begin = seconds(job.created), end = job.ended ? seconds(job.ended) : now / 1000;
   const runs = job.attempts.filter((each) => each.started);

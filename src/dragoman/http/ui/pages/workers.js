@@ -67,12 +67,23 @@ const states = (counts) => [["", "All", counts && count(sum(counts.state))], ...
   .filter((state) => !counts || counts.state[state])
   .map((state) => [state, state, counts && count(counts.state[state])])];
 
+let last = { number: 0, text: "" }; // of the squares that were made last
+
+/** Number of these squares: the same for equal ones, which are not drawn again. */
+function numberOf(letters, ids) {
+  const text = `${letters} ${ids.join(" ")}`;
+  if (text !== last.text) last = { number: last.number + 1, text };
+  return last.number;
+}
+
 function fleet({ each, states: letters, ids }, counts) {
   const legend = STATES.filter((state) => !counts || counts.state[state]);
   const numbers = legend.map((state) => `${counts ? `${count(counts.state[state])} ` : ""}${state}`).join(", ");
+  const number = numberOf(letters, ids), isShown = document.querySelector(`.fleet[data-same="${number}"]`) !== null;
   const square = (letter, i) => html`<i class="${letter}" data-href="/worker/${ids[i]}"
     title="${LETTERS[letter]}, worker ${ids[i]}"></i>`;
-  return panel("Fleet", html`<div class="fleet" role="img" aria-label="${numbers}">${[...letters].map(square)}</div>`, {
+  return panel("Fleet", html`<div class="fleet" role="img" aria-label="${numbers}" data-same="${number}">${
+    !isShown && [...letters].map(square)}</div>`, {
     note: each > 1 ? `a square for ${each} workers, with the state that needs attention most` : "a square for each worker",
     side: html`<span class="legend">${legend.map((state) => html`<span><i class="square ${letterOf(state)}"></i>${
       state}${counts && ` ${count(counts.state[state])}`}</span>`)}</span>`,
