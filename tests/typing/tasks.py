@@ -57,7 +57,20 @@ async def tail(ctx: Context, path: str) -> AsyncIterator[str]:
     yield path
 
 
+@task
+def repeat(thing: object, times: int) -> Iterator[str]:
+    yield from [repr(thing)] * times
+
+
+@task()
+async def repeat_later(thing: Any) -> AsyncIterator[str]:
+    yield repr(thing)
+
+
 def streams() -> None:
+    assert_type(repeat.call("x", 2), list[str])
+    assert_type(repeat_later.astream("x"), AsyncIterator[str])
+    repeat.stream(2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     assert_type(count(3), Iterator[int])
     assert_type(count.stream(3), Iterator[int])
     assert_type(count.call(3), list[int])

@@ -13,8 +13,10 @@ import pytest
 from dragoman import (
     AsyncClient,
     Context,
+    GroupHandle,
     JobCancelled,
     JobFailed,
+    JobHandle,
     LocalBroker,
     NewJob,
     NoSuchGroup,
@@ -198,6 +200,38 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
 def test_mistakes_are_named(act: Callable[[], Any], message: str) -> None:
     with eagerly(), pytest.raises(TypeError, match=message):
         act()
+
+
+@task
+def picky(page: Page, error: str) -> None:
+    raise LookupError(error)
+
+
+def test_rules_of_a_job_hold_behind_other_jobs() -> None:
+    with eager(fetch, picky):
+        page = fetch.enqueue("a")
+        assert len(picky.after(page).enqueue("no").job().attempts) == 3
+        permanent = picky.with_options(never_retry_on=LookupError)
+        assert len(permanent.after(page).enqueue("no").job().attempts) == 1
+        assert len(fetch.prepare("a").then(permanent, "no").enqueue().job().attempts) == 1
+        cancelled = picky.after(fetch.prepare("broken")).enqueue("no")
+        assert (cancelled.job().outcome, cancelled.job().attempts) == ("cancelled", [])
+
+
+def test_results_of_a_group_that_do_not_fit_are_failures() -> None:
+    with eager(fetch):
+        made = fetch.group(["a", "b"]).enqueue()
+        for found in (
+            total.group_handle(made.id),
+            GroupHandle(made.id, total._codec.decode, [*map(_as_text, made.jobs)]),
+        ):
+            with pytest.raises(JobFailed, match=r"the result of job .* does not have the type of its task"):
+                found.result()
+            assert [type(each) for each in found.result(errors="return")] == [JobFailed, JobFailed]
+
+
+def _as_text(job: JobHandle[Page]) -> JobHandle[str]:
+    return total.handle(job.id)
 
 
 def test_job_is_in_one_group_and_a_group_has_jobs() -> None:

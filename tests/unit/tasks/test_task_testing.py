@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
@@ -30,6 +30,20 @@ def refuse(ctx: Context, word: str) -> None:
     raise LookupError(word)
 
 
+@task(attempts=3, never_retry_on=KeyError)
+def unsteady(ctx: Context, number: int) -> Iterator[int]:
+    yield number
+    if ctx.attempt < 3:
+        raise (OSError if number else KeyError)(number)
+    yield ctx.attempt
+
+
+@task
+async def aunsteady(number: int) -> AsyncIterator[int]:
+    yield number
+    raise OSError(number)
+
+
 # -------------------------------------------------------------------- eager
 
 
@@ -42,6 +56,22 @@ def test_eager_tasks_run_here() -> None:
         handle = add.enqueue(4, 5)
         assert (handle.result(), handle.why(), handle.job().outcome) == (9, "It is done.", "done")
         assert not handle.cancel()
+
+
+def test_values_of_failed_attempts_are_not_part_of_the_result() -> None:
+    with eager(unsteady):
+        assert unsteady.call(1) == [1, 3]
+        assert list(unsteady.stream(1)) == [1, 3]
+        assert len(unsteady.enqueue(1).job().attempts) == 3
+
+
+def test_rules_about_retries_hold_for_tasks_that_yield() -> None:
+    with eager(unsteady, aunsteady):
+        assert len(unsteady.enqueue(0).job().attempts) == 1, "KeyError is never retried"
+        assert unsteady.with_options(never_retry_on=()).enqueue(0).result() == [0, 3]
+        assert len(aunsteady.enqueue(1).job().attempts) == 3
+        permanent = aunsteady.with_options(never_retry_on=OSError).enqueue(1)
+        assert len(permanent.job().attempts) == 1
 
 
 def test_eager_failures_are_those_of_a_worker() -> None:
