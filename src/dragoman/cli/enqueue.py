@@ -29,7 +29,16 @@ Examples:
 @click.argument("data", default="")
 @connect_option
 @request_options(
-    EnqueueRequest, "delay", "priority", "attempts", "timeout", "retry_first", "retry_cap", "retry_jitter", "key"
+    EnqueueRequest,
+    "delay",
+    "priority",
+    "attempts",
+    "timeout",
+    "retry_first",
+    "retry_cap",
+    "retry_jitter",
+    "key",
+    "tenant",
 )
 @click.option(
     "--wait", type=click.FloatRange(min=0), metavar="S", help="Wait up to S seconds for the result, and print it."

@@ -92,6 +92,7 @@ _ROWS: Final = (
                 "parts",
                 "cancel",
                 "background jobs",
+                "tenant",
             }
         ),
     ),
@@ -191,7 +192,7 @@ _ROWS: Final = (
         worker="dragoman.sdk.http_worker:HttpWorker",
         shares_connections=True,
         capabilities=frozenset(
-            {"timeout", "priority", "attempts", "job_timeout", "wait_for_worker", "cancel", "background jobs"}
+            {"timeout", "priority", "attempts", "job_timeout", "wait_for_worker", "cancel", "background jobs", "tenant"}
         ),
     ),
 )

@@ -19,6 +19,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.failure import Failure
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import Attempt, Job, Payload, Token, WorkerId
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
@@ -72,9 +73,10 @@ class HttpBrokerSide(TimedRecipient):
         deadline: float,
         key: str | None,
         owner: Owner,
+        extras: JobExtras | None = None,
     ) -> PendingCall:
         call = PendingCall(self, owner, answer)
-        job = self._broker.submit(service, payload, call, job_options, now, deadline=deadline, key=key)
+        job = self._broker.submit(service, payload, call, job_options, now, deadline=deadline, key=key, extras=extras)
         if job is not None and job.conversation is not None:
             submitted(job, call, f"POST /v1/call/{service}", len(payload), now)
         if call.job is not None and call.job.deadline > deadline:  # it has joined a job of another caller

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from dragoman.core.job_extras import JobExtras, tenant_problem
 from dragoman.core.options import DEFAULT_PRIORITY, JobOptions
 from dragoman.http.headers import Header
 from dragoman.http.options import ListenerOptions
 from dragoman.http.problems import HttpError, problem_response
-from dragoman.operations.schemas import Attempts, ErrorView, JobTimeout, Key, Priority
+from dragoman.operations.schemas import Attempts, ErrorView, JobTimeout, Key, Priority, Tenant
 from dragoman.operations.validation import explain
 
 if TYPE_CHECKING:
@@ -26,20 +27,24 @@ HEADERS = (
     Header("Dragoman-Priority", Priority, "0 to 9; higher is dispatched earlier. A step is worth 60 s of waiting."),
     Header("Dragoman-Attempts", Attempts, "Maximum number of attempts, each at one worker."),
     Header("Dragoman-Wait-For-Worker", bool, "Wait for a worker even if none offers the service."),
+    Header("Dragoman-Tenant", Tenant, "Customer or account that the job is for; tenants take turns."),
     Header("Idempotency-Key", Key, "A second call with this key and payload gets the result of the first."),
 )
 KINDS = {header.name.lower().encode(): header for header in HEADERS}
 KEY = b"idempotency-key"
+TENANT = b"dragoman-tenant"
 
 
 class CallHeaders:
     """Parsed headers of a call."""
 
-    __slots__ = ("key", "options", "timeout")
+    __slots__ = ("extras", "key", "options", "timeout")
 
     def __init__(self, headers: dict[bytes, Any], options: ListenerOptions) -> None:
         self.timeout: float = headers.get(b"dragoman-timeout") or inf
         self.key: str | None = headers.get(KEY)
+        tenant: str = headers.get(TENANT, "")
+        self.extras = JobExtras(tenant=tenant) if tenant else None
         default = inf if b"dragoman-timeout" in headers else options.job_timeout  # the total limit suffices
         self.options = JobOptions(
             queue_timeout=options.queue_timeout or inf,
@@ -81,6 +86,9 @@ def _read(headers: tuple[tuple[bytes, bytes], ...]) -> dict[bytes, Any]:
             _reject(header, "the value is not UTF-8")
         except msgspec.ValidationError as error:
             _reject(header, explain(error, header.kind))
+        problem = tenant_problem(values[name]) if name == TENANT else None
+        if problem is not None:
+            _reject(header, problem)
     return values
 
 

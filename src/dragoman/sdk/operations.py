@@ -43,6 +43,7 @@ class ClientOperations(Performer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        tenant: str | None = None,
         parent: str | None = None,
         traceparent: str | None = None,
     ) -> str:
@@ -67,6 +68,8 @@ class ClientOperations(Performer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `tenant`: Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns. [1 to
+          128 characters]
         - `parent`: Id of the job whose handler submits this one. Python clients set it by themselves.
         - `traceparent`: Trace context of the submit (W3C `traceparent`), which the worker receives. An invalid one is
           ignored. [0 to 256 characters]
@@ -87,6 +90,7 @@ class ClientOperations(Performer, Generic[Result]):
                     retry_first=retry_first,
                     retry_cap=retry_cap,
                     retry_jitter=retry_jitter,
+                    tenant=tenant,
                     parent=parent,
                     traceparent=traceparent,
                 ),
@@ -479,6 +483,7 @@ class ClientOperations(Performer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        tenant: str | None = None,
     ) -> ScheduleView:
         """Create a schedule, or replace the one of this name.
 
@@ -500,6 +505,8 @@ class ClientOperations(Performer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `tenant`: Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns. [1 to
+          128 characters]
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import ScheduleRequest
@@ -521,6 +528,7 @@ class ClientOperations(Performer, Generic[Result]):
                 retry_first=retry_first,
                 retry_cap=retry_cap,
                 retry_jitter=retry_jitter,
+                tenant=tenant,
             ),
             self._encoded(payload, codec),
         )

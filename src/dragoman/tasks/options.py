@@ -21,6 +21,7 @@ class TaskOptions(TypedDict, total=False):
     timeout: float | None
     queue_timeout: float | None
     wait_for_worker: bool
+    tenant: str | None
     delay: float
     not_before: datetime | None
     key: str | None
@@ -30,7 +31,17 @@ class TaskOptions(TypedDict, total=False):
 
 
 CALL: Final = frozenset(CallOptions.__annotations__)
-BACKGROUND: Final = ("attempts", "priority", "delay", "not_before", "key", "retry_first", "retry_cap", "retry_jitter")
+BACKGROUND: Final = (
+    "attempts",
+    "priority",
+    "tenant",
+    "delay",
+    "not_before",
+    "key",
+    "retry_first",
+    "retry_cap",
+    "retry_jitter",
+)
 
 
 def check(options: TaskOptions) -> None:
