@@ -18,6 +18,7 @@ from dragoman.core.groups import GroupCompleted
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED
@@ -301,7 +302,10 @@ class OperationHandlers(LimitHandlers):
         owner = self.broker.owners.of_stored(self.broker.principals.named(state.owner))
         run = ScheduledRun(self.scheduler, request.name, owner)
         pending = PendingRequest(self, run, UNTIL_ENDED)
-        job = self.broker.submit(request.service, payload, pending, delayed_options(request), now, key=key)
+        extras = JobExtras(tenant=request.tenant) if request.tenant else None
+        job = self.broker.submit(
+            request.service, payload, pending, delayed_options(request), now, key=key, extras=extras
+        )
         run.job = job.id if job is not None else None
         return run.job
 

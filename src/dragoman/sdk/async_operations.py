@@ -47,6 +47,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        tenant: str | None = None,
         parent: str | None = None,
         traceparent: str | None = None,
         after: JobNames = (),
@@ -74,6 +75,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `tenant`: Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns. [1 to
+          128 characters]
         - `parent`: Id of the job whose handler submits this one. Python clients set it by themselves.
         - `traceparent`: Trace context of the submit (W3C `traceparent`), which the worker receives. An invalid one is
           ignored. [0 to 255 characters]
@@ -100,6 +103,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
                     retry_first=retry_first,
                     retry_cap=retry_cap,
                     retry_jitter=retry_jitter,
+                    tenant=tenant,
                     parent=parent,
                     traceparent=traceparent,
                     after=ids_of(after),
@@ -641,6 +645,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        tenant: str | None = None,
     ) -> ScheduleView:
         """Create a schedule, or replace the one of this name.
 
@@ -662,6 +667,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `tenant`: Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns. [1 to
+          128 characters]
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import ScheduleRequest
@@ -683,6 +690,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
                 retry_first=retry_first,
                 retry_cap=retry_cap,
                 retry_jitter=retry_jitter,
+                tenant=tenant,
             ),
             self._encoded(payload, codec),
         )

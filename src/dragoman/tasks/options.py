@@ -22,6 +22,7 @@ class TaskOptions(TypedDict, total=False):
     timeout: float | None
     queue_timeout: float | None
     wait_for_worker: bool
+    tenant: str | None
     delay: float
     not_before: datetime | None
     key: str | None
@@ -36,6 +37,7 @@ CALL: Final = frozenset(CallOptions.__annotations__)
 BACKGROUND: Final = (
     "attempts",
     "priority",
+    "tenant",
     "delay",
     "not_before",
     "key",
