@@ -22,7 +22,7 @@ class ServiceStatus:
 
     # fmt: off
     __slots__ = (
-        "bytes", "delayed", "done", "jobs", "paused", "paused_at", "paused_by", "ran", "slow_run", "totals", "undone",
+        "bytes", "delayed", "done", "is_partitioned", "jobs", "paused", "paused_at", "paused_by", "ran", "slow_run", "totals", "undone",
         "waited",
     )
     # fmt: on
@@ -31,6 +31,7 @@ class ServiceStatus:
         self.paused = False
         self.paused_by = ""
         self.paused_at: float | None = None  # time at which it was paused; None: it is not, or the time is not known
+        self.is_partitioned = False  # its only workers are at brokers of the cluster that are not heard
         self.totals = totals
         self.jobs = 0  # jobs present, in any state
         self.bytes = 0  # their payloads in memory

@@ -1,0 +1,1 @@
+"""Several brokers as one, on NATS: gossip, links between brokers, and jobs that run at another broker."""

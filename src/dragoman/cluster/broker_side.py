@@ -1,0 +1,326 @@
+"""The cluster's side of a broker: its connection to NATS, gossip with the other brokers, and links to them.
+
+For the core, another broker is a worker for each of its services (`remote_workers.py`), and the caller of each job that
+it sends here (`taken_jobs.py`). While NATS is away, everything local goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dragoman.carriers.carrier import Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.carriers.nats import Nats
+from dragoman.carriers.nats_lines import subscribe
+from dragoman.cluster.capacity import capacity_of
+from dragoman.cluster.link import Link
+from dragoman.cluster.names import Subjects
+from dragoman.cluster.peers import Peer
+from dragoman.cluster.records import (
+    VERSION,
+    AnyRecord,
+    Busy,
+    Failed,
+    Free,
+    Give,
+    Gossip,
+    Packet,
+    Progress,
+    Recall,
+    Result,
+    encode_gossip,
+    read_gossip,
+    read_packet,
+)
+from dragoman.cluster.remote_workers import RemoteWorkers
+from dragoman.cluster.settings import ClusterSettings
+from dragoman.cluster.taken_jobs import TakenJobs
+from dragoman.core.broker import Broker
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
+from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import DeliverProgress
+from dragoman.core.owners import Owner
+from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
+
+SOCKET: Final = "nats"
+GOSSIP_SID: Final = b"1"
+LINK_SID: Final = b"2"
+GOSSIP_EVERY: Final = 1.0  # seconds, if nothing changes
+GOSSIP_SOONEST: Final = 0.02  # seconds between two changes; more with many services
+GOSSIP_COST: Final = 0.00002  # seconds more for each service
+DIAL_FOR: Final = 5.0  # seconds until the next server is tried
+RETRY_FIRST: Final = 0.1  # seconds until the next dial; doubles up to the next
+RETRY_LONGEST: Final = 2.0
+MAX_PEERS: Final = 64
+
+
+class ClusterSide(BrokerSide):
+    """One broker in its cluster."""
+
+    dialect = "cluster"
+
+    def __init__(
+        self, broker: Broker, io: BrokerIO, settings: ClusterSettings, carrier: Callable[[], Nats], owner: Owner, now: float
+    ) -> None:
+        self._broker = broker
+        self._io = io
+        self._settings = settings
+        self._make_carrier = carrier
+        self._owner = owner
+        self._subjects = Subjects(settings.cluster)
+        self.name = settings.broker
+        self.incarnation = broker.entropy.token().hex()[:16]
+        self._started = now
+        self.peers: dict[str, Peer] = {}
+        self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
+        self._taken = TakenJobs(broker, self)
+        self._carrier: Nats | None = None
+        self._connection: Connection | None = None  # to a NATS server, open or not
+        self.is_connected = False
+        self.rival: str = ""  # the other run of a broker with this name; while it is heard, this one stays out
+        self._rival_until = -inf
+        self._server = 0  # index of the server that is dialled next
+        self._dial_at = now
+        self._retry_delay = RETRY_FIRST
+        self._gossip: Gossip | None = None  # as it was sent last
+        self._gossip_at = -inf  # time of the last gossip
+        self._looked_at = -inf  # time at which the capacity was last compared
+        self._is_flush_requested = False
+
+    # ---------------------------------------------------------------- calls from the runner
+
+    def opened(self, peer: Connection, now: float) -> None:
+        assert self._carrier is not None
+        self.is_connected = True
+        self._retry_delay = RETRY_FIRST
+        self._io.send(peer, [subscribe(self._subjects.gossip, GOSSIP_SID)])
+        self._io.send(peer, [subscribe(self._subjects.broker(self.name, self.incarnation), LINK_SID)])
+        for each in self.peers.values():
+            each.link.max_message = self._carrier.info.max_payload
+            each.link.reconnected(now)
+        self._io.remark("cluster connected", peer=peer, cluster=self._settings.cluster, broker=self.name)
+        self._send_gossip(now)
+
+    def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
+        if peer is not self._connection:
+            return
+        was_connected, self.is_connected = self.is_connected, False
+        self._connection = self._carrier = None
+        if was_connected:
+            self._io.remark("cluster disconnected", level="warning", cluster=self._settings.cluster)
+            for each in self.peers.values():
+                self._silence(each, now)
+        self._server = (self._server + 1) % len(self._settings.servers)
+        self._dial_at = now + self._retry_delay * (0.5 + self._broker.entropy.jitter())
+        self._retry_delay = min(2.0 * self._retry_delay, RETRY_LONGEST)
+
+    def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
+        try:
+            if isinstance(message, TooLarge):
+                raise message.malformed()
+            if len(message) < 5:
+                self._control(message)
+            elif message[0] == GOSSIP_SID:
+                self._hear(read_gossip(bytes(message[4])), now)
+            else:
+                self._receive_packet(read_packet(bytes(message[4])), now)
+        except Malformed as problem:
+            self._io.log_limited("bad message", peer=peer, reason=problem.reason, detail=problem.detail)
+
+    def _control(self, message: Message) -> None:
+        if bytes(message[0]) == b"-ERR":
+            text = bytes(message[1]).decode("utf-8", "replace")
+            self._io.log_limited("cluster error", peer=self._connection, problem=text)
+
+    def execute(self, effect: Effect, now: float) -> None:
+        if type(effect) is SendJob:
+            self._workers.send_job(effect, now)
+        elif type(effect) is DeliverOutcome:
+            self._taken.outcome(effect)
+        elif type(effect) is DeliverProgress:
+            self._taken.progress(effect)
+        elif type(effect) is CancelAttempt:
+            self._workers.cancel(effect)
+        elif type(effect) is RemoveWorker:
+            self._workers.removed(effect)
+        self._request_flush()
+
+    def tick(self, now: float) -> float:
+        due = self._tick_connection(now)
+        for peer in list(self.peers.values()):
+            if peer.due() <= now:
+                if peer.is_silent:
+                    self._drop(peer, f"broker {peer.name} is gone", now)
+                    continue
+                self._silence(peer, now)
+            if self.is_connected and peer.link.next_tick() <= now:
+                self._send(peer, peer.link.tick(now))
+            due = min(due, peer.due(), peer.link.next_tick() if self.is_connected else inf)
+        if self.is_connected and now >= self._rival_until:
+            due = min(due, self._tick_gossip(now))
+        return due
+
+    # ---------------------------------------------------------------- the connection to NATS
+
+    def _tick_connection(self, now: float) -> float:
+        if self._connection is None:
+            if now < self._dial_at:
+                return self._dial_at
+            self._carrier = self._make_carrier()
+            place = self._settings.servers[self._server]
+            self._connection = self._io.dial(
+                self, place, SOCKET, self._carrier, self._owner, self._settings.connection_limits
+            )
+            self._dial_at = now + DIAL_FOR
+            return self._dial_at
+        if self.is_connected:
+            return inf
+        if now >= self._dial_at:
+            self._io.close(self._connection, f"no handshake within {DIAL_FOR:g} s")
+            self._dial_at = inf
+        return self._dial_at
+
+    def _publish(self, subject: bytes, payload: bytes) -> None:
+        if self._connection is not None and self.is_connected:
+            self._io.send(self._connection, [subject, b"", b"", payload])
+
+    # ---------------------------------------------------------------- gossip
+
+    def _tick_gossip(self, now: float) -> float:
+        soonest = self._looked_at + GOSSIP_SOONEST + GOSSIP_COST * len(self._broker.worker_registry.services)
+        if now < soonest:
+            return soonest
+        self._looked_at = now
+        made = self._made_gossip(now)
+        if made != self._gossip or now >= self._gossip_at + GOSSIP_EVERY:
+            self._gossip, self._gossip_at = made, now
+            self._publish(self._subjects.gossip, encode_gossip(made))
+        return self._gossip_at + GOSSIP_EVERY
+
+    def _send_gossip(self, now: float) -> None:
+        """Send gossip at once, as far as this broker takes part."""
+        self._gossip, self._looked_at = None, -inf
+        if now >= self._rival_until:
+            self._tick_gossip(now)
+
+    def _made_gossip(self, now: float) -> Gossip:
+        return Gossip(
+            VERSION,
+            self.name,
+            self.incarnation,
+            self._settings.release,
+            self._broker.dispatch.is_draining,
+            capacity_of(self._broker, self),
+            {peer.name: peer.link.received for peer in self.peers.values()},
+            self._settings.access_digest(),
+            round(now - self._started),
+        )
+
+    def _hear(self, gossip: Gossip, now: float) -> None:
+        if gossip.broker == self.name:
+            if gossip.incarnation != self.incarnation:
+                self._hear_rival(gossip, now)
+            return
+        peer = self._peer(gossip.broker, gossip.incarnation, now)
+        if peer is None:
+            return
+        peer.heard = now
+        is_back, peer.is_silent = peer.is_silent, False
+        if peer.gossip is None:
+            self._io.remark("broker joined", cluster=self._settings.cluster, broker=peer.name)
+        elif is_back:
+            self._io.remark("broker heard again", cluster=self._settings.cluster, broker=peer.name)
+        peer.gossip = gossip
+        self._workers.heard(peer, gossip, gossip.got.get(self.name, 0), now)
+        self._broker.availability.heal(gossip.services)
+        self._request_flush()
+
+    def _hear_rival(self, gossip: Gossip, now: float) -> None:
+        """Stay out of the cluster while an older run of a broker with the same name is heard."""
+        mine, other = round(now - self._started), gossip.uptime
+        if (other, self.incarnation) > (mine, gossip.incarnation):
+            self.rival, self._rival_until = gossip.incarnation, now + 3.0 * GOSSIP_EVERY
+            advice = "give each broker of the cluster its own --broker-name"
+            self._io.log_limited("broker name taken", peer=self._connection, broker=self.name, advice=advice)
+
+    def _peer(self, name: str, incarnation: str, now: float) -> Peer | None:
+        """Return the other broker's run. None: an older run than the one that is known, or too many brokers."""
+        peer = self.peers.get(name)
+        if peer is not None and peer.incarnation == incarnation:
+            return peer
+        if peer is not None:
+            if peer.gossip is not None and not peer.is_silent and now - peer.heard < GOSSIP_SOONEST:
+                return None  # two runs of one name at once
+            self._drop(peer, f"broker {name} has restarted", now)
+        if len(self.peers) >= MAX_PEERS:
+            self._io.log_limited("too many brokers", broker=name, most=MAX_PEERS)
+            return None
+        most = self._carrier.info.max_payload if self._carrier is not None else 1 << 20
+        peer = self.peers[name] = Peer(name, incarnation, Link(self.name, self.incarnation, most), now)
+        return peer
+
+    def _silence(self, peer: Peer, now: float) -> None:
+        if not peer.is_silent:
+            peer.is_silent = True
+            self._workers.silent(peer, now)
+            self._broker.availability.partition(peer.services, self)
+            if self.is_connected:
+                self._io.remark("broker silent", level="warning", cluster=self._settings.cluster, broker=peer.name)
+
+    def _drop(self, peer: Peer, reason: str, now: float) -> None:
+        """End everything with a broker that is gone, or that has restarted."""
+        del self.peers[peer.name]
+        self._workers.gone(peer, reason, now)
+        self._taken.gone(peer, now)
+        self._io.remark("broker left", level="warning", cluster=self._settings.cluster, broker=peer.name, reason=reason)
+
+    # ---------------------------------------------------------------- links
+
+    def _receive_packet(self, packet: Packet, now: float) -> None:
+        if packet.broker == self.name:
+            return
+        peer = self._peer(packet.broker, packet.incarnation, now)
+        if peer is None:
+            return
+        records = peer.link.receive(packet, now)
+        for record in records:
+            self._handle(peer, record, packet.acknowledged, now)
+        self._request_flush()
+
+    def _handle(self, peer: Peer, record: AnyRecord, acknowledged: int, now: float) -> None:
+        kind = type(record)
+        if kind is Give:
+            self._taken.give(peer, record, now)
+        elif kind is Result:
+            self._workers.result(peer, record, now)
+        elif kind is Failed:
+            self._workers.failed(peer, record, now)
+        elif kind is Busy:
+            self._workers.busy(peer, record, now)
+        elif kind is Free:
+            self._workers.free(peer, record, acknowledged, now)
+        elif kind is Progress:
+            self._workers.progress(peer, record, now)
+        elif kind is Recall:
+            self._taken.recall(peer, record, now)
+
+    def _request_flush(self) -> None:
+        if not self._is_flush_requested:
+            self._is_flush_requested = True
+            self._io.call_before_write(self._flush)
+
+    def _flush(self, now: float) -> None:
+        """Send one packet to each broker, with everything of this iteration."""
+        self._is_flush_requested = False
+        for peer in self.peers.values():
+            if peer.freed:
+                self._taken.add_free(peer)
+            packets = peer.link.flush(now)
+            if packets:
+                self._send(peer, packets)
+
+    def _send(self, peer: Peer, packets: list[bytes]) -> None:
+        subject = self._subjects.broker(peer.name, peer.incarnation)
+        for packet in packets:
+            self._publish(subject, packet)
