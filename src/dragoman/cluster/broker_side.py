@@ -12,7 +12,7 @@ from typing import Final
 from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.nats import Nats
-from dragoman.carriers.nats_lines import subscribe
+from dragoman.carriers.nats_lines import subscribe_line
 from dragoman.cluster.capacity import capacity_of
 from dragoman.cluster.link import Link
 from dragoman.cluster.names import Subjects
@@ -27,7 +27,6 @@ from dragoman.cluster.records import (
     Gossip,
     Packet,
     Progress,
-    Recall,
     Result,
     encode_gossip,
     read_gossip,
@@ -49,6 +48,8 @@ LINK_SID: Final = b"2"
 GOSSIP_EVERY: Final = 1.0  # seconds, if nothing changes
 GOSSIP_SOONEST: Final = 0.02  # seconds between two changes; more with many services
 GOSSIP_COST: Final = 0.00002  # seconds more for each service
+LISTEN_FIRST: Final = 1.3  # seconds before the first gossip: longer than the others are silent
+RIVAL_FOR: Final = 3.0  # seconds after the last gossip of another run of a broker with this name
 DIAL_FOR: Final = 5.0  # seconds until the next server is tried
 RETRY_FIRST: Final = 0.1  # seconds until the next dial; doubles up to the next
 RETRY_LONGEST: Final = 2.0
@@ -61,7 +62,13 @@ class ClusterSide(BrokerSide):
     dialect = "cluster"
 
     def __init__(
-        self, broker: Broker, io: BrokerIO, settings: ClusterSettings, carrier: Callable[[], Nats], owner: Owner, now: float
+        self,
+        broker: Broker,
+        io: BrokerIO,
+        settings: ClusterSettings,
+        carrier: Callable[[], Nats],
+        owner: Owner,
+        now: float,
     ) -> None:
         self._broker = broker
         self._io = io
@@ -78,8 +85,7 @@ class ClusterSide(BrokerSide):
         self._carrier: Nats | None = None
         self._connection: Connection | None = None  # to a NATS server, open or not
         self.is_connected = False
-        self.rival: str = ""  # the other run of a broker with this name; while it is heard, this one stays out
-        self._rival_until = -inf
+        self._takes_part_at = inf  # until then it only listens: an older run of a broker with this name may be heard
         self._server = 0  # index of the server that is dialled next
         self._dial_at = now
         self._retry_delay = RETRY_FIRST
@@ -94,13 +100,15 @@ class ClusterSide(BrokerSide):
         assert self._carrier is not None
         self.is_connected = True
         self._retry_delay = RETRY_FIRST
-        self._io.send(peer, [subscribe(self._subjects.gossip, GOSSIP_SID)])
-        self._io.send(peer, [subscribe(self._subjects.broker(self.name, self.incarnation), LINK_SID)])
+        self._io.send(peer, [subscribe_line(GOSSIP_SID, self._subjects.gossip)])
+        self._io.send(peer, [subscribe_line(LINK_SID, self._subjects.broker(self.name, self.incarnation))])
         for each in self.peers.values():
             each.link.max_message = self._carrier.info.max_payload
             each.link.reconnected(now)
         self._io.remark("cluster connected", peer=peer, cluster=self._settings.cluster, broker=self.name)
-        self._send_gossip(now)
+        if self._takes_part_at == inf:
+            self._takes_part_at = now + LISTEN_FIRST
+        self._gossip, self._looked_at = None, -inf  # sent at the next tick
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         if peer is not self._connection:
@@ -157,8 +165,8 @@ class ClusterSide(BrokerSide):
             if self.is_connected and peer.link.next_tick() <= now:
                 self._send(peer, peer.link.tick(now))
             due = min(due, peer.due(), peer.link.next_tick() if self.is_connected else inf)
-        if self.is_connected and now >= self._rival_until:
-            due = min(due, self._tick_gossip(now))
+        if self.is_connected:
+            due = min(due, self._tick_gossip(now) if now >= self._takes_part_at else self._takes_part_at)
         return due
 
     # ---------------------------------------------------------------- the connection to NATS
@@ -198,12 +206,6 @@ class ClusterSide(BrokerSide):
             self._publish(self._subjects.gossip, encode_gossip(made))
         return self._gossip_at + GOSSIP_EVERY
 
-    def _send_gossip(self, now: float) -> None:
-        """Send gossip at once, as far as this broker takes part."""
-        self._gossip, self._looked_at = None, -inf
-        if now >= self._rival_until:
-            self._tick_gossip(now)
-
     def _made_gossip(self, now: float) -> Gossip:
         return Gossip(
             VERSION,
@@ -222,6 +224,8 @@ class ClusterSide(BrokerSide):
             if gossip.incarnation != self.incarnation:
                 self._hear_rival(gossip, now)
             return
+        if now < self._takes_part_at:
+            return
         peer = self._peer(gossip.broker, gossip.incarnation, now)
         if peer is None:
             return
@@ -238,20 +242,19 @@ class ClusterSide(BrokerSide):
 
     def _hear_rival(self, gossip: Gossip, now: float) -> None:
         """Stay out of the cluster while an older run of a broker with the same name is heard."""
-        mine, other = round(now - self._started), gossip.uptime
-        if (other, self.incarnation) > (mine, gossip.incarnation):
-            self.rival, self._rival_until = gossip.incarnation, now + 3.0 * GOSSIP_EVERY
+        if (gossip.uptime, self.incarnation) > (round(now - self._started), gossip.incarnation):
+            self._takes_part_at = now + RIVAL_FOR
+            for peer in list(self.peers.values()):
+                self._drop(peer, "an older broker has the same name", now)
             advice = "give each broker of the cluster its own --broker-name"
             self._io.log_limited("broker name taken", peer=self._connection, broker=self.name, advice=advice)
 
     def _peer(self, name: str, incarnation: str, now: float) -> Peer | None:
-        """Return the other broker's run. None: an older run than the one that is known, or too many brokers."""
+        """Return the other broker's run. None: there are too many brokers."""
         peer = self.peers.get(name)
         if peer is not None and peer.incarnation == incarnation:
             return peer
         if peer is not None:
-            if peer.gossip is not None and not peer.is_silent and now - peer.heard < GOSSIP_SOONEST:
-                return None  # two runs of one name at once
             self._drop(peer, f"broker {name} has restarted", now)
         if len(self.peers) >= MAX_PEERS:
             self._io.log_limited("too many brokers", broker=name, most=MAX_PEERS)
@@ -278,7 +281,7 @@ class ClusterSide(BrokerSide):
     # ---------------------------------------------------------------- links
 
     def _receive_packet(self, packet: Packet, now: float) -> None:
-        if packet.broker == self.name:
+        if packet.broker == self.name or now < self._takes_part_at:
             return
         peer = self._peer(packet.broker, packet.incarnation, now)
         if peer is None:
@@ -289,20 +292,19 @@ class ClusterSide(BrokerSide):
         self._request_flush()
 
     def _handle(self, peer: Peer, record: AnyRecord, acknowledged: int, now: float) -> None:
-        kind = type(record)
-        if kind is Give:
+        if isinstance(record, Give):
             self._taken.give(peer, record, now)
-        elif kind is Result:
+        elif isinstance(record, Result):
             self._workers.result(peer, record, now)
-        elif kind is Failed:
+        elif isinstance(record, Failed):
             self._workers.failed(peer, record, now)
-        elif kind is Busy:
+        elif isinstance(record, Busy):
             self._workers.busy(peer, record, now)
-        elif kind is Free:
+        elif isinstance(record, Free):
             self._workers.free(peer, record, acknowledged, now)
-        elif kind is Progress:
+        elif isinstance(record, Progress):
             self._workers.progress(peer, record, now)
-        elif kind is Recall:
+        else:
             self._taken.recall(peer, record, now)
 
     def _request_flush(self) -> None:

@@ -108,9 +108,7 @@ class Link:
         return self._packet(self._last_sent, is_last, body)
 
     def _packet(self, number: int, is_last: bool, body: bytes) -> bytes:
-        return encode_packet(
-            Packet(VERSION, self._name, self._incarnation, number, self._received, is_last, body)
-        )
+        return encode_packet(Packet(VERSION, self._name, self._incarnation, number, self._received, is_last, body))
 
     # ---------------------------------------------------------------- receiving
 

@@ -1,8 +1,8 @@
 """Other brokers of the cluster, as this one knows them.
 
-    live      its gossip arrives
-    silent    no gossip for `SILENT_AFTER`, or NATS is away: it gets no jobs; jobs that it has may still finish
-    gone      no gossip for `GONE_AFTER`, or another run of it is heard: its attempts are lost, its jobs have no caller
+live      its gossip arrives
+silent    no gossip for `SILENT_AFTER`, or NATS is away: it gets no jobs; jobs that it has may still finish
+gone      no gossip for `GONE_AFTER`, or another run of it is heard: its attempts are lost, its jobs have no caller
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     """Base class of records."""
 
 
-class Give(Record, tag=1):
+class Give(Record, frozen=True, tag=1):
     """A job for a worker of the receiver. `run_time`: seconds that it may run; None: no limit."""
 
     token: bytes
@@ -34,20 +34,20 @@ class Give(Record, tag=1):
     extras: str = ""  # as in core/extras_text.py; empty: none
 
 
-class Busy(Record, tag=2):
+class Busy(Record, frozen=True, tag=2):
     """The job was not started."""
 
     token: bytes
 
 
-class Result(Record, tag=3):
+class Result(Record, frozen=True, tag=3):
     """The job is done."""
 
     token: bytes
     result: bytes
 
 
-class Failed(Record, tag=4):
+class Failed(Record, frozen=True, tag=4):
     """The attempt ended without a result. `failure`: a packed failure (core/failure.py); empty: none."""
 
     token: bytes
@@ -56,7 +56,7 @@ class Failed(Record, tag=4):
     failure: bytes = b""
 
 
-class Progress(Record, tag=5):
+class Progress(Record, frozen=True, tag=5):
     """A progress report, or a part of the result."""
 
     token: bytes
@@ -64,14 +64,14 @@ class Progress(Record, tag=5):
     is_part: bool = False
 
 
-class Recall(Record, tag=6):
+class Recall(Record, frozen=True, tag=6):
     """The attempt has ended at the sender: stop the job."""
 
     token: bytes
     reason: str
 
 
-class Free(Record, tag=7):
+class Free(Record, frozen=True, tag=7):
     """Slots of a service that are free, after everything that this packet acknowledges."""
 
     service: str
