@@ -1,4 +1,4 @@
-"""The cluster's side of a broker: its connection to NATS, gossip with the other brokers, and links to them.
+"""The cluster's side of a broker: gossip with the other brokers, and links to them.
 
 For the core, another broker is a worker for each of its services (`remote_workers.py`), and the caller of each job that
 it sends here (`taken_jobs.py`). While NATS is away, everything local goes on.
@@ -6,16 +6,15 @@ it sends here (`taken_jobs.py`). While NATS is away, everything local goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Final
 
-from dragoman.carriers.carrier import Message, TooLarge
+from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.nats import Nats
-from dragoman.carriers.nats_lines import subscribe_line
+from dragoman.carriers.nats_info import ServerInfo
 from dragoman.cluster.capacity import capacity_of
 from dragoman.cluster.link import Link
 from dragoman.cluster.names import Subjects
+from dragoman.cluster.nats_client import NatsClient, NatsWatcher
 from dragoman.cluster.peers import Peer
 from dragoman.cluster.records import (
     VERSION,
@@ -40,106 +39,74 @@ from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveW
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.owners import Owner
-from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
+from dragoman.core.recipients import TimedRecipient
+from dragoman.dialects.interface import BrokerIO
 
-SOCKET: Final = "nats"
-GOSSIP_SID: Final = b"1"
-LINK_SID: Final = b"2"
 GOSSIP_EVERY: Final = 1.0  # seconds, if nothing changes
 GOSSIP_SOONEST: Final = 0.02  # seconds between two changes; more with many services
 GOSSIP_COST: Final = 0.00002  # seconds more for each service
 LISTEN_FIRST: Final = 1.3  # seconds before the first gossip: longer than the others are silent
 RIVAL_FOR: Final = 3.0  # seconds after the last gossip of another run of a broker with this name
-DIAL_FOR: Final = 5.0  # seconds until the next server is tried
-RETRY_FIRST: Final = 0.1  # seconds until the next dial; doubles up to the next
-RETRY_LONGEST: Final = 2.0
 MAX_PEERS: Final = 64
 
 
-class ClusterSide(BrokerSide):
-    """One broker in its cluster."""
+class ClusterSide(TimedRecipient):
+    """One broker in its cluster. `watcher` must be that of the NATS client which `start` receives."""
 
     dialect = "cluster"
 
-    def __init__(
-        self,
-        broker: Broker,
-        io: BrokerIO,
-        settings: ClusterSettings,
-        carrier: Callable[[], Nats],
-        owner: Owner,
-        now: float,
-    ) -> None:
+    def __init__(self, broker: Broker, io: BrokerIO, settings: ClusterSettings, owner: Owner, now: float) -> None:
         self._broker = broker
         self._io = io
         self._settings = settings
-        self._make_carrier = carrier
-        self._owner = owner
         self._subjects = Subjects(settings.cluster)
         self.name = settings.broker
         self.incarnation = broker.entropy.token().hex()[:16]
-        self._started = now
+        self.watcher = ConnectionWatcher(self)
         self.peers: dict[str, Peer] = {}
+        self._started = now
         self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
         self._taken = TakenJobs(broker, self)
-        self._carrier: Nats | None = None
-        self._connection: Connection | None = None  # to a NATS server, open or not
-        self.is_connected = False
+        self._client: NatsClient | None = None
+        self._max_message = 1 << 20  # bytes that the NATS server accepts
         self._takes_part_at = inf  # until then it only listens: an older run of a broker with this name may be heard
-        self._server = 0  # index of the server that is dialled next
-        self._dial_at = now
-        self._retry_delay = RETRY_FIRST
         self._gossip: Gossip | None = None  # as it was sent last
         self._gossip_at = -inf  # time of the last gossip
         self._looked_at = -inf  # time at which the capacity was last compared
         self._is_flush_requested = False
 
-    # ---------------------------------------------------------------- calls from the runner
+    def start(self, client: NatsClient) -> None:
+        """Use this client from now on."""
+        self._client = client
+        client.subscribe(self._subjects.gossip, self._receive_gossip)
+        client.subscribe(self._subjects.broker(self.name, self.incarnation), self._receive_packet)
 
-    def opened(self, peer: Connection, now: float) -> None:
-        assert self._carrier is not None
-        self.is_connected = True
-        self._retry_delay = RETRY_FIRST
-        self._io.send(peer, [subscribe_line(GOSSIP_SID, self._subjects.gossip)])
-        self._io.send(peer, [subscribe_line(LINK_SID, self._subjects.broker(self.name, self.incarnation))])
+    # ---------------------------------------------------------------- the connection to NATS
+
+    @property
+    def is_connected(self) -> bool:
+        return self._client is not None and self._client.is_connected
+
+    def connected(self, info: ServerInfo, now: float) -> None:
+        """Continue the links, and send gossip, on a new connection."""
+        self._max_message = info.max_payload
         for each in self.peers.values():
-            each.link.max_message = self._carrier.info.max_payload
+            each.link.max_message = info.max_payload
             each.link.reconnected(now)
-        self._io.remark("cluster connected", peer=peer, cluster=self._settings.cluster, broker=self.name)
         if self._takes_part_at == inf:
             self._takes_part_at = now + LISTEN_FIRST
         self._gossip, self._looked_at = None, -inf  # sent at the next tick
 
-    def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
-        if peer is not self._connection:
-            return
-        was_connected, self.is_connected = self.is_connected, False
-        self._connection = self._carrier = None
-        if was_connected:
-            self._io.remark("cluster disconnected", level="warning", cluster=self._settings.cluster)
-            for each in self.peers.values():
-                self._silence(each, now)
-        self._server = (self._server + 1) % len(self._settings.servers)
-        self._dial_at = now + self._retry_delay * (0.5 + self._broker.entropy.jitter())
-        self._retry_delay = min(2.0 * self._retry_delay, RETRY_LONGEST)
+    def away(self, now: float) -> None:
+        """Send no jobs to other brokers: the connection has ended."""
+        for each in self.peers.values():
+            self._silence(each, now)
 
-    def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
-        try:
-            if isinstance(message, TooLarge):
-                raise message.malformed()
-            if len(message) < 5:
-                self._control(message)
-            elif message[0] == GOSSIP_SID:
-                self._hear(read_gossip(bytes(message[4])), now)
-            else:
-                self._receive_packet(read_packet(bytes(message[4])), now)
-        except Malformed as problem:
-            self._io.log_limited("bad message", peer=peer, reason=problem.reason, detail=problem.detail)
+    def _publish(self, subject: bytes, payload: bytes) -> None:
+        if self._client is not None:
+            self._client.publish(subject, payload)
 
-    def _control(self, message: Message) -> None:
-        if bytes(message[0]) == b"-ERR":
-            text = bytes(message[1]).decode("utf-8", "replace")
-            self._io.log_limited("cluster error", peer=self._connection, problem=text)
+    # ---------------------------------------------------------------- calls from the runner
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:
@@ -155,7 +122,7 @@ class ClusterSide(BrokerSide):
         self._request_flush()
 
     def tick(self, now: float) -> float:
-        due = self._tick_connection(now)
+        due = inf
         for peer in list(self.peers.values()):
             if peer.due() <= now:
                 if peer.is_silent:
@@ -168,30 +135,6 @@ class ClusterSide(BrokerSide):
         if self.is_connected:
             due = min(due, self._tick_gossip(now) if now >= self._takes_part_at else self._takes_part_at)
         return due
-
-    # ---------------------------------------------------------------- the connection to NATS
-
-    def _tick_connection(self, now: float) -> float:
-        if self._connection is None:
-            if now < self._dial_at:
-                return self._dial_at
-            self._carrier = self._make_carrier()
-            place = self._settings.servers[self._server]
-            self._connection = self._io.dial(
-                self, place, SOCKET, self._carrier, self._owner, self._settings.connection_limits
-            )
-            self._dial_at = now + DIAL_FOR
-            return self._dial_at
-        if self.is_connected:
-            return inf
-        if now >= self._dial_at:
-            self._io.close(self._connection, f"no handshake within {DIAL_FOR:g} s")
-            self._dial_at = inf
-        return self._dial_at
-
-    def _publish(self, subject: bytes, payload: bytes) -> None:
-        if self._connection is not None and self.is_connected:
-            self._io.send(self._connection, [subject, b"", b"", payload])
 
     # ---------------------------------------------------------------- gossip
 
@@ -218,6 +161,12 @@ class ClusterSide(BrokerSide):
             self._settings.access_digest(),
             round(now - self._started),
         )
+
+    def _receive_gossip(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
+        try:
+            self._hear(read_gossip(bytes(payload)), now)
+        except Malformed as problem:
+            self._io.log_limited("bad message", reason=problem.reason, detail=problem.detail)
 
     def _hear(self, gossip: Gossip, now: float) -> None:
         if gossip.broker == self.name:
@@ -247,7 +196,7 @@ class ClusterSide(BrokerSide):
             for peer in list(self.peers.values()):
                 self._drop(peer, "an older broker has the same name", now)
             advice = "give each broker of the cluster its own --broker-name"
-            self._io.log_limited("broker name taken", peer=self._connection, broker=self.name, advice=advice)
+            self._io.log_limited("broker name taken", broker=self.name, advice=advice)
 
     def _peer(self, name: str, incarnation: str, now: float) -> Peer | None:
         """Return the other broker's run. None: there are too many brokers."""
@@ -259,8 +208,8 @@ class ClusterSide(BrokerSide):
         if len(self.peers) >= MAX_PEERS:
             self._io.log_limited("too many brokers", broker=name, most=MAX_PEERS)
             return None
-        most = self._carrier.info.max_payload if self._carrier is not None else 1 << 20
-        peer = self.peers[name] = Peer(name, incarnation, Link(self.name, self.incarnation, most), now)
+        link = Link(self.name, self.incarnation, self._max_message)
+        peer = self.peers[name] = Peer(name, incarnation, link, now)
         return peer
 
     def _silence(self, peer: Peer, now: float) -> None:
@@ -280,7 +229,13 @@ class ClusterSide(BrokerSide):
 
     # ---------------------------------------------------------------- links
 
-    def _receive_packet(self, packet: Packet, now: float) -> None:
+    def _receive_packet(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
+        try:
+            self._handle_packet(read_packet(bytes(payload)), now)
+        except Malformed as problem:
+            self._io.log_limited("bad message", reason=problem.reason, detail=problem.detail)
+
+    def _handle_packet(self, packet: Packet, now: float) -> None:
         if packet.broker == self.name or now < self._takes_part_at:
             return
         peer = self._peer(packet.broker, packet.incarnation, now)
@@ -326,3 +281,16 @@ class ClusterSide(BrokerSide):
         subject = self._subjects.broker(peer.name, peer.incarnation)
         for packet in packets:
             self._publish(subject, packet)
+
+
+class ConnectionWatcher(NatsWatcher):
+    """Passes news about the connection to NATS to the cluster's side."""
+
+    def __init__(self, side: ClusterSide) -> None:
+        self._side = side
+
+    def connected(self, info: ServerInfo, now: float) -> None:
+        self._side.connected(info, now)
+
+    def away(self, reason: str, now: float) -> None:
+        self._side.away(now)

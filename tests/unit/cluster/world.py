@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from dragoman.carriers.carrier import Carrier, Frame
+from dragoman.carriers.carrier import Frame
 from dragoman.carriers.nats import Nats
 from dragoman.cluster.broker_side import ClusterSide
+from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.settings import ClusterSettings
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Delivery, Effect, SendJob
@@ -17,10 +18,9 @@ from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Caller, Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
-from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
-from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
+from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.testing.entropy import SeededEntropy
 from owners import LOCAL_OWNER
 
@@ -57,24 +57,6 @@ class NodeIO(BrokerIO):
         self._node = node
         self.calls: list[Callable[[float], None]] = []
 
-    def send(self, to: Connection, frames: Sequence[Frame], tag: object = None) -> None:
-        if len(frames) == 1:
-            words = bytes(frames[0]).split()
-            assert words[0] == b"SUB"
-            self._node.subscribed[words[1]] = words[2]
-        else:
-            self._node.world.publish(self._node, bytes(frames[0]), bytes(frames[3]))
-
-    def dial(
-        self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, owner: Owner, limits: Any = None
-    ) -> Connection:
-        connection = Connection(session, owner)
-        self._node.dialled = connection
-        return connection
-
-    def close(self, whom: Connection, reason: str) -> None:
-        raise AssertionError("no connection is closed here")
-
     def call_before_write(self, call: Callable[[float], None]) -> None:
         self.calls.append(call)
 
@@ -93,14 +75,14 @@ class Node:
         self.name = name
         self.remarks: list[str] = []
         self.subscribed: dict[bytes, bytes] = {}
-        self.dialled: Connection | None = None
-        self.connection: Connection | None = None
+        self.is_connected = False
         self.inbox: list[tuple[bytes, bytes]] = []
         self.broker = Broker(Policy(), SeededEntropy(f"{name} {run}"))
         self.local = Local()
         self.io = NodeIO(self)
-        settings = ClusterSettings("test", name, ("nats",))
-        self.side = ClusterSide(self.broker, self.io, settings, Nats, LOCAL_OWNER, world.now)
+        self.side = ClusterSide(self.broker, self.io, ClusterSettings("test", name), LOCAL_OWNER, world.now)
+        self.client = NatsClient(b"inbox", self.side.watcher)
+        self.side.start(self.client)
 
     def worker(self, service: str = "s", capacity: int = 1) -> Worker:
         now = self.world.now
@@ -122,26 +104,33 @@ class Node:
         return [(each.outcome.value, bytes(each.result)) for each in self.local.outcomes]
 
     def connect(self) -> None:
-        """Let the pending dial succeed."""
-        if self.dialled is not None and self.connection is None and self.world.is_up(self):
-            self.connection, self.dialled = self.dialled, None
-            self.side.opened(self.connection, self.world.now)
+        if not self.is_connected and self.world.is_up(self):
+            self.is_connected = True
+            self.client.opened(Nats(), self._send, self.world.now)
+
+    def _send(self, frames: Sequence[Frame]) -> None:
+        if len(frames) == 1:
+            verb, subject, sid = bytes(frames[0]).split()
+            assert verb == b"SUB"
+            self.subscribed[subject] = sid
+        else:
+            self.world.publish(bytes(frames[0]), bytes(frames[3]))
 
     def cut(self) -> None:
         """End the connection to NATS: messages that have not arrived are lost."""
-        connection, self.connection = self.connection, None
         self.subscribed.clear()
         self.inbox.clear()
-        if connection is not None:
-            self.side.lost(connection, (), self.world.now)
+        if self.is_connected:
+            self.is_connected = False
+            self.client.lost("cut", self.world.now)
 
     def step(self) -> None:
         now = self.world.now
         inbox, self.inbox = self.inbox, []
         for subject, payload in inbox:
             sid = self.subscribed.get(subject)
-            if sid is not None and self.connection is not None:
-                self.side.receive(self.connection, [sid, subject, b"", b"", payload], now)
+            if sid is not None and self.is_connected:
+                self.client.receive([sid, subject, b"", b"", payload], now)
         self.broker.tick(now)
         self.side.tick(now)
         self.drain()
@@ -185,7 +174,7 @@ class World:
     def is_up(self, node: Node) -> bool:
         return node.name not in self.down
 
-    def publish(self, sender: Node, subject: bytes, payload: bytes) -> None:
+    def publish(self, subject: bytes, payload: bytes) -> None:
         for node in self.nodes.values():
             if subject in node.subscribed and self.random.random() >= self.loss:
                 node.inbox.append((subject, payload))
