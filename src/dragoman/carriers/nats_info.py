@@ -1,8 +1,8 @@
 """INFO of NATS: the facts that a server states about itself, first when a connection opens and again when they change.
 
 INFO is a JSON object. Fields that are unknown here are ignored, and missing ones have the defaults below. A field of a
-wrong type is Malformed. The server repeats INFO when servers join or leave its cluster (`connect_urls`), when its
-settings are reloaded (`max_payload`), and before it stops (`is_leaving`, *lame duck mode*).
+wrong type is Malformed. The server repeats INFO after the handshake, when servers join or leave its cluster
+(`connect_urls`), and before it stops (`is_leaving`, *lame duck mode*); not when an operator lowers `max_payload`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Several brokers as one, on NATS: gossip, links between brokers, and jobs that run at another broker."""
+"""Several brokers as one, on NATS: loaded only with `--cluster`."""

@@ -58,7 +58,7 @@ class ClusterSide(TimedRecipient):
     def __init__(self, broker: Broker, io: BrokerIO, settings: ClusterSettings, owner: Owner, now: float) -> None:
         self._broker = broker
         self._io = io
-        self._settings = settings
+        self.settings = settings
         self._subjects = Subjects(settings.cluster)
         self.name = settings.broker
         self.incarnation = broker.entropy.token().hex()[:16]
@@ -154,11 +154,11 @@ class ClusterSide(TimedRecipient):
             VERSION,
             self.name,
             self.incarnation,
-            self._settings.release,
+            self.settings.release,
             self._broker.dispatch.is_draining,
             capacity_of(self._broker, self),
             {peer.name: peer.link.received for peer in self.peers.values()},
-            self._settings.access_digest(),
+            self.settings.access_digest(),
             round(now - self._started),
         )
 
@@ -181,9 +181,9 @@ class ClusterSide(TimedRecipient):
         peer.heard = now
         is_back, peer.is_silent = peer.is_silent, False
         if peer.gossip is None:
-            self._io.remark("broker joined", cluster=self._settings.cluster, broker=peer.name)
+            self._io.remark("broker joined", cluster=self.settings.cluster, broker=peer.name)
         elif is_back:
-            self._io.remark("broker heard again", cluster=self._settings.cluster, broker=peer.name)
+            self._io.remark("broker heard again", cluster=self.settings.cluster, broker=peer.name)
         peer.gossip = gossip
         self._workers.heard(peer, gossip, gossip.got.get(self.name, 0), now)
         self._broker.availability.heal(gossip.services)
@@ -218,14 +218,14 @@ class ClusterSide(TimedRecipient):
             self._workers.silent(peer, now)
             self._broker.availability.partition(peer.services, self)
             if self.is_connected:
-                self._io.remark("broker silent", level="warning", cluster=self._settings.cluster, broker=peer.name)
+                self._io.remark("broker silent", level="warning", cluster=self.settings.cluster, broker=peer.name)
 
     def _drop(self, peer: Peer, reason: str, now: float) -> None:
         """End everything with a broker that is gone, or that has restarted."""
         del self.peers[peer.name]
         self._workers.gone(peer, reason, now)
         self._taken.gone(peer, now)
-        self._io.remark("broker left", level="warning", cluster=self._settings.cluster, broker=peer.name, reason=reason)
+        self._io.remark("broker left", level="warning", cluster=self.settings.cluster, broker=peer.name, reason=reason)
 
     # ---------------------------------------------------------------- links
 

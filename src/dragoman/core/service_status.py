@@ -22,8 +22,8 @@ class ServiceStatus:
 
     # fmt: off
     __slots__ = (
-        "bytes", "delayed", "done", "is_partitioned", "jobs", "paused", "paused_at", "paused_by", "ran", "slow_run", "totals", "undone",
-        "waited",
+        "bytes", "delayed", "done", "is_partitioned", "jobs", "paused", "paused_at", "paused_by", "ran", "slow_run",
+        "totals", "undone", "waited",
     )
     # fmt: on
 

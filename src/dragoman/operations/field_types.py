@@ -108,6 +108,7 @@ ErrorKind = Literal[
     "no such service",
     "forbidden",
     "too large",
+    "partitioned",
     "internal",
 ]
 Quantiles = Annotated[

@@ -21,6 +21,7 @@ from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.names import is_name
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED, RefusalReason
+from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_options import delayed_options, options_of
@@ -103,6 +104,7 @@ class OperationHandlers(LadderHandlers):
         self.targets = Targets(broker, scheduler)
         self.permissions = Permissions(broker, self.targets)
         self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
+        self.show_cluster: Callable[[], ClusterView] = no_cluster  # likewise
 
     # ---------------------------------------------------------------- operations
 
@@ -237,6 +239,9 @@ class OperationHandlers(LadderHandlers):
     def health(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(visible_health(self._show_health(), responder.owner.principal))
 
+    def cluster(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(self.show_cluster())
+
     def reload_access(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self.reload_table())
 
@@ -330,6 +335,11 @@ def no_table() -> AccessView:
     raise OperationError("conflict", "this broker has no access table; start it with an access folder")
 
 
+def no_cluster() -> ClusterView:
+    """Refuse to show the cluster: there is none."""
+    raise OperationError("conflict", "this broker is in no cluster; start it with --cluster nats://HOST")
+
+
 # Error kinds of the core's refusals.
 ERROR_KINDS: Final = {
     RefusalReason.NO_SUCH_SERVICE: "no such service",
@@ -340,6 +350,7 @@ ERROR_KINDS: Final = {
     RefusalReason.INVALID: "invalid",
     RefusalReason.FORBIDDEN: "forbidden",
     RefusalReason.TOO_LARGE: "too large",
+    RefusalReason.PARTITIONED: "partitioned",
 }
 
 # The function of each operation: the method of its name, or the one that is named here.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dragoman.operations.cluster_table import CLUSTER as CLUSTER
 from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
 from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
 from dragoman.operations.ladder_table import LADDER as LADDER
@@ -391,6 +392,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         RELOAD_ACCESS,
         LISTENERS,
         BROKER,
+        CLUSTER,
         HEALTH,
         OVERVIEW,
         SERVICE_SERIES,

@@ -53,6 +53,7 @@ from dragoman.streams.tls_context import ListenerTls
 if TYPE_CHECKING:
     from dragoman.http.broker_side import HttpBrokerSide
     from dragoman.http.server import HttpServer
+    from dragoman.server.cluster_member import ClusterMember
 
 EXIT_BROKEN_INVARIANT = 70
 EXIT_DISK = 74
@@ -151,6 +152,7 @@ class Server:
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults: deque[tuple[float, int]] = deque()  # (time of the check, number of internal errors)
         self._listeners: list[Listener] = []
+        self._member: ClusterMember | None = None
         self._is_open = self._is_draining = self._is_stopping = False
 
     def listen(self) -> Opened:
@@ -179,6 +181,13 @@ class Server:
                 self._log.warning("listener not opened", url=url, reason=reason, note="all others are open")
         self._listeners = [listener for listener, _ in opened]
         self.facts.opened = opened
+        if self._config.cluster:
+            from dragoman.server.cluster_member import ClusterMember
+
+            self._member = ClusterMember(
+                self._config, self.runner, self._now(), self._release, self.access_control.digest
+            )
+            self.operations.show_cluster = self._member.view
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)
@@ -339,6 +348,8 @@ class Server:
             self.operations.close(now)
             for listener in self._listeners:
                 listener.say_goodbye(BROKER_STOPS)
+            if self._member is not None:
+                self._member.close()
             self._run_once()
             self._loop.create_task(self._end())
 

@@ -57,7 +57,12 @@ def test_bad_blocks_are_malformed() -> None:
 
     bad = [b"x", b"NATS/1.0", b"NATS/1.0\r\n", b"NATS/2.0\r\n\r\n", b"HTTP/1.1 200\r\n\r\n", b"NATS/1.0 50\r\n\r\n"]
     bad += [b"NATS/1.0\r\nno colon\r\n\r\n", b"NATS/1.0\r\n: x\r\n\r\n", b"NATS/1.0\r\na b: x\r\n\r\n"]
-    bad += [b"NATS/1.0\r\na: x\ny\r\n\r\n", b"NATS/1.0\r\na: x\ry\r\n\r\n", b"NATS/1.0 503x\r\n\r\n", b"NATS/1.0 006\r\n\r\n"]
+    bad += [
+        b"NATS/1.0\r\na: x\ny\r\n\r\n",
+        b"NATS/1.0\r\na: x\ry\r\n\r\n",
+        b"NATS/1.0 503x\r\n\r\n",
+        b"NATS/1.0 006\r\n\r\n",
+    ]
     bad += [b"NATS/1.0\r\n\r\na: b\r\n\r\n", b"NATS/1.0" + b"\r\na: b" * (MAX_FIELDS + 1) + b"\r\n\r\n"]
     check_every_row(check, [(each,) for each in bad])
 
