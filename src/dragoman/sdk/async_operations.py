@@ -14,6 +14,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import AsyncPerformer
 
 if TYPE_CHECKING:
+    from dragoman.operations.cluster_schemas import ClusterView
     from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
     from dragoman.operations.ladder_schemas import ConversationView
     from dragoman.operations.list_schemas import BrokerView, FleetView, JobCountsView, ListenerView
@@ -544,6 +545,13 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import BROKER
 
         return await self.operation(BROKER, EmptyRequest())
+
+    async def cluster(self) -> ClusterView:
+        """Show the brokers of the cluster, as this broker knows them."""
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import CLUSTER
+
+        return await self.operation(CLUSTER, EmptyRequest())
 
     async def health(self) -> HealthView:
         """Show whether the broker accepts new jobs, the reasons if not, and the numbers of jobs and workers.
