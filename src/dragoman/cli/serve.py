@@ -101,7 +101,7 @@ def serve(
 
     settings = load_settings(urls, path, flags)
     if record is not None and settings.cluster:
-        fail("--record has no effect on messages of other brokers; record a broker without --cluster", USAGE)
+        fail("--record cannot record a broker in a cluster; leave out --record or --cluster", USAGE)
     taps = _recorder(record, record_size, record_payloads)
     try:
         with ProgressBar("upgrading the store", "rows") as bar:

@@ -25,11 +25,11 @@ from dragoman.operations.schemas import AccessView, HealthView, OperationError
 from dragoman.sdk.address import AddressError, TcpAddress
 from dragoman.server import clock
 from dragoman.server.access_control import AccessControl
-from dragoman.server.admission import AdmissionLimits
 from dragoman.server.asyncio_host import AsyncioHost
 from dragoman.server.authentication import Authentication
 from dragoman.server.certificate_watch import CertificateWatch
 from dragoman.server.config import Config, default_data_dir
+from dragoman.server.configured_limits import admission_limits
 from dragoman.server.dashboard_source import make_dashboard
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
@@ -42,7 +42,7 @@ from dragoman.server.runner import Runner
 from dragoman.server.sd_notify import SdNotifier
 from dragoman.server.server_facts import BrokerFacts
 from dragoman.server.state_dump import dump
-from dragoman.server.tuning import protect_secrets, raise_descriptor_limit, tune_process
+from dragoman.server.tuning import protect_secrets, tune_process
 from dragoman.server.wiring import Listener, ServerContext, default_listeners, optional_listeners, prepare
 from dragoman.store.null import NullStore
 from dragoman.store.schema import make_store
@@ -92,14 +92,7 @@ class Server:
         self._config = config
         self._log = log
         self._taps = taps
-        limits = AdmissionLimits(
-            max_connections=min(config.max_connections, raise_descriptor_limit()),
-            max_connections_per_local_address=config.max_connections_per_local_address,
-            max_connections_per_remote_address=config.max_connections_per_remote_address,
-            max_accepts_per_second=config.max_accepts_per_second,
-            max_handshakes=config.max_handshakes,
-            max_unauthenticated=config.max_unauthenticated,
-        )
+        limits = admission_limits(config)
         taps.begin(config, limits, first_worker, release, log)
         self.broker = Broker(config.policy, taps.entropy(clock.SystemEntropy()), first_worker=first_worker)
         if config.ladders:

@@ -13,6 +13,7 @@ from case_tables import check_every_row
 from dragoman.core.events import ADMINISTERED, AdministrationEvent, Event
 from dragoman.core.model import Job
 from dragoman.core.rights import NO_LIMITS, Rights
+from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
 from dragoman.operations.ladder_schemas import LadderRequest
 from dragoman.operations.list_schemas import BrokerView, ListenersView
@@ -75,6 +76,7 @@ class RightsWorld(World):
         self.broker.events.subscribe(ADMINISTERED, self._act)
         self.broker.principals.apply({name: (rights, NO_LIMITS) for name, rights in TABLE.items()})
         self.operations.server_facts = FixedFacts()
+        self.operations.show_cluster = lambda: ClusterView(name="c", broker="b", connected=False, server="", members=[])
         self.operations.reload_table = lambda: AccessView(added=["new"], removed=[], changed=[], disconnected=2)
         self.act_as("web")
         self.web_worker = self.worker("mail", name="w")
@@ -163,6 +165,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "reload access": (OK, NO, NO, NO, NO, NO),
     "listeners": (OK, NO, NO, NO, NO, NO),
     "broker": (OK, NO, NO, NO, NO, NO),
+    "cluster": (OK, NO, NO, NO, NO, NO),
     "health": (OK, OK, OK, OK, OK, OK),
     "overview": (1, 1, 1, 1, 1, 0),
     "service series": (OK, OK, OK, OK, OK, NO),
