@@ -177,9 +177,8 @@ class Server:
         if self._config.cluster:
             from dragoman.server.cluster_member import ClusterMember
 
-            self._member = ClusterMember(
-                self._config, self.runner, self._now(), self._release, self.access_control.digest
-            )
+            digest = self.access_control.digest
+            self._member = ClusterMember(self._config, self.runner, self._now(), self._release, digest)
             self.operations.show_cluster = self._member.view
         self._is_open = True
         self.host.start()
