@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ LOOPBACK = "127.0.0.1"
 PR_SET_PDEATHSIG = 1
 FORMATION = 60.0  # seconds; patience for the election of leaders
 TRIES = 5  # to find free ports
+SPAWNER = ThreadPoolExecutor(1)  # the kernel ends a process with the thread that started it: this one lives on
 
 
 def free_ports(count: int) -> list[int]:
@@ -93,12 +95,15 @@ class NatsServer:
         """Start the process, and wait until it listens. Raises PortTaken."""
         assert not self.is_running, f"{self.name} runs already"
         before = len(self.log)
-        with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(
-                [PROGRAM, "-c", self._config], stderr=log, stdin=subprocess.DEVNULL, preexec_fn=_end_with_parent
-            )
+        self._process = SPAWNER.submit(self._spawn).result()
         until(lambda: self._has_started(before), f"{self.name} listens")
         return self
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with open(self._log, "ab") as log:
+            return subprocess.Popen(
+                [PROGRAM, "-c", self._config], stderr=log, stdin=subprocess.DEVNULL, preexec_fn=_end_with_parent
+            )
 
     def _has_started(self, before: int) -> bool:
         said = self.log[before:]

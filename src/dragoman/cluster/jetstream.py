@@ -38,7 +38,8 @@ WRONG_LAST_SEQUENCE: Final = (10071, 10164)  # with the last sequence in the des
 STREAM_NOT_FOUND: Final = 10059
 STREAM_EXISTS: Final = 10058  # with other settings
 NO_MESSAGE: Final = 10037
-NOT_AVAILABLE: Final = (10008, 10039, 10076)  # no leader of JetStream; not enabled for the account; not enabled
+STORE_FAILED: Final = 10077  # the log is full, or its disk is
+NOT_AVAILABLE: Final = (10005, 10008)  # a server is away that must have a replica; JetStream has no leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,12 @@ class ApiError:
     @property
     def is_temporary(self) -> bool:
         """True if the same request may succeed soon: there is no answer, or no leader at the moment."""
-        return not self.err_code or self.code in (503, 408) or self.err_code in NOT_AVAILABLE
+        return not self.err_code or self.err_code in NOT_AVAILABLE
+
+    @property
+    def is_full(self) -> bool:
+        """True if the log cannot take more: it has reached `max_bytes`, or its server has no space."""
+        return self.err_code == STORE_FAILED
 
 
 @dataclass(frozen=True, slots=True)
