@@ -155,6 +155,7 @@ ErrorKind = Literal[
     "no such service",
     "forbidden",
     "too large",
+    "partitioned",
     "internal",
 ]
 Quantiles = Annotated[

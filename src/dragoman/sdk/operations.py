@@ -15,6 +15,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import Performer
 
 if TYPE_CHECKING:
+    from dragoman.operations.cluster_schemas import ClusterView
     from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
     from dragoman.operations.group_schemas import GroupView
     from dragoman.operations.ladder_schemas import ConversationView
@@ -758,6 +759,13 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.table import BROKER
 
         return self.operation(BROKER, EmptyRequest())
+
+    def cluster(self) -> ClusterView:
+        """Show the brokers of the cluster, as this broker knows them."""
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import CLUSTER
+
+        return self.operation(CLUSTER, EmptyRequest())
 
     def health(self) -> HealthView:
         """Show whether the broker accepts new jobs, the reasons if not, and the numbers of jobs and workers.
