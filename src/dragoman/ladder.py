@@ -169,10 +169,10 @@ def duration(seconds: float) -> str:
 
 def size(count: int) -> str:
     """Return a number of bytes with its unit."""
-    if count < 1000:
+    if count < 1024:
         return f"{count} B"
-    unit, letters = (1e3, "KB") if count < 1e6 else (1e6, "MB")
-    return f"{fixed(count / unit, 1 if count < 10 * unit else 0)} {letters}"
+    unit, letters = (1024, "KiB") if count < 1024**2 else (1024**2, "MiB")
+    return f"{fixed(count / unit, 1)} {letters}"
 
 
 def fixed(number: float, digits: int) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nats_servers import free_ports
 from page_reader import ROOT, Page, Reader
 from programs import PATIENCE, until
 
@@ -229,6 +230,24 @@ def test_connect_other_machines(reads: Reads) -> None:
     reader.session()
     assert running.ends() == 3, "its key was revoked"
     reader.has_typed_all()
+
+
+def test_several_brokers(reads: Reads) -> None:
+    reader = reads("docs/cluster.md")
+    nats, *ports = free_ports(4)
+    reader.ports |= dict(zip(("7411", "7412", "7413"), map(str, ports), strict=True))
+    reader.placeholders[":4222"] = f":{nats}"
+    reader.placeholders["-p 4222"] = f"-p {nats}"
+    reader.type("nats-server -a 127.0.0.1 -p 4222").prints("Server is ready")
+    brokers = [reader.type(command) for command in reader.page.shown if command.startswith("dragoman serve")]
+    for broker in brokers:
+        broker.prints("broker joined", 2)
+    reader.broker = brokers[1]
+    [worker] = [each for each in reader.page.shown if each.startswith("dragoman worker")]
+    reader.works(worker)
+    brokers[0].prints("worker joined")
+    reader.session()
+    reader.has_typed_all(but=("pip install",))
 
 
 def test_migrate_from_process_pool_executor(reads: Reads) -> None:

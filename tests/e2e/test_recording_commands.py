@@ -91,7 +91,13 @@ def test_a_recording_is_no_larger_than_its_limit(programs: Programs) -> None:
 def test_a_file_that_is_no_recording_is_refused(programs: Programs) -> None:
     file = programs.folder / "other"
     file.write_text("text")
-    for name, code, message in ((file, FAILED, "is not a recording"), ("none", USAGE, "No such file")):
+    begun = programs.folder / "begun"
+    begun.write_bytes(b"dragoman recording 1\n\0\0\0")  # the broker was killed while it wrote its first chunk
+    for name, code, message in (
+        (file, FAILED, "is not a recording"),
+        ("none", USAGE, "No such file"),
+        (begun, FAILED, "cut off before the settings of its broker"),
+    ):
         refused = programs.run("replay", name)
         assert refused.ends() == code
         assert message in refused.err

@@ -301,6 +301,20 @@ def test_powerhose_endpoint_is_removed_and_renewed_only_by_its_principal(world: 
     assert_unharmed(world, caller, worker)
 
 
+def test_powerhose_endpoint_is_not_registered_under_another_spelling_by_another_principal(world: World) -> None:
+    """A bug: the broker would have dialled the victim's worker a second time, for the thief."""
+    caller, worker = busy_worker(world, powerhose.POWERHOSE)
+    thief = connect(world, world.listener(powerhose.URL, "workers"), Zmtp("REQ", dials=True))
+    for host in (b"localhost", b"[::ffff:127.0.0.1]", b"[::ffff:7f00:1]"):
+        thief.say(b"", b"PING:::tcp://%s:%d" % (host, worker._port))
+        assert thief.take() == [[b"", b"ERROR"]], host
+    with principal(world, "victim"):
+        again = Connection(world, world.listener(powerhose.URL, "workers"), Zmtp("REQ", dials=True))
+    again.say(b"", b"PING:::tcp://localhost:%d" % worker._port)
+    assert again.take() == [[b"", b"PONG"]]
+    assert_unharmed(world, caller, worker)
+
+
 def test_powerhose_endpoint_is_free_when_its_principal_has_lost_the_right(world: World) -> None:
     """A principal was renamed: its workers register the same endpoints under another name."""
     caller, worker = busy_worker(world, powerhose.POWERHOSE)

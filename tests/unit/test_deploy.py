@@ -25,7 +25,7 @@ from dragoman.dialects.catalogue import DIALECTS
 from dragoman.http import health
 from dragoman.http import metrics as told
 from dragoman.http.exposition import MetricType
-from dragoman.sdk.address import TcpAddress, parse
+from dragoman.sdk.address import TcpAddress, is_loopback, parse
 from dragoman.sdk.targets import worker_target
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.config import load
@@ -198,6 +198,17 @@ def test_the_image_asks_itself_where_it_listens() -> None:
     assert check is not None
     assert ports_of(commands()["Dockerfile"])[int(check[1])] == "http"
     assert check[2] in PATHS
+
+
+def test_no_listener_is_open_to_everybody() -> None:
+    for path in sorted(DEPLOY.rglob("*")):
+        if path.is_file():
+            text = path.read_text()
+            assert "insecure" not in text, path
+            assert "loopback=anyone" not in text, path
+    for where, words in commands().items():
+        for url in (parse(word, DIALECTS) for word in words if "://" in word and "serve" in words):
+            assert is_loopback(url.place) or "auth" in url.options or "client_ca" in url.options, (where, url.url)
 
 
 def test_the_broker_s_unit_lets_it_ask_for_the_users_of_connections() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Sections of the help, in their order, with the commands that have modules of their own.
 SECTIONS = {
-    "Run": ["demo", "serve", "worker", "top", "config", "health", "broker", "listeners", "store", "replay"],
+    "Run": ["demo", "serve", "worker", "top", "config", "health", "broker", "listeners", "cluster", "store", "replay"],
     "Jobs": [
         "call",
         "enqueue",

@@ -40,6 +40,7 @@ Examples:
     "retry_cap",
     "retry_jitter",
     "key",
+    "tenant",
     "after",
     "after_failure",
     "input",

@@ -155,10 +155,10 @@ class BulkSubmits:
 
     def _services(self, orders: list[NewJob], owner: Owner, dialect: str) -> dict[str, Service]:
         """Return the services by name. Raises Refusal."""
-        found: dict[str, Service] = {}
+        names: dict[str, None] = {}
         for index, order in enumerate(orders):
             name = order.service
-            if name in found:
+            if name in names:
                 continue
             if not owner.principal.may(CALL, name):
                 self._refused_rights.note(owner.principal, CALL, (name,), dialect)
@@ -167,11 +167,11 @@ class BulkSubmits:
             refusal = refusal_for(name, known, order.options, self._policy, self._dispatch.is_draining, owner)
             if refusal is not None:
                 raise Refusal(*refusal, index)
-            known = self._workers.names.service(name)
-            if known is None:
-                raise Refusal(*too_many_services(len(self._workers.services)), index)
-            found[name] = known
-        return found
+            names[name] = None
+        found = self._workers.names.requested(names)  # all at once: a new one without jobs may be forgotten for another
+        if found is None:
+            raise Refusal(*too_many_services(len(self._workers.services)), None, "max_services")
+        return dict(zip(names, found, strict=True))
 
     def _first_with_key(self, order: NewJob, service: Service, owner: Owner, index: int) -> Job | None:
         key = order.key

@@ -113,6 +113,9 @@ class Dependencies:
         entry = self._links.dependent.get(job.id)
         if entry is None or not entry.is_collecting:
             return  # it was cancelled meanwhile
+        entry.is_collecting = False
+        if entry.unended:
+            return  # one of its predecessors was released from quarantine meanwhile: it waits again
         extras = _extras_of(job)
         entries = [self._entry(id, results) for id in extras.after]
         if extras.input is JobInput.RESULT:

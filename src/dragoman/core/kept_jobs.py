@@ -19,9 +19,10 @@ from dragoman.core.extras_index import ExtrasIndex
 from dragoman.core.groups import NEEDED_DELAY, Groups
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
+from dragoman.core.job_counting import count_job
 from dragoman.core.job_links import JobLinks
 from dragoman.core.kept_counts import KeptCounts
-from dragoman.core.lifecycle import count_job, move_job
+from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions

@@ -6,6 +6,7 @@ from typing import Final
 
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
+from dragoman.core.job_counting import count_job
 from dragoman.core.model import Job, Worker
 from dragoman.core.states import (
     BACKING_OFF,
@@ -65,21 +66,6 @@ def move_job(job: Job, to: JobState) -> None:
     job.state = to
     count_job(job, state, -1)
     count_job(job, to, 1)
-
-
-def count_job(job: Job, state: JobState, change: int) -> None:
-    """Change the counts of its principal and service: the job enters this state (1), or leaves it (-1)."""
-    principal = job.owner.principal
-    if state is RUNNING:
-        principal.running += change
-        job.service.count_running(principal.name, job.tenant, change)
-    elif state is not ENDED:
-        principal.waiting += change
-        principal.waiting_bytes += change * len(job.payload)
-        if state is DELAYED:
-            job.service.count_delayed(change)
-        elif state is DEPENDENT:
-            job.service.count_dependent(change)
 
 
 def move_worker(worker: Worker, to: WorkerState) -> None:

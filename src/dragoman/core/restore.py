@@ -7,8 +7,9 @@ from typing import Any
 from dragoman.core.accepted_jobs import enter_job
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
+from dragoman.core.job_counting import count_job
 from dragoman.core.job_extras import JobExtras
-from dragoman.core.lifecycle import count_job, move_job, move_worker
+from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import ABSENT, Attempt, Job, JobId, Token, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.retries import longest_back_off

@@ -26,9 +26,13 @@ class ServiceNames:
         """Return the service of that name. Created if the limit allows one more name that no worker offers (R29)."""
         service = self.services.get(name)
         if service is None:
-            found = self.services_for((name,), reserve=self._max_services // WORKERS_SHARE)
+            found = self.requested((name,))
             service = found[0] if found is not None else None
         return service
+
+    def requested(self, names: Collection[str]) -> list[Service] | None:
+        """Return the services of all these names, or None if some of them would exceed the limit of callers."""
+        return self.services_for(names, reserve=self._max_services // WORKERS_SHARE)
 
     def counted_as(self, service: str) -> str:
         """Return the name under which a dropped job is counted. Unknown names share one, so that a caller with invented

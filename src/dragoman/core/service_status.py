@@ -25,8 +25,8 @@ class ServiceStatus:
 
     # fmt: off
     __slots__ = (
-        "bytes", "closed", "delayed", "dependent", "done", "jobs", "limits", "paused", "paused_at", "paused_by", "ran",
-        "sample", "slow_run", "totals", "undone", "waited",
+        "bytes", "closed", "delayed", "dependent", "done", "is_partitioned", "jobs", "limits", "paused", "paused_at",
+        "paused_by", "ran", "sample", "slow_run", "totals", "undone", "waited",
     )
     # fmt: on
 
@@ -36,6 +36,7 @@ class ServiceStatus:
         self.paused = False
         self.paused_by = ""
         self.paused_at: float | None = None  # time at which it was paused; None: it is not, or the time is not known
+        self.is_partitioned = False  # its only workers are at brokers of the cluster that are not heard
         self.totals = totals
         self.jobs = 0  # jobs present, in any state
         self.bytes = 0  # their payloads in memory

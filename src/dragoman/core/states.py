@@ -36,6 +36,7 @@ class RefusalReason(StrEnum):
     STORE_UNAVAILABLE = "store unavailable"
     INVALID = "invalid"
     FORBIDDEN = "forbidden"  # the principal lacks a right
+    PARTITIONED = "partitioned"  # its workers are at brokers that are not heard
     TOO_LARGE = "too large"  # the payload is over the principal's limit
 
 

@@ -9,10 +9,13 @@ from dragoman.core.broker import Broker
 from dragoman.core.job_sample import SampledReason
 from dragoman.core.model import JobId, WorkerId
 from dragoman.core.rights import SEE, Principal
+from dragoman.core.states import ENDED
 from dragoman.dashboard.says import says
 from dragoman.dashboard.snapshot import Snapshots, Sources
 from dragoman.dashboard.worker_says import worker_says
 from dragoman.operations.dashboard_schemas import PageView, ReasonView
+from dragoman.operations.ladder_views import conversation_view
+from dragoman.operations.ladder_views import worker_view as worker_ladder
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, sees_job, sees_service, sees_worker
 from dragoman.operations.visible_views import visible_job, visible_worker
@@ -99,7 +102,11 @@ class Pages:
             return None
         sources = self._sources
         view = visible_worker(worker, principal, now, sources.offset(), sources.listeners)
-        return PageView(says=worker_says(view), worker=view)
+        page = PageView(says=worker_says(view), worker=view)
+        recorded = self._broker.job_registry.conversations.watch_worker(worker, now)
+        if recorded is not None:
+            page.ladder = worker_ladder(worker, recorded, principal, sources.offset())
+        return page
 
     def _job(self, id: JobId, principal: Principal, now: float) -> PageView | None:
         job = self._broker.jobs.get(id)
@@ -108,4 +115,9 @@ class Pages:
         is_queue_seen = sees_service(principal, job.service.name)
         rates = self._sources.sampler.service_rates
         why = why_view(job, self._broker, now, self._sources.problem(), rates, is_queue_seen)
-        return PageView(job=visible_job(job, principal, self._sources.offset()), why=why)
+        offset = self._sources.offset()
+        page = PageView(job=visible_job(job, principal, offset), why=why)
+        if job.state is not ENDED:
+            recorded = self._broker.job_registry.conversations.watch_job(job, now)
+            page.ladder = conversation_view(recorded, offset, principal) if recorded is not None else None
+        return page

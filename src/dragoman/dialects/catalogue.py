@@ -94,6 +94,7 @@ _ROWS: Final = (
                 "parts",
                 "cancel",
                 "background jobs",
+                "tenant",
             }
         ),
     ),
@@ -193,7 +194,7 @@ _ROWS: Final = (
         worker="dragoman.sdk.http_worker:HttpWorker",
         shares_connections=True,
         capabilities=frozenset(
-            {"timeout", "priority", "attempts", "job_timeout", "wait_for_worker", "cancel", "background jobs"}
+            {"timeout", "priority", "attempts", "job_timeout", "wait_for_worker", "cancel", "background jobs", "tenant"}
         ),
     ),
 )

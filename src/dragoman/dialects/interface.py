@@ -25,6 +25,7 @@ class Connection(Caller):
     __slots__ = (
         "address",
         "closed_in_order",
+        "closing",
         "identity",
         "label",
         "process",
@@ -42,6 +43,7 @@ class Connection(Caller):
     since: float  # time of the connection's start
     address: str  # its machine, or its user on this machine; equal for all their connections
     process: int  # process id on this machine, or 0 if the kernel does not know it
+    closing: str | None  # the reason for its end, once it is being closed or has ended
     closed_in_order: bool  # it closed the connection after receiving everything that was sent; valid in `lost`
 
 

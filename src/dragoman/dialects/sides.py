@@ -16,6 +16,7 @@ from dragoman.core.failure import Failure as Failure
 from dragoman.core.ids import JobId as JobId
 from dragoman.core.infinity import inf
 from dragoman.core.job_extras import JobExtras as JobExtras
+from dragoman.core.job_extras import tenant_problem as tenant_problem
 from dragoman.core.states import Outcome as Outcome
 
 
@@ -108,6 +109,7 @@ class SubmitOptions:
     attempts: int | None = None
     waits: bool = False  # wait for a worker even if none offers the service
     is_whole: bool = False  # deliver parts together with the result, not as they arrive
+    tenant: str = ""
 
 
 class ReportingSide(WorkerSide, Protocol):

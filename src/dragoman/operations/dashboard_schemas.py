@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from dragoman.operations.ladder_schemas import ConversationView
 from dragoman.operations.list_schemas import WhyView
 from dragoman.operations.schemas import (
     JobIdText,
@@ -134,6 +135,10 @@ class PageView(View, omit_defaults=True):
     worker: WorkerView | None = None
     job: JobView | None = None
     why: WhyView | None = None
+    ladder: Annotated[
+        ConversationView | None,
+        Meta(description="Messages of the worker, or of the job until it ends; recorded while the stream is open."),
+    ] = None
 
 
 class SnapshotView(View):

@@ -15,4 +15,5 @@ ERROR_KINDS: Final = {
     RefusalReason.INVALID: "invalid",
     RefusalReason.FORBIDDEN: "forbidden",
     RefusalReason.TOO_LARGE: "too large",
+    RefusalReason.PARTITIONED: "partitioned",
 }

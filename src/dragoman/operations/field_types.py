@@ -43,6 +43,16 @@ Key = Annotated[
         examples=["invoice-42"],
     ),
 ]
+Tenant = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=128,
+        pattern=NAME,
+        description="Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns.",
+        examples=["acme"],
+    ),
+]
 Text = Annotated[str, Meta(description="Payload as text, encoded as UTF-8.", examples=["hello"])]
 Base64 = Annotated[
     str,
@@ -145,6 +155,7 @@ ErrorKind = Literal[
     "no such service",
     "forbidden",
     "too large",
+    "partitioned",
     "internal",
 ]
 Quantiles = Annotated[

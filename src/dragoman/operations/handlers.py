@@ -18,9 +18,11 @@ from dragoman.core.groups import GroupCompleted
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED
+from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.error_kinds import ERROR_KINDS
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.job_details import send_payload, show_job
@@ -105,6 +107,7 @@ class OperationHandlers(LimitHandlers):
         self.targets = Targets(broker, scheduler)
         self.permissions = Permissions(broker, self.targets)
         self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
+        self.show_cluster: Callable[[], ClusterView] = no_cluster  # likewise
 
     # ---------------------------------------------------------------- operations
 
@@ -237,6 +240,9 @@ class OperationHandlers(LimitHandlers):
     def health(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(visible_health(self._show_health(), responder.owner.principal))
 
+    def cluster(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(self.show_cluster())
+
     def reload_access(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self.reload_table())
 
@@ -301,7 +307,10 @@ class OperationHandlers(LimitHandlers):
         owner = self.broker.owners.of_stored(self.broker.principals.named(state.owner))
         run = ScheduledRun(self.scheduler, request.name, owner)
         pending = PendingRequest(self, run, UNTIL_ENDED)
-        job = self.broker.submit(request.service, payload, pending, delayed_options(request), now, key=key)
+        extras = JobExtras(tenant=request.tenant) if request.tenant else None
+        job = self.broker.submit(
+            request.service, payload, pending, delayed_options(request), now, key=key, extras=extras
+        )
         run.job = job.id if job is not None else None
         return run.job
 
@@ -338,6 +347,11 @@ class OperationHandlers(LimitHandlers):
 def no_table() -> AccessView:
     """Refuse to reload: the broker was started without an access table."""
     raise OperationError("conflict", "this broker has no access table; start it with an access folder")
+
+
+def no_cluster() -> ClusterView:
+    """Refuse to show the cluster: there is none."""
+    raise OperationError("conflict", "this broker is in no cluster; start it with --cluster nats://HOST")
 
 
 # The function of each operation: the method of its name, or the one that is named here.

@@ -37,6 +37,7 @@ from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
 from dragoman.operations.field_types import ScheduleName as ScheduleName
 from dragoman.operations.field_types import ServiceName as ServiceName
 from dragoman.operations.field_types import State as State
+from dragoman.operations.field_types import Tenant as Tenant
 from dragoman.operations.field_types import Text as Text
 from dragoman.operations.field_types import Traceparent as Traceparent
 from dragoman.operations.field_types import WaitSeconds as WaitSeconds
@@ -69,6 +70,7 @@ class EnqueueRequest(OperationRequest):
     retry_first: RetryDelay | None = None
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
+    tenant: Tenant | None = None
     parent: Parent | None = None
     traceparent: Traceparent | None = None
     after: After = ()
@@ -153,6 +155,7 @@ class JobView(View):
     not_before: Moment | None = None
     kept_until: Moment | None = None
     key: str | None = None
+    tenant: str | None = None
     retry_of: JobIdText | None = None
     retried_as: JobIdText | None = None
     result: str | None = None
@@ -350,6 +353,7 @@ class ScheduleRequest(OperationRequest):
     retry_first: RetryDelay | None = None
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
+    tenant: Tenant | None = None
 
 
 class ScheduleRef(OperationRequest):

@@ -93,6 +93,7 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         not_before=moment(job.start_at + offset) if job.start_at > 0.0 and job.state is not ENDED else None,
         kept_until=moment(job.keep_until + offset) if job.is_archived else None,
         key=job.key,
+        tenant=job.tenant or None,
         retry_of=job.retry_of.hex() if job.retry_of is not None else None,
         retried_as=job.retried_as.hex() if job.retried_as is not None else None,
     )

@@ -69,7 +69,11 @@ class Replay(InputTaps):
         self._ladder = ladder
         self._is_laddered = False  # that job has ended: no conversation is recorded any more, so that its own stays
         digests = _digests(self.recording)
-        self.settings = settings = check_begin(reader.next(), items.BEGIN)
+        try:
+            self.settings = settings = check_begin(reader.next(), items.BEGIN)
+        except Finished:
+            problem = "the recording is cut off before the settings of its broker: nothing can be replayed"
+            raise RecordingError(f"{path}: {problem}; record the run again") from None
         policy, limits = Policy(**settings["policy"]), AdmissionLimits(**settings["limits"])
         self.broker = Broker(policy, ReplayedEntropy(reader), first_worker=settings["first_worker"])
         if ladder is not None:

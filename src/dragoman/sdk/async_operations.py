@@ -15,6 +15,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import AsyncPerformer
 
 if TYPE_CHECKING:
+    from dragoman.operations.cluster_schemas import ClusterView
     from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
     from dragoman.operations.group_schemas import GroupView
     from dragoman.operations.ladder_schemas import ConversationView
@@ -47,6 +48,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        tenant: str | None = None,
         parent: str | None = None,
         traceparent: str | None = None,
         after: JobNames = (),
@@ -74,6 +76,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `tenant`: Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns. [1 to
+          128 characters]
         - `parent`: Id of the job whose handler submits this one. Python clients set it by themselves.
         - `traceparent`: Trace context of the submit (W3C `traceparent`), which the worker receives. An invalid one is
           ignored. [0 to 255 characters]
@@ -100,6 +104,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
                     retry_first=retry_first,
                     retry_cap=retry_cap,
                     retry_jitter=retry_jitter,
+                    tenant=tenant,
                     parent=parent,
                     traceparent=traceparent,
                     after=ids_of(after),
@@ -641,6 +646,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        tenant: str | None = None,
     ) -> ScheduleView:
         """Create a schedule, or replace the one of this name.
 
@@ -662,6 +668,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `tenant`: Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns. [1 to
+          128 characters]
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import ScheduleRequest
@@ -683,6 +691,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
                 retry_first=retry_first,
                 retry_cap=retry_cap,
                 retry_jitter=retry_jitter,
+                tenant=tenant,
             ),
             self._encoded(payload, codec),
         )
@@ -750,6 +759,13 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import BROKER
 
         return await self.operation(BROKER, EmptyRequest())
+
+    async def cluster(self) -> ClusterView:
+        """Show the brokers of the cluster, as this broker knows them."""
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import CLUSTER
+
+        return await self.operation(CLUSTER, EmptyRequest())
 
     async def health(self) -> HealthView:
         """Show whether the broker accepts new jobs, the reasons if not, and the numbers of jobs and workers.

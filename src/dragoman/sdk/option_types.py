@@ -52,6 +52,7 @@ class CallOptions(TypedDict, total=False):
     job_timeout: float | None
     queue_timeout: float | None
     wait_for_worker: bool
+    tenant: str | None
 
 
 class EnqueueOptions(TypedDict, total=False):

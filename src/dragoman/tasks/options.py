@@ -23,6 +23,7 @@ class TaskOptions(TypedDict, total=False):
     timeout: float | None
     queue_timeout: float | None
     wait_for_worker: bool
+    tenant: str | None
     window: int | None
     delay: float
     not_before: datetime | None
@@ -38,6 +39,7 @@ CALL: Final = frozenset(CallOptions.__annotations__)
 BACKGROUND: Final = (
     "attempts",
     "priority",
+    "tenant",
     "delay",
     "not_before",
     "key",

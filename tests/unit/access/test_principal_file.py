@@ -9,7 +9,7 @@ from dragoman.access.identities import Identity, IdentityKind
 from dragoman.access.principal_file import KEYS, MAX_FILE_BYTES, read_principal
 from dragoman.access.problems import AccessError
 from dragoman.access.tokens import new_token
-from dragoman.core.rights import PrincipalLimits, Rights
+from dragoman.core.rights import PrincipalLimits, Right, Rights
 
 HEX = "3f" * 32
 HASH = f"sha256:{'9b' * 32}"
@@ -154,6 +154,38 @@ expires = 2027-01-01
     assert [each.label for each in found.identities][::4] == ["3f" * 4, "spiffe://example.org/ops", "1001"]
     assert found.expires == 1_798_761_600.0
     assert (found.is_valid(1_798_761_599.9), found.is_valid(1_798_761_600.0)) == (True, False)
+
+
+LIMITS_FIRST = f"""expires = 2020-01-01T00:00:00Z
+max_waiting = 1000
+max_rate = 12.5
+max_payload = "64MiB"
+call = ["resize", "mail.*"]
+work = ["crop"]
+administer = ['*']
+token = ["{HASH}"]
+uid = [33, 1001]
+tls_name = ["ops.example.org"]
+"""
+
+
+def test_a_half_written_file_never_opens_a_door() -> None:
+    """Cut at every byte, it is refused, or gives nothing that the whole does not give. Limits before identities are
+    never lost."""
+    whole = read_principal("web", LIMITS_FIRST.encode(), "web.toml")
+    read = 0
+    for size in range(len(LIMITS_FIRST)):
+        try:
+            part = read_principal("web", LIMITS_FIRST.encode()[:size], "web.toml")
+        except AccessError:
+            continue
+        read += 1
+        assert set(part.identities) <= set(whole.identities)
+        for right in Right:
+            assert set(part.rights.patterns(right)) <= set(whole.rights.patterns(right))
+        if part.identities:
+            assert (part.limits, part.expires) == (whole.limits, whole.expires)
+    assert read >= LIMITS_FIRST.count("\n")
 
 
 def test_an_empty_file_is_a_principal_without_identities_and_rights() -> None:

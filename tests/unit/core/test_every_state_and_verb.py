@@ -306,6 +306,9 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "attach": lambda s: s.broker.availability.attach(s.worker, SOON),
     "ask": lambda s: s.broker.availability.ask(s.worker, 1, SOON),
     "unask": lambda s: s.broker.availability.ask(s.worker, 0, SOON),
+    "resize": lambda s: s.broker.availability.resize(s.worker, 4, SOON),
+    "partition": lambda s: s.broker.availability.partition(["s"], NOBODY),
+    "heal": lambda s: s.broker.availability.heal(["s"]),
     "offer": lambda s: s.broker.availability.offer(s.worker, ["other"], SOON),
     "leave": lambda s: s.broker.leave(s.worker, SOON, "gone"),
     "unseen": lambda s: s.broker.leave(s.worker, SOON, "gone", unseen=[s.attempt]),
@@ -358,6 +361,9 @@ detach       w       w       w        d       d       r       r       r      D  
 attach       w       w       w        d       d       r       r       r      D     C    F
 ask          w       w       w        d       d       r       r       r      D     C    F
 unask        w       w       w        d       d       r       r       r      D     C    F
+resize       w       w       w        d       d       r       r       r      D     C    F
+partition    w       w       w        d       d       r       r       r      D     C    F
+heal         w       w       w        d       d       r       r       r      D     C    F
 offer        w       w       w        d       d       r       r       r      D     C    F
 leave        w       w       w        d       d       L       r       L      D     C    F
 unseen       w       w       w        d       d       w       r       w      D     C    F
@@ -456,6 +462,9 @@ detach      o       a    a    a    a        a    d        d       d     a       
 attach      o       i    b    i    u        r    d        d       d     i         b         u          d          g
 ask         o       i    b    i    u        r    d        d       d     a         a         a          d          g
 unask       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+resize      o       i    i    i    i        i    d        d       d     a         a         a          d          g
+partition   o       i    b    i    u        r    d        d       d     a         a         a          d          g
+heal        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 offer       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 leave       g       g    g    g    g        g    g        g       g     g         g         g          g          g
 unseen      g       g    g    g    g        g    g        g       g     g         g         g          g          g
@@ -505,6 +514,9 @@ detach      a      a    a
 attach      i      a    a
 ask         i      i    i
 unask       a      a    a
+resize      i      a    a
+partition   i      a    a
+heal        i      a    a
 offer       i      a    a
 leave       g      g    g
 unseen      g      g    g

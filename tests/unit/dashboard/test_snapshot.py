@@ -196,6 +196,18 @@ def test_a_worker_page_has_the_worker() -> None:
     assert attempt_of(job).worker is worker
 
 
+def test_pages_of_jobs_and_workers_have_their_messages() -> None:
+    world = busy_world()
+    assert "ladder" not in world.watch(f"job/{world.job('ocr').id.hex()}").latest["page"], "nothing is recorded"
+    world.broker.job_registry.conversations.start()
+    job = world.job("ocr")
+    ladder = world.watch(f"job/{job.id.hex()}").latest["page"]["ladder"]
+    assert [each["note"] for each in ladder["messages"]] == ["waits in the queue"]
+    (worker,) = world.broker.worker_registry.workers.values()
+    assert world.watch(f"worker/{worker.id}").latest["page"]["ladder"]["messages"] == []
+    assert worker.conversation is not None, "it is recorded while the page is open"
+
+
 def test_a_page_about_nothing_or_something_hidden_is_null() -> None:
     world = busy_world()
     viewer = world.principal("viewer", see=("ocr",))

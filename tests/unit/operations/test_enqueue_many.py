@@ -188,6 +188,17 @@ def test_right_to_every_service_is_needed(world: World) -> None:
     assert list(world.broker.counters.rights_refused.values()) == [1]
 
 
+def test_batch_with_new_services_makes_none_of_them_be_forgotten() -> None:
+    """A wide run found it: to make the second service, the first was forgotten, because it had no jobs yet."""
+    world = World(max_services=5)
+    for name in ("p", "q"):
+        world.broker.operator.pause(name)
+    names = many(world, BatchJob(service="a"), BatchJob(service="b"))
+    assert [world.job(name).service.name for name in names] == ["a", "b"]
+    error = world.ask("enqueue many", jobs=(BatchJob(service="c"), BatchJob(service="d")))
+    assert (error.kind, "max_services" in error.detail) == ("busy", True)
+
+
 def test_repeated_batch_returns_the_same_jobs(world: World) -> None:
     """Its response was lost, and the client has sent it again."""
     batch = (BatchJob(id=A), BatchJob(id=B, after=(A,)))

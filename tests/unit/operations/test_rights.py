@@ -14,6 +14,7 @@ from dragoman.core.events import ADMINISTERED, AdministrationEvent, Event
 from dragoman.core.model import Job
 from dragoman.core.packed_jobs import NO_ID, pack_jobs
 from dragoman.core.rights import NO_LIMITS, Rights
+from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.group_schemas import BatchJob, GroupRef
 from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
 from dragoman.operations.ladder_schemas import LadderRequest
@@ -77,6 +78,7 @@ class RightsWorld(World):
         self.broker.events.subscribe(ADMINISTERED, self._act)
         self.broker.principals.apply({name: (rights, NO_LIMITS) for name, rights in TABLE.items()})
         self.operations.server_facts = FixedFacts()
+        self.operations.show_cluster = lambda: ClusterView(name="c", broker="b", connected=False, server="", members=[])
         self.operations.reload_table = lambda: AccessView(added=["new"], removed=[], changed=[], disconnected=2)
         self.web_group = ""
         self.act_as("web")
@@ -181,6 +183,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "reload access": (OK, NO, NO, NO, NO, NO),
     "listeners": (OK, NO, NO, NO, NO, NO),
     "broker": (OK, NO, NO, NO, NO, NO),
+    "cluster": (OK, NO, NO, NO, NO, NO),
     "health": (OK, OK, OK, OK, OK, OK),
     "overview": (1, 1, 1, 1, 1, 0),
     "service series": (OK, OK, OK, OK, OK, NO),

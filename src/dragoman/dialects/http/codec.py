@@ -94,6 +94,8 @@ def write_call(submit_options: SubmitOptions) -> tuple[bytes, bytes]:
         fields.append(b"dragoman-attempts: %d\r\n" % submit_options.attempts)
     if submit_options.waits:
         fields.append(b"dragoman-wait-for-worker: true\r\n")
+    if submit_options.tenant:
+        fields.append(b"dragoman-tenant: %s\r\n" % submit_options.tenant.encode())
     return b"POST /v1/call/" + path_part(submit_options.service).encode(), b"".join(fields)
 
 

@@ -148,9 +148,8 @@ class PowerhoseBrokerSide(BrokerSide):
             raise Malformed("no endpoint", "no endpoint in this message or an earlier one; send PING:::<endpoint>")
         registered = self._remotes.get(endpoint)
         if registered is not None and registered.owner.principal is not peer.owner.principal:
-            may_work = registered.owner.principal.may(Right.WORK, self._options.service)
-            if may_work or registered.stage is not WorkerStage.AWAY:
-                raise Malformed("endpoint not allowed", f"{endpoint[:200]!r} was registered by another principal")
+            if self._is_in_use(registered):
+                raise _foreign(endpoint)
             self._forget(registered)  # by a principal that has lost the right
             registered = None
         if type(parsed) is Ping:
@@ -180,8 +179,9 @@ class PowerhoseBrokerSide(BrokerSide):
                 self._broker.seen(remote.worker, now)
                 record_heartbeat(remote.worker, "PING/PONG", now)
             return
-        self._check_reach(endpoint, peer)
+        place = self._check_reach(endpoint, peer)
         if remote is None:
+            self._check_free(place, endpoint, peer)
             remote = self._remotes[endpoint] = RemotePowerhoseWorker(endpoint, peer.owner)
         elif now < remote.retry_at:
             return  # it did not reply to the last WAKE (R57)
@@ -190,16 +190,30 @@ class PowerhoseBrokerSide(BrokerSide):
             self._set_away(remote)  # I5: its next PING may find room
             return
         self._dialling[remote] = None
-        remote.address = peer.address
+        remote.address, remote.place = peer.address, str(place)
         remote.stage = WorkerStage.DIALLING
         remote.dial_until = now + DIAL_FOR
         self._dial(remote, now)
 
-    def _check_reach(self, endpoint: str, peer: Connection) -> None:
-        """Raise Malformed if a client of this address may not name this endpoint (R51)."""
+    def _check_reach(self, endpoint: str, peer: Connection) -> object:
+        """Return the place of an endpoint. Raises Malformed if a client of this address may not name it (R51)."""
         place, problem = self._reach(endpoint, peer.address)
         if place is None:
             raise Malformed("endpoint not allowed", f"{endpoint[:200]!r}: {problem}")
+        return place
+
+    def _check_free(self, place: object, endpoint: str, peer: Connection) -> None:
+        """Raise Malformed if another principal has registered this place under another spelling (R177)."""
+        name = str(place)
+        for other in self._remotes.values():
+            is_foreign = other.owner.principal is not peer.owner.principal
+            if other.place == name and is_foreign and self._is_in_use(other):
+                raise _foreign(endpoint)
+
+    def _is_in_use(self, remote: RemotePowerhoseWorker) -> bool:
+        """True if an endpoint belongs to its principal: it is on the list, or the principal may work."""
+        may_work = remote.owner.principal.may(Right.WORK, self._options.service)
+        return may_work or remote.stage is not WorkerStage.AWAY
 
     def _remove(self, remote: RemotePowerhoseWorker, now: float) -> None:
         """Remove the worker at its own request. A running job may finish first (R58)."""
@@ -394,3 +408,7 @@ def name_of(job: Job) -> bytes:
         if name is not None:
             return name
     return job.id.hex().encode()
+
+
+def _foreign(endpoint: str) -> Malformed:
+    return Malformed("endpoint not allowed", f"{endpoint[:200]!r} was registered by another principal")

@@ -35,6 +35,7 @@ class RemotePowerhoseWorker(RemoteWorker):
         "job_name",
         "owner",
         "peer",
+        "place",
         "retry_at",
         "retry_delay",
         "stage",
@@ -45,6 +46,7 @@ class RemotePowerhoseWorker(RemoteWorker):
         self.endpoint = endpoint
         self.owner = owner  # of the connection that registered it
         self.address = ""  # of the client that registered it
+        self.place = ""  # the address that was dialled: an endpoint has several spellings
         self.peer: Connection | None = None  # the broker's connection to it
         self.worker: Worker | None = None
         self.job_name = b""  # id of its job on the wire

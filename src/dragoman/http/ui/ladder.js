@@ -151,9 +151,9 @@ const duration = (s) => s < 10 ? `${fixed(s, 1)} s` : s < 120 ? `${fixed(s, 0)} 
 
 /** @param {number} count of bytes */
 function size(count) {
-  if (count < 1000) return `${count} B`;
-  const [unit, letters] = count < 1e6 ? [1e3, "KB"] : [1e6, "MB"];
-  return `${fixed(count / unit, count < 10 * unit ? 1 : 0)} ${letters}`;
+  if (count < 1024) return `${count} B`;
+  const [unit, letters] = count < 2 ** 20 ? [1024, "KiB"] : [2 ** 20, "MiB"];
+  return `${fixed(count / unit, 1)} ${letters}`;
 }
 
 /** Return a number with these digits after the point; halves are rounded up. */

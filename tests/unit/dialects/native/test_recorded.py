@@ -68,7 +68,7 @@ ALLOWED = [
     Allowed("TELL", r"view(\.workers\[\])?\.comes_back", NOT_THERE, False, "a new key of workers; likewise"),
     Allowed("TELL", rf"{SERVICE}\.({NEW_OF_SERVICES})", NOT_THERE, ANY, "new keys of services; likewise"),
     Allowed("TELL", r"view\.(after|counts|searched|complete)", NOT_THERE, ANY, "new keys of lists; likewise"),
-    Allowed("TELL", r"view\.(kind|ahead|turn_in|about)", NOT_THERE, ANY, "new keys of why; likewise"),
+    Allowed("TELL", r"view\.(kind|ahead|turn_in|about|earlier)", NOT_THERE, ANY, "new keys of why; likewise"),
     Allowed("TELL", rf"view(\.workers\[\])?\.({NEW_OF_WORKERS})", NOT_THERE, ANY, "new keys of workers; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.(says|recent|last_took)", NOT_THERE, ANY, "new keys of schedules; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.owner", NOT_THERE, "local", "a new key of schedules; likewise"),

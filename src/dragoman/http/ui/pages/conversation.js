@@ -27,6 +27,9 @@ export async function loadConversation(path, { query }) {
   }
 }
 
+/** The conversation with the messages of a snapshot, if it is drawn as a picture. */
+export const withLadder = (recorded, ladder) => (ladder && recorded.draw ? { ...recorded, story: ladder } : recorded);
+
 /** @param {string} path of the ladder */
 export function conversation(recorded, address, path) {
   const { story, problem } = recorded, hasNone = problem != null || (story && !hasMessages(story));

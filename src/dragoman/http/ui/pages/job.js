@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { html } from "../dom.js";
 import { bytes, clock, count, time } from "../format.js";
 import { beginning, content } from "./content.js";
-import { UNRECORDED, conversation, loadConversation } from "./conversation.js";
+import { UNRECORDED, conversation, loadConversation, withLadder } from "./conversation.js";
 import { act, dialect, jobState, panel } from "../parts.js";
 import { administers, hasActs, hidesPayloads } from "../rights.js";
 import {
@@ -41,7 +41,7 @@ async function gone(problem, path, address) {
 
 const why = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/why`);
 
-/** State and sentence come with each snapshot, everything else by a request until the job has ended. */
+/** State, sentence and messages come with each snapshot, everything else by a request until the job has ended. */
 export function advance(data, { page }, address) {
   if (data.isFinal || data.gone) return;
   if (page?.job?.id === data.job.id) {
@@ -49,6 +49,7 @@ export function advance(data, { page }, address) {
     data.job = { ...page.job, payload, progress, result, result_base64, error, parent, children, more_children };
   }
   if (page?.why) data.why = { ...data.why, ...page.why };
+  data.recorded = withLadder(data.recorded, page?.ladder);
   const wasEnded = data.job.state === "ended";
   again(data, wasEnded ? 0 : REFRESH, async () => ({ isFinal: wasEnded, ...await load(address, data.payload) }));
 }

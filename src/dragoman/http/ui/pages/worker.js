@@ -6,7 +6,7 @@ import { clock, count, plural, time } from "../format.js";
 import { act, dialect, dialectName, jobState, panel, workerState } from "../parts.js";
 import { administersEach } from "../rights.js";
 import { hrefOf } from "../routes.js";
-import { conversation, loadConversation } from "./conversation.js";
+import { conversation, loadConversation, withLadder } from "./conversation.js";
 import { again, facts, jobLink, none, nowOf, serviceLink, span, table, workerColor } from "./elements.js";
 import { heard, pace } from "./workers.js";
 
@@ -25,9 +25,10 @@ export async function load(address) {
   return { worker: view, recent, recorded };
 }
 
-/** The worker comes with each snapshot, as its sentence does; jobs and messages by a request. */
+/** The worker, its sentence and its messages come with each snapshot; its jobs by a request. */
 export function advance(data, { page }, address) {
   if (page?.worker?.id === data.worker.id) data.worker = page.worker;
+  data.recorded = withLadder(data.recorded, page?.ladder);
   again(data, REFRESH, () => load(address));
 }
 
