@@ -63,7 +63,7 @@ def repeat(thing: object, times: int) -> Iterator[str]:
 
 
 @task()
-async def repeat_later(thing: Any) -> AsyncIterator[str]:
+async def repeat_later(thing: object) -> AsyncIterator[str]:
     yield repr(thing)
 
 
