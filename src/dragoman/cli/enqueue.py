@@ -21,7 +21,7 @@ Examples:
   dragoman enqueue resize - < big.png
   dragoman enqueue report "2026-10" --delay 3600 --key report-2026-10
   dragoman enqueue resize - --wait 30 < big.png > small.png
-  dragoman enqueue fetch --lines urls.txt --group
+  dragoman enqueue fetch --lines - --group < urls.txt
   dragoman enqueue report --after 0197f3a2c4d87b12a9e05c61f38d2b74 --input result
 
 {EXITS}
