@@ -7,9 +7,15 @@ from typing import Any, Final
 
 from dragoman.carriers.carrier import Message
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.native import codec
+from dragoman.core.job_extras import JobExtras
+from dragoman.dialects.native import codec, extras
 from dragoman.dialects.native.messages import ACK, Role
 from fuzz.input import Input
+
+
+def _extras(read: JobExtras | None) -> bytes:
+    return extras.write_extras(read, extras.OF_SUBMIT) if read is not None else b"{}"
+
 
 # A reader, and a function that encodes its result; None: the result does not have all of the message.
 READERS: Final[dict[str, tuple[Callable[[Message], Any], Callable[[Any], Message] | None]]] = {
@@ -18,6 +24,7 @@ READERS: Final[dict[str, tuple[Callable[[Message], Any], Callable[[Any], Message
     "ERROR": (codec.read_error, lambda read: codec.write_error(*read)),
     "BYE": (codec.read_bye, lambda read: codec.write_bye(read[1], is_final=read[0])),
     "SUBMIT": (lambda frames: codec.read_order(frames[0]), lambda order: [codec.write_order(order)]),
+    "extras of SUBMIT": (lambda frames: extras.read_extras(frames[-1]), lambda read: [_extras(read)]),
     "JOB": (codec.read_jobs, None),
     "RECALL": (codec.read_recall, lambda read: codec.write_recall(*read)),
     "RESULT": (codec.read_result, lambda names: codec.write_result(names, [b""] * len(names))),

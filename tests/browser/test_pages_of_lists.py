@@ -186,6 +186,22 @@ def filters_are_in_the_address(world: World) -> None:
     expect(rows).to_have_count(2)
 
 
+def job_page_shows_parent_and_children(world: World) -> None:
+    """R200. The children stay while snapshots, which do not have them, renew the page."""
+    parent = world.enqueue("unserved")
+    child = world.enqueue("children", parent=parent)
+    page = world.show(f"/job/{parent}")
+    rows = page.locator("section[data-key=Children] tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("children")
+    world.api.delete(f"/v1/jobs/{child}").raise_for_status()
+    expect(rows).to_contain_text("cancelled")  # with a later snapshot
+    rows.get_by_role("link").first.click()
+    page.wait_for_url(f"**/job/{child}")
+    expect(page.locator("dl.facts")).to_contain_text("Parent")
+    page.locator(f"dl.facts a[href='/job/{parent}']").wait_for()
+
+
 def list_of_jobs_stands_still(world: World) -> None:
     first = world.enqueue("still")
     page = world.show("/jobs?service=still")
@@ -300,6 +316,7 @@ SCENARIOS: list[Callable[[World], None]] = [
     list_of_jobs_stands_still,
     pause_by_keyboard,
     purge_needs_the_name,
+    job_page_shows_parent_and_children,
     retry_opens_the_new_job,
     group_retry_by_keyboard,
     failed_act_stays_in_the_dialog,

@@ -10,6 +10,7 @@ import pty
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -21,7 +22,7 @@ import pytest
 from PIL import Image
 
 from dragoman import Busy, Client, JobFailed, JobTimeout
-from programs import DRAGOMAN, PATIENCE, Program, Programs
+from programs import DRAGOMAN, PATIENCE, Program, Programs, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ADDRESS = "tcp://127.0.0.1:7400"  # of the broker, in all examples
@@ -172,6 +173,58 @@ def test_a_web_view_says_so_when_the_broker_is_away(setup: Setup) -> None:
     setup.broker.kill()
     status, said = web.get("/factors/10")
     assert (status, said["error"]) == (503, "the broker is unavailable; retry later")
+
+
+# -------------------------------------------------------------------- tasks in web applications
+
+
+def post(url: str, body: bytes) -> tuple[int, bytes]:
+    try:
+        with urllib.request.urlopen(url, body, timeout=PATIENCE) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def test_requests_call_tasks_and_cancel_them_when_the_browser_disconnects(setup: Setup) -> None:
+    """With a real server, and a client that hangs up."""
+    setup.fetch("web_tasks")
+    worker = setup.work(f"dragoman worker words --connect {setup.url}", "words.py", "--processes 2")
+    web = setup.type("uvicorn words_app:app", "words_app.py", "--port 0")
+    address = web.prints(r"running on (http://\S+)")
+    assert 'prints {"to":2,"be":2,"or":1,"not":1}' in (setup.folder / "words_app.py").read_text()
+    assert post(f"{address}/words", b"to be or not to be") == (200, b'{"to":2,"be":2,"or":1,"not":1}')
+    assert post(f"{address}/lines", b"one\ntwo") == (200, b'"one"\n"two"\n')
+    with Client(setup.url) as client, socket.create_connection(address.removeprefix("http://").split(":")) as browser:
+        browser.sendall(b"GET /book/600 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        until(lambda: client.service("print_book").running == 1, "the job runs")
+    worker.prints(r"stopped after \d+ of 600 pages")
+    assert json.loads(post(f"{address}/words", b"again")[1]) == {"again": 1}
+    web.terminate()
+    web.ends()
+    assert "Application shutdown complete" in web.err
+    assert "Traceback" not in web.err
+
+
+def test_django_project_packs_orders_after_their_commit(setup: Setup) -> None:
+    setup.fetch("django_shop")
+    migrated = setup.type("python manage.py migrate", "manage.py")
+    assert migrated.ends() == 0, migrated.err
+    setup.work("python manage.py runworker --threads 2", "manage.py")
+    server = setup.type("python manage.py runserver --noreload", "manage.py", "127.0.0.1:0")
+    address = server.prints(r"(?:running on|development server at) (http://127\.0\.0\.1:[1-9]\d*)")
+    assert post(f"{address}/orders", b"name=tea") == (201, b'{"number": 1}')
+
+    def show() -> bytes | None:
+        with urllib.request.urlopen(f"{address}/orders/1", timeout=PATIENCE) as answer:
+            body: bytes = answer.read()
+            return body if b"true" in body else None
+
+    assert until(show, "the order is packed") == b'{"name": "tea", "is_packed": true}'
+    assert post(f"{address}/orders", b"name=" + b"x" * 51)[0] == 400
+    with Client(setup.url) as client:
+        assert [job.outcome for job in client.jobs()] == ["done"], "the order that was rolled back has no job"
 
 
 # -------------------------------------------------------------------- a progress bar

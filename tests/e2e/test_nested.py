@@ -9,7 +9,7 @@ import pytest
 from nested_tasks import by_await, by_call, by_enqueue, by_thread, family
 
 from dragoman import Client, LocalBroker, using
-from programs import Programs
+from programs import Programs, until
 
 HERE = Path(__file__).parent
 
@@ -58,3 +58,22 @@ def test_command_shows_parent_and_children(programs: Programs) -> None:
         of_child = programs.run("job", children[0])
         assert of_child.ends() == 0, of_child.err
         assert f"parent     {handle.id}" in of_child.out
+
+
+def test_worker_that_waits_for_itself_is_recognised(programs: Programs) -> None:
+    """R201. The only slot runs a job that calls a service which only this worker offers."""
+    server = programs.dragoman("serve", "tcp://127.0.0.1:0", "--data", "memory", "--strict")
+    url = server.prints(r"native +(tcp://\S+)")
+    programs.environment |= {"PYTHONPATH": str(HERE), "DRAGOMAN_URL": url}
+    programs.dragoman("worker", "nested_tasks", "--processes", "1").prints("connected to")
+    with Client(url) as client, using(client):
+        job = by_call.with_options(wait_for_worker=True).submit()
+        server.prints(r"\"service\": \"parent_of\", .*\"event\": \"service starved\"")
+        (child,) = until(lambda: client.job(job.id).children, "the child is shown")
+        assert client.why(child.id) == (
+            "It waits: the handler in the only slot of its only worker waits for a job of the same worker; give its "
+            "only worker more slots, start another one, or let handlers enqueue jobs instead of calling."
+        )
+        programs.dragoman("worker", "nested_tasks", "--processes", "1").prints("connected to")  # as the advice says
+        assert job.result(timeout=60) == [job.id, job.id]
+    assert server.err.count("service starved") == 1

@@ -58,7 +58,7 @@ REACHED = {
     "http_client": (http.HttpClient, "_take_trailer"),
     "http_framing": (framing.Chunks, "_begin_chunk"),
     "http_server": (framing.Chunks, "_begin_chunk"),
-    "native": (native, "_session"),
+    "native": (native, "session_field"),
     "memodb": (memodb, "_read_flag"),
     "controller": (controller, "pulse_of"),
     "pingpong": (pingpong, "_shown"),

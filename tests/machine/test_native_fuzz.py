@@ -14,7 +14,10 @@ from typing import Any
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.job_extras import JobExtras
+from dragoman.core.model import JobId
 from dragoman.dialects.native import codec
+from dragoman.dialects.native.extras import OF_SUBMIT, read_extras, submit_with, write_extras
 from dragoman.dialects.native.messages import ACK, OUTCOMES, Failed, Flag, Hello, Role, SubmitHeader, Welcome
 
 INPUTS = 20_000
@@ -29,6 +32,10 @@ def failed_again(said: Failed) -> Frames:
     return codec.write_failed(said.outcome, said.name, said.type, said.message, said.detail)
 
 
+def extras_again(read: JobExtras | None) -> bytes:
+    return write_extras(read, OF_SUBMIT) if read is not None else b"{}"
+
+
 def order_again(order: SubmitHeader) -> Frames:
     return [codec.write_order(order)]
 
@@ -40,6 +47,7 @@ READERS: dict[str, tuple[Callable[[Frames], Any], Callable[[Any], Frames] | None
     "ERROR": (codec.read_error, lambda said: codec.write_error(*said)),
     "BYE": (codec.read_bye, lambda said: codec.write_bye(said[1], is_final=said[0])),
     "SUBMIT": (lambda frames: codec.read_order(frames[0]), order_again),
+    "extras": (lambda frames: read_extras(frames[-1]), lambda read: [extras_again(read)]),
     "JOB": (codec.read_jobs, None),
     "RECALL": (codec.read_recall, lambda said: codec.write_recall(*said)),
     "RESULT": (codec.read_result, lambda names: codec.write_result(names, [b""] * len(names))),
@@ -104,6 +112,10 @@ def text(rng: random.Random) -> str:
     return "".join(rng.choices("abcö€\0\ud800 ", k=rng.randrange(30)))
 
 
+def some_extras(rng: random.Random) -> JobExtras:
+    return JobExtras(JobId(name(rng)), rng.choice(("", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")))
+
+
 def a_valid_message(rng: random.Random) -> Frames:
     names = [name(rng) for _ in range(rng.choice((1, 1, 2, 1024)))]
     payloads: Frames = [rng.randbytes(rng.randrange(9)) for _ in names]
@@ -121,6 +133,8 @@ def a_valid_message(rng: random.Random) -> Frames:
                 *names,
             ],
             codec.write_jobs("echo", [codec.write_record(each, each, 1, seconds) for each in names], payloads),
+            [*submit_with([codec.write_order(SubmitHeader("s")), *names[:1], b"x"], some_extras(rng), OF_SUBMIT)],
+            [*codec.write_jobs("s", [codec.write_record(name(rng), name(rng), 1, 1.0)], [b"x"]), b'[{"waited": 1}]'],
             codec.write_recall(name(rng), text(rng)),
             codec.write_result(names, payloads),
             codec.write_failed(OUTCOMES[rng.randrange(1, 6)], name(rng), text(rng), text(rng), text(rng)),

@@ -30,6 +30,30 @@ async def watch(ctx: Context, seconds: float) -> None:
     ctx.progress(seconds)
 
 
+@task
+def count(to: int) -> Iterator[int]:
+    yield from range(to)
+
+
+@task(parts="require")
+async def tail(ctx: Context, path: str) -> AsyncIterator[str]:
+    yield path
+
+
+def streams() -> None:
+    assert_type(count(3), Iterator[int])
+    assert_type(count.stream(3), Iterator[int])
+    assert_type(count.call(3), list[int])
+    assert_type(count.submit(3), JobFuture[list[int]])
+    assert_type(count.map([1, 2]), Iterator[list[int]])
+    assert_type(count.enqueue(3).result(), list[int])
+    assert_type(tail("x"), AsyncIterator[str])
+    assert_type(tail.astream("x"), AsyncIterator[str])
+    assert_type(tail.amap(["x"]), AsyncIterator[list[str]])
+    count.stream("3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    task(parts="always")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
 def direct() -> None:
     assert_type(add(1, 2), int)
     assert_type(add(1), int)

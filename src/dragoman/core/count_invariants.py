@@ -1,5 +1,4 @@
-"""Invariants of the counts and lists that views read: delayed and waiting jobs, kept outcomes, groups of the quarantine,
-children.
+"""Invariants of what views read: counts of delayed and waiting jobs, kept outcomes, groups of the quarantine, children.
 
 The number of running jobs follows from the others, and from those that `invariants.py` checks.
 """

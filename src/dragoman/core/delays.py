@@ -9,11 +9,12 @@ from __future__ import annotations
 from dragoman.core.commits import AfterCommit
 from dragoman.core.conversation import seconds
 from dragoman.core.dispatch import Dispatch
+from dragoman.core.events import JOB_MOVES
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Job
 from dragoman.core.shared_state import SharedState
-from dragoman.core.states import DELAYED, WAITING
+from dragoman.core.states import DELAYED, WAITING, JobState
 
 
 class Delays:
@@ -43,7 +44,7 @@ class Delays:
         job.start_at = until
         if job.conversation is not None:
             job.conversation.note(f"{'retry' if job.tried else 'start'} in {seconds(until - now)}", now)
-        self._job_registry.move(job, DELAYED)
+        self._move(job, DELAYED)
         self._deadlines.arm(job, job.due())
         if job.principal.blocked or job.service.limits is not None:
             self._dispatch.stopped(job, now)
@@ -62,7 +63,7 @@ class Delays:
     def requeue(self, job: Job, now: float) -> None:
         """Queue a job that was dispatched before. It keeps its place: the key of its arrival."""
         if job.state is not WAITING:
-            self._job_registry.move(job, WAITING)
+            self._move(job, WAITING)
         service = job.service
         service.queue.put_back(job, job.arrival - job.options.priority * self._policy.priority_step)
         self._dispatch.dispatch_waiting(service, now)
@@ -83,3 +84,8 @@ class Delays:
         job.service.queue.restore(job, job.arrival)
         self._deadlines.arm(job, job.due())
         self._dispatch.dispatch_waiting(job.service, now)
+
+    def _move(self, job: Job, to: JobState) -> None:
+        move_job(job, to)
+        if self._job_registry.events.wanted & JOB_MOVES:
+            self._job_registry.events.job_moved(job)

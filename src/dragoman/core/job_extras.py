@@ -14,7 +14,7 @@ from dragoman.core.names import is_name
 
 # W3C Trace Context: version, trace id, parent id, flags. Later versions may append fields.
 TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
-MOST_TRACEPARENT: Final = 256  # characters
+MOST_TRACEPARENT: Final = 255  # characters
 MOST_TENANT: Final = 128  # bytes
 
 

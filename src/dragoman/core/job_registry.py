@@ -10,8 +10,7 @@ from dragoman.core.counters import QUEUE_TIMEOUT, Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.early_results import EarlyResults
 from dragoman.core.effects import DeliverOutcome, Effect
-from dragoman.core.events import JOB_ENDED, JOB_MOVES, Events
-from dragoman.core.extras_index import ExtrasIndex
+from dragoman.core.events import JOB_ENDED, Events
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.kept_jobs import KeptJobs, digest
@@ -25,7 +24,7 @@ from dragoman.core.policy import Policy
 from dragoman.core.retries import record_last_attempt
 from dragoman.core.rights import NO_LIMITS
 from dragoman.core.running_limits import Unblocker
-from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
+from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, Outcome, RefusalReason
 
 
 class JobRegistry:
@@ -43,10 +42,8 @@ class JobRegistry:
         self.events = events
         self.conversations = Conversations(policy)
         self.pending_commits = PendingCommits(effects)
-        self.with_extras = ExtrasIndex()
-        self.kept = KeptJobs(
-            self.jobs, policy, counters, deadlines, effects, events, self.pending_commits, self.with_extras
-        )
+        self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
+        self.with_extras = self.kept.with_extras
         self.unblocker = Unblocker()
         self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
         self._policy = policy
@@ -167,8 +164,3 @@ class JobRegistry:
             self._counters.unclaimed_results += 1
         for caller in job.callers:
             self._effects.append(DeliverOutcome(caller, job, outcome, result, reason, refusal, failure))
-
-    def move(self, job: Job, to: JobState) -> None:
-        move_job(job, to)
-        if self.events.wanted & JOB_MOVES:
-            self.events.job_moved(job)

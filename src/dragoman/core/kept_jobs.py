@@ -42,11 +42,11 @@ class KeptJobs:
         effects: list[Effect],
         events: Events,
         pending_commits: PendingCommits,
-        with_extras: ExtrasIndex,
     ) -> None:
         self.archive = Archive(policy.max_outcome_bytes)
         self.counts = KeptCounts()
         self.quarantine = Quarantine()
+        self.with_extras = ExtrasIndex()  # of all jobs of the registry
         self._jobs = jobs
         self._policy = policy
         self._counters = counters
@@ -54,7 +54,6 @@ class KeptJobs:
         self._effects = effects
         self._events = events
         self._pending_commits = pending_commits
-        self._with_extras = with_extras
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
@@ -167,8 +166,8 @@ class KeptJobs:
 
     def _drop(self, job: Job) -> None:
         del self._jobs[job.id]
-        if self._with_extras.count:
-            self._with_extras.remove(job)
+        if self.with_extras.count:
+            self.with_extras.remove(job)
         self.archive.drop(job)
         self._count(job, -1)
 

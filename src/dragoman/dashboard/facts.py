@@ -64,6 +64,16 @@ class ScheduleFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StarvingFacts:
+    """A service whose jobs starve, because all slots of its workers run jobs that wait for such jobs."""
+
+    service: str
+    waiting: int
+    slots: int
+    services: tuple[str, ...]  # that these slots wait for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All facts of one moment. A list of workers has the first few; the count beside it is the number of all."""
 
@@ -80,3 +90,4 @@ class Facts:
     lag_p99: float | None = None
     bad_messages: dict[str, int] = field(default_factory=dict)  # of the last minute, by dialect
     schedules: list[ScheduleFacts] = field(default_factory=list)
+    starving: list[StarvingFacts] = field(default_factory=list)

@@ -8,9 +8,10 @@ from typing import Final
 
 from dragoman.core.leases import lease_of, stuck_since
 from dragoman.core.model import Service, Worker
+from dragoman.core.starvation import Starvation
 from dragoman.core.states import BUSY, DETACHED, STUCK
 from dragoman.dashboard.census import MOST_SUSPECTS, SILENT_SHARE
-from dragoman.dashboard.facts import Facts, LimitFacts, ScheduleFacts, ServiceFacts, WorkerFacts
+from dragoman.dashboard.facts import Facts, LimitFacts, ScheduleFacts, ServiceFacts, StarvingFacts, WorkerFacts
 from dragoman.dashboard.history import SLOT
 from dragoman.dashboard.rules import BACKLOG, SKIPPED
 from dragoman.dashboard.sampler import oldest
@@ -48,6 +49,7 @@ def gather(sources: Sources, now: float) -> Facts:
         lag_p99=load.lag_p99,
         bad_messages=load.bad_messages(),
         schedules=[_schedule(each) for each in islice(sources.scheduler.skipping(SKIPPED), MOST_SCHEDULES)],
+        starving=[_starving(each) for each in sources.starvation.search(sources.sampler.notable, now)],
     )
 
 
@@ -106,6 +108,16 @@ def _schedule(state: ScheduleState) -> ScheduleFacts:
     letters = state.recent.letters
     skipped = len(letters) - len(letters.rstrip(LETTER))
     return ScheduleFacts(name=state.request.name, service=state.request.service, skipped=skipped)
+
+
+def _starving(found: Starvation) -> StarvingFacts:
+    service = found.service
+    return StarvingFacts(
+        service=service.name,
+        waiting=service.queue.length,
+        slots=found.slots,
+        services=tuple(each.name for each in found.services),
+    )
 
 
 def _middle(values: list[float]) -> float | None:

@@ -21,6 +21,9 @@ LIMIT_SHARE: Final = 0.8
 LAG: Final = 0.1  # seconds
 BAD_MESSAGES: Final = 10  # in a minute
 SKIPPED: Final = 3  # runs of a schedule in a row
+NESTED_ADVICE: Final = (
+    "Give the workers more slots, start another worker, or let handlers enqueue jobs instead of calling."
+)
 STEADY: Final = 0.05  # share of the arriving jobs by which a queue may change and be called steady
 
 
@@ -124,8 +127,28 @@ def _paused(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def _nested(facts: Facts) -> Iterator[Finding]:
+    for starving in facts.starving:
+        services = tuple(dict.fromkeys((starving.service, *starving.services)))
+        slots = f"all {starving.slots:,} slots" if starving.slots > 1 else "the only slot"
+        run = "run jobs" if starving.slots > 1 else "runs a job"
+        yield Finding(
+            "nested",
+            "error",
+            AboutView(service=starving.service),
+            f"{count_of(starving.waiting, 'job')} of '{starving.service}' will not start: {slots} of the workers {run} "
+            f"whose handler waits for jobs of {joined(starving.services)}, which only these workers offer.",
+            NESTED_ADVICE,
+            services,
+            weight=starving.waiting,
+        )
+
+
 def _backlog(facts: Facts) -> Iterator[Finding]:
+    starving = [each.service for each in facts.starving]
     for service in facts.services:
+        if service.name in starving:  # `_nested` has said why
+            continue
         usual = service.usual_wait or 0.0
         is_late = service.oldest > BACKLOG and service.oldest > MANY_TIMES * usual
         if service.waiting and is_late and service.workers and not service.is_paused:
@@ -312,6 +335,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _not_ready,
     _no_worker,
     _paused,
+    _nested,
     _backlog,
     _undone,
     _full_queue,

@@ -17,6 +17,7 @@ from dragoman.dashboard.load import Load
 from dragoman.dashboard.quantiles import rounded
 from dragoman.dashboard.quarantine_growth import QuarantineGrowth
 from dragoman.dashboard.sampler import Sampler, oldest
+from dragoman.dashboard.starvation_watch import StarvationWatch
 from dragoman.operations.dashboard_schemas import (
     AttentionView,
     BrokerNumbersView,
@@ -53,6 +54,7 @@ class Sources:
     resident: Callable[[], int | None]
     instance: str
     listeners: Mapping[Recipient, str]  # URLs by broker side
+    starvation: StarvationWatch
 
 
 class Snapshots:

@@ -53,6 +53,7 @@ class Dialect:
     has_service_names: bool = True  # on the wire
     shares_connections: bool = False  # several workers may use one connection
     reports: bool = False  # workers can report progress and parts of a result
+    knows_parts: bool = False  # workers learn whether the caller of a job takes parts
     calls_at_once: bool = False  # a client may have several calls in progress on one connection
     messages: MessageNames
     capabilities: frozenset[str] = frozenset()  # call options and operations that the wire can express
@@ -78,6 +79,7 @@ _ROWS: Final = (
         messages=MessageNames(submit="SUBMIT", give=(">JOB",), result=("<RESULT",), done="RESULT", undone="FAILED"),
         shares_connections=True,
         reports=True,
+        knows_parts=True,
         calls_at_once=True,
         capabilities=frozenset(
             {

@@ -29,6 +29,8 @@ class JobInfo:
     attempt: int = 1
     timeout: float = inf  # seconds that it may run
     traceparent: str = ""  # W3C trace context of its submit
+    waited: float | None = None  # seconds in the queue before this attempt, if the job has a traceparent
+    takes_parts: bool = True  # False: its caller gets the parts of the result joined, and the service forbids that
 
 
 NOTHING_SAID: Final = JobInfo()
@@ -120,6 +122,13 @@ class ReportingSide(WorkerSide, Protocol):
 
     def flush(self, now: float) -> None:
         """Send collected messages. Call it once per iteration in which a job ended."""
+
+
+class PartsKnowingSide(ReportingSide, Protocol):
+    """A worker's side on a wire that tells whether the caller of a job takes parts."""
+
+    def require_parts(self, services: Sequence[str]) -> None:
+        """Announce services whose callers must take parts. Call it before the first connection."""
 
 
 def response_too_large(answer: TooLarge) -> Malformed:

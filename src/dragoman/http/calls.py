@@ -58,8 +58,8 @@ async def call(context: AppContext, request: Request) -> Response:
         now,
         deadline=now + headers.timeout,
         key=headers.key,
-        extras=headers.extras,
         owner=context.owner(scope),
+        extras=headers.extras,
     )
     if disconnect is not None:
         disconnect.call = lambda: session.caller_left(caller, context.now())

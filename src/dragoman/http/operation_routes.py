@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.core.model import Payload
-from dragoman.http.call_headers import CACHE_SIZE, LONGEST_CACHED
+from dragoman.http.call_headers import CACHE_SIZE, LONGEST_CACHED, PARENT_HEADER, TRACE_HEADER
 from dragoman.http.context import AppContext
 from dragoman.http.headers import Header
 from dragoman.http.health import health
@@ -27,7 +27,7 @@ from dragoman.http.ladder_response import SVG, ladder_response
 from dragoman.http.operation_call import call_for_result, call_operation
 from dragoman.http.outcomes import STATUSES as OUTCOMES
 from dragoman.http.outcomes import outcome_response
-from dragoman.http.preferences import key_of, preferred_wait
+from dragoman.http.preferences import key_of, parent_of, preferred_wait
 from dragoman.http.problems import STATUSES, HttpError, problem
 from dragoman.http.request_parsing import JSON, body_of, in_body, in_path, in_query, is_json, without
 from dragoman.http.route import BYTES, TEXT, Route
@@ -155,6 +155,9 @@ async def _ladder(row: Operation[Any, Any], reader: RequestReader, context: AppC
 async def enqueue(context: AppContext, request: Request) -> Response:
     enqueue_request, payload = await _enqueue_request(context, request)
     enqueue_request.key = key_of(request, enqueue_request.key)
+    enqueue_request.parent = parent_of(request, enqueue_request.parent)
+    if enqueue_request.traceparent is None:
+        enqueue_request.traceparent = request.headers.get("traceparent")
     view = await call_operation(context, request, "enqueue", enqueue_request, payload)
     headers = {"Location": f"/v1/jobs/{view.id}"}
     wait = preferred_wait(request)
@@ -229,6 +232,8 @@ SPECIAL_ROUTES = {
         headers=(
             Header("Idempotency-Key", Key, "A second submit with this key and payload returns the first job."),
             Header("Prefer", str, "`wait=30`: wait up to 30 seconds for the outcome."),
+            PARENT_HEADER,
+            TRACE_HEADER,
         ),
         answer_headers={200: (_location(ENQUEUE), APPLIED), 202: (_location(ENQUEUE), APPLIED)},
     ),

@@ -1,4 +1,4 @@
-"""Headers that control how a job is submitted: Idempotency-Key and Prefer."""
+"""Headers that control how a job is submitted: Idempotency-Key, Dragoman-Parent-Job and Prefer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 from starlette.requests import Request
 
 from dragoman.http.problems import HttpError, problem
-from dragoman.operations.schemas import LONGEST_WAIT, Key
+from dragoman.operations.schemas import LONGEST_WAIT, Key, Parent
 from dragoman.operations.validation import explain
 
 
@@ -25,6 +25,18 @@ def key_of(request: Request, key: str | None) -> str | None:
         detail = "Idempotency-Key and `key` differ; send only one of them"
         raise HttpError(problem(422, "invalid", "Not valid", detail))
     return value
+
+
+def parent_of(request: Request, parent: str | None) -> str | None:
+    """Return the id of the parent job, from the request or from its header."""
+    header = request.headers.get("dragoman-parent-job")
+    if header is None or parent is not None:
+        return parent
+    try:
+        return msgspec.convert(header, Parent)
+    except msgspec.ValidationError as error:
+        detail = f"Dragoman-Parent-Job: {explain(error, Parent)}"
+        raise HttpError(problem(422, "invalid", "Not valid", detail)) from None
 
 
 def preferred_wait(request: Request) -> float | None:

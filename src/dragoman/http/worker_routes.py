@@ -10,7 +10,6 @@ from dataclasses import replace
 from hmac import compare_digest
 from math import inf
 from typing import Annotated, Any, Literal, NoReturn
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
@@ -27,6 +26,7 @@ from dragoman.http.broker_side import token_of
 from dragoman.http.context import AppContext
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.headers import Header
+from dragoman.http.job_headers import job_headers
 from dragoman.http.problems import HttpError, problem, problem_response
 from dragoman.http.remote_worker import PendingPoll, RemoteHttpWorker
 from dragoman.http.request_parsing import body_of, in_body, in_path, in_query, is_json
@@ -37,7 +37,6 @@ from dragoman.operations.validation import explain
 MOST_NAME_BYTES = 128
 MOST_HELD = 1000  # jobs at once
 BEING_READ = "jobs of the last run are still being read, and this may be one of them; retry in a second"
-SAFE = "".join(chr(each) for each in range(0x20, 0x7F) if chr(each) != "%")
 
 WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="The worker's id, from the response to its joining.")]
 TokenText = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="32 lower-case hex digits.")]
@@ -158,14 +157,7 @@ async def next_job(context: AppContext, request: Request) -> Response:
 
 def _job(poll: PendingPoll, attempt: Attempt, now: float) -> Response:
     poll.is_read = True
-    headers = {
-        "dragoman-job": attempt.job.id.hex(),
-        "dragoman-attempt": attempt.token.hex(),
-        "dragoman-attempt-number": str(attempt.number),
-        "dragoman-service": header_text(attempt.job.service.name),
-        **_timeout(attempt, now),
-    }
-    return Response(bytes(poll.payload), headers=headers, media_type=BYTES)
+    return Response(bytes(poll.payload), headers=job_headers(attempt, now), media_type=BYTES)
 
 
 async def result(context: AppContext, request: Request) -> Response:
@@ -330,20 +322,10 @@ def _address(request: Request) -> str:
 # ---------------------------------------------------------------- responses
 
 
-def header_text(name: str) -> str:
-    """Encode a service's name for a header: letters outside ASCII, and %, as in URLs."""
-    return quote(name, safe=SAFE)
-
-
 def _recalls(remote: RemoteHttpWorker) -> dict[str, str]:
     """Return a header with the ended attempts of the worker."""
     ended = ",".join(token.hex() for token in remote.worker.stuck)
     return {"dragoman-recall": ended} if ended else {}
-
-
-def _timeout(attempt: Attempt, now: float) -> dict[str, str]:
-    left = attempt.over_at - now
-    return {"dragoman-timeout": f"{max(0.0, left):.3f}"} if left != inf else {}
 
 
 def _refuse(kind: Any, detail: str) -> NoReturn:

@@ -112,7 +112,7 @@ Parent = Annotated[
 Traceparent = Annotated[
     str,
     Meta(
-        max_length=256,
+        max_length=255,
         description="Trace context of the submit (W3C `traceparent`), which the worker receives. An invalid one is "
         "ignored.",
         examples=["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],

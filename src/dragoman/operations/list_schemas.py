@@ -102,6 +102,7 @@ WhyKind = Literal[
     "max_running_per_tenant",
     "rate",
     "loading",
+    "nested",
     "all busy",
     "none free",
     "next",

@@ -175,8 +175,8 @@ class JobView(View):
     children: Annotated[
         list[ChildView],
         Meta(
-            description="Jobs whose parent it is, newest first, at most 100, as far as they are known and visible. Only "
-            "the operation `job` lists them."
+            description="Jobs whose parent it is, newest first, at most 100, as far as they are known and visible. The "
+            "operation `job` lists them, and no other does."
         ),
     ] = []
     more_children: Annotated[int, Meta(description="Number of visible children beyond those in the list.")] = 0

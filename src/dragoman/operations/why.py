@@ -9,6 +9,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.leases import lease_of
 from dragoman.core.model import ABSENT, Job, Worker
 from dragoman.core.reached_limits import limit_in_the_way
+from dragoman.core.starvation import Starvation, starved
 from dragoman.core.states import (
     BACKING_OFF,
     BUSY,
@@ -138,8 +139,22 @@ def _waiting_reason(job: Job, broker: Broker, now: float) -> Explanation:
     limit = limit_in_the_way(job, now)
     if limit is not None:
         return Explanation(limit.kind, f"It waits: {limit.sentence}.")
+    found = starved([service], broker.worker_registry.workers.values(), broker.job_registry.with_extras)
+    if found:
+        return Explanation("nested", f"It waits: {_nested(found[0], len(workers))}.")
     kind, summary = _worker_summary(workers, now)
     return Explanation(kind, f"It waits: {summary}.")
+
+
+def _nested(found: Starvation, workers: int) -> str:
+    """Return the reason and the advice for a job that starves. It names no job or service: the principal may not see
+    those that keep the slots."""
+    whose = f"its {workers} workers" if workers > 1 else "its only worker"
+    if found.slots > 1:
+        waits = f"the handlers in all {found.slots} slots of {whose} wait for jobs of the same workers"
+    else:
+        waits = f"the handler in the only slot of {whose} waits for a job of the same worker"
+    return f"{waits}; give {whose} more slots, start another one, or let handlers enqueue jobs instead of calling"
 
 
 def _worker_summary(workers: list[Worker], now: float) -> tuple[WhyKind, str]:

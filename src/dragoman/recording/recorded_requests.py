@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
+from dragoman.core.extras_text import extras_text
 from dragoman.core.failure import Failure
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
@@ -51,11 +53,15 @@ class RecordedHttpSide:
         deadline: float,
         key: str | None,
         owner: Owner,
+        extras: JobExtras | None = None,
     ) -> PendingCall:
         number = self._new_number()
         hidden = self._items.hide(payload)
-        self._add("call", number, service, hidden, asdict(job_options), now, deadline, key, owner_facts(owner))
-        call = self._side.call(service, payload, job_options, answer, now, deadline=deadline, key=key, owner=owner)
+        given = extras_text(extras) if extras is not None else None
+        self._add("call", number, service, hidden, asdict(job_options), now, deadline, key, owner_facts(owner), given)
+        call = self._side.call(
+            service, payload, job_options, answer, now, deadline=deadline, key=key, owner=owner, extras=extras
+        )
         call.number = number
         return call
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from dragoman.core.broker import Broker
+from dragoman.core.extras_text import extras_of
 from dragoman.core.failure import Failure
 from dragoman.core.model import Token
 from dragoman.core.options import JobOptions
@@ -69,12 +70,28 @@ class ReplayedRequests:
         getattr(self, method)(*facts)
 
     def call(
-        self, number: int, service: str, payload: bytes, options: Any, now: float, deadline: float, key: Any, owner: Any
+        self,
+        number: int,
+        service: str,
+        payload: bytes,
+        options: Any,
+        now: float,
+        deadline: float,
+        key: Any,
+        owner: Any,
+        extras: str | None,
     ) -> None:
         answer: Any = NullAnswer()
-        parsed = JobOptions(**options)
         self._calls[number] = self._side.call(
-            service, payload, parsed, answer, now, deadline=deadline, key=key, owner=owner_of(self._broker, owner)
+            service,
+            payload,
+            JobOptions(**options),
+            answer,
+            now,
+            deadline=deadline,
+            key=key,
+            owner=owner_of(self._broker, owner),
+            extras=extras_of(extras) if extras is not None else None,
         )
 
     def caller_left(self, number: int, now: float) -> None:

@@ -147,6 +147,12 @@ class Submits(ClientSettings, Generic[Own, OfBytes, OfAny]):
         )
         return self._enter(submit_options, payload, self._codec if codec is None else codec_of(codec))
 
+    def submit_whole(self, service: str, payload: Any, *, codec: Codec, **options: Unpack[CallOptions]) -> OfAny:
+        """Submit a job as `submit` does, but its result has the parts in front, as that of `call`."""
+        submit_options = self.options_cache.submit_options(service, is_whole=True, **options)
+        found: OfAny = self._enter(submit_options, payload, codec)
+        return found
+
     def _enter(self, submit_options: SubmitOptions, payload: Any, codec: Codec) -> Any:
         """Start a job and return its future."""
         raise NotImplementedError

@@ -96,14 +96,17 @@ def _load(spec: HandlerSpec) -> Handler:
 
 
 def _work(pipe: ChildPipe, job: int, services: list[Handler], message: Frame, without_parts: str) -> tuple[int, Frame]:
-    number, attempt, seconds, size = JOB_HEAD.unpack_from(message)
+    number, attempt, seconds, waited, size, trace_size = JOB_HEAD.unpack_from(message)
     service = services[number]
-    start = JOB_HEAD.size + size
-    job_id = bytes(message[JOB_HEAD.size : start]).decode()
-    begin_process_job(job_id, "")
+    end_of_id = JOB_HEAD.size + size
+    start = end_of_id + trace_size
+    job_id = bytes(message[JOB_HEAD.size : end_of_id]).decode()
+    traceparent = bytes(message[end_of_id:start]).decode() if trace_size else ""
+    begin_process_job(job_id, traceparent)
     context = reporter = None
     if service.wants_context:
-        assignment = JobInfo(service.name, job_id, attempt, seconds or inf)
+        waited_for = waited if waited >= 0.0 else None
+        assignment = JobInfo(service.name, job_id, attempt, seconds or inf, traceparent, waited_for)
         reporter = JobReporter(pipe, job)
         context = Context(
             service.name, assignment, service.codec, reporter.report, reporter.is_cancelled, without_parts

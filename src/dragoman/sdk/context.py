@@ -16,7 +16,18 @@ from dragoman.sdk.errors import Unsupported
 class Context:
     """Information about the running job, passed to a handler parameter that is annotated `Context`."""
 
-    __slots__ = ("_codec", "_due", "_is_cancelled", "_report", "_without_parts", "attempt", "job_id", "service")
+    __slots__ = (
+        "_codec",
+        "_due",
+        "_is_cancelled",
+        "_report",
+        "_without_parts",
+        "attempt",
+        "job_id",
+        "service",
+        "traceparent",
+        "waited",
+    )
 
     def __init__(
         self,
@@ -31,6 +42,8 @@ class Context:
         self.service = service
         self.job_id = assignment.job_id  # 32 hex digits; empty if the dialect does not send it
         self.attempt = assignment.attempt  # 1 for the first
+        self.traceparent = assignment.traceparent  # W3C trace context of the submit; empty: none
+        self.waited = assignment.waited  # seconds in the queue, for a job that has a traceparent
         self._due = time.monotonic() + assignment.timeout
         self._codec = codec
         self._report = report

@@ -1,7 +1,7 @@
 """The job whose handler runs here: log lines carry its id, and jobs that the handler submits name it as their parent.
 
-It is a context variable: of a thread of the worker, or of an asyncio task and those that it starts. A child process runs
-one job at a time, so there it is known in all threads; and a program of `dragoman worker --exec` has it in its
+It is a context variable: of a thread of the worker, or of an asyncio task and those that it starts. A child process
+runs one job at a time, so there it is known in all threads; and a program of `dragoman worker --exec` has it in its
 environment.
 """
 

@@ -17,7 +17,7 @@ from dragoman.sdk.proof import Proof
 
 # The broker limits the size of messages (max_payload); clients and workers accept every message that it sends.
 HARD_CAP = ZmtpLimits().hard_cap
-MOST_FRAMES = 1026
+MOST_FRAMES = 1027
 
 
 def _absent(*_: object) -> Any:

@@ -22,6 +22,7 @@ from dragoman.sdk.ids import new_job_id
 from dragoman.sdk.operation import OperationCall
 from dragoman.sdk.option_types import Result
 from dragoman.sdk.submit_options import SubmitOptionsCache
+from dragoman.sdk.tracing import TracedFuture, follow_call, tracing
 
 if TYPE_CHECKING:
     from dragoman.sdk.client_connection import ClientConnection
@@ -83,6 +84,9 @@ class _JobHandle:
         self.payload = payload
         self.job_id = new_job_id()
         self.extras: JobExtras | None = current_extras()
+        if tracing.tracer is not None:
+            future: TracedFuture = self  # type: ignore[assignment]
+            self.extras = follow_call(tracing.tracer, future, submit_options.service, self.job_id, self.extras)
         self.connection: ClientConnection | None = None
         self.is_over = False
         self.entered = 0.0

@@ -16,6 +16,7 @@ from dragoman.sdk import hooks
 from dragoman.sdk.codecs import Codec, Payload, codec
 from dragoman.sdk.context import Context
 from dragoman.sdk.errors import PermanentFailure, Retry, WrongArguments
+from dragoman.sdk.parts import Parts, check_parts
 from dragoman.sdk.signatures import context_parameter
 
 MAIN = ("__main__", "__mp_main__")
@@ -42,6 +43,7 @@ class Handler:
     context_name: str  # parameter that receives the context; empty: none
     is_async: bool
     origin: object = None  # the object that a child process imports; None: the function
+    parts: Parts = "join"  # effect for callers that cannot take parts of a result
 
     @property
     def wants_context(self) -> bool:
@@ -103,16 +105,17 @@ class Handler:
             raise HandlerFailed(Failure("TypeError", message), error) from None
 
 
-def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes") -> Handler:
+def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes", parts: Parts = "join") -> Handler:
     """Return a handler for this function. Raises TypeError if it cannot be called with a payload, and ValueError if the
     codec is unknown. A task makes its own handler."""
+    check_parts(parts)
     make: Callable[[str], Handler] | None = getattr(function, "task_handler", None)
     if make is not None:
         return make(name)
     if not callable(function):
         raise TypeError(f"a handler must be callable, not a {type(function).__name__}")
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    return Handler(name, function, codec(codec_name), context_parameter(function), is_async)
+    return Handler(name, function, codec(codec_name), context_parameter(function), is_async, parts=parts)
 
 
 def failure_of(error: BaseException) -> Failure:

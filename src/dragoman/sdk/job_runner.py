@@ -10,6 +10,7 @@ from typing import Protocol
 
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, Outcome
+from dragoman.sdk.parts import parts_required
 
 log = logging.getLogger("dragoman.worker")
 
@@ -149,6 +150,9 @@ class JobRunner:
         pool = self._pool.get(job.service)
         if pool is None:
             job.fail(Failure("LookupError", f"this worker does not offer {job.service!r}"))
+            return
+        if not job.assignment.takes_parts:
+            job.fail(parts_required(job.service))
             return
         job.job_runner = self
         job.pool = pool

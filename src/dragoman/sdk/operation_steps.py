@@ -34,6 +34,7 @@ from dragoman.sdk.errors import (
 )
 from dragoman.sdk.ids import new_key
 from dragoman.sdk.operation import OperationAnswer, OperationCall
+from dragoman.sdk.tracing import traced, tracing
 
 if TYPE_CHECKING:
     from dragoman.operations.operation import Operation, RequestType, ViewType
@@ -137,8 +138,21 @@ def enqueue(request: EnqueueRequest, payload: Frame) -> Steps[str]:
 
     if request.key is None:
         request.key = new_key()  # a repeated request must not create a second job
-    job = yield from view(ENQUEUE, request, payload, _extras_beside(request))
-    return job.id
+    extras = _extras_beside(request)
+    if tracing.tracer is None or request.traceparent is not None:
+        job = yield from view(ENQUEUE, request, payload, extras)
+        return job.id
+    span = tracing.tracer.submit(request.service, True, extras.traceparent if extras is not None else "")
+    id, problem = "", None
+    try:
+        job = yield from view(ENQUEUE, request, payload, traced(extras, span))
+        id = job.id
+        return id
+    except BaseException as error:
+        problem = error
+        raise
+    finally:
+        span.end(id, problem)
 
 
 def _extras_beside(request: EnqueueRequest) -> JobExtras | None:

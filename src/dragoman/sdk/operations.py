@@ -72,7 +72,7 @@ class ClientOperations(Performer, Generic[Result]):
           128 characters]
         - `parent`: Id of the job whose handler submits this one. Python clients set it by themselves.
         - `traceparent`: Trace context of the submit (W3C `traceparent`), which the worker receives. An invalid one is
-          ignored. [0 to 256 characters]
+          ignored. [0 to 255 characters]
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import EnqueueRequest

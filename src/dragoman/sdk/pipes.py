@@ -20,7 +20,9 @@ from dragoman.sdk.parent_death import exit_if_forked
 
 HEAD: Final = Struct(">IBBI")  # bytes after the head, kind, flag, number of the job (0: none)
 SHORT_HEAD: Final = Struct(">BBI")  # the head without the size
-JOB_HEAD: Final = Struct(">HHdB")  # number of the service, attempt, seconds (0: no limit), bytes of the job's id
+# Number of the service, attempt, seconds (0: no limit), seconds in the queue (-1: not known), bytes of the job's id and
+# of its traceparent.
+JOB_HEAD: Final = Struct(">HHddBB")
 
 # Kinds of messages from the parent.
 JOB, CANCEL = b"JC"

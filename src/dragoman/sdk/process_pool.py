@@ -236,9 +236,10 @@ class ChildProcess:
         job.performer = self
         self._sent = self._stream.sent
         info = job.assignment
-        id = info.job_id.encode()
+        id, trace = info.job_id.encode(), info.traceparent.encode()
         seconds = 0.0 if info.timeout == inf else info.timeout
-        order = JOB_HEAD.pack(service, min(info.attempt, 0xFFFF), seconds, len(id)) + id
+        waited = -1.0 if info.waited is None else info.waited
+        order = JOB_HEAD.pack(service, min(info.attempt, 0xFFFF), seconds, waited, len(id), len(trace)) + id + trace
         self._stream.write([HEAD.pack(len(order) + len(job.payload), JOB, 0, self._number) + order, job.payload])
 
     def cancel(self) -> None:

@@ -47,6 +47,7 @@ class Target:
     options: Any
     proof: Proof
     services: tuple[str, ...] = ()
+    requires_parts: tuple[str, ...] = ()  # those of a worker's services whose callers must take parts
 
     def client_carrier(self) -> Carrier:
         """Return the carrier of a new connection of a client, or of an HTTP worker."""

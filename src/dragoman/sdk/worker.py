@@ -15,6 +15,7 @@ from dragoman.sdk.execution import DEFAULT_GRACE, ExecutionOptions
 from dragoman.sdk.handlers import Handler, describe
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference, is_loading, refer_to
 from dragoman.sdk.option_types import CredentialOptions
+from dragoman.sdk.parts import Parts
 from dragoman.sdk.printable import log_to_stderr
 
 if TYPE_CHECKING:
@@ -63,13 +64,16 @@ class Worker:
     def service(self, name: Function, /) -> Function: ...
 
     @overload
-    def service(self, name: str | None = None, *, codec: str = "bytes") -> Callable[[Function], Function]: ...
+    def service(
+        self, name: str | None = None, *, codec: str = "bytes", parts: Parts = "join"
+    ) -> Callable[[Function], Function]: ...
 
-    def service(self, name: Any = None, *, codec: str = "bytes") -> Any:
+    def service(self, name: Any = None, *, codec: str = "bytes", parts: Parts = "join") -> Any:
         """Offer the decorated function as a service with this name, by default the function's own name.
 
         The function is called with each payload and returns the result: bytes, or objects if `codec` is "json", "cbor"
         or "pickle". A parameter annotated `Context` receives the job's context. The function itself is not changed.
+        `parts`: callers that cannot take parts of a result get them joined ("join"), or their jobs fail ("require").
         Raises ValueError and TypeError.
 
             @worker.service
@@ -79,8 +83,8 @@ class Worker:
             def describe(request: dict, ctx: Context) -> dict: ...
         """
         if name is not None and not isinstance(name, str):
-            return self._offer(None, name, codec)
-        return lambda function: self._offer(name, function, codec)
+            return self._offer(None, name, codec, parts)
+        return lambda function: self._offer(name, function, codec, parts)
 
     def include(self, *found: ModuleType | Task[Any, Any]) -> None:
         """Offer tasks: each one given, and all that a given module has at its top level. Raises ValueError.
@@ -101,14 +105,14 @@ class Worker:
         """
         self.service(name)(pickled_calls.run)
 
-    def _offer(self, name: str | None, function: Function, codec: str) -> Function:
+    def _offer(self, name: str | None, function: Function, codec: str, parts: Parts = "join") -> Function:
         if name is None:
             name = getattr(function, "__name__", None)
             if name is None:
                 raise TypeError(f"{function!r} has no __name__; pass a service name: worker.service('NAME')")
         if name in self.services:
             raise ValueError(f"service {name!r} is already defined in this worker; choose another name")
-        self.services[name] = describe(name, function, codec)
+        self.services[name] = describe(name, function, codec, parts)
         return function
 
     def run(self) -> int:

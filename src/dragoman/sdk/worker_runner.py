@@ -59,6 +59,14 @@ def run(
     """
     target = target_of(worker)
     services = {name: worker.services[name] for name in target.services}
+    requiring = tuple(name for name, each in services.items() if each.parts == "require")
+    if requiring and not target.dialect.knows_parts:
+        raise address_error(
+            worker.url,
+            f"{requiring[0]!r} requires callers that take parts (parts='require'), and workers in "
+            f"{target.dialect.name} do not know which do; use a native URL, tcp://127.0.0.1:7400, or parts='join'",
+        )
+    target = replace(target, requires_parts=requiring)
     execution = worker.execution
     references: Mapping[str, ObjectReference] = {}
     if execution.threads is None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from dragoman.core.starvation import Starvation
 from dragoman.dashboard.attention import Attention
 from dragoman.dashboard.changes import Changes
 from dragoman.dashboard.dashboard import Dashboard
@@ -15,9 +17,11 @@ from dragoman.dashboard.load import Load
 from dragoman.dashboard.quarantine_growth import QuarantineGrowth
 from dragoman.dashboard.sampler import Sampler
 from dragoman.dashboard.snapshot import Sources
+from dragoman.dashboard.starvation_watch import StarvationWatch
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
 from dragoman.server.clock import random_bytes
+from dragoman.server.reports import Reports
 from dragoman.server.runner import Runner
 
 MEMORY = Path("/proc/self/statm")
@@ -50,12 +54,26 @@ def make_dashboard(
         resident=_resident,
         instance=random_bytes(8).hex(),
         listeners=operations.listeners,
+        starvation=StarvationWatch(broker, partial(_log_starvation, runner.reports)),
     )
     dashboard = Dashboard(sources, now, runner.reports.internal_error)
     operations.dashboard = dashboard
     operations.rates = sources.sampler.service_rates
     operations.group_retries.when_retried = changes.jobs_retried
     return dashboard
+
+
+def _log_starvation(reports: Reports, found: Starvation) -> None:
+    reports.remark(
+        "service starved",
+        level="warning",
+        service=found.service.name,
+        waiting=found.service.queue.length,
+        slots=found.slots,
+        wait_for=", ".join(each.name for each in found.services),
+        advice="the handlers in all slots wait for jobs of the same workers: give these more slots, start another "
+        "worker, or let handlers enqueue jobs instead of calling",
+    )
 
 
 def _resident() -> int | None:

@@ -254,7 +254,7 @@ def listen_native(request: ListenRequest) -> Listener:
     operations = JsonOperations(request.context.operations) if request.context is not None else None
     session = NativeBrokerSide(request.broker, request.runner.connections, own, max_payload, "dragoman", operations)
     most = max_payload + native.MOST_HEADS
-    limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
+    limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_FRAMES)
     listener = _single_socket(request, session, request.zmtp(limits))
     return replace(listener, say_goodbye=session.say_goodbye)
 

@@ -17,6 +17,7 @@ import msgspec
 from dragoman.sdk.errors import WrongArguments
 from dragoman.sdk.signatures import is_context
 from dragoman.tasks.formats import Format, Payload
+from dragoman.tasks.streams import is_generator
 
 BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 PATH = re.compile(r" - at `\$(?:\.(\w+))?([^`]*)`$")
@@ -47,7 +48,9 @@ class TaskSignature:
         self._encode = format.encode
         self._decode = format.decoder(_struct(name, parameters, hints))
         self.encode_result = format.encode
-        self.decode_result = format.decoder(hints.get("return", Any))
+        self.returned = hints.get("return", Any)  # the annotation of the result
+        if not is_generator(function):
+            self.decode_result = format.decoder(self.returned)
 
     # ---------------------------------------------------------------- caller
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Final, Literal
 
 import msgspec
+
+from dragoman.sdk.codecs import JSON_SEPARATOR
 
 Payload = bytes | bytearray
 FormatName = Literal["json", "cbor", "msgpack"]
@@ -19,6 +22,9 @@ class Format:
     name: FormatName
     encode: Callable[[Any], bytes]
     decoder: Callable[[Any], Callable[[Payload], Any]]  # its functions raise msgspec.DecodeError
+    # For values one after the other, as joined parts are; None: they cannot be told apart.
+    decoder_of_all: Callable[[Any], Callable[[Payload], list[Any]]] | None = None
+    separator: bytes = b""  # after each of these values
 
 
 def format_of(name: str) -> Format:
@@ -64,6 +70,10 @@ def _json_decoder(kind: Any) -> Callable[[Payload], Any]:
     return msgspec.json.Decoder(kind, dec_hook=from_builtin).decode
 
 
+def _json_lines_decoder(kind: Any) -> Callable[[Payload], list[Any]]:
+    return msgspec.json.Decoder(kind, dec_hook=from_builtin).decode_lines
+
+
 def _msgpack_decoder(kind: Any) -> Callable[[Payload], Any]:
     return msgspec.msgpack.Decoder(kind, dec_hook=from_builtin).decode
 
@@ -87,9 +97,26 @@ def _cbor_decoder(kind: Any) -> Callable[[Payload], Any]:
     return decode
 
 
+def _cbor_sequence_decoder(kind: Any) -> Callable[[Payload], list[Any]]:
+    def decode(payload: Payload) -> list[Any]:
+        import cbor2
+
+        stream, found = BytesIO(payload), []
+        try:
+            while stream.tell() < len(payload):
+                found.append(cbor2.load(stream))
+        except cbor2.CBORDecodeError as error:
+            raise msgspec.DecodeError(str(error)) from None
+        return [msgspec.convert(each, kind, builtin_types=CBOR_TYPES, dec_hook=from_builtin) for each in found]
+
+    return decode
+
+
 CBOR_TYPES: Final = (bytes, bytearray)  # JSON has them as base64, CBOR as they are
 FORMATS: Final[dict[str, Format]] = {
-    "json": Format("json", msgspec.json.Encoder(enc_hook=to_builtin).encode, _json_decoder),
-    "cbor": Format("cbor", _to_cbor, _cbor_decoder),
+    "json": Format(
+        "json", msgspec.json.Encoder(enc_hook=to_builtin).encode, _json_decoder, _json_lines_decoder, JSON_SEPARATOR
+    ),
+    "cbor": Format("cbor", _to_cbor, _cbor_decoder, _cbor_sequence_decoder),
     "msgpack": Format("msgpack", msgspec.msgpack.Encoder(enc_hook=to_builtin).encode, _msgpack_decoder),
 }

@@ -8,14 +8,16 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
-from dragoman.sdk.codecs import JSON_SEPARATOR, Codec
+from dragoman.sdk.codecs import Codec
 from dragoman.sdk.context import Context, local_context
+from dragoman.sdk.parts import Parts, check_parts
 from dragoman.tasks.arguments import TaskSignature
 from dragoman.tasks.clients import current_async_client, current_client
 from dragoman.tasks.formats import FormatName, format_of
 from dragoman.tasks.handles import JobHandle, awaited
 from dragoman.tasks.options import TaskOptions, call_options, check, enqueue_options
 from dragoman.tasks.retries import NO_RULES, ExceptionTypes, RetryRules, rules_of
+from dragoman.tasks.streams import StreamCodecs, async_values_of, emit_all, emit_all_async, values_of
 
 if TYPE_CHECKING:
     from dragoman.sdk.futures import JobFuture
@@ -43,14 +45,17 @@ class Task(Generic[P, R]):
         format: FormatName = "json",
         options: TaskOptions | None = None,
         retries: RetryRules = NO_RULES,
+        parts: Parts = "join",
     ) -> None:
         """Raises TypeError and ValueError."""
+        check_parts(parts)
         functools.update_wrapper(self, function)
         self.function = function
         self.name = name  # of the service
         self.format = format
         self.options: TaskOptions = options or {}
         self.retries = retries
+        self.parts: Parts = parts
         self._signature = TaskSignature(name, function, format_of(format))
         self._codec = self._make_codec()
 
@@ -142,10 +147,16 @@ class Task(Generic[P, R]):
         """Return the handler of a worker that offers this task as a service with this name."""
         from dragoman.sdk.handlers import Handler
 
+        return Handler(service, self._perform, self._worker_codec(), "context", self._is_async, self, self.parts)
+
+    @property
+    def _is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    def _worker_codec(self) -> Codec:
         signature = self._signature
-        codec = Codec(self.format, signature.encode_result, signature.decode, signature.decode)
-        is_async = inspect.iscoroutinefunction(self.function)
-        return Handler(service, self._perform, codec, "context", is_async, self)
+        separator = format_of(self.format).separator
+        return Codec(self.format, signature.encode_result, signature.decode, signature.decode, separator)
 
     def _perform(self, arguments: tuple[list[Any], dict[str, Any]], context: Context | None = None) -> Any:
         args, kwargs = arguments
@@ -186,8 +197,7 @@ class Task(Generic[P, R]):
     def _make_codec(self) -> Codec:
         """Return the codec of callers: arguments are encoded already, and the result has the type of the function."""
         decode = self._signature.decode_result
-        separator = JSON_SEPARATOR if self.format == "json" else b""
-        return Codec(self.format, bytes, decode, decode, separator)
+        return Codec(self.format, bytes, decode, decode)
 
 
 class AsyncTask(Task[P, R]):
@@ -214,8 +224,96 @@ class AsyncTask(Task[P, R]):
         return cast("Task[Any, Result]", self)._amap(values, args, kwargs)
 
 
+class StreamTask(Task[P, list[R]]):
+    """A task whose function yields. Each value is a part of the result: `stream` yields the values as they arrive, and
+    the other methods return the list of them."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:  # type: ignore[override]
+        """Run the function here."""
+        return cast("Iterator[R]", self._run(args, kwargs))
+
+    def stream(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        """Run it in a worker, and yield its values as they arrive. The job starts with the iteration, and is cancelled
+        if the iteration ends early. Raises JobError and BrokerUnavailable in its course."""
+        payload = self._signature.encode(args, kwargs)
+        return values_of(current_client(), self.name, payload, self._codecs.of_one, call_options(self.options))
+
+    def astream(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
+        """Run it in a worker, and yield its values as they arrive; see `stream`."""
+        payload = self._signature.encode(args, kwargs)
+        client, options = current_async_client(), call_options(self.options)
+        return async_values_of(client, self.name, payload, self._codecs.of_one, options)
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobFuture[list[R]]:
+        payload = self._signature.encode(args, kwargs)
+        found = current_client().submit_whole(self.name, payload, codec=self._codec, **call_options(self.options))
+        return cast("JobFuture[list[R]]", found)
+
+    def map(  # type: ignore[override]
+        self: Callable[Concatenate[First, Rest], Iterator[Result] | AsyncIterator[Result]],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> Iterator[list[Result]]:
+        return cast("Task[Any, list[Result]]", self)._map(values, args, kwargs)
+
+    def amap(  # type: ignore[override]
+        self: Callable[Concatenate[First, Rest], Iterator[Result] | AsyncIterator[Result]],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> AsyncIterator[list[Result]]:
+        return cast("Task[Any, list[Result]]", self)._amap(values, args, kwargs)
+
+    @property
+    def _is_async(self) -> bool:
+        return inspect.isasyncgenfunction(self.function)
+
+    def _make_codec(self) -> Codec:
+        signature = self._signature
+        self._codecs = StreamCodecs(self.name, signature.returned, format_of(self.format), signature.decode)
+        return self._codecs.of_all
+
+    def _worker_codec(self) -> Codec:
+        return self._codecs.of_worker
+
+    def _perform(self, arguments: tuple[list[Any], dict[str, Any]], context: Context | None = None) -> Any:
+        assert context is not None, "handlers of tasks have a context"
+        return self.retries.call(self._emit, (context, *arguments), {})
+
+    def _emit(self, context: Context, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        found = self.function(*([context, *args] if self._signature.wants_context else args), **kwargs)
+        return emit_all_async(context, found) if self._is_async else emit_all(context, found)
+
+    def _submit_here(self, payload: bytes) -> asyncio.Future[Any]:
+        client = current_async_client()
+        job: Any = client.submit_whole(self.name, payload, codec=self._codec, **call_options(self.options))
+        found: asyncio.Future[Any] = job if isinstance(job, asyncio.Future) else asyncio.wrap_future(job)
+        return found
+
+
+class AsyncStreamTask(StreamTask[P, R]):
+    """A task whose function is an asynchronous generator function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:  # type: ignore[override]
+        """Run the function here; iterate with `async for`."""
+        return cast("AsyncIterator[R]", self._run(args, kwargs))
+
+
 class TaskDecorator(Protocol):
     """Makes a task of a function."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Iterator[R]], /) -> StreamTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, Iterator[R]], /) -> StreamTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], AsyncIterator[R]], /) -> AsyncStreamTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, AsyncIterator[R]], /) -> AsyncStreamTask[P, R]: ...
 
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
@@ -228,6 +326,22 @@ class TaskDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def task(function: Callable[Concatenate[Context, P], Iterator[R]], /) -> StreamTask[P, R]: ...
+
+
+@overload
+def task(function: Callable[P, Iterator[R]], /) -> StreamTask[P, R]: ...
+
+
+@overload
+def task(function: Callable[Concatenate[Context, P], AsyncIterator[R]], /) -> AsyncStreamTask[P, R]: ...
+
+
+@overload
+def task(function: Callable[P, AsyncIterator[R]], /) -> AsyncStreamTask[P, R]: ...
 
 
 @overload
@@ -253,6 +367,7 @@ def task(
     format: FormatName = ...,
     retry_on: ExceptionTypes = ...,
     never_retry_on: ExceptionTypes = ...,
+    parts: Parts = ...,
     **options: Unpack[TaskOptions],
 ) -> TaskDecorator: ...
 
@@ -265,6 +380,7 @@ def task(
     format: FormatName = "json",
     retry_on: ExceptionTypes = (),
     never_retry_on: ExceptionTypes = (),
+    parts: Parts = "join",
     **options: Unpack[TaskOptions],
 ) -> Any:
     """Make a task of a function. `name`: its service, by default the name of the function.
@@ -280,16 +396,26 @@ def task(
     dataclasses, msgspec structs, datetimes, UUIDs, enums, and models of pydantic. A first parameter of the type
     `Context` gets the job's context. `options` are the defaults of all its jobs. `retry_on`: exceptions after which the
     job is retried while attempts remain; after all others it is not. `never_retry_on`: exceptions after which it is not
-    retried. Raises TypeError and ValueError.
+    retried. The values of a function that yields are parts of its result: `stream` yields them as they arrive. `parts`:
+    callers that do not take parts get a list of all ("join"), or their jobs fail ("require"). Raises TypeError and
+    ValueError.
     """
     check(options)
     retries = rules_of(retry_on, never_retry_on)
 
     def make(function: Callable[..., Any]) -> Task[Any, Any]:
-        kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+        kind = _kind_of(function)
         chosen = name or getattr(function, "__name__", "")
         if not chosen:
             raise TypeError(f"{function!r} has no __name__; give the task a name: @task(name='NAME')")
-        return kind(function, chosen, format, options, retries)
+        return kind(function, chosen, format, options, retries, parts)
 
     return make if function is None else make(function)
+
+
+def _kind_of(function: Callable[..., Any]) -> type[Task[Any, Any]]:
+    if inspect.isasyncgenfunction(function):
+        return AsyncStreamTask
+    if inspect.isgeneratorfunction(function):
+        return StreamTask
+    return AsyncTask if inspect.iscoroutinefunction(function) else Task

@@ -10,18 +10,20 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.dialects.sides import Outcome
-from dragoman.sdk.context import local_context
+from dragoman.dialects.sides import NOTHING_SAID, Outcome
+from dragoman.sdk.context import Context
 from dragoman.sdk.errors import JobError, NoSuchJob, NoSuchService, error_from
 from dragoman.sdk.handlers import HandlerFailed
+from dragoman.sdk.parts import parts_required
 from dragoman.tasks.clients import using
 from dragoman.tasks.task import Task
 
 if TYPE_CHECKING:
     from dragoman.operations.schemas import JobView
-    from dragoman.sdk.codecs import Codec
+    from dragoman.sdk.codecs import Codec, Payload
     from dragoman.tasks.clients import AnyClient
 
 
@@ -49,7 +51,17 @@ class EagerClient:
         return codec.decode(self._run(service, payload))
 
     def submit(self, service: str, payload: bytes, *, codec: Codec, **_: object) -> Any:
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future = EagerFuture()
+        try:
+            *parts, rest = self._run_in_parts(service, payload, takes_parts=True)
+            future.set_parts([codec.decode(each) for each in parts])
+            future.set_result(codec.decode(rest))
+        except JobError as error:
+            future.set_exception(error)
+        return future
+
+    def submit_whole(self, service: str, payload: bytes, *, codec: Codec, **_: object) -> Any:
+        future = EagerFuture()
         try:
             future.set_result(codec.decode(self._run(service, payload)))
         except JobError as error:
@@ -109,19 +121,46 @@ class EagerClient:
             raise NoSuchJob(f"there is no job {id}") from None
 
     def _run(self, service: str, payload: bytes) -> bytes:
-        """Raises JobFailed and NoSuchService."""
+        """Return the result with its parts in front. Raises JobFailed and NoSuchService."""
+        return b"".join(self._run_in_parts(service, payload))
+
+    def _run_in_parts(self, service: str, payload: bytes, *, takes_parts: bool = False) -> list[bytes]:
+        """Return the parts of the result, and the rest. Raises JobFailed and NoSuchService."""
         handler = self._handlers.get(service)
         if handler is None:
             known = ", ".join(self._handlers) or "none"
             raise NoSuchService(f"refused: {service!r} is not among the tasks of this eager block: {known}")
-        context = local_context(service)
+        if handler.parts == "require" and not takes_parts:
+            failure = parts_required(service)
+            raise error_from(Outcome.FAILED, failure.sentence, failure)
+        parts: list[bytes] = []
+        context = Context(service, NOTHING_SAID, handler.codec, partial(_keep, parts), lambda: False)
         try:
-            if handler.is_async:
-                return bytes(_awaited(handler.perform_async(payload, context)))
-            return bytes(handler.perform(payload, context))
+            is_async = handler.is_async
+            rest = _awaited(handler.perform_async(payload, context)) if is_async else handler.perform(payload, context)
+            return [*parts, bytes(rest)]
         except HandlerFailed as problem:
             failure = problem.failure
             raise error_from(Outcome.FAILED, failure.sentence, failure) from problem.cause
+
+
+class EagerFuture(concurrent.futures.Future[Any]):
+    """A job that has ended, with the parts of its result."""
+
+    attempt = 1
+
+    def set_parts(self, parts: list[Any]) -> None:
+        self._parts = parts
+
+    def parts(self) -> Iterator[Any]:
+        """Iterate over the parts of the result."""
+        self.result()
+        return iter(self._parts)
+
+
+def _keep(parts: list[bytes], payload: Payload, is_part: bool) -> None:
+    if is_part:
+        parts.append(bytes(payload))
 
 
 def _awaited(coroutine: Any) -> Any:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from case_tables import check_every_row
-from dragoman.dashboard.facts import Facts, LimitFacts, QuarantineFacts, ScheduleFacts, ServiceFacts, WorkerFacts
+from dragoman.dashboard.facts import (
+    Facts,
+    LimitFacts,
+    QuarantineFacts,
+    ScheduleFacts,
+    ServiceFacts,
+    StarvingFacts,
+    WorkerFacts,
+)
 from dragoman.dashboard.rules import RULES, findings
 
 OCR = ServiceFacts(name="ocr", waiting=442, oldest=21.0, workers=48, busy=48, arrived=41.0, ended=22.0)
@@ -46,6 +54,18 @@ ROWS: list[tuple[Facts, str, str]] = [
         service(idle=3),
         "backlog",
         "442 jobs of 'ocr' wait, the oldest for 21 s: 3 of 48 workers are free, and the queue grows by 19 a second.",
+    ),
+    (
+        Facts(starving=[StarvingFacts(service="ocr", waiting=7, slots=48, services=("ocr",))], services=[OCR]),
+        "nested",
+        "7 jobs of 'ocr' will not start: all 48 slots of the workers run jobs whose handler waits for jobs of 'ocr', "
+        "which only these workers offer.",
+    ),
+    (
+        Facts(starving=[StarvingFacts(service="ocr", waiting=1, slots=1, services=("ocr",))]),
+        "nested",
+        "1 job of 'ocr' will not start: the only slot of the workers runs a job whose handler waits for jobs of 'ocr', "
+        "which only these workers offer.",
     ),
     (
         service(waiting=0, failed=42.0, done=958.0, usual_share=0.003),

@@ -322,3 +322,38 @@ def test_null_is_no_limit(world: World, headers: dict[str, str], limits: tuple[f
     world.begin("POST", "/v1/call/s", content=b"x", headers={**headers, "Dragoman-Wait-For-Worker": "true"})
     (job,) = world.broker.jobs.values()
     assert (job.deadline - job.created, job.options.job_timeout) == limits
+
+
+# ---------------------------------------------------------------- extras (R200, R202)
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+PARENT = "5f" * 16
+
+
+def test_call_has_a_parent_and_a_trace_and_its_worker_gets_the_trace(world: World) -> None:
+    worker = Worker(world)
+    poll = worker.asks()
+    call = world.begin("POST", "/v1/call/s", headers={"dragoman-parent-job": PARENT, "traceparent": TRACE})
+    job = world.finish(poll)
+    extras = only_job(world).extras
+    assert (extras.parent.hex(), extras.traceparent) == (PARENT, TRACE)
+    assert job.headers["traceparent"] == TRACE
+    assert float(job.headers["dragoman-waited"]) >= 0.0
+    worker.says("result", token(job), b"")
+    assert world.finish(call).status_code == 200
+    assert world.broker.job_registry.with_extras.count == 0
+
+
+def test_invalid_parent_is_an_error_and_an_invalid_trace_is_ignored(world: World) -> None:
+    answer = world.ask("POST", "/v1/call/s", headers={"dragoman-parent-job": "mine"})
+    assert kind(answer) == (422, "invalid")
+    assert answer.json()["detail"].startswith("Dragoman-Parent-Job: ")
+    worker = Worker(world)
+    for trace in ("mine", "ÿ", [("traceparent", TRACE), ("traceparent", TRACE)]):
+        poll = worker.asks()
+        headers: Any = trace if isinstance(trace, list) else {"traceparent": trace.encode("latin-1")}
+        call = world.begin("POST", "/v1/call/s", headers=headers)
+        job = world.finish(poll)
+        assert "traceparent" not in job.headers
+        worker.says("result", token(job), b"")
+        world.finish(call)

@@ -621,3 +621,23 @@ def test_null_is_no_limit_in_a_body_and_in_a_query(world: World) -> None:
     ):
         assert world.job(answer.json()["id"]).options.job_timeout == limit
     assert world.ask("POST", "/v1/jobs?service=s&retry_first=null", content=b"").status_code == 422
+
+
+# ---------------------------------------------------------------- extras (R200, R202)
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+PARENT = "5f" * 16
+
+
+def test_enqueue_takes_parent_and_trace_from_headers_or_fields(world: World) -> None:
+    headers = {"dragoman-parent-job": PARENT, "traceparent": TRACE}
+    for view in (
+        world.ask("POST", "/v1/jobs?service=s", content=b"x", headers=headers).json(),
+        world.ask("POST", "/v1/jobs", json={"service": "s"}, headers=headers).json(),
+        world.ask("POST", "/v1/jobs", json={"service": "s", "parent": PARENT, "traceparent": TRACE}).json(),
+    ):
+        assert (view["parent"], view["traceparent"]) == (PARENT, TRACE)
+    given = {"service": "s", "parent": UNKNOWN}
+    assert world.ask("POST", "/v1/jobs", json=given, headers=headers).json()["parent"] == UNKNOWN
+    wrong = world.ask("POST", "/v1/jobs", json={"service": "s"}, headers={"dragoman-parent-job": "mine"})
+    assert expect_problem(wrong, 422, "invalid")["detail"].startswith("Dragoman-Parent-Job: ")

@@ -221,3 +221,30 @@ def test_kinds(world: World) -> None:
     world.broker.fail(world.attempt(quarantined), "no luck", world.now)
     world.runner.run_once()
     assert world.ask("why", id=quarantined).kind == "undone"
+
+
+def test_nested_calls_starve(world: World) -> None:
+    """R201. The sentence names neither jobs nor services: who asks may not see those that keep the slots."""
+    world.worker()
+    parent = world.enqueue()
+    child = world.enqueue(parent=parent)
+    assert why(world, child) == "It waits: its only worker is busy; the oldest job has run for 0.0 s.", "nobody waits"
+    world.begin("result", id=child, wait=60.0)
+    assert why(world, child) == (
+        "It waits: the handler in the only slot of its only worker waits for a job of the same worker; give its only "
+        "worker more slots, start another one, or let handlers enqueue jobs instead of calling."
+    )
+    view = world.ask("why", id=world.enqueue())
+    assert (view.kind, view.ahead, view.turn_in) == ("nested", 1, None), "the jobs behind it starve, too"
+
+
+def test_nested_calls_starve_in_many_slots(world: World) -> None:
+    for _ in range(2):
+        world.worker(capacity=2)
+    for parent in [world.enqueue() for _ in range(4)]:
+        child = world.enqueue(parent=parent)
+        world.begin("result", id=child, wait=60.0)
+    assert why(world, child) == (
+        "It waits: the handlers in all 4 slots of its 2 workers wait for jobs of the same workers; give its 2 workers "
+        "more slots, start another one, or let handlers enqueue jobs instead of calling."
+    )

@@ -93,6 +93,12 @@ def test_controller() -> None:
 def test_native() -> None:
     order = native.write_order(SubmitHeader("work", deadline=1.0))
     check("native", [order, TOKEN * 2, SECRET, SECRET], 2)
+    extras = b'{"parent": "' + TOKEN.hex().encode() + b'"}'
+    with_extras = [order[:1] + b"\x10" + order[2:], TOKEN * 2, extras, SECRET, SECRET]
+    assert hidden("native", with_extras)[:3] == with_extras[:3]
+    check("native", with_extras, 2)
+    check("native", [*with_extras[:2], SECRET, SECRET, SECRET], 3)  # it may be anything
+    check("native", [*with_extras[:2], SECRET, SECRET], 2)  # of a client that knows no extras
     check("native", native.write_result([TOKEN], [SECRET]), 1)
     check("native", native.write_report(TOKEN, SECRET, is_part=True), 1)
     check("native", native.write_ask(bytes(8), "enqueue", b'{"service":"work"}', SECRET), 1)

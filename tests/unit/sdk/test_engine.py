@@ -59,6 +59,7 @@ class FakeJob:
         self.submit_options = submit_options or SubmitOptions("echo")
         self.payload: Frame = payload
         self.job_id = number.to_bytes(16, "big")
+        self.extras = None
         self.operation: OperationCall | None = None
         self.connection: Any = None
         self.is_over = False

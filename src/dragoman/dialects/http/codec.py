@@ -17,6 +17,7 @@ from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.failure import NEVER, Failure, pack_failure
 from dragoman.core.infinity import inf
+from dragoman.core.job_extras import is_traceparent
 from dragoman.core.names import is_name
 from dragoman.core.states import Outcome
 from dragoman.dialects.sides import UNAUTHENTICATED, JobExtras, JobInfo, SubmitOptions
@@ -226,9 +227,22 @@ def read_job(response: Response) -> tuple[str, JobInfo]:
             fields[b"dragoman-job"].decode(),
             int(fields[b"dragoman-attempt-number"]),
             timeout,
+            _traceparent(fields),
+            _waited(fields),
         )
     except (ValueError, KeyError):
         raise Malformed("bad job", "a job lacks header fields") from None
+
+
+def _traceparent(fields: dict[bytes, bytes]) -> str:
+    text = fields.get(b"traceparent", b"").decode("ascii", "replace")
+    return text if is_traceparent(text) else ""
+
+
+def _waited(fields: dict[bytes, bytes]) -> float | None:
+    value = fields.get(b"dragoman-waited")
+    waited = float(value) if value is not None else -1.0
+    return waited if 0.0 <= waited < inf else None
 
 
 def write_result(member: Membership, attempt: str, result: Frame) -> Request:

@@ -22,6 +22,7 @@ from dragoman.dialects.native.client_sessions import ClientSession
 from dragoman.dialects.native.clients import Clients
 from dragoman.dialects.native.codec import expect_frames, read_hello, write_error, write_welcome
 from dragoman.dialects.native.extras import OF_SUBMIT
+from dragoman.dialects.native.job_extras import OF_JOB
 from dragoman.dialects.native.messages import (
     BYE,
     HEARTBEAT,
@@ -159,7 +160,7 @@ class NativeBrokerSide(BrokerSide):
             self._io.send(peer, write_error(HELLO, RefusalReason.FORBIDDEN, forbidden))
             self._io.close(peer, forbidden)
         elif is_worker:
-            self._welcome(peer, Role.WORKER, retries=hello.retries)
+            self._welcome(peer, Role.WORKER, retries=hello.retries, extras=OF_JOB if hello.extras else ())
         else:
             client, resumed = self._clients.enter(peer, hello, now)
             extras = OF_SUBMIT if hello.extras else ()

@@ -12,6 +12,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.failure import Failure, pack_failure, read_retry, retry_text
 from dragoman.core.infinity import inf
 from dragoman.core.states import Outcome
+from dragoman.dialects.native.job_extras import with_job_extras
 from dragoman.dialects.native.json_fields import (
     count_field,
     names_in,
@@ -120,6 +121,7 @@ def read_hello(message: Message) -> Hello:
         window=0 if is_worker else count_field(about, "window", 0, LONGEST),
         edition=1 if is_worker else count_field(about, "edition", 1, LONGEST),
         extras=about.get("extras") is True,
+        parts=tuple(names_in(about.get("parts"))) if is_worker else (),
     )
 
 
@@ -128,6 +130,8 @@ def write_hello(hello: Hello) -> list[Frame]:
     if hello.role is Role.WORKER:
         about |= {"services": list(hello.services), "capacity": hello.capacity}
     about |= {key: True for key in ("returns", "retries", "extras") if getattr(hello, key)}
+    if hello.parts:
+        about["parts"] = list(hello.parts)
     if hello.session:
         about["session"] = hello.session
     if hello.epoch:
@@ -249,12 +253,14 @@ def read_jobs(message: Message) -> list[Job]:
     """Return the jobs of a JOB, in the order of its payloads."""
     records = message[1] if len(message) > 1 else b""
     count, rest = divmod(len(records), _RECORD.size)
-    if rest or not 0 < count <= MOST_NAMES or count != len(message) - 2:
-        raise Malformed("malformed", f"a JOB has {len(records)} bytes of records for {len(message) - 2} payloads")
+    payloads = len(message) - 2
+    if rest or not 0 < count <= MOST_NAMES or not count <= payloads <= count + 1:
+        raise Malformed("malformed", f"a JOB has {len(records)} bytes of records for {payloads} payloads")
     service = _decode(message[0][1:])
-    return [
+    jobs = [
         Job(token, id, attempt, timeout / 1000, service) for token, id, attempt, timeout in _RECORD.iter_unpack(records)
     ]
+    return jobs if payloads == count else with_job_extras(jobs, message[-1])
 
 
 def write_recall(token: bytes, reason: str) -> list[Frame]:

@@ -13,6 +13,7 @@ EDITION: Final = 2  # of operations and their views, as our clients use them
 NAME: Final = 16  # bytes of a job's id, and of an attempt's token
 NUMBER: Final = 8  # bytes of a request's number
 MOST_NAMES: Final = 1024  # in one message
+MOST_FRAMES: Final = MOST_NAMES + 3  # head, names, extras and a payload for each name
 MOST_TEXT: Final = 65_536  # bytes of JSON, of a failure's message, of its traceback
 MOST_HEADS: Final = 65_536  # bytes of head and names in a message besides its payloads
 UNSAID_PRIORITY: Final = 255
@@ -119,6 +120,7 @@ class Hello:
     window: int = 0  # 0: not set
     edition: int = 1  # a client: of operations and their views
     extras: bool = False  # it sends or reads extras of jobs
+    parts: tuple[str, ...] = ()  # services of a worker whose callers must take parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,9 @@ class Job:
     attempt: int
     timeout: float
     service: str
+    traceparent: str = ""
+    waited: float | None = None  # seconds in the queue before this attempt, for a job with a traceparent
+    takes_parts: bool = True  # False only for a service in `parts` of HELLO
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.failure import reported_failure
-from dragoman.core.model import Attempt, Token, Worker
+from dragoman.core.model import Attempt, Payload, Token, Worker
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import Recipient
@@ -36,6 +36,7 @@ from dragoman.dialects.native.codec import (
     write_recall,
     write_record,
 )
+from dragoman.dialects.native.job_extras import write_job_extras
 from dragoman.dialects.native.messages import (
     BATCH_BYTES,
     DRAIN,
@@ -54,11 +55,13 @@ from dragoman.dialects.native.options import ListenerOptions
 class RemoteWorker(recipients.RemoteWorker):
     """A worker at the other end of a connection."""
 
-    __slots__ = ("farewell", "name", "peer", "unsent", "worker")
+    __slots__ = ("farewell", "has_extras", "name", "parts", "peer", "unsent", "worker")
 
-    def __init__(self, peer: Connection, name: str) -> None:
+    def __init__(self, peer: Connection, name: str, has_extras: bool, parts: tuple[str, ...]) -> None:
         self.peer = peer
         self.name = name
+        self.has_extras = has_extras  # it reads extras of jobs
+        self.parts = parts  # services whose callers must take parts (R203)
         self.unsent: list[Attempt] = []  # attempts of this iteration, sent at its end in one message
         self.worker: Worker | None = None
         self.farewell = ""  # reason for closing its connection
@@ -98,7 +101,7 @@ class RemoteWorkers:
     def enter(self, peer: Connection, hello: Hello, now: float) -> str | None:
         """Add a worker that sent HELLO. It becomes idle when its connection has settled. Returns the reason if its
         principal may not work for its services."""
-        remote = RemoteWorker(peer, hello.name or peer.label)
+        remote = RemoteWorker(peer, hello.name or peer.label, hello.extras, hello.parts)
         profile = self._profile.get((hello.capacity, hello.returns)) or self._new_profile(hello)
         worker = self._broker.join(
             self._recipient, remote, remote.name, hello.services, profile, now, peer.owner, origin=peer.label
@@ -176,9 +179,17 @@ class RemoteWorkers:
             payloads = [attempt.job.payload for attempt in batch]
             if size_of(payloads) > BATCH_BYTES and len(batch) > 1:
                 for attempt in batch:
-                    self._io.send(remote.peer, _jobs([attempt], [attempt.job.payload], now), [attempt])
+                    self._send_batch(remote, [attempt], [attempt.job.payload], now)
             else:
-                self._io.send(remote.peer, _jobs(batch, payloads, now), batch)
+                self._send_batch(remote, batch, payloads, now)
+
+    def _send_batch(self, remote: RemoteWorker, batch: list[Attempt], payloads: list[Payload], now: float) -> None:
+        frames = _jobs(batch, payloads, now)
+        if remote.has_extras and (self._broker.job_registry.with_extras.count or remote.parts):
+            extras = write_job_extras(batch, remote.parts)
+            if extras:
+                frames.append(extras)
+        self._io.send(remote.peer, frames, batch)
 
     def cancel(self, attempt: Attempt, reason: str, now: float) -> None:
         remote = cast(RemoteWorker, attempt.worker.remote)

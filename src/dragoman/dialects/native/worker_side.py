@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
@@ -21,6 +22,7 @@ from dragoman.dialects.native.codec import (
     write_report,
     write_result,
 )
+from dragoman.dialects.native.job_extras import PARTS
 from dragoman.dialects.native.messages import (
     BYE,
     DRAIN,
@@ -37,6 +39,7 @@ from dragoman.dialects.native.options import WorkerOptions
 from dragoman.dialects.native.waiting import BEFORE_WELCOME, NO_WELCOME
 from dragoman.dialects.sides import FORBIDDEN, Failure, JobInfo, Outcome, WorkerIO
 
+WITHOUT_PARTS: Final = "it is of an earlier release and does not tell which callers receive parts, as required by"
 WELCOME_SOON: Final = 0.02  # seconds
 RESULT_BYTES: Final = 64 << 10  # of results in one RESULT, if there are several
 
@@ -58,6 +61,7 @@ class WorkerSide:
             capacity=min(concurrency + options.prefetch, 1024),
             name=name,
             retries=True,
+            extras=True,
         )
         self._welcome = BEFORE_WELCOME
         self._is_open = False
@@ -69,6 +73,10 @@ class WorkerSide:
         self._result_bytes = 0
         self._result_limit = 0
         self._timers = HeartbeatTimers(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
+
+    def require_parts(self, services: Sequence[str]) -> None:
+        """Announce services whose callers must take parts. Call it before the first connection."""
+        self._hello = replace(self._hello, parts=tuple(services))
 
     @property
     def is_busy(self) -> bool:
@@ -184,6 +192,8 @@ class WorkerSide:
             self._welcome = read_welcome(message)
             self._timers.set_times(self._welcome.heartbeat, self._welcome.lease)
             self._result_limit = min(RESULT_BYTES, self._welcome.max_payload)
+            if self._hello.parts and PARTS not in self._welcome.extras:
+                self._io.refused(f"{WITHOUT_PARTS} {self._hello.parts[0]!r}")
         elif kind == BYE:
             self._bye(*read_bye(message))
         elif kind == ERROR:
@@ -197,7 +207,15 @@ class WorkerSide:
             if self._is_leaving or len(self._running) + len(self._prefetched) >= self._hello.capacity:
                 self._send(write_list(RETURN, [job.token]), now)
                 continue
-            assignment = JobInfo(job.service, job.id.hex(), job.attempt, job.timeout or inf)
+            assignment = JobInfo(
+                job.service,
+                job.id.hex(),
+                job.attempt,
+                job.timeout or inf,
+                job.traceparent,
+                job.waited,
+                job.takes_parts,
+            )
             if len(self._running) < self._concurrency:
                 self._running.add(job.token)
                 self._io.run(job.token, message[index], assignment)

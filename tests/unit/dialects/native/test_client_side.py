@@ -18,7 +18,7 @@ from dragoman.dialects.native.codec import read_order
 from dragoman.dialects.native.messages import OUTCOMES
 from dragoman.dialects.native.options import ClientOptions
 from dragoman.dialects.native.waiting import NO_WELCOME
-from dragoman.dialects.sides import Failure, SubmitOptions
+from dragoman.dialects.sides import Failure, JobExtras, JobId, SubmitOptions
 
 SESSION = "5f" * 16
 ECHO = SubmitOptions("echo")
@@ -632,3 +632,53 @@ def test_a_question_that_the_broker_would_not_take_is_not_sent(world: World) -> 
     assert world.port.take() == []
     ((job_ref, kind, _),) = world.port.views
     assert (job_ref, kind) == ("mine", "too large")
+
+
+# -------------------------------------------------------------------- extras
+
+
+PARENT = JobExtras(parent=JobId(b"p" * 16))
+OTHER = JobExtras(parent=JobId(b"q" * 16))
+
+
+def submit_with(world: World, job_ref: str, extras: JobExtras | None) -> bytes:
+    id = next(world._numbers).to_bytes(16, "big")
+    world.side.submit(job_ref, ECHO, job_ref.encode(), id, world.now, extras)
+    return id
+
+
+def extras_of(frames: list[Frame]) -> tuple[int, str | None, list[Frame]]:
+    """Return the flags of a SUBMIT, the parent in its extras, and its payloads."""
+    flags = frames[0][1]
+    if not flags & 16:
+        return flags, None, frames[2:]
+    return flags, json.loads(frames[2])["parent"], frames[3:]
+
+
+def test_jobs_with_the_same_extras_go_in_one_message() -> None:
+    world = World()
+    world.connect(extras=["parent", "traceparent"])
+    for name, extras in (("a", None), ("b", PARENT), ("c", JobExtras(parent=JobId(b"p" * 16))), ("d", OTHER)):
+        submit_with(world, name, extras)
+    world.side.flush(world.now)
+    assert [extras_of(each) for each in world.port.take()] == [
+        (0, None, [b"a"]),
+        (16, "70" * 16, [b"b", b"c"]),
+        (16, "71" * 16, [b"d"]),
+    ]
+
+
+def test_extras_are_left_out_for_a_broker_that_does_not_know_them() -> None:
+    """An earlier broker would take them for a payload, or refuse the request."""
+    world = World()
+    world.connect()
+    submit_with(world, "a", PARENT)
+    world.side.ask("b", "enqueue", b'{"service":"s"}', b"", bytes(16), world.now, PARENT)
+    world.side.flush(world.now)
+    submit, ask = world.port.take()
+    assert extras_of(submit) == (0, None, [b"a"])
+    assert ask[1] == b'{"service":"s"}'
+    world.side.lost()
+    world.connect(extras=["parent"], resumed=True)
+    (again,) = [each for each in world.port.take() if each[0][0] == 0x40]
+    assert json.loads(again[1]) == {"service": "s", "parent": "70" * 16}, "the next broker knows them"

@@ -108,10 +108,12 @@ def test_batches_of_1_to_1024_jobs(count: int) -> None:
     assert client.told() == [("RESULT", id, b"did " + id[-3:]) for id in ids]
 
 
-def test_more_than_1024_frames_of_payloads_end_the_connection() -> None:
+def test_more_frames_than_the_largest_submit_has_end_the_connection() -> None:
     world = World(window=2000, strict=False)
     client = world.client()
-    client.say(*submit([(new_id(number), b"") for number in range(1025)]))
+    answers = client.say(*submit([(new_id(number), b"") for number in range(1025)]))
+    assert answers == [("ERROR", "SUBMIT", "malformed")]
+    client.say(*submit([(new_id(number), b"") for number in range(1026)]))
     assert client.is_over
     assert world.counters.accepted == 0
 

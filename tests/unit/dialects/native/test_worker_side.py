@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Sequence
 from math import inf
 from typing import Any
@@ -26,7 +27,7 @@ from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
 ID = bytes(range(16))
-HELLO = [b"\x01\x01\x02", b'{"services": ["echo"], "capacity": 2, "retries": true}']
+HELLO = [b"\x01\x01\x02", b'{"services": ["echo"], "capacity": 2, "retries": true, "extras": true}']
 DRAIN, BEAT = [b"\x05"], [b"\x04"]
 
 
@@ -50,6 +51,9 @@ class Port:
 
     def leave(self, reason: str) -> None:
         self.events.append(("leave", reason))
+
+    def refused(self, reason: str) -> None:
+        self.events.append(("refused", reason))
 
     def take(self) -> list[list[Frame]]:
         said, self.said = self.said, []
@@ -284,3 +288,22 @@ def test_other_words_are_passed_over(message: list[Frame]) -> None:
     side = Side()
     side.receive(message, 1.0)
     assert (side.port.take(), side.port.events) == ([], [])
+
+
+def test_service_that_requires_parts_is_announced_and_not_served_without_knowing_callers() -> None:
+    """R203. A broker of an earlier release does not tell which callers take parts."""
+    side = Side(is_open=False)
+    side.require_parts(["echo"])
+    side.opened(0.0)
+    assert json.loads(side.port.take()[0][1])["parts"] == ["echo"]
+    side.receive(write_welcome(Welcome(2.0, 10.0, 1000, extras=("traceparent", "parts")), Role.WORKER), 0.0)
+    assert side.port.events == []
+    record = write_record(A, ID, 1, inf)
+    side.receive([*write_jobs("echo", [record], [b"job"]), b'[{"parts": false}]'], 0.0)
+    assert side.port.given == [(A, b"job", JobInfo("echo", ID.hex(), takes_parts=False))]
+    side.receive(write_welcome(Welcome(2.0, 10.0, 1000), Role.WORKER), 0.0)
+    ((what, reason),) = side.port.events
+    assert what == "refused"
+    assert reason == (
+        "it is of an earlier release and does not tell which callers receive parts, as required by 'echo'"
+    )

@@ -243,7 +243,7 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- who is there
 
     def connect(self) -> End:
-        limits = ZmtpLimits(max_payload=self._max_payload + HEADS, max_frames=1026)
+        limits = ZmtpLimits(max_payload=self._max_payload + HEADS, max_frames=1027)
         end = self.accept(End(self), "listener", Zmtp("ROUTER", limits=limits))
         self.run_once()
         return end

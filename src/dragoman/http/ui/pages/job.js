@@ -7,7 +7,9 @@ import { content, whole } from "./content.js";
 import { UNRECORDED, conversation, loadConversation } from "./conversation.js";
 import { act, dialect, jobState, panel } from "../parts.js";
 import { administers, hasActs } from "../rights.js";
-import { again, facts, hasOwnKey, jobColor, jobLink, none, nowOf, serviceLink, workerLink } from "./elements.js";
+import {
+  again, facts, hasOwnKey, jobColor, jobLink, none, nowOf, serviceLink, table, workerLink,
+} from "./elements.js";
 import { timeline } from "./timeline.js";
 
 const REFRESH = 2; // seconds
@@ -32,8 +34,8 @@ const why = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/why`);
 export function advance(data, { page }, address) {
   if (data.isFinal) return;
   if (page?.job?.id === data.job.id) {
-    const { payload, progress, result, result_base64, error } = data.job;
-    data.job = { ...page.job, payload, progress, result, result_base64, error };
+    const { payload, progress, result, result_base64, error, parent, children, more_children } = data.job;
+    data.job = { ...page.job, payload, progress, result, result_base64, error, parent, children, more_children };
   }
   if (page?.why) data.why = { ...data.why, ...page.why };
   const wasEnded = data.job.state === "ended";
@@ -49,6 +51,7 @@ export function render({ address, data, live: snapshot }) {
   <div class="row job"><div class="stack">
     ${timeline(each, now)}
     ${each.error && error(each.error)}
+    ${each.children.length > 0 && children(each)}
     ${conversation(data.recorded, address, `/v1/jobs/${each.id}/ladder`)}
   </div><div class="stack">
     ${panel("Facts", facts(rows(each)))}
@@ -89,10 +92,18 @@ function rows(each) {
     ["Job time-out", each.job_timeout == null ? none : time(each.job_timeout)],
     ["Deadline", each.deadline && clock(each.deadline)],
     ["Outcome kept", each.kept_until && `until ${clock(each.kept_until)}`],
+    ["Parent", each.parent && jobLink(each.parent)],
     ["Retry of", each.retry_of && jobLink(each.retry_of)],
     ["Retried as", each.retried_as && jobLink(each.retried_as)],
   ];
 }
+
+/** Jobs that its handler submitted, newest first. */
+const children = ({ children: jobs, more_children: more }) => panel("Children",
+  table([["Job"], ["Service"], ["State"], ["Kind"]], jobs.map((each) => html`<tr data-key="${each.id}">
+    <td>${jobLink(each.id)}</td><td>${serviceLink(each.service)}</td><td>${jobState(each.outcome ?? each.state)}</td>
+    <td>${each.background ? "background job" : "call"}</td></tr>`)),
+  { flush: true, note: `submitted by its handler${more ? `; ${count(more)} more` : ""}` });
 
 const error = ({ type, message, detail }) => panel("Error", html`<p><b class="mono">${type}:</b> ${message}</p>${
   detail && html`<pre>${detail}</pre>`}`, { note: "from the worker" });

@@ -1,0 +1,1 @@
+"""The application: orders, and the task that packs them."""
