@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.context import Context, local_context
 from dragoman.sdk.parts import Parts, check_parts
+from dragoman.sdk.service_limits import NOTHING_GIVEN, LimitValues, limits_of
 from dragoman.tasks.arguments import TaskSignature
 from dragoman.tasks.clients import current_async_client, current_client
 from dragoman.tasks.formats import FormatName, format_of
@@ -46,6 +47,7 @@ class Task(Generic[P, R]):
         options: TaskOptions | None = None,
         retries: RetryRules = NO_RULES,
         parts: Parts = "join",
+        limits: LimitValues = NOTHING_GIVEN,
     ) -> None:
         """Raises TypeError and ValueError."""
         check_parts(parts)
@@ -56,6 +58,7 @@ class Task(Generic[P, R]):
         self.options: TaskOptions = options or {}
         self.retries = retries
         self.parts: Parts = parts
+        self.limits = limits  # of its service, which a worker declares
         self._signature = TaskSignature(name, function, format_of(format))
         self._codec = self._make_codec()
 
@@ -147,7 +150,8 @@ class Task(Generic[P, R]):
         """Return the handler of a worker that offers this task as a service with this name."""
         from dragoman.sdk.handlers import Handler
 
-        return Handler(service, self._perform, self._worker_codec(), "context", self._is_async, self, self.parts)
+        codec = self._worker_codec()
+        return Handler(service, self._perform, codec, "context", self._is_async, self, self.parts, self.limits)
 
     @property
     def _is_async(self) -> bool:
@@ -368,6 +372,9 @@ def task(
     retry_on: ExceptionTypes = ...,
     never_retry_on: ExceptionTypes = ...,
     parts: Parts = ...,
+    max_running: int | None = ...,
+    max_running_per_tenant: int | None = ...,
+    rate: str | None = ...,
     **options: Unpack[TaskOptions],
 ) -> TaskDecorator: ...
 
@@ -381,6 +388,9 @@ def task(
     retry_on: ExceptionTypes = (),
     never_retry_on: ExceptionTypes = (),
     parts: Parts = "join",
+    max_running: int | None = None,
+    max_running_per_tenant: int | None = None,
+    rate: str | None = None,
     **options: Unpack[TaskOptions],
 ) -> Any:
     """Make a task of a function. `name`: its service, by default the name of the function.
@@ -397,18 +407,20 @@ def task(
     `Context` gets the job's context. `options` are the defaults of all its jobs. `retry_on`: exceptions after which the
     job is retried while attempts remain; after all others it is not. `never_retry_on`: exceptions after which it is not
     retried. The values of a function that yields are parts of its result: `stream` yields them as they arrive. `parts`:
-    callers that do not take parts get a list of all ("join"), or their jobs fail ("require"). Raises TypeError and
-    ValueError.
+    callers that do not take parts get a list of all ("join"), or their jobs fail ("require"). `max_running`,
+    `max_running_per_tenant` and `rate` limit the task on all workers together, see `Worker.service`. Raises TypeError
+    and ValueError.
     """
     check(options)
     retries = rules_of(retry_on, never_retry_on)
+    limits = limits_of(max_running, max_running_per_tenant, rate)
 
     def make(function: Callable[..., Any]) -> Task[Any, Any]:
         kind = _kind_of(function)
         chosen = name or getattr(function, "__name__", "")
         if not chosen:
             raise TypeError(f"{function!r} has no __name__; give the task a name: @task(name='NAME')")
-        return kind(function, chosen, format, options, retries, parts)
+        return kind(function, chosen, format, options, retries, parts, limits)
 
     return make if function is None else make(function)
 
