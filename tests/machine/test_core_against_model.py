@@ -9,10 +9,13 @@ from core_rules import NOBODY, SERVICES, SETTINGS, WORKER_VERBS, Caller, Machine
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from naive import Naive
+from naive_starvation import naive_starved
 
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.limit_values import NO_RATE, LimitValues, Rate
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
+from dragoman.core.starvation import starved
 from dragoman.core.states import JobState, WorkerState
 from owners import LOCAL_OWNER
 
@@ -56,13 +59,18 @@ class AgainstTheModel(Machine):
             job_timeout=st.sampled_from([5.9, 50.3]),
             orphan_grace=st.sampled_from([0.0, 2.7]),
         ),
+        parent=st.sampled_from([None, 0, 0, 1, 2]),
     )
-    def submit(self, service: str, deadline: float, job_options: JobOptions) -> None:
+    def submit(self, service: str, deadline: float, job_options: JobOptions, parent: int | None = None) -> None:
         self.advance(0.0)
         own = len(self.jobs) * 0.0013  # jobs given at the same moment are not over at the same moment
         job_options = replace(job_options, job_timeout=job_options.job_timeout + own)
         caller = Caller()
-        job = self.broker.submit(service, b"payload", caller, job_options, self.now, deadline=self.now + deadline)
+        parents = [each.id for each in self.jobs if each.attempt is not None]  # a handler submits while it runs
+        extras = JobExtras(parent=parents[parent]) if parent is not None and parent < len(parents) else None
+        job = self.broker.submit(
+            service, b"payload", caller, job_options, self.now, deadline=self.now + deadline, extras=extras
+        )
         assert job is not None
         self.jobs.append(job)
         self.callers[job.id] = caller
@@ -281,6 +289,13 @@ class AgainstTheModel(Machine):
             held = [self.keys[attempt] for attempt in worker.running.values()]
             stuck_since = [self.keys[attempt] for attempt in worker.stuck.values()]
             assert (worker.state, held, stuck_since) == (record.state, record.running, list(record.stuck))
+
+    @invariant()
+    def starvation_is_as_it_is_defined(self) -> None:
+        """R201."""
+        registry, index = self.broker.worker_registry, self.broker.job_registry.with_extras
+        found = starved(registry.services.values(), registry.workers.values(), index)
+        assert {each.service.name for each in found} == naive_starved(self.broker)
 
 
 def the_model() -> AgainstTheModel:

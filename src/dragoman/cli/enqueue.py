@@ -32,18 +32,8 @@ Examples:
 @connect_option
 @request_options(
     EnqueueRequest,
-    "delay",
-    "priority",
-    "attempts",
-    "timeout",
-    "retry_first",
-    "retry_cap",
-    "retry_jitter",
-    "key",
-    "tenant",
-    "after",
-    "after_failure",
-    "input",
+    *("delay", "priority", "attempts", "timeout", "retry_first", "retry_cap", "retry_jitter", "key", "tenant"),
+    *("after", "after_failure", "input", "parent", "traceparent"),
 )
 @click.option(
     "--wait", type=click.FloatRange(min=0), metavar="S", help="Wait up to S seconds for the result, and print it."

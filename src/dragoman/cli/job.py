@@ -81,6 +81,7 @@ def _print_facts(view: JobView) -> None:
             ("kept until", time_text(view.kept_until)),
             ("priority", view.priority),
             ("key", None if view.key is None or view.key.startswith(AUTOMATIC_KEY) else view.key),
+            ("tenant", view.tenant),
             ("retry of", view.retry_of),
             ("retried as", view.retried_as),
             ("parent", view.parent),

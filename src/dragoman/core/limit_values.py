@@ -58,6 +58,18 @@ class LimitValues:
         return self.max_running is None and self.max_running_per_tenant is None and self.rate is None
 
 
+def given_limits(values: LimitValues) -> dict[str, int | str]:
+    """Return the limits that are given, for JSON."""
+    written: dict[str, int | str] = {}
+    if values.max_running is not None:
+        written["max_running"] = values.max_running
+    if values.max_running_per_tenant is not None:
+        written["max_running_per_tenant"] = values.max_running_per_tenant
+    if values.rate is not None:
+        written["rate"] = str(values.rate)
+    return written
+
+
 @dataclass(frozen=True, slots=True)
 class LimitSetting:
     """Limits that hold, and for each of them its author. None: there is no such limit."""

@@ -6,7 +6,7 @@ and receive its results as calls. A `job_ref` identifies a job in these calls.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -17,6 +17,7 @@ from dragoman.core.ids import JobId as JobId
 from dragoman.core.infinity import inf
 from dragoman.core.job_extras import JobExtras as JobExtras
 from dragoman.core.job_extras import tenant_problem as tenant_problem
+from dragoman.core.limit_values import LimitValues as LimitValues
 from dragoman.core.states import Outcome as Outcome
 
 
@@ -130,6 +131,13 @@ class PartsKnowingSide(ReportingSide, Protocol):
 
     def require_parts(self, services: Sequence[str]) -> None:
         """Announce services whose callers must take parts. Call it before the first connection."""
+
+
+class LimitingSide(WorkerSide, Protocol):
+    """A worker's side on a wire that carries limits of services."""
+
+    def declare_limits(self, limits: Mapping[str, LimitValues]) -> None:
+        """Announce limits of services. Call it before the first connection."""
 
 
 def response_too_large(answer: TooLarge) -> Malformed:

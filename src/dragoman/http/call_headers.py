@@ -41,9 +41,9 @@ HEADERS = (
 )
 KINDS = {header.name.lower().encode(): header for header in HEADERS}
 KEY = b"idempotency-key"
+TENANT = b"dragoman-tenant"
 PARENT = b"dragoman-parent-job"
 TRACE = b"traceparent"
-TENANT = b"dragoman-tenant"
 
 
 class CallHeaders:
@@ -55,8 +55,8 @@ class CallHeaders:
         self.timeout: float = headers.get(b"dragoman-timeout") or inf
         self.key: str | None = headers.get(KEY)
         parent: str | None = headers.get(PARENT)
-        id = JobId(bytes.fromhex(parent)) if parent is not None else None
-        self.extras = given_extras(id, headers.get(TRACE), headers.get(TENANT, ""))
+        parent_id = JobId(bytes.fromhex(parent)) if parent is not None else None
+        self.extras = given_extras(parent_id, headers.get(TRACE), headers.get(TENANT, ""))
         default = inf if b"dragoman-timeout" in headers else options.job_timeout  # the total limit suffices
         self.options = JobOptions(
             queue_timeout=options.queue_timeout or inf,

@@ -58,7 +58,6 @@ async def call(context: AppContext, request: Request) -> Response:
         now,
         deadline=now + headers.timeout,
         key=headers.key,
-        extras=headers.extras,
         owner=context.owner(scope),
     )
     if disconnect is not None:

@@ -17,6 +17,7 @@ from dragoman.sdk.codecs import Codec, Payload, codec
 from dragoman.sdk.context import Context
 from dragoman.sdk.errors import DragomanError, PermanentFailure, Retry, WrongArguments
 from dragoman.sdk.parts import Parts, check_parts
+from dragoman.sdk.service_limits import NOTHING_GIVEN, LimitValues
 from dragoman.sdk.signatures import context_parameter
 
 MAIN = ("__main__", "__mp_main__")
@@ -49,6 +50,7 @@ class Handler:
     is_async: bool
     origin: object = None  # the object that a child process imports; None: the function
     parts: Parts = "join"  # effect for callers that cannot take parts of a result
+    limits: LimitValues = NOTHING_GIVEN  # that the worker declares for the service
 
     @property
     def wants_context(self) -> bool:
@@ -110,7 +112,13 @@ class Handler:
             raise HandlerFailed(Failure("TypeError", message), error) from None
 
 
-def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes", parts: Parts = "join") -> Handler:
+def describe(
+    name: str,
+    function: Callable[..., Any],
+    codec_name: str = "bytes",
+    parts: Parts = "join",
+    limits: LimitValues = NOTHING_GIVEN,
+) -> Handler:
     """Return a handler for this function. Raises TypeError if it cannot be called with a payload, and ValueError if the
     codec is unknown. A task makes its own handler."""
     check_parts(parts)
@@ -120,7 +128,7 @@ def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes",
     if not callable(function):
         raise TypeError(f"a handler must be callable, not a {type(function).__name__}")
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    return Handler(name, function, codec(codec_name), context_parameter(function), is_async, parts=parts)
+    return Handler(name, function, codec(codec_name), context_parameter(function), is_async, parts=parts, limits=limits)
 
 
 def failure_of(error: BaseException) -> Failure:

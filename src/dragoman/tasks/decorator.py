@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 
 from dragoman.sdk.context import Context
 from dragoman.sdk.parts import Parts
+from dragoman.sdk.service_limits import limits_of
 from dragoman.tasks.formats import FormatName
 from dragoman.tasks.function_types import ReturnsAny, TakesAnything, TakesAnythingReturnsAny, TakesContextReturnsAny
 from dragoman.tasks.options import TaskOptions, check
@@ -136,6 +137,9 @@ def task(
     retry_on: ExceptionTypes = ...,
     never_retry_on: ExceptionTypes = ...,
     parts: Parts = ...,
+    max_running: int | None = ...,
+    max_running_per_tenant: int | None = ...,
+    rate: str | None = ...,
     **options: Unpack[TaskOptions],
 ) -> TaskDecorator: ...
 
@@ -149,6 +153,9 @@ def task(
     retry_on: ExceptionTypes = (),
     never_retry_on: ExceptionTypes = (),
     parts: Parts = "join",
+    max_running: int | None = None,
+    max_running_per_tenant: int | None = None,
+    rate: str | None = None,
     **options: Unpack[TaskOptions],
 ) -> Any:
     """Make a task of a function. `name`: its service, by default the name of the function.
@@ -165,11 +172,13 @@ def task(
     `Context` gets the job's context. `options` are the defaults of all its jobs. `retry_on`: exceptions after which the
     job is retried while attempts remain; after all others it is not. `never_retry_on`: exceptions after which it is not
     retried. The values of a function that yields are parts of its result: `stream` yields them as they arrive. `parts`:
-    callers that do not take parts get a list of all ("join"), or their jobs fail ("require"). Raises TypeError and
-    ValueError.
+    callers that do not take parts get a list of all ("join"), or their jobs fail ("require"). `max_running`,
+    `max_running_per_tenant` and `rate` limit the task on all workers together, see `Worker.service`. Raises TypeError
+    and ValueError.
     """
     check(options)
     retries = rules_of(retry_on, never_retry_on)
+    limits = limits_of(max_running, max_running_per_tenant, rate)
 
     def make(function: Callable[..., Any]) -> Task[Any, Any]:
         kind = _kind_of(function)
@@ -178,7 +187,7 @@ def task(
             raise TypeError(f"name={chosen!r}: must be a string")
         if not chosen:
             raise TypeError(f"{function!r} has no __name__; give the task a name: @task(name='NAME')")
-        return kind(function, chosen, format, options, retries, parts)
+        return kind(function, chosen, format, options, retries, parts, limits)
 
     return make if function is None else make(function)
 

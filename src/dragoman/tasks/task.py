@@ -12,6 +12,7 @@ from dragoman.sdk.codecs import Codec
 from dragoman.sdk.context import Context, local_context
 from dragoman.sdk.new_jobs import NewJob
 from dragoman.sdk.parts import Parts, check_parts
+from dragoman.sdk.service_limits import NOTHING_GIVEN, LimitValues
 from dragoman.tasks.arguments import Arguments, TaskSignature
 from dragoman.tasks.clients import current_async_client, current_client
 from dragoman.tasks.following import FollowingTask
@@ -59,6 +60,7 @@ class Task(Generic[P, R]):
         options: TaskOptions | None = None,
         retries: RetryRules = NO_RULES,
         parts: Parts = "join",
+        limits: LimitValues = NOTHING_GIVEN,
     ) -> None:
         """Raises TypeError and ValueError."""
         check_parts(parts)
@@ -69,6 +71,7 @@ class Task(Generic[P, R]):
         self.options: TaskOptions = options or {}
         self.retries = retries
         self.parts: Parts = parts
+        self.limits = limits  # of its service, which a worker declares
         self._signature = TaskSignature(name, function, format_of(format))
         self._codec = self._make_codec()
         self._call_options = call_options(self.options)
@@ -268,7 +271,8 @@ class Task(Generic[P, R]):
         from dragoman.sdk.handlers import Handler
 
         context = "context" if self._wants_context else ""
-        return Handler(service, self._perform, self._worker_codec(), context, self._is_async, self, self.parts)
+        codec = self._worker_codec()
+        return Handler(service, self._perform, codec, context, self._is_async, self, self.parts, self.limits)
 
     @property
     def _wants_context(self) -> bool:
