@@ -360,6 +360,8 @@ class Server:
 
     def _loaded(self, jobs: int, seconds: float) -> None:
         self._log.info("jobs restored", jobs=jobs, seconds=round(seconds, 3))
+        for problem in self.broker.job_registry.groups.problems:
+            self._log.warning("group invalid", problem=problem)
 
     def _write_log(self, level: str, event: str, **fields: object) -> None:
         getattr(self._log, level)(event, **fields)
