@@ -32,6 +32,7 @@ from dragoman.operations.schemas import (
 )
 from dragoman.operations.table import JOBS, SCHEDULE
 from dragoman.sdk import operation_steps
+from dragoman.sdk.codecs import codec
 from dragoman.testing.local import VirtualClock
 from programs import PATIENCE, until
 
@@ -177,6 +178,7 @@ ACTS: dict[str, Act] = {
     "call, too large": lambda world: world.client.call("echo", bytes(2 << 20)),
     "call, no name": lambda world: world.client.call("tab\t"),
     "call, no priority": lambda world: world.client.call("echo", priority=10),
+    "submit_whole": lambda world: world.client.submit_whole("echo", b"hello", codec=codec("bytes")).result(PATIENCE),
     "submit": lambda world: world.client.submit("echo", b"hello").result(PATIENCE),
     "submit, failure": lambda world: vars(world.client.submit("echo", b"fail so").exception(PATIENCE)),  # type: ignore[arg-type]
     "submit, cancel": cancelled_on_the_way,
