@@ -79,14 +79,15 @@ class Column:
     spare: int = 0
 
 
-def within(parts: Sequence[str], width: int, gap: str = "   ") -> str:
-    """The parts in one line: those that fit, the first ones first, with smaller gaps if that helps."""
-    for between in (gap, " "):
-        if text_width(between.join(parts)) <= width:
-            return between.join(parts)
-    while len(parts) > 1 and text_width(gap.join(parts)) > width:
+def within(parts: Sequence[str], width: int, last: Sequence[str] = (), gaps: Sequence[str] = ("   ", "  ")) -> str:
+    """The parts in one line, and then those in `last`, with smaller gaps if they do not fit; then the latest of `parts`
+    are left out."""
+    for gap in gaps:
+        if text_width(gap.join([*parts, *last])) <= width:
+            return gap.join([*parts, *last])
+    while len(parts) > 1 and text_width(gaps[-1].join([*parts, *last])) > width:
         parts = parts[:-1]
-    return shortened(gap.join(parts), width)
+    return shortened(gaps[-1].join([*parts, *last]), width)
 
 
 def fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:

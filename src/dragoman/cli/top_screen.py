@@ -25,7 +25,8 @@ from dragoman.cli.top_model import Model, Row
 
 PATIENCE = 3.0  # seconds without a snapshot, after which the screen says so
 MOST_ATTENTION = 5  # lines
-KEYS = ("[s]ervices", "[w]orkers", "[j]obs", "[c]hanges", "[/] filter", "[Enter] open", "[?] keys", "[q]uit")
+KEYS = ("[s]ervices", "[w]orkers", "[j]obs", "[c]hanges")
+LAST_KEYS = ("[?] keys", "[q]uit")  # they are always shown
 ALL_KEYS = [
     "s w j c      services, workers, jobs, changes",
     "up down      select a row",
@@ -216,16 +217,17 @@ def _foot(model: Model, width: int, paint: Paint) -> str:
     if model.message:
         return shortened(plain(model.message), width)
     parts = [*KEYS]
-    if model.sort:
-        parts.append(f"sort [<] {model.sort} [>]")
     if model.page == "services":
         parts.append("[p]ause")
     elif model.page == "workers":
         parts.append("[d]rain")
     elif model.page == "jobs":
         parts.append("[r]efresh")
+    parts += ["[/] filter", "[Enter] open"]
+    if model.sort:
+        parts.append(f"sort [<] {model.sort} [>]")
     if model.service is not None:
         parts.insert(0, f"service {plain(model.service)}")
     if model.text:
         parts.insert(0, f"filter {plain(model.text)!r}")
-    return within(parts, width)
+    return within(parts, width, LAST_KEYS, ("   ", " "))

@@ -14,6 +14,7 @@ from dragoman.sdk.errors import DragomanError
 
 RATE = 20.0  # jobs a second
 BACKGROUND = 0.3  # fraction of background jobs
+PATIENCE = 5.0  # seconds of a call: where a service is paused, calls end and the others go on
 STAY, AWAY = 60.0, 30.0  # seconds that one worker is there, and is not
 
 
@@ -54,7 +55,7 @@ def keep_busy(broker: DemoBroker) -> None:
         if not broker.process.is_alive:
             raise DemoError(f"the broker has ended:\n{broker.process.last_lines()}")
         visitor.come_or_go(time.monotonic())
-        _submit(broker)
+        submit_job(broker)
         due += random.expovariate(RATE)
         time.sleep(max(0.0, due - time.monotonic()))
 
@@ -80,7 +81,7 @@ class Visitor:
             self._next = now + AWAY
 
 
-def _submit(broker: DemoBroker) -> None:
+def submit_job(broker: DemoBroker) -> None:
     """Submit one job. Its result is of no interest; the broker keeps it for the dashboard."""
     service = random.choices(SERVICES, [each.share for each in SERVICES])[0]  # noqa: S311
     payload = f"{service.seconds:g}".encode()
@@ -90,6 +91,6 @@ def _submit(broker: DemoBroker) -> None:
         else:
             dialects = [each for each in CALLERS if DIALECTS[each].has_service_names or each in service.dialects]
             dialect = random.choice(dialects)  # noqa: S311
-            broker.client(dialect, service.name).submit(service.name, payload)
+            broker.client(dialect, service.name).submit(service.name, payload, timeout=PATIENCE)
     except DragomanError:
         pass  # a broker that is busy for a moment; the next job follows

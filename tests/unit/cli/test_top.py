@@ -299,9 +299,14 @@ def test_table_shortens_long_texts_before_it_leaves_out_a_column() -> None:
 
 def test_head_and_keys_leave_out_whole_parts_where_the_screen_is_narrow() -> None:
     assert within(["ab", "cd"], 7) == "ab   cd"
-    assert within(["ab", "cd"], 6) == "ab cd"
-    assert within(["ab", "cd", "ef"], 7) == "ab   cd"
+    assert within(["ab", "cd"], 6) == "ab  cd"
+    assert within(["ab", "cd", "ef"], 7) == "ab  cd"
+    assert within(["ab", "cd", "ef"], 7, ["q"]) == "ab  q"
     assert within(["abcdef"], 4) == "abc…"
+    for page in "swjc":
+        made = model()
+        made.press(page)
+        assert shown(made, 80, 24)[-1].endswith(" [?] keys [q]uit"), page
     head = shown(model(), 80)[0]
     assert not head.endswith("…")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from unittest.mock import Mock
 
 import click
 
 from dragoman.cli import dragoman
-from dragoman.demo.load import AWAY, STAY, Visitor
+from dragoman.demo.load import AWAY, PATIENCE, STAY, Visitor, submit_job
 from dragoman.demo.matrix import Cell, matrix_lines, payloads
 from dragoman.demo.scenes import attempt_lines
 from dragoman.demo.story import next_commands
@@ -76,3 +77,27 @@ def test_commands_to_try_next_exist() -> None:
         name, command, rest = dragoman.resolve_command(group, words)
         assert command is not None
         command.make_context(name, rest, parent=group)
+
+
+class SilentBroker:
+    """A broker whose jobs never end. It has the options of the calls."""
+
+    def __init__(self) -> None:
+        self.timeouts: list[float] = []
+        self.http = self
+
+    def client(self, dialect: str, service: str) -> SilentBroker:
+        return self
+
+    def enqueue(self, service: str, payload: bytes, **options: float) -> None: ...
+
+    def submit(self, service: str, payload: bytes, *, timeout: float) -> None:
+        self.timeouts.append(timeout)
+
+
+def test_calls_of_the_load_end_by_themselves() -> None:
+    """A bug: while a service was paused, its calls used up all connections, and the load stopped."""
+    broker: Any = SilentBroker()
+    for _ in range(50):
+        submit_job(broker)
+    assert set(broker.timeouts) == {PATIENCE}

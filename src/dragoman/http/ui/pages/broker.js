@@ -8,7 +8,7 @@ import { seesAll } from "../rights.js";
 import { again, facts, meter, none, nowOf, span, table } from "./elements.js";
 
 const HIDDEN = "Listeners, limits and settings are shown to principals with the right to see all services.";
-const REFRESH = 5, SOON = 1; // seconds; the first rates need a second reading
+const REFRESH = 5, SOON = 0.5; // seconds; the first rates need a second reading
 const NEAR = 0.8; // share of a limit
 const IN_BYTES = /memory|bytes|store|payload|disk/;
 const SHADES = 10; // of a cell of the matrix
