@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, assert_type
 
 from dragoman import AsyncClient, Client, GroupView, HealthView, JobView, NewJob, ScheduleView, ServiceView, WorkerView
+from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
 from dragoman.operations.ladder_schemas import ConversationView
 from dragoman.operations.list_schemas import (
@@ -61,6 +62,7 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.fleet(), FleetView)
     assert_type(client.listeners(), list[ListenerView])
     assert_type(client.broker(), BrokerView)
+    assert_type(client.cluster(), ClusterView)
     assert_type(client.health(), HealthView)
     assert_type(client.overview("1h"), OverviewView)
     assert_type(client.service_series("resize"), SeriesView)
@@ -129,6 +131,7 @@ async def main() -> None:
         assert_type(await client.fleet(), FleetView)
         assert_type(await client.listeners(), list[ListenerView])
         assert_type(await client.broker(), BrokerView)
+        assert_type(await client.cluster(), ClusterView)
         assert_type(await client.health(), HealthView)
         assert_type(await client.overview(), OverviewView)
         assert_type(await client.service_series("resize", "24h"), SeriesView)

@@ -413,6 +413,9 @@ detach         p         p       p
 attach         p         p       p
 ask            p         p       p
 unask          p         p       p
+resize         p         p       p
+partition      p         p       p
+heal           p         p       p
 offer          p         p       p
 leave          p         p       p
 unseen         p         p       p

@@ -204,16 +204,14 @@ class PowerhoseBrokerSide(BrokerSide):
 
     def _check_free(self, place: object, endpoint: str, peer: Connection) -> None:
         """Raise Malformed if another principal has registered this place under another spelling (R177)."""
-        name = str(place)
+        principal = peer.owner.principal
         for other in self._remotes.values():
-            is_foreign = other.owner.principal is not peer.owner.principal
-            if other.place == name and is_foreign and self._is_in_use(other):
+            if other.place == str(place) and other.owner.principal is not principal and self._is_in_use(other):
                 raise _foreign(endpoint)
 
     def _is_in_use(self, remote: RemotePowerhoseWorker) -> bool:
         """True if an endpoint belongs to its principal: it is on the list, or the principal may work."""
-        may_work = remote.owner.principal.may(Right.WORK, self._options.service)
-        return may_work or remote.stage is not WorkerStage.AWAY
+        return remote.stage is not WorkerStage.AWAY or remote.owner.principal.may(Right.WORK, self._options.service)
 
     def _remove(self, remote: RemotePowerhoseWorker, now: float) -> None:
         """Remove the worker at its own request. A running job may finish first (R58)."""
