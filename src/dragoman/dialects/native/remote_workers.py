@@ -16,7 +16,7 @@ from dragoman.core.admission import join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.failure import reported_failure
-from dragoman.core.model import Attempt, Payload, Token, Worker
+from dragoman.core.model import Attempt, Token, Worker
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import Recipient
@@ -171,6 +171,7 @@ class RemoteWorkers:
     def _send_jobs(self, remote: RemoteWorker, now: float) -> None:
         """Send a worker the jobs of this iteration: one message per service, unless they are large."""
         unsent, remote.unsent = remote.unsent, []
+        may_have_extras = remote.has_extras and (self._broker.job_registry.with_extras.count > 0 or bool(remote.parts))
         while unsent:
             service = unsent[0].job.service
             batch = [attempt for attempt in unsent if attempt.job.service is service]
@@ -181,17 +182,10 @@ class RemoteWorkers:
             payloads = [attempt.job.payload for attempt in batch]
             if size_of(payloads) > BATCH_BYTES and len(batch) > 1:
                 for attempt in batch:
-                    self._send_batch(remote, [attempt], [attempt.job.payload], now)
+                    frames = _jobs([attempt], [attempt.job.payload], now, remote, may_have_extras)
+                    self._io.send(remote.peer, frames, [attempt])
             else:
-                self._send_batch(remote, batch, payloads, now)
-
-    def _send_batch(self, remote: RemoteWorker, batch: list[Attempt], payloads: list[Payload], now: float) -> None:
-        frames = _jobs(batch, payloads, now)
-        if remote.has_extras and (self._broker.job_registry.with_extras.count or remote.parts):
-            extras = write_job_extras(batch, remote.parts)
-            if extras:
-                frames.append(extras)
-        self._io.send(remote.peer, frames, batch)
+                self._io.send(remote.peer, _jobs(batch, payloads, now, remote, may_have_extras), batch)
 
     def cancel(self, attempt: Attempt, reason: str, now: float) -> None:
         remote = cast(RemoteWorker, attempt.worker.remote)
@@ -270,7 +264,9 @@ class RemoteWorkers:
             self._broker.availability.drain(remote.worker, now)
 
 
-def _jobs(batch: Sequence[Attempt], payloads: Sequence[Frame], now: float) -> list[Frame]:
+def _jobs(
+    batch: Sequence[Attempt], payloads: Sequence[Frame], now: float, remote: RemoteWorker, may_have_extras: bool
+) -> list[Frame]:
     records = []
     for attempt in batch:
         job = attempt.job
@@ -278,4 +274,6 @@ def _jobs(batch: Sequence[Attempt], payloads: Sequence[Frame], now: float) -> li
             to_worker(attempt, "JOB", len(job.payload), now)
         due = attempt.due if attempt.due < job.deadline else job.deadline
         records.append(write_record(attempt.token, job.id, attempt.number, due - now))
-    return write_jobs(batch[0].job.service.name, records, payloads)
+    frames = write_jobs(batch[0].job.service.name, records, payloads)
+    extras = write_job_extras(batch, remote.parts) if may_have_extras else b""
+    return [*frames, extras] if extras else frames
