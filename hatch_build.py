@@ -28,6 +28,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 COMPILED = (
     "core/*.py",
     "carriers/*.py",
+    "cluster/*.py",
     "operations/json_api.py",
     "operations/group_retries.py",
     "operations/handler_base.py",

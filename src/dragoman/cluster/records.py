@@ -97,7 +97,7 @@ class Packet(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ServiceGossip(msgspec.Struct, array_like=True, frozen=True):
-    """What a broker has for one service: its own workers, their slots, the free ones, and waiting jobs."""
+    """Capacity of a broker for one service: its own workers, their slots, the free ones, and waiting jobs."""
 
     workers: int
     slots: int
