@@ -1,7 +1,7 @@
 """The log of one shard, as the broker that wants it or owns it uses it.
 
     IDLE         nothing is asked of it
-    INSPECTING   the state of the stream is asked for; a stream that cannot be trusted raises an alarm (C9, R116)
+    INSPECTING   the state of the stream is asked for; a stream that cannot be trusted raises an alarm (R116)
     CLAIMING     the claim is being appended
     READING      the claim is in the log; everything before it is read
     OWNED        commits are appended
@@ -12,7 +12,7 @@ ends as ours, or because another message is in its place.
 
 **Cleaning.** A log begins with a claim, so that its first commits can be judged. To clean it, the owner renews its
 claim, writes all rows again that are still true and older than the renewed claim, and purges the log up to that claim
-(C8). `renew` and `purge` are the two ends of this; the owner of the rows does the middle.
+(R116). `renew` and `purge` are the two ends of this; the owner of the rows does the middle.
 
 An owner that writes nothing looks at the log every `VERIFY_EVERY` seconds: another broker may have claimed it.
 """
@@ -233,7 +233,7 @@ class ShardLog:
         self._writer.claim(self._new_claim(), now)
 
     def _distrust(self, found: StreamState) -> str:
-        """Return the reason why a stream cannot be the log of this shard; empty: it can (C9, R116)."""
+        """Return the reason why a stream cannot be the log of this shard; empty: it can (R116)."""
         expected = self._expected
         identity = found.metadata.get(IDENTITY, "")
         if identity != expected.identity:

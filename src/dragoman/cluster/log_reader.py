@@ -2,7 +2,7 @@
 
 Any replica answers. One that lags behind has less, but nothing else: a replica that has the claim has all before it. So
 the reader asks again until it has come to the claim. Sequences must have no gap, the first message must be a claim, and
-every message must be readable; otherwise reading stops with a problem, and nothing of it may be used (C9).
+every message must be readable; otherwise reading stops with a problem, and nothing of it may be used (R116).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ownership of shards at one broker: which to claim, to give up, and to let go. Pure, with the time as an argument.
 
-Nothing here is needed for safety: the log decides who owns a shard, whatever two brokers believe (C1). This decides
+Nothing here is needed for safety: the log decides who owns a shard, whatever two brokers believe (R114). This decides
 when to try, from gossip:
 
     ELSEWHERE    another broker has it, or nobody
