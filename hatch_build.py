@@ -28,6 +28,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 COMPILED = (
     "core/*.py",
     "carriers/*.py",
+    "cluster/*.py",
     "operations/json_api.py",
     "operations/batches.py",
     "operations/error_kinds.py",
@@ -86,6 +87,7 @@ COMPILED = (
 INTERPRETED = (
     "**/__init__.py",  # nothing but a docstring
     "**/*_pb2.py",  # generated
+    "cluster/records.py",  # structs of msgspec
     "core/errors.py",  # inherits AssertionError, which mypyc cannot
     "dialects/catalogue.py",  # a table that is read when a broker or a client starts
     "dialects/option_fields.py",  # fields of dataclasses, under the types of their values

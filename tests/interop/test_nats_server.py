@@ -422,7 +422,7 @@ def test_a_file_of_credentials_admits_and_a_revoked_one_is_refused(start_nats: S
 
 
 def test_a_secret_is_never_sent_in_plain_to_another_machine() -> None:
-    """R187: before anything is dialled."""
+    """R112: before anything is dialled."""
 
     async def work() -> None:
         for credentials in (TokenCredentials("s3cret"), PasswordCredentials("u", "s3cret")):

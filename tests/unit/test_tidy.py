@@ -195,7 +195,7 @@ def test_every_folder_is_in_the_table() -> None:
         for each in PACKAGES.values()
         if each.imports not in ("nothing", "anything") and "`" not in each.imports
     ] == []
-    assert PURE == ("core", "carriers", "dialects")
+    assert PURE == ("core", "carriers", "dialects", "cluster")
 
 
 def test_every_allowed_import_is_used() -> None:

@@ -1,7 +1,7 @@
 """CONNECT of NATS: the settings of a connection, and the credentials by which a client proves who it is.
 
 Credentials are of four kinds. A token and a password are secrets that travel as they are: `is_secret` tells the caller
-to send them only where nobody else can read them (R187). An nkey, with or without the JWT of a user, signs the nonce of
+to send them only where nobody else can read them (R112). An nkey, with or without the JWT of a user, signs the nonce of
 INFO and reveals nothing. No object here shows its secret in `repr`, and no error quotes it.
 """
 

@@ -8,7 +8,7 @@ detects silence by the carrier's PING. All that NATS carries goes through its `N
     CONNECTED   the client uses the connection
     MOVING      the server stops soon (lame duck mode): the client uses its connection until another one is open
 
-A secret, a token or a password, is sent only inside TLS or to this machine (R187).
+A secret, a token or a password, is sent only inside TLS or to this machine (R112).
 """
 
 from __future__ import annotations
@@ -168,12 +168,12 @@ class Dial:
 
 
 def is_protected(place: NatsPlace, encryption: Encryption) -> bool:
-    """True if a secret may be sent there (R187)."""
+    """True if a secret may be sent there (R112)."""
     return encryption is not Encryption.NONE or is_loopback(place)
 
 
 def check_secrecy(address: NatsAddress, options: ConnectOptions) -> None:
-    """Raise ValueError if a token or a password would travel in plain (R187)."""
+    """Raise ValueError if a token or a password would travel in plain (R112)."""
     for place in address.places:
         if options.credentials.is_secret and not is_protected(place, address.encryption):
             raise ValueError(

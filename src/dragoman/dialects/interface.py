@@ -22,18 +22,12 @@ from dragoman.core.recipients import TimedRecipient
 class Connection(Caller):
     """The remote side of one connection."""
 
+    # fmt: off
     __slots__ = (
-        "address",
-        "closed_in_order",
-        "closing",
-        "identity",
-        "label",
-        "process",
-        "remote",
-        "session",
-        "since",
+        "address", "closed_in_order", "closing", "identity", "label", "process", "remote", "session", "since",
         "socket_name",
     )
+    # fmt: on
 
     session: BrokerSide
     remote: Any  # the broker side's own record of this connection; the runner does not use it
