@@ -59,6 +59,7 @@ async def call(context: AppContext, request: Request) -> Response:
         deadline=now + headers.timeout,
         key=headers.key,
         owner=context.owner(scope),
+        extras=headers.extras,
     )
     if disconnect is not None:
         disconnect.call = lambda: session.caller_left(caller, context.now())
