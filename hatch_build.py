@@ -28,13 +28,18 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 COMPILED = (
     "core/*.py",
     "carriers/*.py",
+    "cluster/*.py",
     "operations/json_api.py",
+    "operations/batches.py",
+    "operations/error_kinds.py",
+    "operations/group_handlers.py",
     "operations/group_retries.py",
     "operations/handler_base.py",
     "operations/handlers.py",
     "operations/dashboard_handlers.py",
     "operations/quarantine_handlers.py",
     "operations/schedule_handlers.py",
+    "operations/limit_handlers.py",
     "operations/list_handlers.py",
     "operations/job_options.py",
     "operations/ladder_handlers.py",
@@ -82,6 +87,7 @@ COMPILED = (
 INTERPRETED = (
     "**/__init__.py",  # nothing but a docstring
     "**/*_pb2.py",  # generated
+    "cluster/records.py",  # structs of msgspec
     "core/errors.py",  # inherits AssertionError, which mypyc cannot
     "dialects/catalogue.py",  # a table that is read when a broker or a client starts
     "dialects/option_fields.py",  # fields of dataclasses, under the types of their values

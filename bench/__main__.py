@@ -67,10 +67,10 @@ from bench.listeners import DURABLE_SHAPES, durable_table, find_others, one_sync
 from bench.listeners import OURS as DURABLE_OURS
 from bench.measure import NotMeasured
 from bench.parked import PARKED, measure_parked
-from bench.queues.compare import compare_queues
+from bench.queues.compare import Standing, compare_queues
 from bench.queues.running import Effort
-from bench.queues.systems import SYSTEMS
-from bench.queues.table import queues_table
+from bench.queues.systems import PAIRS, SYSTEMS, System
+from bench.queues.table import queues_table, tasks_table
 from bench.secure import (
     CALL_SHAPES,
     HANDSHAKE_SHAPES,
@@ -304,11 +304,20 @@ def called_back(bench: Bench) -> str:
 
 def queues(bench: Bench) -> str:
     """Jobs from a client program through a broker to workers, beside other task queues."""
+    return queues_table(_compare_queues(bench, "queues", SYSTEMS))
+
+
+def tasks(bench: Bench) -> str:
+    """The same with typed tasks beside jobs of bytes, in child processes, threads and coroutines."""
+    return tasks_table(_compare_queues(bench, "tasks", [each for pair in PAIRS for each in pair]))
+
+
+def _compare_queues(bench: Bench, name: str, systems: Sequence[System]) -> list[Standing]:
     effort = Effort(
         warmup=bench.plan.warmup, seconds=bench.plan.seconds * QUEUES_SHARE, call_seconds=0.5 if bench.quick else 1.0
     )
-    standings = compare_queues(SYSTEMS, effort, bench.plan, bench.repeats, tell)
-    bench.record["queues"] = [
+    standings = compare_queues(systems, effort, bench.plan, bench.repeats, tell)
+    bench.record[name] = [
         {
             "system": each.system.name,
             "settings": each.system.settings,
@@ -318,7 +327,7 @@ def queues(bench: Bench) -> str:
         }
         for each in standings
     ]
-    return queues_table(standings)
+    return standings
 
 
 def durable(bench: Bench) -> str:
@@ -446,6 +455,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "memodb": (memodb_echo, memodb_floor, memodb_large, memodb_memory),
     "called_back": (called_back,),
     "queues": (queues,),
+    "tasks": (tasks,),
     "durable": (durable,),
     "diary": (diary,),
     "restart": (restart,),

@@ -15,6 +15,8 @@ TARGETS: Final = {
     "tls": "TLS records of a genuine peer, cut, changed, dropped or inserted on the way",
     "certificates": "certificates in DER and PEM",
     "sp": "SP over TCP and ipc, both sides",
+    "nats": "lines of a NATS server: INFO, messages with headers, errors",
+    "nats_keys": "nkeys and files of credentials of NATS",
     "length_prefix": "messages with a length prefix",
     "http_client": "HTTP responses",
     "http_framing": "heads and chunks of HTTP requests",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from authority import Authority
+from nats_servers import NatsCluster, NatsServer, start_on_free_ports
 from programs import Programs
 
 TESTS = Path(__file__).parent
@@ -64,3 +65,37 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """A certificate authority for tests of TLS."""
     return Authority(tmp_path_factory.mktemp("tls") / "ca")
+
+
+@pytest.fixture(scope="module")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A NATS server with JetStream and without credentials, shared by the tests of a module."""
+    folder = tmp_path_factory.mktemp("nats")
+    settings = f'jetstream {{ store_dir: "{folder / "data"}" }}'
+    server = start_on_free_ports(lambda: NatsServer(folder / "server", settings=settings))
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
+    """Three NATS servers with JetStream, shared by the tests of a module. A test that kills one starts it again."""
+    folder = tmp_path_factory.mktemp("nats")
+    cluster = start_on_free_ports(lambda: NatsCluster(folder))
+    yield cluster
+    cluster.kill()
+
+
+@pytest.fixture
+def start_nats(tmp_path: Path) -> Iterator[Callable[..., NatsServer]]:
+    """Starts NATS servers with settings, which end with the test."""
+    started: list[NatsServer] = []
+
+    def start(settings: str = "") -> NatsServer:
+        name = f"s{len(started)}"
+        started.append(start_on_free_ports(lambda: NatsServer(tmp_path / name, name, settings)))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()

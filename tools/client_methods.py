@@ -21,7 +21,9 @@ from dragoman.operations.table import OPERATIONS
 
 SDK = Path(__file__).parents[1] / "src" / "dragoman" / "sdk"
 WIDTH = 112  # columns of a docstring within its indentation
-IN_PAYLOAD = ("payload", "payload_base64")  # request fields that the method's `payload` replaces
+IN_PAYLOAD = ("payload", "payload_base64", "jobs")  # request fields that the method's `payload` replaces
+
+OF_JOBS = ("after",)  # fields with ids of jobs and groups; methods take handles, too
 
 HEAD = '''"""{about}
 
@@ -30,16 +32,19 @@ Written by tools/client_methods.py from the table of operations: change that tab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from dragoman.sdk import operation_steps
+from dragoman.sdk.ids import ids_of, new_job_id
 from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import {base}
 
 if TYPE_CHECKING:
 {views}
+    from dragoman.sdk.job_names import JobNames
+    from dragoman.sdk.new_jobs import NewJob
 
 
 class {name}({base}, Generic[Result]):
@@ -67,6 +72,88 @@ RESULT = '''
         BrokerUnavailable.
         """
         return {await_}self._follow(operation_steps.result(job, timeout, self._codec_of(codec)))
+'''
+
+
+MANY = '''
+    {async_}def enqueue_many(self, service: str, payloads: Iterable[Any], *, {parameters}) -> list[str]:
+        """Enqueue a background job for each payload, in one commit.
+
+        Returns their ids, in order, when all of them are on disk. Either all are enqueued, or none and the error says
+        why. More than 10,000 jobs, or more bytes than the broker accepts in a message, are several messages and
+        commits; if a later one is refused, PartlyEnqueued has the ids of the jobs that are enqueued. The options are
+        those of all jobs; see `enqueue`.
+        """
+        from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
+
+        request = EnqueueManyRequest(service=service, {arguments})
+        return {await_}self._follow(batch_steps.enqueue_many(request, self._packed(payloads, codec)))
+
+    {async_}def enqueue_group(self, service: str, payloads: Iterable[Any], *, {parameters}) -> str:
+        """Enqueue a background job for each payload, in one commit, as a group.
+
+        Returns the id of the group. `group` shows its progress, `group_results` returns all results, `cancel_group`
+        cancels it, and another job may come after it: `enqueue(..., after=[group])`. At most 10,000 jobs. The options
+        are those of all jobs; see `enqueue`.
+        """
+        from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
+
+        request = EnqueueManyRequest(service=service, group_id=new_job_id().hex(), {arguments})
+        return {await_}self._follow(batch_steps.enqueue_group(request, self._packed(payloads, codec)))
+
+    {async_}def enqueue_jobs(self, jobs: Iterable[NewJob]) -> list[str]:
+        """Enqueue different background jobs, in one commit.
+
+        Returns their ids. They may come after each other, in any order, and form groups; see `NewJob`. Jobs of groups
+        are at most 10,000 and one message; others are several messages if necessary, as in `enqueue_many`, and must
+        then come behind the jobs that they name.
+        """
+        from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
+
+        found = list(jobs)
+        packed = [each.packed(self._encoded) for each in found]
+        if any(each.options.get("group") is not None for each in found):
+            {await_}self._follow(batch_steps.enqueue_whole(EnqueueManyRequest(), packed))
+            return [each.id for each in found]
+        return {await_}self._follow(batch_steps.enqueue_many(EnqueueManyRequest(), packed))
+'''
+
+GROUP_RESULTS = '''
+    @overload
+    {async_}def group_results(
+        self, group: str, timeout: float | None = None, *, errors: Literal["raise"] = "raise", codec: None = None
+    ) -> list[Result]: ...
+
+    @overload
+    {async_}def group_results(
+        self,
+        group: str,
+        timeout: float | None = None,
+        *,
+        errors: Literal["raise", "return"] = "raise",
+        codec: str | None = None,
+    ) -> list[Any]: ...
+
+    {async_}def group_results(
+        self,
+        group: str,
+        timeout: float | None = None,
+        *,
+        errors: Literal["raise", "return"] = "raise",
+        codec: str | None = None,
+    ) -> list[Any]:
+        """Wait until all jobs of a group have ended, and return their results in order.
+
+        If some are not done, raises the JobError of the first of them; with `errors="return"`, the exceptions are in
+        the list in place of the results. Raises JobTimeout after `timeout` seconds (the jobs continue), NoSuchGroup
+        and BrokerUnavailable.
+        """
+        from dragoman.sdk import batch_steps
+
+        return {await_}self._follow(batch_steps.group_results(group, timeout, errors, self._codec_of(codec)))
 '''
 
 
@@ -131,6 +218,10 @@ def formatted(text: str) -> str:
 
 
 def _method(client: Client, row: Operation[Any, Any]) -> str:
+    if row.name == "enqueue many":
+        return _many(client, row)
+    if row.name == "group results":
+        return GROUP_RESULTS.format(async_=client.async_, await_=client.await_)
     if row.returns_payload and row.name not in PLANS:
         return RESULT.format(async_=client.async_, await_=client.await_)
     request = row.request.__name__
@@ -155,6 +246,19 @@ def _method(client: Client, row: Operation[Any, Any]) -> str:
     return "\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
 
 
+def _many(client: Client, row: Operation[Any, Any]) -> str:
+    """Return the methods that enqueue many jobs."""
+    fields = [each for each in shown_fields(row) if each.name not in ("service", "group", "group_id")]
+    parameters = ["codec: str | None = None", *(f"{each.name}: {_type(each)} = {each.default!r}" for each in fields)]
+    arguments = [f"{each.name}={each.name}" for each in fields]
+    return MANY.format(
+        async_=client.async_,
+        await_=client.await_,
+        parameters=", ".join(parameters),
+        arguments=", ".join(arguments),
+    )
+
+
 def _call(client: Client, row: Operation[Any, Any], made: str) -> str:
     if row.pages:
         return f"return {client.await_}self._follow(operation_steps.all_pages({_constant(row)}, {made}))"
@@ -167,7 +271,7 @@ def _call(client: Client, row: Operation[Any, Any], made: str) -> str:
 
 def _view_type(row: Operation[Any, Any]) -> tuple[str, str]:
     """Return the return type of the method, and the view class that must be imported for it."""
-    if row.name in PLANS or row.returns_payload:
+    if row.name in PLANS or row.returns_payload or row.name == "enqueue many":
         return "", ""
     if not row.returned:
         return row.view.__name__, row.view.__name__
@@ -196,6 +300,8 @@ def shown_fields(row: Operation[Any, Any]) -> list[RequestField]:
 def _parameter(row: Operation[Any, Any], field: RequestField) -> str:
     """Return the expression of a field in the request."""
     name = field_name(row, field)
+    if field.is_list and field.name in OF_JOBS:
+        return f"ids_of({name})"
     return f"tuple({name})" if field.is_list else name
 
 
@@ -220,7 +326,9 @@ def _type(field: RequestField) -> str:
     kind = "datetime" if field.kind is datetime else field.kind.__name__
     if field.choices:
         kind = f"Literal[{', '.join(map(repr, field.choices))}]"
-    if field.is_list:
+    if field.is_list and field.name in OF_JOBS:
+        kind = "JobNames"
+    elif field.is_list:
         kind = f"Sequence[{kind}]"
     return f"{kind} | None" if field.is_nullable else kind
 

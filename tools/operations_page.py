@@ -40,10 +40,11 @@ Each operation needs a right over its target. Without an access table every clie
 | job | its owner, if the right is `call` or `see`; others with `see` or `administer` over its service, see below |
 | worker | its owner, and a principal with the right over all services that it offers; to see it, over one of them |
 | schedule | as for a job |
-| group | as for each of its jobs; those over which the principal lacks the right are left out |
+| group | its owner, if the right is `call` or `see`; others with `see` or `administer` over all services of its jobs |
+| quarantine group | as for each of its jobs; those over which the principal lacks the right are left out |
 | list | everybody: the list has what the principal may see |
 | broker | a principal with the right over all services (`*`) |
-| none | everybody |
+| none | everybody; for each job that is enqueued, `call` over its service is needed |
 
 - For jobs and schedules of others, `see` over the service allows operations with the right `see`; those with the right
   `call` need `administer`. `retry` and `set schedule` make jobs and therefore always need `call` over the service, or
@@ -75,7 +76,14 @@ in an `OBJECT`, HTTP clients as the `type` of a problem document (`urn:dragoman:
 |---|---|---|
 """
 
-TYPES = {str: "text", int: "integer", float: "number", bool: "boolean", datetime: "time (RFC 3339)"}
+TYPES = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    datetime: "time (RFC 3339)",
+    dict: "object",
+}
 
 
 def page(rows: Iterable[Operation[Any, Any]]) -> str:

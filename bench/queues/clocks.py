@@ -1,4 +1,5 @@
-"""CPU time by role. A broker or its workers may be many processes, so each role is a session of its own."""
+"""CPU time by role. A broker or its workers may be many processes, so each role is a process with all its descendants,
+and those of its session whose parents have ended."""
 
 from __future__ import annotations
 
@@ -25,20 +26,20 @@ class Reading:
 
 
 def take_reading(brokers: Iterable[int], workers: Iterable[int]) -> Reading:
-    """Read the clocks. `brokers` and `workers` are sessions. This process is the client; its child processes count as
-    workers, too."""
+    """Read the clocks. `brokers` and `workers` are processes, each the leader of a session. This process is the client;
+    its child processes count as workers, too."""
     with open("/proc/stat") as file:
         _user, _nice, _system, idle, iowait, _irq, _softirq, steal = map(int, file.readline().split()[1:9])
     at = time.monotonic()
-    used = _used_by_session()
+    used = _used_by_root({*brokers, *workers, os.getpid()})
     client = time.process_time()
     return Reading(
         at=at,
         unused=(idle + iowait + steal) * _TICK,
         steal=steal * _TICK,
         client=client,
-        broker=sum(used.get(each, 0.0) for each in brokers),
-        workers=sum(used.get(each, 0.0) for each in (*workers, os.getsid(0))),
+        broker=sum(used[each] for each in brokers),
+        workers=sum(used[each] for each in (*workers, os.getpid())),
     )
 
 
@@ -49,16 +50,23 @@ def foreign_cores(before: Reading, after: Reading) -> float:
     return (_CORES * seconds - (after.unused - before.unused) - ours) / seconds
 
 
-def _used_by_session() -> dict[int, float]:
-    """Return the CPU seconds of all sessions, with those of ended child processes, without this process."""
-    used: dict[int, float] = {}
+def _used_by_root(roots: set[int]) -> dict[int, float]:
+    """Return the CPU seconds of these processes and of those that they have started, with ended ones, without those of
+    this process itself."""
+    found: dict[int, tuple[int, int, float]] = {}  # parent, session, seconds
     for entry in os.listdir("/proc"):
-        if not entry.isdecimal() or int(entry) == os.getpid():
-            continue
-        try:
-            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # the process has just ended
-            continue
-        session = int(fields[3])
-        used[session] = used.get(session, 0.0) + sum(map(int, fields[11:15])) * _TICK
+        if entry.isdecimal():
+            try:
+                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+            except OSError:  # the process has just ended
+                continue
+            found[int(entry)] = int(fields[1]), int(fields[3]), sum(map(int, fields[11:15])) * _TICK
+    used = dict.fromkeys(roots, 0.0)
+    for process, (_parent, session, seconds) in found.items():
+        root = process
+        while root not in roots and root in found:
+            root = found[root][0]
+        root = root if root in roots else session
+        if root in roots and process != os.getpid():
+            used[root] += seconds
     return used

@@ -99,4 +99,4 @@ def _progress(standing: Standing, attempts: int) -> str:
     run = standing.runs[-1]
     cleanliness = "clean" if run.is_clean else "NOT CLEAN"
     why = f"foreign {run.foreign_cores:.2f}, steal {run.steal_cores:.2f}, attempts {attempts}"
-    return f"{standing.system.name:<19}  {run.rate:>7,.0f} jobs/s  p50 {run.p50_us:>7,.0f} µs  {cleanliness} ({why})"
+    return f"{standing.system.name:<25}  {run.rate:>7,.0f} jobs/s  p50 {run.p50_us:>7,.0f} µs  {cleanliness} ({why})"

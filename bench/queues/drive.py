@@ -69,8 +69,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--call-seconds", type=float, default=1.0, help="minimum seconds of consecutive calls")
-    parser.add_argument("--brokers", type=int, nargs="*", default=(), help="sessions of the broker's processes")
-    parser.add_argument("--workers", type=int, nargs="*", default=(), help="sessions of the workers' processes")
+    parser.add_argument("--brokers", type=int, nargs="*", default=(), help="the broker's processes")
+    parser.add_argument("--workers", type=int, nargs="*", default=(), help="the workers' processes")
     return parser.parse_args()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.queues.home import PYTHON
 
@@ -12,6 +13,7 @@ PROCESSES = 2
 WINDOW = 256
 
 _OURS = "bench.queues.our_workers"
+_TASKS = "bench.queues.our_tasks"
 _FOREIGN = "bench.queues.foreign"
 _REDIS = ("redis[hiredis]",)
 
@@ -37,13 +39,16 @@ class System:
         return self.name.partition(" ")[0].lower()
 
 
-def _ours(name: str, settings: str, function: str, *options: str, commands: int, prefetch: int = 0) -> System:
+def _ours(
+    name: str, settings: str, function: str, *options: str, commands: int, prefetch: int = 0, is_typed: bool = False
+) -> System:
     url = "{place}" + (f"?prefetch={prefetch}" if prefetch else "")
-    worker = ("{dragoman}", "worker", f"{_OURS}:{function}", "--service", "echo", "--connect", url, *options)
+    handler = f"{_TASKS if is_typed else _OURS}:{function}"
+    worker = ("{dragoman}", "worker", handler, "--service", "echo", "--connect", url, *options)
     return System(
         name=name,
         settings=settings,
-        program="bench.queues.ours",
+        program="bench.queues.typed" if is_typed else "bench.queues.ours",
         python=None,
         broker=("{dragoman}", "serve", "{place}", "--data", "memory"),
         workers=(worker,) * commands,
@@ -63,32 +68,49 @@ def _on_redis(name: str, settings: str, worker: tuple[str, ...], *requirements: 
     )
 
 
-HEADLINE = _ours(
-    "Dragoman async",
-    "2 workers, async handlers, each up to 128 jobs at once; Client.map",
-    "on_a_loop",
-    *("--concurrency", "128"),
-    commands=PROCESSES,
-)
-OURS = (
-    HEADLINE,
-    _ours(
-        "Dragoman threads",
-        "2 workers of 4 threads, prefetch 64; Client.map",
-        "elsewhere",
-        *("--threads", "4"),
+def _pair(where: str, settings: str, function: str, *options: str, commands: int, prefetch: int = 0) -> Pair:
+    """Return two systems that differ in their jobs only: bytes, and a typed task."""
+    return Pair(
+        _ours(f"Dragoman {where}", f"{settings}; Client.map", function, *options, commands=commands, prefetch=prefetch),
+        _ours(
+            f"Dragoman {where}, typed",
+            f"{settings}; Task.map",
+            function,
+            *options,
+            commands=commands,
+            prefetch=prefetch,
+            is_typed=True,
+        ),
+    )
+
+
+class Pair(NamedTuple):
+    plain: System
+    typed: System
+
+
+PAIRS = (
+    _pair(
+        "async",
+        "2 workers, async handlers, each up to 128 jobs at once",
+        "on_a_loop",
+        *("--concurrency", "128"),
         commands=PROCESSES,
-        prefetch=64,
     ),
-    _ours(
-        "Dragoman processes",
-        "1 worker with 2 warm processes, prefetch 64; Client.map",
+    _pair(
+        "threads", "2 workers of 4 threads, prefetch 64", "elsewhere", "--threads", "4", commands=PROCESSES, prefetch=64
+    ),
+    _pair(
+        "processes",
+        "1 worker with 2 warm processes, prefetch 64",
         "elsewhere",
         *("--concurrency", str(PROCESSES)),
         commands=1,
         prefetch=64,
     ),
 )
+HEADLINE = PAIRS[0].plain
+OURS = (*PAIRS[0], *(each.plain for each in PAIRS[1:]))
 ON_REDIS = (
     _on_redis(
         "Celery",

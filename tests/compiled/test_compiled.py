@@ -74,6 +74,16 @@ def test_compiled_streams_use_tls(compiled: Path) -> None:
 
 
 @pytest.mark.timeout(600)
+def test_compiled_cluster_uses_nats(compiled: Path) -> None:
+    files = (
+        "tests/interop/test_nats_server.py",
+        "tests/interop/test_nats_tls.py",
+        "tests/interop/test_nats_reconnect.py",
+    )
+    assert " passed" in run_tests(compiled, "tests/unit/cluster", *files)
+
+
+@pytest.mark.timeout(600)
 def test_compiled_broker_holds_in_simulated_worlds(compiled: Path, tmp_path: Path) -> None:
     package = shutil.copytree(compiled, tmp_path / "interpreted-sessions")
     for name in INHERITED:

@@ -23,6 +23,11 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
+@task
+def add_three(a: int, b: int, c: int) -> int:
+    return add.call(add.call(a, b), c)  # with the client of its process
+
+
 @task(format="cbor")
 def twice(ctx: Context, data: bytes) -> bytes:
     ctx.progress(1, 2, "half")
@@ -53,3 +58,21 @@ async def fetch(ctx: Context, name: str) -> str:
     if name == "wrong":
         raise LookupError(name)
     return f"{name} at attempt {ctx.attempt}"
+
+
+class AgainAtOnce(Retry):
+    def __init__(self, reason: str) -> None:
+        super().__init__(0, reason)
+
+
+@task(attempts=3, retry_first=0.01, retry_jitter=0, retry_on=OSError)
+def open_twice(ctx: Context, kind: str) -> int:
+    if ctx.attempt < 2:
+        raise ERRORS[kind](kind) from KeyError("the cause")
+    return ctx.attempt
+
+
+class Refused(ConnectionError): ...
+
+
+ERRORS: dict[str, type[Exception]] = {"refused": Refused, "value": ValueError, "retry": AgainAtOnce}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from nats_servers import free_ports
 from page_reader import ROOT, Page, Reader
 from programs import PATIENCE, until
 
@@ -22,6 +23,7 @@ NEW_PORTS = {  # of the broker that takes the place of a home-made one
     "7402": r"pingpong +tcp://\S+:(\d+) +callers",
     "7480": r"http +http://\S+:(\d+) +both",
 }
+OTHER_QUEUES = {"celery": "dragoman worker sums", "rq": "dragoman worker words", "dramatiq": "dragoman worker prices"}
 OTHER_PORTS = {"7501": "workers", "7502": "callers"}  # of the second broker on the page of dialects
 
 
@@ -42,6 +44,7 @@ def reads(tmp_path: Path) -> Iterator[Reads]:
 def test_every_page_with_a_task_is_read_here() -> None:
     pages = [ROOT / "docs" / "tutorial.md", *(ROOT / "docs" / "how-to").glob("*.md")]
     read = re.findall(r'reads\("(docs/.*?)"\)', Path(__file__).read_text())
+    read += [f"docs/how-to/from-{each}.md" for each in OTHER_QUEUES]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= set(read)
 
 
@@ -51,11 +54,12 @@ def test_every_page_with_a_task_is_read_here() -> None:
 def test_the_readme(reads: Reads) -> None:
     reader = reads("README.md")
     reader.serve()
-    assert sorted(reader.page.files) == ["call.py", "shout.py"]
+    assert sorted(reader.page.files) == ["call.py", "shout.py", "sums.py", "use_sums.py"]
     stranger = reader.works(".venv/bin/python -m majortomo.echo -b tcp://127.0.0.1:7406 worker")
     reader.prints_as_shown("curl --data-binary hello http://127.0.0.1:7480/v1/call/mdp-echo")
-    ours = reader.works(".venv/bin/python shout.py", times=2)
-    reader.works('.venv/bin/dragoman worker --exec "gzip -c" --service gzip --concurrency 4', times=3)
+    reader.works(".venv/bin/dragoman worker sums", times=2)
+    ours = reader.works(".venv/bin/python shout.py", times=3)
+    reader.works('.venv/bin/dragoman worker --exec "gzip -c" --service gzip --concurrency 4', times=4)
     reader.session()
     assert ours.out == "", "child processes do not run the client's part"
     assert "dragoman" not in stranger.err
@@ -229,6 +233,24 @@ def test_connect_other_machines(reads: Reads) -> None:
     reader.has_typed_all()
 
 
+def test_several_brokers(reads: Reads) -> None:
+    reader = reads("docs/cluster.md")
+    nats, *ports = free_ports(4)
+    reader.ports |= dict(zip(("7411", "7412", "7413"), map(str, ports), strict=True))
+    reader.placeholders[":4222"] = f":{nats}"
+    reader.placeholders["-p 4222"] = f"-p {nats}"
+    reader.type("nats-server -a 127.0.0.1 -p 4222").prints("Server is ready")
+    brokers = [reader.type(command) for command in reader.page.shown if command.startswith("dragoman serve")]
+    for broker in brokers:
+        broker.prints("broker joined", 2)
+    reader.broker = brokers[1]
+    [worker] = [each for each in reader.page.shown if each.startswith("dragoman worker")]
+    reader.works(worker)
+    brokers[0].prints("worker joined")
+    reader.session()
+    reader.has_typed_all(but=("pip install",))
+
+
 def test_migrate_from_process_pool_executor(reads: Reads) -> None:
     reader = reads("docs/how-to/from-process-pool.md")
     reader.serve()
@@ -261,6 +283,20 @@ def test_migrate_from_a_home_made_zeromq_broker(reads: Reads) -> None:
         reader.ports[port] = reader.broker.prints(pattern)
     reader.save("new_worker.py", reader.page.files["new_worker.py"])
     reader.works("python new_worker.py")
+    reader.session()
+    reader.has_typed_all()
+
+
+@pytest.mark.parametrize("system", OTHER_QUEUES)
+def test_migrate_from_another_task_queue(reads: Reads, system: str) -> None:
+    """The half of the page under *After*. `tests/migration_pages.py` runs the other half with the other system."""
+    reader = reads(f"docs/how-to/from-{system}.md")
+    reader.serve()
+    before, found, after = reader.page.text.partition("\n## After\n")
+    assert found
+    reader.typed |= {each for each in reader.page.shown if each in before and each not in after}
+    assert len(reader.typed) >= 2, "a worker and a program of the other system"
+    reader.works(OTHER_QUEUES[system])
     reader.session()
     reader.has_typed_all()
 

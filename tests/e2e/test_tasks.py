@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from greeting_tasks import Greeting, add, divide, fetch, greet, parse, twice
+from greeting_tasks import Greeting, Refused, add, add_three, divide, fetch, greet, open_twice, parse, twice
 
-from dragoman import AsyncClient, Client, JobFailed, LocalBroker, using
+from case_tables import check_every_row
+from dragoman import AsyncClient, Client, JobFailed, LocalBroker, Task, task, using
 from programs import Programs
 
 HERE = Path(__file__).parent
@@ -23,7 +24,7 @@ def broker(programs: Programs) -> Iterator[LocalBroker]:
     with LocalBroker() as broker, Client(broker.urls["native"]) as client, using(client):
         programs.environment["PYTHONPATH"] = str(HERE)
         worker = programs.dragoman("worker", "greeting_tasks", "--connect", broker.urls["native"])
-        worker.prints("services offered: greet, numbers.add, twice, divide, parse, fetch")
+        worker.prints("services offered: greet, numbers.add, add_three, twice, divide, parse, fetch, open_twice")
         worker.prints("connected to")
         yield broker
 
@@ -89,6 +90,7 @@ def test_handlers_decide_about_retries(programs: Programs, dialect: str) -> None
         with using(client):
             quick = fetch.with_options(retry_first=0.01, retry_jitter=0)
             assert quick.enqueue("later").result(timeout=60) == "later at attempt 3"
+            worker.prints(r"INFO job \w+ of fetch requests another attempt after 0 s: .*Retry: not there yet\n.*INFO")
             assert quick.enqueue("flaky").result(timeout=60) == "flaky at attempt 2"
             decided = "Its worker has decided that it is not retried."
             for job in (quick.enqueue("gone"), quick.enqueue("wrong"), parse.enqueue("seven")):
@@ -99,6 +101,67 @@ def test_handlers_decide_about_retries(programs: Programs, dialect: str) -> None
                 assert view.error is not None
                 assert view.error.permanent
                 assert decided in job.why()
+                shown = programs.run("job", job.id, "--connect", broker.urls[dialect])
+                assert shown.ends() == 0
+                assert "failed, not retried: its worker has decided so, in quarantine" in shown.out
+
+
+def test_callers_decide_about_retries_of_one_job(broker: LocalBroker) -> None:
+    """Rules of a caller replace those of the task. A `Retry` is followed whatever the rules are."""
+
+    def attempts(task: Task[[str], int], kind: str) -> int:
+        """Return the number of attempts, negative if the job failed for good."""
+        job = task.enqueue(kind)
+        try:
+            return job.result(timeout=60)
+        except JobFailed:
+            return -len(job.job().attempts)
+
+    def check(task: Task[[str], int], refused: int, value: int, retry: int) -> None:
+        found = tuple(attempts(task, kind) for kind in ("refused", "value", "retry"))
+        assert found == (refused, value, retry)
+
+    check_every_row(
+        check,
+        [
+            (open_twice, 2, -1, 2),
+            (open_twice.with_options(retry_on=ValueError), -1, 2, 2),
+            (open_twice.with_options(retry_on=(ValueError, Refused)), 2, 2, 2),
+            (open_twice.with_options(retry_on=()), 2, 2, 2),
+            (open_twice.with_options(never_retry_on=Refused), -1, -1, 2),
+            (open_twice.with_options(retry_on=(), never_retry_on=Exception), -1, -1, 2),
+            (open_twice.with_options(retry_on=(), never_retry_on=ConnectionError).with_options(attempts=5), -1, 2, 2),
+            (open_twice.with_options(attempts=1), -1, -1, -1),
+        ],
+    )
+
+
+def test_rules_change_neither_the_exception_nor_its_cause(broker: LocalBroker) -> None:
+    """A bug: a task with rules raised its exception `from None`, and the cause was not in the traceback."""
+    with pytest.raises(JobFailed) as failed:
+        open_twice.call("value")
+    assert failed.value.remote_type == "ValueError"
+    assert "KeyError: 'the cause'" in failed.value.remote_traceback
+    assert "greeting_tasks.py" in failed.value.remote_traceback.splitlines()[-3]
+
+
+def test_results_of_another_type_than_the_caller_expects_are_failures(broker: LocalBroker) -> None:
+    """A bug: a background job raised the exception of the format's library, and a call JobFailed."""
+
+    @task(name="numbers.add")
+    def add_to_text(a: int, b: int) -> str:
+        raise AssertionError("it runs in the worker, where it returns a number")
+
+    wrong = r"Expected `str`, got `int`"
+    with pytest.raises(JobFailed, match=r"the result of numbers.add is not valid json: ValidationError: " + wrong):
+        add_to_text.call(1, 2)
+    with pytest.raises(JobFailed, match=r"does not have the type of its task: ValidationError: " + wrong):
+        add_to_text.enqueue(1, 2).result(timeout=60)
+
+
+def test_tasks_within_a_task_use_the_broker_of_the_worker(broker: LocalBroker) -> None:
+    """A bug: with `dragoman worker --connect URL`, they used the default address."""
+    assert add_three.call(1, 2, 3) == 6
 
 
 def test_any_program_calls_a_task(broker: LocalBroker, programs: Programs) -> None:

@@ -24,6 +24,9 @@ from programs import Program, Programs, until
             "handlers",
             "the module has no tasks (functions with @dragoman.task); run one of its functions: handlers:FUNCTION",
         ),
+        ("shop", "run the module of its tasks: shop.tasks"),
+        ("shop/tasks.py", "module 'shop/tasks' not found"),
+        ("shop/tasks.py", "a module is named with dots: shop.tasks"),
         ("broken:f", "ZeroDivisionError"),
         ("needs_another:f", "not_installed_anywhere"),
     ],
@@ -31,6 +34,9 @@ from programs import Program, Programs, until
 def test_a_function_that_cannot_be_had_ends_with_2_and_says_which(
     programs: Programs, handlers: Path, target: str, complaint: str
 ) -> None:
+    (handlers.parent / "shop").mkdir()
+    (handlers.parent / "shop" / "__init__.py").touch()
+    (handlers.parent / "shop" / "tasks.py").touch()
     handlers.with_name("broken.py").write_text("1 / 0\n")
     handlers.with_name("needs_another.py").write_text("import not_installed_anywhere\n")
     program = programs.run("worker", target, "--connect", "pingpong+tcp://127.0.0.1:1")

@@ -328,6 +328,37 @@ def test_a_restart_with_background_jobs_is_replayed(tmp_path: Path) -> None:
     assert [entry[0] for entry in broker.entries if entry[1] == "job"][-1] == "ended"
 
 
+def test_groups_and_jobs_after_them_are_replayed_over_a_restart(tmp_path: Path) -> None:
+    """Payloads are hidden also within a batch, and the broker decides by their lengths only."""
+    folder, group = tmp_path / "data", "ab" * 16
+    folder.mkdir()
+    for run in range(2):
+        file = tmp_path / f"run-{run}.rec"
+        broker = RecordedBroker(file, "tcp://127.0.0.1:0", "http://127.0.0.1:0", folder=folder)
+        hand = HttpHand(broker.places[1]["both"])
+        until(lambda hand=hand: hand.ask("GET", "/readyz")[0] == 200, "the store is read")
+        if not run:
+            jobs: list[dict[str, Any]] = [{"payload": f"{SECRET.decode()} {n}", "group": group} for n in range(3)]
+            jobs.append({"service": "last", "after": [group], "input": "results", "payload": SECRET.decode()})
+            asked = json.dumps({"service": "s", "jobs": jobs}).encode()
+            status, _, body = hand.ask("POST", "/v1/jobs/many", asked, Content_Type="application/json")
+            assert status == 202, body
+            with Client(broker.places[0]["both"]) as client:
+                client.enqueue_many("many", [SECRET, SECRET + b"!"])
+        worker = hand.join("s")
+        for _ in range(1 + run):
+            _, headers, payload = hand.ask("POST", f"{worker.path}/next?wait=10", **worker.secret)
+            said = {"Dragoman_Attempt": headers["dragoman-attempt"], **worker.secret}
+            assert hand.ask("POST", f"{worker.path}/result", payload, **said)[0] == 204
+        if run:
+            last = hand.join("last")
+            status, _, payload = hand.ask("POST", f"{last.path}/next?wait=10", **last.secret)
+            assert (status, payload.count(SECRET)) == (200, 4)
+        broker.stop()
+        assert replayed(file, strict=True) == broker.entries
+        assert SECRET not in file.read_bytes()
+
+
 def test_an_access_folder_that_changes_is_replayed(tmp_path: Path) -> None:
     """Principals, their rights and their ends are in the recording; their tokens are not."""
     access = tmp_path / "access"

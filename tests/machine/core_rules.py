@@ -25,7 +25,7 @@ from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import WorkerState
-from dragoman.core.store_entries import StoreJob
+from dragoman.core.store_entries import StoreJob, StoreValue
 from dragoman.testing.entropy import SeededEntropy
 from owners import LOCAL_OWNER
 
@@ -122,6 +122,9 @@ class Machine(RuleBasedStateMachine):
                 self.last_save = effect.number
                 if effect.job.attempt is not None:
                     self.tokens.setdefault(effect.job.attempt.token, effect.number)
+            elif isinstance(effect, StoreValue):
+                assert effect.number == self.last_save + 1
+                self.last_save = effect.number
             elif isinstance(effect, RemoveWorker):
                 assert effect.worker.state is WorkerState.GONE
         return effects

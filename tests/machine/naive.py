@@ -10,6 +10,7 @@ class Naive:
     def __init__(self, policy, jitter):
         self.policy, self.jitter, self.sequence, self.paused = policy, jitter, count(), set()
         self.jobs, self.workers, self.holder = {}, {}, {}  # holder: (job's id, number of the dispatch) -> worker
+        self.limits = {}  # by service
 
     def submit(self, id, service, job_options, deadline, now):
         job = self.jobs[id] = Record(
@@ -85,7 +86,7 @@ class Naive:
             w.state = ("idle" if w.asked else "detached") if is_free else "busy" if w.running else "stuck"
             w.state = "backing off" if w.state == "stuck" and [*w.stuck] == [w.refused] else w.state
             w.state = w.mark or ("detached" if w.away < inf else w.state)
-        ready = [j for j in self.jobs.values() if j.state == "waiting" and j.service not in self.paused]
+        ready = [j for j in self.jobs.values() if j.state == "waiting" and self.is_open(j.service, now)]
         idle = [w for w in self.workers.values() if w.state == "idle"]
         if pairs := [(j, w) for j in ready for w in idle if j.service in w.services]:
             job = min((j for j, _ in pairs), key=lambda j: j.arrival - 60 * j.options.priority)
@@ -94,7 +95,22 @@ class Naive:
             job.attempt = (job.id, job.given)
             self.holder[job.attempt], worker.state, worker.running = worker, None, [*worker.running, job.attempt]
             worker.asked -= 1
+            if (limits := self.limits.get(job.service)) and limits.interval:
+                limits.next = max(limits.next, now - 0.1) + limits.interval
             self.match(now)
+
+    def limit(self, service, max_running, interval, now):
+        limits = self.limits.setdefault(service, Record(max_running=inf, interval=0, next=-inf))
+        if interval and interval != limits.interval:
+            limits.next = min(limits.next, now + interval)
+        limits.max_running, limits.interval = max_running or inf, interval
+
+    def is_open(self, service, now):
+        if service in self.paused or service not in self.limits:
+            return service not in self.paused
+        running = sum(j.service == service and j.state == "running" for j in self.jobs.values())
+        limits = self.limits[service]
+        return running < limits.max_running and (not limits.interval or limits.next <= now)
 
     def mark_stuck(self, job, now):
         self.holder[job.attempt].running.remove(job.attempt)

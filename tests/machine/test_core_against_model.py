@@ -12,6 +12,7 @@ from naive import Naive
 from naive_starvation import naive_starved
 
 from dragoman.core.job_extras import JobExtras
+from dragoman.core.limit_values import NO_RATE, LimitValues, Rate
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.starvation import starved
@@ -26,6 +27,11 @@ class AgainstTheModel(Machine):
         super().__init__()
         self.naive = Naive(self.policy, uneven())
         self.callers: dict[bytes, Caller] = {}
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        if self.broker.next_deadline() <= self.now:  # else a job that its rate allows by now would lose its turn
+            self.after()
 
     def after(self) -> None:
         self.carry_out()
@@ -242,6 +248,17 @@ class AgainstTheModel(Machine):
         else:
             self.broker.operator.resume(service, self.now)
             self.naive.paused.discard(service)
+        self.after()
+
+    @rule(
+        service=st.sampled_from(SERVICES),
+        max_running=st.sampled_from([0, 1, 1, 2, 3]),
+        rate=st.sampled_from([NO_RATE, NO_RATE, Rate(5), Rate(37, "min")]),
+    )
+    def limit(self, service: str, max_running: int, rate: Rate) -> None:
+        self.advance(0.0)
+        self.broker.limiter.set_by_operator(service, LimitValues(max_running, None, rate), "ada", self.now)
+        self.naive.limit(service, max_running, rate.interval, self.now)
         self.after()
 
     @rule(seconds=st.sampled_from([0.0, 0.05, 0.3, 1.1, 2.3, 5.2, 30.1]))

@@ -11,13 +11,17 @@ from core_rules import NOBODY, SETTINGS, WORKER_VERBS, Caller, Machine, chosen, 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from dragoman.core.bulk import NewJob, Refusal
+from dragoman.core.effects import Effect
 from dragoman.core.invariants import check
+from dragoman.core.job_extras import JobExtras, JobInput
 from dragoman.core.model import Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.rights import ALL_RIGHTS, PrincipalLimits
 from dragoman.core.states import JobState
+from dragoman.core.store_entries import CollectInput
 from owners import LOCAL_OWNER
 
 # Principals, and the limits that they may get. Each has two owners.
@@ -44,12 +48,15 @@ class AtTheBounds(Machine):
         max_attempts=3,
         outcome_retention=40.0,
         max_outcome_bytes=5_000,
+        max_input=60,
+        max_groups=3,
     )
 
     def __init__(self) -> None:
         super().__init__()
         self.waiting: dict[Caller, Job] = {}  # accepted callers that have not left
         self.committed = 0
+        self.collecting: list[Job] = []  # their inputs are being loaded
         self.owners = [LOCAL_OWNER]
         for name, limits in zip(PRINCIPALS, LIMITS, strict=False):
             principal = self.broker.principals.named(name)
@@ -104,6 +111,63 @@ class AtTheBounds(Machine):
                 assert limits.max_waiting_bytes is None or principal.waiting_bytes <= limits.max_waiting_bytes
             self.jobs.append(job)
             self.waiting[caller] = job
+
+    def carry_out(self) -> list[Effect]:
+        effects = super().carry_out()
+        self.collecting += [each.job for each in effects if isinstance(each, CollectInput)]
+        return effects
+
+    @rule(number=pick)
+    def load_inputs(self, number: int) -> None:
+        """Load the inputs of some dependent jobs."""
+        jobs, self.collecting = self.collecting[: number % 4], self.collecting[number % 4 :]
+        for job in jobs:
+            results = {each.id: each.result for each in self.broker.dependencies.sources(job)}
+            self.broker.dependencies.take_input(job, job.payload, results, self.now)
+            self.carry_out()
+
+    @rule(
+        who=pick,
+        members=st.lists(st.lists(st.integers(0, 6), max_size=2), min_size=1, max_size=4),
+        numbers=st.lists(pick, max_size=2),
+        payload=st.sampled_from([b"", b"one", b"ten bytes!"]),
+        key=st.sampled_from([None, None, "k"]),
+        runs=st.booleans(),
+        input=st.sampled_from([JobInput.PAYLOAD, JobInput.RESULTS]),
+        is_group=st.booleans(),
+    )
+    def batch(
+        self,
+        who: int,
+        members: list[list[int]],
+        numbers: list[int],
+        payload: bytes,
+        key: str | None,
+        runs: bool,
+        input: JobInput,
+        is_group: bool,
+    ) -> None:
+        """Background jobs that come after each other and after others, or that are a group: all of them, or none."""
+        owner = chosen(self.owners, who)
+        ids = [self.broker.entropy.job_id() for _ in members]
+        group = self.broker.entropy.job_id() if is_group else None
+        known = [job.id for job in self.jobs if job.options.durable and job.id in self.broker.jobs]
+        orders = []
+        for index, indexes in enumerate(members):
+            after = tuple(chosen(ids, each) for each in indexes)
+            after += tuple(chosen(known, each) for each in numbers if known)
+            extras = JobExtras(after=after, runs_after_failure=runs, input=input, group=group)
+            asked = JobOptions(durable=True, waits=True, attempts=2, keeps_outcome=runs)
+            orders.append(NewJob("ab"[index % 2], payload, asked, ids[index], key if not index else None, extras))
+        before = len(self.broker.jobs), self.broker.job_registry.present, self.broker.counters.accepted
+        try:
+            self.jobs += self.broker.bulk.submit(orders, owner, "test", self.now)
+        except Refusal:
+            after_it = len(self.broker.jobs), self.broker.job_registry.present, self.broker.counters.accepted
+            assert after_it == before
+        self.carry_out()
+        assert self.broker.job_registry.present <= self.policy.max_jobs
+        assert len(self.broker.job_registry.groups.by_id) <= self.policy.max_groups
 
     @rule(
         services=st.lists(st.sampled_from(["a", "b", "c", "d", "e", ""]), max_size=3),
@@ -299,6 +363,7 @@ class AtTheBounds(Machine):
                 broker.succeed(attempt, b"", self.now)
                 self.carry_out()
             self.save_up_to(self.last_save)
+            self.load_inputs(3)
             if broker.next_deadline() < inf and not any(attempt.job.attempt is attempt for attempt in self.attempts):
                 self.now = max(self.now, broker.next_deadline())
             broker.tick(self.now)
@@ -306,6 +371,7 @@ class AtTheBounds(Machine):
             check(broker)
         self.save_up_to(self.last_save)
         assert broker.jobs == {}
+        assert (broker.job_registry.groups.by_id, broker.job_registry.kept.archive.pins) == ({}, {})
         assert [caller for caller in self.waiting if self.answers[caller] != 1] == []
         self.all_is_well()
 

@@ -16,11 +16,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from dragoman.core.bulk import NewJob
 from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.interim_effects import Acknowledge
-from dragoman.core.model import Attempt, Job, JobId
+from dragoman.core.job_extras import JobExtras, JobInput
+from dragoman.core.model import ABSENT, Attempt, Job, JobId
+from dragoman.core.options import JobOptions
 from dragoman.core.restore import StoredJob
-from dragoman.core.states import DELAYED, RUNNING, Outcome
+from dragoman.core.results_payload import is_packed, unpack_results
+from dragoman.core.states import DELAYED, DEPENDENT, ENDED, RUNNING, Outcome
 from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
 from owners import LOCAL_OWNER
@@ -38,6 +42,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.accepted: dict[bytes, None] = {}  # acknowledged jobs
         self.told: dict[bytes, Outcome] = {}
         self.owners: dict[bytes, str] = {}  # principals of submitted jobs
+        self.batches: list[list[JobId]] = []  # jobs that were submitted together
+        self.told_batches: list[list[JobId]] = []  # those among them that were acknowledged
         self.setup = self.open(self.root / "0", 100.0)
 
     def open(self, folder: Path, now: float) -> Setup:
@@ -71,6 +77,49 @@ class StoreMachine(RuleBasedStateMachine):
         if first is None:
             job = setup.enqueue(payload, key=key, principal=principal, **job_options)
             self.owners[job.id] = principal
+
+    def predecessors(self, picks: list[int]) -> tuple[JobId, ...]:
+        """Ids of jobs and groups that exist."""
+        broker = self.setup.broker
+        names = [*(job.id for job in broker.jobs.values()), *broker.job_registry.groups.by_id]
+        return tuple(names[pick % len(names)] for pick in picks) if names else ()
+
+    @rule(
+        picks=st.lists(st.integers(0, 99), min_size=1, max_size=3),
+        runs=st.booleans(),
+        input=st.sampled_from([JobInput.PAYLOAD, JobInput.RESULTS]),
+        delay=st.sampled_from([0.0, 0.0, 5.0]),
+    )
+    def enqueue_after(self, picks: list[int], runs: bool, input: JobInput, delay: float) -> None:
+        """R190: a job comes after others."""
+        after = self.predecessors(picks)
+        if not after:
+            return
+        asked = JobOptions(durable=True, waits=True, attempts=2, delay=delay)
+        extras = JobExtras(after=after, runs_after_failure=runs, input=input)
+        setup = self.setup
+        job = setup.broker.submit("s", b"x", setup.caller_of("local"), asked, setup.now, extras=extras)
+        assert job is not None
+        self.owners[job.id] = "local"
+
+    @rule(size=st.integers(1, 3), picks=st.lists(st.integers(0, 99), max_size=2), is_group=st.booleans())
+    def enqueue_batch(self, size: int, picks: list[int], is_group: bool) -> None:
+        """R193: jobs that are stored together, and one that takes their results."""
+        setup = self.setup
+        asked = JobOptions(durable=True, waits=True, attempts=2)
+        new_id = setup.broker.entropy.job_id
+        group = new_id() if is_group else None
+        before = self.predecessors(picks)
+        orders = [NewJob("s", b"x", asked, new_id(), extras=JobExtras(after=before, group=group)) for _ in range(size)]
+        after = (group,) if group is not None else tuple(each.id for each in orders)
+        last = JobExtras(after=after, input=JobInput.RESULTS, runs_after_failure=True)
+        orders.insert(0, NewJob("s", b"x", asked, new_id(), extras=last))
+        jobs = setup.broker.bulk.submit(orders, setup.caller_of("local").owner, "test", setup.now)
+        ids = [job.id for job in jobs]
+        for id in ids:
+            self.owners[id] = "local"
+        self.batches.append(ids)
+        setup.runner.store_access.when_saved(lambda problem: self.told_batches.append(ids) if problem is None else None)
 
     @rule(can_resume=st.booleans(), capacity=st.integers(1, 3))
     def join(self, can_resume: bool, capacity: int) -> None:
@@ -133,6 +182,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert kept.keys() == memory.keys()
         for number, job in memory.items():
             check_same(kept[number], job, self.setup.broker.attempts.resumable)
+            if job.payload is not ABSENT and (job.state is not ENDED or job.quarantined):
+                assert self.stored_payload(job) == job.payload
 
     @rule()
     def crash(self) -> None:
@@ -156,7 +207,35 @@ class StoreMachine(RuleBasedStateMachine):
             assert job.principal.name == self.owners[job.id], "a job has changed its owner"
             if job.key is not None:
                 assert self.setup.broker.job_registry.kept.first_with(job.owner, job.service, job.key) is job
+        self.check_batches()
         self.check_payloads()
+        self.check_dependent()
+
+    def check_batches(self) -> None:
+        """R193: all jobs of a batch are there, or none. Those that were deleted since are not looked for."""
+        jobs = self.setup.broker.jobs
+        for ids in self.batches:
+            there = [id in jobs for id in ids]
+            assert ids in self.told_batches or not any(there) or all(there), "a batch is there in part"
+        self.batches = [ids for ids in self.batches if ids not in self.told_batches and ids[0] in jobs]
+        self.told_batches = []
+
+    def check_dependent(self) -> None:
+        """R191: no job waits for jobs that have all ended, or whose outcome is lost."""
+        broker = self.setup.broker
+        for job in broker.jobs.values():
+            if job.state is DEPENDENT:
+                entry = broker.dependencies.find(job)
+                assert entry is not None
+                assert entry.unended, "it waits for nothing"
+            assert "not in the store" not in job.reason, "a predecessor was deleted too early"
+
+    def stored_payload(self, job: Job) -> bytes:
+        """Read the payload from the file."""
+        found: list[bytes] = []
+        self.setup.store.fetch(job, lambda payload, *_: found.append(bytes(payload)))
+        self.setup.loop.run_until(lambda: found)
+        return found[0]
 
     def receive(self) -> None:
         """Note what has been promised until now."""
@@ -178,7 +257,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.setup.settle()
         for give in self.setup.workers.of(SendJob):
             job = give.attempt.job
-            assert len(job.payload) in (0, 1, 300, 5_000)
+            payload = job.payload
+            if is_packed(payload):
+                payload, entries = unpack_results(payload)
+                results = [one for each in entries for one in (each if isinstance(each, list) else [each])]
+                assert all(one is None or one.strip(b"r") == b"" for one in results)
+            assert len(payload) in (0, 1, 300, 5_000)
 
     def copy(self) -> Path:
         """Copy the files as a crash would leave them: the store's thread does nothing by itself here."""
@@ -204,7 +288,7 @@ def failed(sentence: str) -> None:
 
 
 def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
-    for name in ("id", "options", "key", "digest", "retry_of", "spent", "deaths", "outcome", "reason"):
+    for name in ("id", "options", "key", "digest", "retry_of", "extras", "spent", "deaths", "outcome", "reason"):
         assert getattr(kept, name) == getattr(job, name), name
     assert kept.quarantined == (job.quarantined or job.retried_as is not None)  # its retry takes it out again
     assert (kept.service, kept.owner) == (job.service.name, job.principal.name)
@@ -221,8 +305,9 @@ def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
         assert abs((found.ended or 0.0) - record.ended) < 2e-3
     assert abs(kept.created - job.created) < 1e-3
     if job.outcome is not None:
-        assert abs(kept.keep_until - job.keep_until) < 1e-3
         assert job.ended is not None
+        keep_until = min(job.keep_until, job.ended + KEEP)  # it is moved in memory only while the outcome is needed
+        assert abs(kept.keep_until - keep_until) < 1e-3
         assert abs((kept.ended or 0.0) - job.ended) < 1e-3
     if job.state is RUNNING:
         assert job.attempt is not None

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any, assert_type
 
-from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
+from dragoman import AsyncClient, Client, GroupView, HealthView, JobView, NewJob, ScheduleView, ServiceView, WorkerView
+from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
 from dragoman.operations.ladder_schemas import ConversationView
 from dragoman.operations.list_schemas import (
@@ -25,6 +26,16 @@ with Client("tcp://127.0.0.1:7400") as client:
     job = client.enqueue("resize", b"big", delay=60, key="42", attempts=5, retry_first=1, not_before=datetime.now(UTC))
     assert_type(job, str)
     assert_type(client.enqueue("describe", {"picture": 42}, codec="json"), str)
+    assert_type(client.enqueue("pack", after=[job], after_failure="run", input="result"), str)
+    assert_type(client.enqueue_many("resize", [b"big", b"bigger"], attempts=5), list[str])
+    group = client.enqueue_group("resize", [b"big", b"bigger"], priority=9)
+    assert_type(group, str)
+    first = NewJob("resize", b"big")
+    assert_type(client.enqueue_jobs([first, NewJob("pack", after=[first], input="result")]), list[str])
+    assert_type(client.group(group), GroupView)
+    assert_type(client.group_results(group, 30), list[bytes])
+    assert_type(client.group_results(group, errors="return"), list[Any])
+    assert_type(client.cancel_group(group), GroupView)
     assert_type(client.result(job), bytes)
     assert_type(client.result(job, 30), bytes)
     assert_type(client.result(job, timeout=30, codec="bytes"), bytes)
@@ -43,6 +54,7 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.services(), list[ServiceView])
     assert_type(client.service("resize"), ServiceView)
     assert_type(client.pause("resize", by="me"), ServiceView)
+    assert_type(client.limit("resize", max_running=4, rate="100/min"), ServiceView)
     assert_type(client.resume("resize"), ServiceView)
     assert_type(client.purge("resize", states=["waiting"]), int)
     assert_type(client.workers(), list[WorkerView])
@@ -50,6 +62,7 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.fleet(), FleetView)
     assert_type(client.listeners(), list[ListenerView])
     assert_type(client.broker(), BrokerView)
+    assert_type(client.cluster(), ClusterView)
     assert_type(client.health(), HealthView)
     assert_type(client.overview("1h"), OverviewView)
     assert_type(client.service_series("resize"), SeriesView)
@@ -70,6 +83,8 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.operation(WHY, JobRef(id=job)), WhyView)
     assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), Iterator[list[Any]])
 
+    client.enqueue("resize", after=[42])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    NewJob("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.enqueue("resize", delay="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     client.result(42)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
@@ -88,6 +103,13 @@ async def main() -> None:
     async with AsyncClient("tcp://127.0.0.1:7400") as client:
         job = await client.enqueue("resize", b"big", delay=60, key="42")
         assert_type(job, str)
+        assert_type(await client.enqueue_many("resize", [b"big", b"bigger"], attempts=5), list[str])
+        group = await client.enqueue_group("resize", [b"big", b"bigger"])
+        assert_type(group, str)
+        assert_type(await client.enqueue_jobs([NewJob("resize", b"big")]), list[str])
+        assert_type(await client.group(group), GroupView)
+        assert_type(await client.group_results(group, 30), list[bytes])
+        assert_type(await client.cancel_group(group), GroupView)
         assert_type(await client.result(job, timeout=30), bytes)
         assert_type(await client.result(job, codec="json"), Any)
         assert_type(await client.job(job), JobView)
@@ -102,12 +124,14 @@ async def main() -> None:
         assert_type(await client.services(), list[ServiceView])
         assert_type(await client.service("resize"), ServiceView)
         assert_type(await client.pause("resize", by="me"), ServiceView)
+        assert_type(await client.limit("resize", max_running=4, rate="100/min"), ServiceView)
         assert_type(await client.resume("resize"), ServiceView)
         assert_type(await client.purge("resize", states=["waiting"]), int)
         assert_type(await client.workers(), list[WorkerView])
         assert_type(await client.fleet(), FleetView)
         assert_type(await client.listeners(), list[ListenerView])
         assert_type(await client.broker(), BrokerView)
+        assert_type(await client.cluster(), ClusterView)
         assert_type(await client.health(), HealthView)
         assert_type(await client.overview(), OverviewView)
         assert_type(await client.service_series("resize", "24h"), SeriesView)

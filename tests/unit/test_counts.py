@@ -40,7 +40,7 @@ def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> N
                 broker.succeed(
                     _attempt(broker.submit("s", b"x", Caller(Recipient(), LOCAL_OWNER), JobOptions(), now)), b"", now
                 )
-        return calls["core.worker_registry", "_end_hold_back"]
+        return calls["core.hold_back", "end_hold_back"]
 
     assert (walks(now=1.0), service.held_back_until) == (0, 60.0)
     assert (walks(now=60.0), service.held_back_until) == (1, float("inf"))

@@ -105,7 +105,7 @@ def name_exists(page: Path, file: str, name: str) -> bool:
     return True
 
 
-MOST_LINES_OF_A_CALL = 2800
+MOST_LINES_OF_A_CALL = 2_800
 OF_THE_CALL = "*(the call)*"
 
 
@@ -286,7 +286,7 @@ def test_every_setting_stands_in_the_operators_page_with_its_default() -> None:
     differing = {
         each.name: documented[each.name]
         for each in sourced
-        if each.name not in ("listen", "data", "access")
+        if each.name not in ("listen", "data", "access", "cluster", "cluster_credentials", "broker_name")
         and read_value(type(each.value), documented[each.name]) != each.value
     }
     assert differing == {}

@@ -55,6 +55,14 @@ class Reader:
 
     gap: memoryview | None
 
+    @property
+    def begins_tls(self) -> bool:
+        """True once TLS may begin, on a stream with TLS: at once, unless the protocol has a plain greeting (NATS)."""
+        return True
+
+    def enter_tls(self) -> None:
+        """Expect decrypted bytes from now on. Called when TLS begins after a plain greeting."""
+
     def feed(self, data: bytes) -> Messages:
         raise NotImplementedError
 
@@ -80,6 +88,11 @@ class Carrier(Reader):
     def ping(self) -> bytes | None:
         """Return a heartbeat that requests a reply, or None if the peer's version of the carrier has none (D12)."""
         raise NotImplementedError
+
+    @property
+    def has_ping(self) -> bool:
+        """True if the peer's version of the carrier has a heartbeat."""
+        return self.ping() is not None
 
     def release(self) -> None:
         """Drop all kept bytes, because the connection has ended."""

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 # Sections of the help, in their order, with the commands that have modules of their own.
 SECTIONS = {
-    "Run": ["demo", "serve", "worker", "top", "config", "health", "broker", "listeners", "store", "replay"],
+    "Run": ["demo", "serve", "worker", "top", "config", "health", "broker", "listeners", "cluster", "store", "replay"],
     "Jobs": [
         "call",
         "enqueue",
         "result",
         "job",
         "jobs",
+        "group",
         "why",
         "ladder",
         "cancel",
@@ -33,11 +34,12 @@ SECTIONS = {
         "tail",
     ],
     "Access": ["access", "keys", "token"],
-    "Services and workers": ["services", "workers", "pause", "resume", "purge", "drain"],
+    "Services and workers": ["services", "workers", "pause", "resume", "limit", "purge", "drain"],
 }
 MODULES = {name: name for names in SECTIONS.values() for name in names}
 SECTION_OF = {
     "jobs": "Jobs",
+    "groups": "Jobs",
     "quarantine": "Jobs",
     "schedules": "Jobs",
 }  # by the group of an operation; of all others the last one

@@ -6,7 +6,9 @@ import click
 
 from dragoman.cli.client import DEFAULT, connected
 from dragoman.cli.payloads import print_bytes, read_payload
+from dragoman.cli.request_options import request_options
 from dragoman.cli.seconds import SECONDS
+from dragoman.operations.schemas import EnqueueRequest
 
 
 @click.command(
@@ -39,7 +41,8 @@ A broker that does not accept this key, token or certificate counts as unreachab
     help="Seconds to wait for the result, more than 0; `none`: no limit, neither for the wait nor for the job.  "
     "[default: no limit for the wait; the listener's job_timeout limits the job]",
 )
-def call(service: str, data: str, url: str | None, timeout: float | str | None) -> None:
+@request_options(EnqueueRequest, "tenant")
+def call(service: str, data: str, url: str | None, timeout: float | str | None, tenant: str | None) -> None:
     """Submit one job to SERVICE and print its result.
 
     DATA is the payload; `-` reads it from standard input. The result is written to standard output unchanged, errors to
@@ -50,5 +53,5 @@ def call(service: str, data: str, url: str | None, timeout: float | str | None) 
     limit = TIMEOUT if timeout is None else None if isinstance(timeout, str) else timeout
     payload = read_payload(data)
     with connected(url) as client:
-        result = client.call(service, payload, timeout=limit)
+        result = client.call(service, payload, timeout=limit, tenant=tenant)
     print_bytes(result)

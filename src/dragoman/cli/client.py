@@ -21,6 +21,7 @@ DEFAULT = f"[default: {URL_VARIABLE}, else {DEFAULT_URL}]"
 # Advice for an unknown id or name, by the group of the operation.
 LISTS = {
     "jobs": "`dragoman jobs` lists the jobs",
+    "groups": "`dragoman job` shows the group of a job",
     "services": "`dragoman services` lists the services",
     "workers": "`dragoman workers` lists the workers",
     "schedules": "`dragoman schedule list` lists the schedules",

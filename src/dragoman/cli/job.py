@@ -72,7 +72,7 @@ def _print_facts(view: JobView) -> None:
             ("job", view.id),
             ("service", view.service),
             ("state", view.state),
-            ("outcome", f"{view.outcome}, in quarantine" if view.quarantined else view.outcome),
+            ("outcome", _outcome(view)),
             ("reason", view.reason),
             ("submitted", f"{time_text(view.created)} ({ago(view.created)})"),
             ("not before", time_text(view.not_before)),
@@ -81,16 +81,28 @@ def _print_facts(view: JobView) -> None:
             ("kept until", time_text(view.kept_until)),
             ("priority", view.priority),
             ("key", None if view.key is None or view.key.startswith(AUTOMATIC_KEY) else view.key),
+            ("tenant", view.tenant),
             ("retry of", view.retry_of),
             ("retried as", view.retried_as),
             ("parent", view.parent),
+            ("after", ", ".join(view.after)),
+            ("input", view.input if view.input != "payload" else None),
+            ("group", view.group),
             ("payload", _described(view.payload)),
             # A job that waits for its retry has the report of an attempt that has ended.
-            ("last progress" if view.state in ("waiting", "delayed") else "progress", _described(view.progress)),
+            (
+                "last progress" if view.state in ("waiting", "delayed") else "progress",
+                _described(view.progress),
+            ),
             ("result", _shortened(view.result)),
             ("result", view.result_base64 and "bytes: `dragoman result` prints them"),
         ]
     )
+
+
+def _outcome(view: JobView) -> str | None:
+    permanent = ", not retried: its worker has decided so" if view.error is not None and view.error.permanent else ""
+    return view.outcome and f"{view.outcome}{permanent}{', in quarantine' if view.quarantined else ''}"
 
 
 def _attempt_row(attempt: AttemptView) -> tuple[object, ...]:

@@ -86,7 +86,9 @@ Examples:
 @click.argument("service")
 @click.argument("data", default="")
 @connect_option
-@request_options(ScheduleRequest, "cron", "every", "timezone", "overlap", "paused", "priority", "attempts", "timeout")
+@request_options(
+    ScheduleRequest, "cron", "every", "timezone", "overlap", "paused", "priority", "attempts", "timeout", "tenant"
+)
 @request_options(ScheduleRequest, "retry_first", "retry_cap", "retry_jitter")
 @json_option
 def set_(

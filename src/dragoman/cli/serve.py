@@ -39,6 +39,12 @@ SETTINGS = [
         default=None,
         help="Record messages of jobs, without payloads. On by default.",
     ),
+    click.option("--cluster", metavar="nats://HOST,...", help="Join a cluster of brokers on these NATS servers."),
+    click.option("--cluster-name", metavar="NAME", help="Name of the cluster. Default: dragoman."),
+    click.option(
+        "--cluster-credentials", metavar="FILE", help="File with a NATS token, user:password, nkey seed or credentials."
+    ),
+    click.option("--broker-name", metavar="NAME", help="Name of this broker in its cluster. Default: the host name."),
     click.option("--strict/--no-strict", default=None, help="Check every invariant after every step. Slow."),
     click.option(
         "--set", "others", multiple=True, metavar="NAME=VALUE", help="Any setting that `dragoman config` prints."
@@ -94,6 +100,8 @@ def serve(
     from dragoman.streams.sockets import AddressInUse
 
     settings = load_settings(urls, path, flags)
+    if record is not None and settings.cluster:
+        fail("--record cannot record a broker in a cluster; leave out --record or --cluster", USAGE)
     taps = _recorder(record, record_size, record_payloads)
     try:
         with ProgressBar("upgrading the store", "rows") as bar:

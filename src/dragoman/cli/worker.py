@@ -157,6 +157,7 @@ def _run_object(
     try:
         home = parse_reference(target)
         made = _worker_of(load(home), target, services, url, chosen)
+        _share_address(made)
         watch = FileWatcher() if reloads else None
         code = run(made, home if home.name else None, log_level, watch)
     except HandlerLoadError as error:
@@ -168,6 +169,16 @@ def _run_object(
         warn(f"changed: {', '.join(map(os.path.relpath, watch.changed))}; restarting")
         restart()
     return code
+
+
+def _share_address(made: Worker) -> None:
+    """Let tasks and clients in the handlers use the broker of this worker, unless the environment names another."""
+    from dragoman.sdk.address import parse
+    from dragoman.sdk.client_settings import BACKGROUND
+    from dragoman.sdk.targets import SPOKEN
+
+    if BACKGROUND in SPOKEN[parse(made.url, SPOKEN, dials=True).dialect].capabilities:
+        os.environ.setdefault(URL_VARIABLE, made.url)
 
 
 def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | None, chosen: dict[str, Any]) -> Worker:
@@ -210,10 +221,22 @@ def _worker_of_tasks(found: Any, target: str) -> Worker:
     made = Worker()
     made.include(found)
     if not made.services:
-        workers = [name for name, each in vars(found).items() if isinstance(each, Worker)]
-        advice = f"run its Worker: {target}:{workers[0]}" if workers else f"run one of its functions: {target}:FUNCTION"
-        raise HandlerLoadError(f"the module has no tasks (functions with @dragoman.task); {advice}")
+        raise HandlerLoadError(f"the module has no tasks (functions with @dragoman.task); {_advice(found, target)}")
     return made
+
+
+def _advice(found: Any, target: str) -> str:
+    """Return what to run in place of a module that has no tasks."""
+    from importlib.util import find_spec
+
+    from dragoman.sdk.worker import Worker
+
+    workers = [name for name, each in vars(found).items() if isinstance(each, Worker)]
+    if workers:
+        return f"run its Worker: {target}:{workers[0]}"
+    if hasattr(found, "__path__") and find_spec(f"{target}.tasks") is not None:
+        return f"run the module of its tasks: {target}.tasks"
+    return f"run one of its functions: {target}:FUNCTION"
 
 
 def _wait_for_better(target: str, error: HandlerLoadError, home: ObjectReference) -> Any:

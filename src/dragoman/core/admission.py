@@ -29,6 +29,8 @@ def refusal_for(
         return RefusalReason.DRAINING, "the broker is about to stop"
     if service is None and not is_name(name, policy.max_service_bytes):
         return RefusalReason.INVALID, f"a service name is 1 to {policy.max_service_bytes} bytes of printable text"
+    if service is not None and service.is_partitioned and not service.is_known and not job_options.waits:
+        return RefusalReason.PARTITIONED, f"workers for '{name}' are at brokers that are not heard now; retry later"
     if not job_options.waits and (service is None or not service.is_known):
         return RefusalReason.NO_SUCH_SERVICE, f"no worker offers '{name}'"
     if owner.is_limited and owner.names >= policy.max_services_per_caller and (service is None or not service.jobs):

@@ -101,7 +101,7 @@ class Attempts:
         """End the attempts of a worker that left. Those in `unseen` cannot have reached it."""
         if worker.state is GONE:
             return
-        held = self._dispatch.removal.remove(worker, reason)
+        held = self._dispatch.removal.remove(worker, reason, now)
         never_left = {attempt.token for attempt in unseen}
         for attempt in held:
             if attempt.token in never_left or unsend(attempt, self._effects):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from dragoman.core.admission import can_offer, forbidden_work
 from dragoman.core.attempts import Attempts
@@ -12,7 +13,7 @@ from dragoman.core.events import WORKER_DRAINING
 from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Caller, Service, Worker
-from dragoman.core.recipients import dialect_of
+from dragoman.core.recipients import Recipient, dialect_of
 from dragoman.core.recording import record_caller_gone
 from dragoman.core.rights import WORK
 from dragoman.core.shared_state import SharedState
@@ -89,6 +90,35 @@ class Availability:
         if (worker.state is DETACHED or worker.state is IDLE) and self._worker_registry.settle(worker, now):
             self._dispatch.freed(worker, now)
 
+    def resize(self, worker: Worker, capacity: int, now: float) -> None:
+        """Set the number of slots of a worker. With fewer than it uses, it gets no job until enough have ended."""
+        if capacity == worker.profile.capacity or worker.state is GONE:
+            return
+        worker.profile = replace(worker.profile, capacity=capacity)
+        if worker.state is not STARTING and worker.state is not DRAINING and self._worker_registry.settle(worker, now):
+            self._dispatch.freed(worker, now)
+
+    def partition(self, services: Iterable[str], remote: Recipient) -> None:
+        """Refuse calls for services whose only workers are at other brokers that are not heard. `remote`: recipient of
+        such workers."""
+        reachable = {
+            each
+            for worker in self._worker_registry.workers.values()
+            if worker.recipient is not remote or worker.away_since == inf
+            for each in worker.services
+        }
+        for name in services:
+            service = self._worker_registry.services.get(name)
+            if service is not None and service not in reachable and service.is_known:
+                service.is_known, service.is_partitioned = False, True
+
+    def heal(self, services: Iterable[str]) -> None:
+        """Accept calls for these services again: their workers are heard."""
+        for name in services:
+            service = self._worker_registry.services.get(name)
+            if service is not None and service.is_partitioned:
+                service.is_known, service.is_partitioned = True, False
+
     def offer(self, worker: Worker, services: Collection[str], now: float) -> bool:
         """Set the services that the worker offers; none is allowed. Attempts it holds are not affected (R132). False:
         it has left, there are too many or invalid names, or its principal may not work for them."""
@@ -101,7 +131,10 @@ class Availability:
         offered = self._worker_registry.names.services_for(dict.fromkeys(services))
         if offered is None:
             return False
+        dropped = [each for each in worker.services if each not in offered]
         _change_services(worker, offered)
+        for service in dropped:
+            self._dispatch.limiter.undeclare(worker, service, now)
         if worker.state is IDLE and self._worker_registry.settle(worker, now):
             self._dispatch.freed(worker, now)
         return True
@@ -119,7 +152,7 @@ class Availability:
         if worker.state is not DRAINING and self._events.wanted & WORKER_DRAINING:
             self._events.worker_changed(WORKER_DRAINING, worker)
         self._worker_registry.stop_dispatch(worker, stays)
-        self._dispatch.removal.remove_if_drained(worker)
+        self._dispatch.removal.remove_if_drained(worker, now)
 
 
 def _change_services(worker: Worker, services: Collection[Service]) -> None:

@@ -16,8 +16,10 @@ from collections.abc import Collection, Iterable
 from dragoman.core.admission import CALLER_GONE, can_offer, forbidden_work, refusal_for, too_many_services
 from dragoman.core.attempts import Attempts
 from dragoman.core.availability import Availability
+from dragoman.core.bulk import BulkSubmits
 from dragoman.core.counters import Counters
 from dragoman.core.delays import Delays
+from dragoman.core.dependencies import Dependencies
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import DeliverOutcome
 from dragoman.core.entropy import Entropy
@@ -63,12 +65,15 @@ class Broker:
         self.owners = Owners()
         self.resumed_at = -inf  # time at which the last pause of the broker ended (D13)
         self.dispatch = Dispatch(state)
+        self.limiter = self.dispatch.limiter
         self.delays = Delays(state, self.dispatch)
         self.attempts = Attempts(state, self.dispatch, self.delays)
+        self.dependencies = Dependencies(state, self.delays, self.attempts)
+        self.bulk = BulkSubmits(state, self.dispatch, self.delays, self.dependencies)
         self.availability = Availability(state, self.dispatch, self.attempts)
         self.operator = Operator(state, self.dispatch, self.delays, self.attempts, self.principals)
         self.store_reports = StoreReports(state, self.attempts)
-        self._expiry = Expiry(state, self.dispatch, self.delays, self.attempts)
+        self._expiry = Expiry(state, self.dispatch, self.delays, self.attempts, self.dependencies)
         self._deadlines = state.deadlines
 
     # ---------------------------------------------------------------- callers
@@ -119,7 +124,9 @@ class Broker:
         if extras is not None:
             self.job_registry.with_extras.add(job, extras)
         caller.add_job(job)
-        if job_options.durable or job_options.delay > 0.0:
+        if extras is not None and extras.after:
+            self.dependencies.add(job, now)
+        elif job_options.durable or job_options.delay > 0.0:
             self.delays.add(job, now)
         else:
             self.dispatch.queue(job, now)

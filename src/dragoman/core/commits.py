@@ -33,14 +33,20 @@ class PendingCommits:
         self._held: deque[tuple[int, Held]] = deque()
         self._unwritten: list[Held] = []  # attempts whose save failed: the store writes them later (R101)
 
-    def save(self, job: Job, after_commit: AfterCommit = AfterCommit.NOTHING, rewrites: bool = False) -> None:
+    def save(
+        self,
+        job: Job,
+        after_commit: AfterCommit = AfterCommit.NOTHING,
+        rewrites: bool = False,
+        has_new_payload: bool = False,
+    ) -> None:
         """Store the job as it is now. With `AfterCommit.SEND`, its current attempt is held until the commit.
-        `rewrites`: its options have changed, and are stored, too."""
+        `rewrites`: its options or extras have changed, and are stored, too. `has_new_payload`: so has its payload."""
         self.last += 1
         if not job.number:
             job.number = self.last
         self._held.append((self.last, (job, after_commit, job.attempt if after_commit is AfterCommit.SEND else None)))
-        self._effects.append(StoreJob(job, self.last, rewrites))
+        self._effects.append(StoreJob(job, self.last, rewrites, has_new_payload))
 
     def note(self, key: str, value: str | None) -> None:
         """Store a value that belongs to no job. None: delete it."""

@@ -164,6 +164,12 @@ class Conversations:
         self._ended[job.id] = conversation
         self._make_room()
 
+    def forget(self, job: Job) -> None:
+        """Drop the conversation of a job that is treated as not submitted."""
+        conversation = self._present.pop(job.id, None)
+        if conversation is not None:
+            conversation.drop()
+
     # ---------------------------------------------------------------- memory
 
     def _new(self, job: Job, now: float, *, is_whole: bool = True) -> Conversation:

@@ -1,4 +1,4 @@
-"""Invariants of what views read: counts of delayed and waiting jobs, kept outcomes, groups of the quarantine, children.
+"""Invariants of what views read: counts of jobs by state, kept outcomes, groups of the quarantine, children.
 
 The number of running jobs follows from the others, and from those that `invariants.py` checks.
 """
@@ -11,12 +11,13 @@ from dragoman.core.extras_index import ExtrasIndex
 from dragoman.core.kept_counts import KeptCounts
 from dragoman.core.model import Job, Service
 from dragoman.core.quarantine import Quarantine
-from dragoman.core.states import DELAYED, DONE, ENDED
+from dragoman.core.states import DELAYED, DEPENDENT, DONE, ENDED
 
 
 def check_counts(broker: Broker) -> None:
     """Raise InvariantBroken if a count differs from the jobs that are there."""
     delayed: dict[Service, int] = {}
+    dependent: dict[Service, int] = {}
     ended: list[Job] = []
     with_extras: list[Job] = []
     for job in broker.jobs.values():
@@ -27,21 +28,28 @@ def check_counts(broker: Broker) -> None:
             ended.append(job)
         elif state is DELAYED:
             delayed[job.service] = delayed.get(job.service, 0) + 1
-    waiting = all_delayed = 0
+        elif state is DEPENDENT:
+            dependent[job.service] = dependent.get(job.service, 0) + 1
+    waiting = all_delayed = all_dependent = 0
     names = broker.worker_registry.names
     for service in names.services.values():
         waiting += service.queue.length
         all_delayed += service.delayed
+        all_dependent += service.dependent
         if service.delayed != delayed.get(service, 0):
             raise broken(
                 "I1",
                 f"service {service.name}: {delayed.get(service, 0)} jobs are delayed, {service.delayed} are counted",
             )
+        if service.dependent != dependent.get(service, 0):
+            found = dependent.get(service, 0)
+            raise broken("I1", f"service {service.name}: {found} jobs are dependent, {service.dependent} are counted")
     totals = names.totals
-    if totals.waiting != waiting or totals.delayed != all_delayed:
+    if (totals.waiting, totals.delayed, totals.dependent) != (waiting, all_delayed, all_dependent):
         raise broken(
             "I1",
-            f"{waiting} jobs wait and {all_delayed} are delayed, {totals.waiting} and {totals.delayed} are counted",
+            f"{waiting} jobs wait, {all_delayed} are delayed and {all_dependent} dependent, {totals.waiting}, "
+            f"{totals.delayed} and {totals.dependent} are counted",
         )
     _check_extras(broker.job_registry.with_extras, with_extras)
     kept = broker.job_registry.kept

@@ -44,10 +44,10 @@ class Delays:
         job.start_at = until
         if job.conversation is not None:
             job.conversation.note(f"{'retry' if job.tried else 'start'} in {seconds(until - now)}", now)
-        self._move(job, DELAYED)
+        self.move(job, DELAYED)
         self._deadlines.arm(job, job.due())
-        if job.principal.blocked:
-            self._dispatch.unblock(job.principal, now)
+        if job.principal.blocked or job.service.limits is not None:
+            self._dispatch.stopped(job, now)
 
     def wake(self, job: Job, now: float) -> None:
         """Queue a delayed job whose delay has ended."""
@@ -63,12 +63,12 @@ class Delays:
     def requeue(self, job: Job, now: float) -> None:
         """Queue a job that was dispatched before. It keeps its place: the key of its arrival."""
         if job.state is not WAITING:
-            self._move(job, WAITING)
+            self.move(job, WAITING)
         service = job.service
         service.queue.put_back(job, job.arrival - job.options.priority * self._policy.priority_step)
         self._dispatch.dispatch_waiting(service, now)
-        if job.principal.blocked:
-            self._dispatch.unblock(job.principal, now)
+        if job.principal.blocked or service.limits is not None:
+            self._dispatch.stopped(job, now)
         if job.state is WAITING:
             self._deadlines.arm(job, job.due())
 
@@ -85,7 +85,8 @@ class Delays:
         self._deadlines.arm(job, job.due())
         self._dispatch.dispatch_waiting(job.service, now)
 
-    def _move(self, job: Job, to: JobState) -> None:
+    def move(self, job: Job, to: JobState) -> None:
+        """Change the state of a job, and publish that."""
         move_job(job, to)
         if self._job_registry.events.wanted & JOB_MOVES:
             self._job_registry.events.job_moved(job)

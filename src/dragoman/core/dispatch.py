@@ -12,6 +12,7 @@ from dragoman.core.effects import SendJob
 from dragoman.core.events import JOB_RUNNING, JOB_WAITING
 from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_job, move_worker
+from dragoman.core.limiter import Limiter
 from dragoman.core.model import Attempt, Job, Service, Worker
 from dragoman.core.running_limits import RunningLimits
 from dragoman.core.shared_state import SharedState
@@ -27,13 +28,13 @@ class Dispatch(RunningLimits):
         self._policy = state.policy
         self._entropy = state.entropy
         self._counters = state.counters
-        super().__init__(state.worker_registry)
+        super().__init__(state.worker_registry, state.deadlines)
         self._job_registry = state.job_registry
-        self._deadlines = state.deadlines
         self._effects = state.effects
         self._events = state.events
         self._pending_commits = state.job_registry.pending_commits
-        self.removal = WorkerRemoval(state)
+        self.limiter = Limiter(state)
+        self.removal = WorkerRemoval(state, self.limiter)
         state.job_registry.unblocker = self
 
     # ---------------------------------------------------------------- jobs
@@ -50,8 +51,9 @@ class Dispatch(RunningLimits):
         if (
             not service.queue.length
             and principal.running < principal.max_running
-            and not service.paused
+            and not service.closed
             and not self.is_draining
+            and (service.limits is None or service.limits.has_room(principal.name, job.tenant))
         ):
             worker = self._worker_registry.pick(job, now)
             if worker is not None:
@@ -63,7 +65,7 @@ class Dispatch(RunningLimits):
         self._deadlines.arm(job, min(min(job.queue_due, job.deadline), job.orphan_due))  # two-argument min is compiled
         if self._events.wanted & JOB_WAITING:
             self._events.job_moved(job)
-        if service.idle.length or service.held_back.length:  # the jobs before it belong to principals that must wait
+        if service.idle.length or service.held_back.length:  # the jobs before it must wait because of a limit
             self.dispatch_waiting(service, now)
 
     # ---------------------------------------------------------------- attempts
@@ -74,6 +76,8 @@ class Dispatch(RunningLimits):
         due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
         move_job(job, RUNNING)
+        if job.service.limits is not None:
+            self.started(job.service, now)
         if self._events.wanted & JOB_RUNNING:
             self._events.job_moved(job)
         if job.conversation is not None or worker.conversation is not None:
@@ -95,7 +99,7 @@ class Dispatch(RunningLimits):
 
     def dispatch_waiting(self, service: Service, now: float) -> None:
         """Dispatch waiting jobs of this service while there are idle workers."""
-        while service.queue.length and not service.paused and not self.is_draining:
+        while service.queue.length and not service.closed and not self.is_draining:
             job = service.queue.head()
             worker = self._worker_registry.pick(job, now) if job is not None else None
             if job is None or worker is None:
@@ -108,7 +112,7 @@ class Dispatch(RunningLimits):
     def freed(self, worker: Worker, now: float) -> None:
         """Fill a free slot of the worker with the next job, or list the worker as idle."""
         if worker.state is DRAINING:
-            self.removal.remove_if_drained(worker)
+            self.removal.remove_if_drained(worker, now)
             return
         if worker.state is DETACHED or worker.asked <= 0:
             self._worker_registry.settle(worker, now)
@@ -138,10 +142,10 @@ class Dispatch(RunningLimits):
             return None
         if len(worker.services) == 1:
             service = worker.services[0]
-            return service.queue.head() if service.queue.length and not service.paused else None
+            return service.queue.head() if service.queue.length and not service.closed else None
         best: Job | None = None
         for service in worker.services:
-            if service.queue.length and not service.paused:
+            if service.queue.length and not service.closed:
                 head = service.queue.head()
                 if head is not None and (best is None or head.order < best.order):
                     best = head

@@ -14,7 +14,7 @@ from typing import Final
 from dragoman.core.model import Attempt, Job, JobId, Payload, Service, Worker, WorkerId
 from dragoman.core.recipients import Effect, dialect_of
 from dragoman.core.rights import LOCAL, Principal, Right
-from dragoman.core.states import DELAYED, RUNNING, WAITING, Outcome
+from dragoman.core.states import DELAYED, DEPENDENT, RUNNING, WAITING, Outcome
 
 # Kinds of events. Each is one bit, so a number stands for any set of them.
 JOB_DELAYED: Final = 1
@@ -31,9 +31,11 @@ BROKER_DRAINING: Final = 1024
 RIGHT_REFUSED: Final = 2048
 ADMINISTERED: Final = 4096
 RESULT_LATE: Final = 8192
+SERVICE_LIMITS_DIFFER: Final = 16384
+JOB_DEPENDENT: Final = 32768
 
-JOB_MOVES: Final = 7  # delayed, waiting, running
-JOB_KINDS: Final = 31
+JOB_MOVES: Final = 7 + 32768  # dependent, delayed, waiting, running
+JOB_KINDS: Final = 31 + 32768
 
 KIND_NAMES: Final = {
     JOB_DELAYED: "delayed",
@@ -50,6 +52,8 @@ KIND_NAMES: Final = {
     RIGHT_REFUSED: "refused",
     ADMINISTERED: "administered",
     RESULT_LATE: "late",
+    SERVICE_LIMITS_DIFFER: "limits differ",
+    JOB_DEPENDENT: "dependent",
 }
 
 
@@ -107,11 +111,12 @@ class WorkerEvent:
 
 @dataclass(frozen=True, slots=True)
 class ServiceEvent:
-    """A service was paused or resumed."""
+    """A service was paused or resumed, or its workers have declared different limits."""
 
     kind: int
     name: str
     by: str = ""  # name of the operator who paused it
+    limits: str = ""  # the limits that hold, if its workers have declared different ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +221,11 @@ class Events:
             kind = JOB_RUNNING
         elif state is WAITING:
             kind = JOB_WAITING
-        else:
-            assert state is DELAYED
+        elif state is DELAYED:
             kind = JOB_DELAYED
+        else:
+            assert state is DEPENDENT
+            kind = JOB_DEPENDENT
         if self.wanted & kind:
             self._publish_job(kind, job)
 
@@ -253,6 +260,9 @@ class Events:
 
     def service_changed(self, kind: int, service: Service) -> None:
         self._effects.append(PublishEvent(ServiceEvent(kind, service.name, service.paused_by)))
+
+    def limits_differ(self, service: str, limits: str) -> None:
+        self._effects.append(PublishEvent(ServiceEvent(SERVICE_LIMITS_DIFFER, service, limits=limits)))
 
     def broker_draining(self, running: int) -> None:
         self._effects.append(PublishEvent(BrokerEvent(BROKER_DRAINING, running)))

@@ -6,16 +6,23 @@ workers. A timer does not decide: the subject's current due time does (R5).
 
 from __future__ import annotations
 
+from typing import Final
+
 from dragoman.core.admission import CALLER_GONE, DEADLINE_PASSED
 from dragoman.core.attempts import Attempts
 from dragoman.core.delays import Delays
+from dragoman.core.dependencies import Dependencies
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import RemoveWorker
+from dragoman.core.groups import Group
 from dragoman.core.infinity import inf
 from dragoman.core.leases import lease_expired_at, lease_of, stuck_since, worker_deadline
 from dragoman.core.model import Job, Worker
+from dragoman.core.reached_limits import limit_in_the_way
 from dragoman.core.shared_state import SharedState
-from dragoman.core.states import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, RemovalReason
+from dragoman.core.states import CANCELLED, DELAYED, DEPENDENT, ENDED, GONE, TIMED_OUT, RemovalReason
+
+MOST_DECISIONS: Final = 1_000  # about dependent jobs, in one iteration
 
 
 class Expiry:
@@ -26,6 +33,7 @@ class Expiry:
         "_counters",
         "_deadlines",
         "_delays",
+        "_dependencies",
         "_dispatch",
         "_effects",
         "_job_registry",
@@ -33,7 +41,14 @@ class Expiry:
         "_worker_registry",
     )
 
-    def __init__(self, state: SharedState, dispatch: Dispatch, delays: Delays, attempts: Attempts) -> None:
+    def __init__(
+        self,
+        state: SharedState,
+        dispatch: Dispatch,
+        delays: Delays,
+        attempts: Attempts,
+        dependencies: Dependencies,
+    ) -> None:
         self._policy = state.policy
         self._counters = state.counters
         self._worker_registry = state.worker_registry
@@ -43,17 +58,23 @@ class Expiry:
         self._dispatch = dispatch
         self._delays = delays
         self._attempts = attempts
+        self._dependencies = dependencies
 
     def tick(self, now: float) -> None:
         """Handle everything that is due."""
         most = self._counters.erased + self._policy.max_deletes_per_tick
+        decisions = self._dependencies.decisions + MOST_DECISIONS
         for subject in self._deadlines.due(now):
             if isinstance(subject, Job):
                 self._check_job(subject, now)
-            else:
+            elif isinstance(subject, Worker):
                 self._check_worker(subject, now)
-            if self._counters.erased >= most:
-                return  # the next iteration continues: many outcomes that expire together do not block the loop (R110)
+            elif isinstance(subject, Group):
+                self._job_registry.groups.expire(subject, now)
+            else:
+                self._dispatch.reopen(self._worker_registry.services[subject.service], now)
+            if self._counters.erased >= most or self._dependencies.decisions >= decisions:
+                return  # the next iteration continues: many jobs that are due together do not block the loop (R110)
 
     def extend_leases(self, gap: float, now: float) -> None:
         """Move leases and orphan deadlines by `gap` seconds, in which the broker itself was paused (D13)."""
@@ -71,18 +92,20 @@ class Expiry:
         if job.due() > now:
             self._deadlines.arm(job, job.due())
         elif job.state is ENDED:
-            self._job_registry.kept.erase(job)
+            self._job_registry.kept.expire(job, now)
         elif job.deadline <= now:
             self._attempts.end_early(job, TIMED_OUT, DEADLINE_PASSED, now)
         elif job.orphan_due <= now:
             self._attempts.end_early(job, CANCELLED, CALLER_GONE, now)
         elif job.state is DELAYED:
             self._delays.wake(job, now)
+        elif job.state is DEPENDENT:
+            self._dependencies.decide(job, now)
         else:
             reason = f"no worker was free within {job.options.queue_timeout:g} s"
-            principal = job.principal
-            if principal.running >= principal.max_running:
-                reason += f", or {principal.name} ran {principal.running} jobs (max_running of {principal.name})"
+            limit = limit_in_the_way(job, now)
+            if limit is not None:
+                reason += f", or a limit was reached: {limit.sentence}"
             self._attempts.end_early(job, TIMED_OUT, reason, now)
 
     def _check_worker(self, worker: Worker, now: float) -> None:

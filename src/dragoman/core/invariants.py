@@ -6,13 +6,17 @@ from dragoman.core import deadlines
 from dragoman.core.broker import Broker
 from dragoman.core.count_invariants import check_counts
 from dragoman.core.errors import broken
+from dragoman.core.fair_queue import FairQueue
+from dragoman.core.groups import Group
 from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
+from dragoman.core.limit_invariants import check_blocked, check_limits, check_turns, may_start
+from dragoman.core.link_invariants import check_groups, check_links
 from dragoman.core.memory import Transit
 from dragoman.core.model import Job, JobId, Service, Worker
 from dragoman.core.owners import Owner
-from dragoman.core.queues import SWEEP_FLOOR, FairQueue, Queue
-from dragoman.core.rights import Principal
+from dragoman.core.queues import SWEEP_FLOOR, Queue
+from dragoman.core.service_limits import ServiceLimits
 from dragoman.core.states import (
     BACKING_OFF,
     BUSY,
@@ -36,8 +40,12 @@ def check(broker: Broker) -> None:
         _check_worker(broker, worker)
     _check_deadlines(broker)
     check_counts(broker)
+    check_links(broker)
+    check_groups(broker)
     _check_owners(broker)
     _check_principals(broker)
+    for service in waiting:
+        check_limits(service, [] if service.limits is None else _running(broker, service))
 
 
 # Simulations check after each event, so an error message is built only when it is needed.
@@ -46,7 +54,7 @@ def check(broker: Broker) -> None:
 def _waiting(queue: FairQueue[Job]) -> list[Job]:
     """Return the jobs of a queue: those that iterating over it gives, in less time."""
     found: list[Job] = []
-    for each in queue.queues:
+    for each in queue.leaves():
         found += [job for lane in each._lanes.values() for job in lane if job.order != inf]
         if each._returned:
             found += [job for order, _, job in each._returned if job.order == order]
@@ -85,6 +93,10 @@ def _check_jobs(broker: Broker, queued: set[JobId]) -> dict[Service, tuple[int, 
     if memory.in_transit != sum(memory.transit.values()) or memory.transit[Transit.RESULT_PARTS] != part_size:
         raise broken("I5", f"data in transit takes {memory.transit}, {memory.in_transit} bytes are counted")
     return present_in
+
+
+def _running(broker: Broker, service: Service) -> list[Job]:
+    return [job for job in broker.jobs.values() if job.state is RUNNING and job.service is service]
 
 
 def _check_job(job: Job, state: JobState, is_queued: bool) -> None:
@@ -131,10 +143,11 @@ def _check_service(broker: Broker, service: Service, waiting: int, offers: int, 
     name = service.name
     if waiting != queue.length:
         raise broken("I1", f"service {name}: {waiting} jobs wait, {queue.length} are counted")
-    is_idle = bool(service.idle or service.held_back) and not service.paused and not broker.dispatch.is_draining
-    for of_principal in queue.queues:
-        _check_queue(name, of_principal)
-        if is_idle and of_principal.length and not _is_full(of_principal.principal):
+    is_idle = bool(service.idle or service.held_back) and not broker.dispatch.is_draining
+    check_turns(service)
+    for leaf in queue.leaves():
+        _check_queue(name, leaf)
+        if is_idle and leaf.length and may_start(service, leaf):
             raise broken("I6", f"service {name}: a job waits while a worker is idle")
     if offers != service.workers:
         raise broken("I1", f"service {name}: {offers} workers offer it, {service.workers} are counted")
@@ -159,12 +172,6 @@ def _check_idle(broker: Broker, service: Service) -> None:
 def _check_queue(service: str, queue: Queue[Job]) -> None:
     if queue._dead > SWEEP_FLOOR + queue.length:
         raise broken("I5", f"service {service}: {queue._dead} dead entries in the queue")
-    if queue.length and not queue.has_turn:
-        raise broken("I6", f"service {service}: jobs of {queue.principal.name} wait, and it has no turn")
-    if queue.is_blocked and not _is_full(queue.principal):
-        raise broken("I6", f"service {service}: jobs of {queue.principal.name} are blocked without a reason")
-    if queue.is_blocked != (service in queue.principal.blocked):
-        raise broken("I6", f"service {service}: {queue.principal.name} does not know whether its jobs are blocked")
     for lane in queue._lanes.values():
         if len(lane) > 1:
             orders = [job.order for job in lane if job.order != inf]
@@ -219,15 +226,22 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
 def _check_deadlines(broker: Broker) -> None:
     alarms = broker._deadlines
     jobs = broker.jobs
-    workers = broker.worker_registry.workers
+    workers, services = broker.worker_registry.workers, broker.worker_registry.services
     living = 0
     for due, number, subject in alarms.entries():
         if subject.alarm_number == number:
             living += 1
             if subject.alarm != due:
                 raise broken("I11", "a timer and its subject have different due times")
-            if subject.id not in (jobs if isinstance(subject, Job) else workers):
-                raise broken("I11", "a live timer refers to a job or worker that is gone")
+            if isinstance(subject, ServiceLimits):
+                service = services.get(subject.service)
+                is_there = service is not None and service.limits is subject
+            elif isinstance(subject, Group):
+                is_there = subject.id in broker.job_registry.groups.by_id
+            else:
+                is_there = subject.id in (jobs if isinstance(subject, Job) else workers)
+            if not is_there:
+                raise broken("I11", "a live timer refers to a job, worker, service or group that is gone")
     if living != alarms.armed:
         raise broken("I11", f"{living} timers are live, {alarms.armed} are counted")
     if len(alarms) > deadlines.SWEEP_FLOOR + 3 * (alarms.armed + 1):
@@ -275,16 +289,7 @@ def _check_principals(broker: Broker) -> None:
             raise broken(
                 "I5", f"{principal.name} has {counts} waiting jobs, their bytes and running jobs; {counted} are counted"
             )
-        for name in principal.blocked:
-            service = broker.worker_registry.services.get(name)
-            if service is None or not any(
-                each.is_blocked and each.principal is principal for each in service.queue.queues
-            ):
-                raise broken("I6", f"service {name}: {principal.name} is blocked there and has no queue")
-
-
-def _is_full(principal: Principal) -> bool:
-    return principal.running >= principal.max_running
+        check_blocked(principal, broker.worker_registry.services)
 
 
 def _name(job: Job) -> str:

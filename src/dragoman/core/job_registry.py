@@ -34,8 +34,8 @@ class JobRegistry:
         self, policy: Policy, counters: Counters, deadlines: Deadlines[Any], effects: list[Effect], events: Events
     ) -> None:
         self.jobs: dict[JobId, Job] = {}  # all present jobs, and ended jobs whose outcome is kept
-        self.present = 0  # number of jobs accepted and not ended
         self.is_loading = False  # jobs of an earlier run are being restored: ids and keys in use are not all known
+        self.present = 0  # number of jobs accepted and not ended
         self.memory = memory = MemoryAccount(policy.max_memory)  # it counts the payloads of present jobs
         self.early = EarlyResults(memory)  # results that may belong to jobs that are being restored
         self.parts = KeptParts(memory)
@@ -43,6 +43,7 @@ class JobRegistry:
         self.conversations = Conversations(policy)
         self.pending_commits = PendingCommits(effects)
         self.kept = KeptJobs(self.jobs, policy, counters, deadlines, effects, events, self.pending_commits)
+        self.links, self.groups = self.kept.links, self.kept.groups
         self.with_extras = self.kept.with_extras
         self.unblocker = Unblocker()
         self._limits_bytes = policy.max_bytes_per_service > 0 or policy.max_bytes_per_caller > 0
@@ -144,8 +145,8 @@ class JobRegistry:
         self.memory.payloads -= size
         if job.alarm != inf:
             self._deadlines.disarm(job)
-        if owner.principal.blocked:
-            self.unblocker.unblock(owner.principal, now)
+        if owner.principal.blocked or service.limits is not None:
+            self.unblocker.stopped(job, now)
         if not job.quarantined:
             job.payload = b""
         if job.key is not None or job.options.durable:  # `is_kept`
@@ -153,6 +154,8 @@ class JobRegistry:
             job.reason = reason
             job.failure = failure
             job.ended = now
+            if job.extras is not None or self.links.links:
+                self.groups.job_ended(job, now)
             self.kept.keep(job, now, refusal)
             return
         del self.jobs[job.id]

@@ -16,10 +16,13 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, Events
 from dragoman.core.extras_index import ExtrasIndex
+from dragoman.core.groups import NEEDED_DELAY, Groups
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
+from dragoman.core.job_counting import count_job
+from dragoman.core.job_links import JobLinks
 from dragoman.core.kept_counts import KeptCounts
-from dragoman.core.lifecycle import count_job, move_job
+from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions
@@ -44,6 +47,8 @@ class KeptJobs:
         pending_commits: PendingCommits,
     ) -> None:
         self.archive = Archive(policy.max_outcome_bytes)
+        self.links = JobLinks(deadlines, self.archive)
+        self.groups = Groups(policy, deadlines, self.archive, self.links, pending_commits, effects)
         self.counts = KeptCounts()
         self.quarantine = Quarantine()
         self.with_extras = ExtrasIndex()  # of all jobs of the registry
@@ -109,6 +114,7 @@ class KeptJobs:
         if first is not None and first.retried_as == again.id:
             first.quarantined, first.retried_as = True, None
             self._count_quarantined(first, 1)
+            self.groups.returned(first, again)
 
     def reopen(self, job: Job, service: Service, now: float) -> None:
         """Take a job out of quarantine, and make it a waiting job. Only its history stays (R135)."""
@@ -138,6 +144,17 @@ class KeptJobs:
         self._counters.erased += 1
         if job.options.durable:
             self._effects.append(DeleteJob(job))
+
+    def expire(self, job: Job, now: float) -> None:
+        """Delete a job whose retention time has passed, unless it is needed: then look again later (R192)."""
+        until = now + NEEDED_DELAY if self.archive.is_pinned(job) else self.groups.needed_until(job, now)
+        if until <= now:
+            self.erase(job)
+            return
+        if not job.is_archived:
+            self.archive.keep(job, now)
+        job.keep_until = until
+        self._deadlines.arm(job, until)
 
     def keep(self, job: Job, now: float, refusal: RefusalReason | None) -> None:
         """Keep the outcome for later requests, within limits (L20)."""
@@ -170,6 +187,7 @@ class KeptJobs:
             self.with_extras.remove(job)
         self.archive.drop(job)
         self._count(job, -1)
+        self.groups.erased(job)
 
     def _count(self, job: Job, change: int) -> None:
         """Count an ended job that is kept from now on (1), or no longer (-1)."""

@@ -6,11 +6,13 @@ from typing import Final
 
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
+from dragoman.core.job_counting import count_job
 from dragoman.core.model import Job, Worker
 from dragoman.core.states import (
     BACKING_OFF,
     BUSY,
     DELAYED,
+    DEPENDENT,
     DETACHED,
     DRAINING,
     ENDED,
@@ -25,7 +27,8 @@ from dragoman.core.states import (
 )
 
 JOB_MOVES: Final[dict[JobState, frozenset[JobState]]] = {
-    WAITING: frozenset({DELAYED, RUNNING, ENDED}),
+    WAITING: frozenset({DEPENDENT, DELAYED, RUNNING, ENDED}),
+    DEPENDENT: frozenset({WAITING, DELAYED, ENDED}),  # `core/dependencies.py`
     DELAYED: frozenset({WAITING, ENDED}),
     RUNNING: frozenset({WAITING, DELAYED, ENDED}),
     ENDED: frozenset({WAITING}),  # only a quarantined job, which is released (R135)
@@ -44,16 +47,17 @@ WORKER_MOVES: Final[dict[WorkerState, frozenset[WorkerState]]] = {
 
 
 def move_job(job: Job, to: JobState) -> None:
-    """Change the state of a registered job, and the counts of its principal."""
+    """Change the state of a registered job, and the counts of its principal and its service."""
     state = job.state
     principal = job.owner.principal
-    if state is WAITING and to is RUNNING:  # shortcut past the table: nearly every job makes only these two moves
+    is_plain = job.service.limits is None
+    if state is WAITING and to is RUNNING and is_plain:  # shortcut past the table: nearly all jobs make these two moves
         principal.waiting -= 1
         principal.waiting_bytes -= len(job.payload)
         principal.running += 1
         job.state = to
         return
-    if state is RUNNING and to is ENDED:
+    if state is RUNNING and to is ENDED and is_plain:
         principal.running -= 1
         job.state = to
         return
@@ -62,18 +66,6 @@ def move_job(job: Job, to: JobState) -> None:
     job.state = to
     count_job(job, state, -1)
     count_job(job, to, 1)
-
-
-def count_job(job: Job, state: JobState, change: int) -> None:
-    """Change the counts of its principal and service: the job enters this state (1), or leaves it (-1)."""
-    principal = job.owner.principal
-    if state is RUNNING:
-        principal.running += change
-    elif state is not ENDED:
-        principal.waiting += change
-        principal.waiting_bytes += change * len(job.payload)
-        if state is DELAYED:
-            job.service.count_delayed(change)
 
 
 def move_worker(worker: Worker, to: WorkerState) -> None:

@@ -14,6 +14,7 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from dragoman.core.conversation import Conversation, WorkerConversation
+from dragoman.core.fair_queue import FairQueue
 from dragoman.core.idle import IdleList
 from dragoman.core.ids import JobId as JobId
 from dragoman.core.ids import Token as Token
@@ -23,7 +24,6 @@ from dragoman.core.options import UNLIMITED_REQUESTS, JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
-from dragoman.core.queues import FairQueue
 from dragoman.core.rare_facts import RareFacts, WithRareFacts
 from dragoman.core.recipients import Recipient, RemoteWorker, dialect_of
 from dragoman.core.rights import Principal
@@ -149,8 +149,8 @@ class Job(WithRareFacts):
     __slots__ = (
         "alarm", "alarm_number", "arrival", "attempt", "caller_dialect", "callers", "conversation", "created",
         "deadline", "digest",
-        "history", "id", "is_told", "keep_until", "key", "number", "options", "orphan_due", "outcome", "owner",
-        "payload", "quarantined", "queue_due", "reason", "result", "service", "spent", "start_at", "state", "tried",
+        "history", "id", "is_told", "keep_until", "key", "number", "orphan_due", "outcome", "payload", "quarantined",
+        "queue_due", "reason", "result", "service", "spent", "start_at", "state", "tried",
     )
     # fmt: on
 
@@ -177,7 +177,7 @@ class Job(WithRareFacts):
         self.number = 0  # its key in the store
         self.order = inf
         self.deadline = inf  # time at which the caller stops waiting; covers queueing, all attempts and retry delays
-        self.queue_due = inf
+        self.queue_due = inf  # time at which it times out in the queue; of a dependent job: at which it is decided
         self.start_at = 0.0  # time at which a delayed job may be dispatched
         self.orphan_due = inf
         self.keep_until = inf
@@ -225,10 +225,10 @@ class Job(WithRareFacts):
         state = self.state
         if state is RUNNING:
             return inf
-        if state is WAITING:
-            return min(self.queue_due, self.deadline, self.orphan_due)
         if state is DELAYED:
             return min(self.start_at, self.deadline, self.orphan_due)
+        if self.outcome is None:  # it waits, in its queue or for other jobs
+            return min(self.queue_due, self.deadline, self.orphan_due)
         return self.keep_until
 
 
@@ -327,5 +327,5 @@ class Service(ServiceStatus):
 
     @property
     def running(self) -> int:
-        """Number of running jobs: those present that neither wait nor are delayed."""
-        return self.jobs - self.queue.length - self.delayed
+        """Number of running jobs: those present that neither wait nor are delayed or dependent."""
+        return self.jobs - self.queue.length - self.delayed - self.dependent

@@ -44,6 +44,7 @@ class Operator:
         if service is not None:
             was_paused = service.paused
             service.paused, service.paused_by = True, by
+            service.update_closed()
             if not was_paused:
                 service.paused_at = at
             if not was_paused and self._events.wanted & SERVICE_PAUSED:
@@ -54,6 +55,7 @@ class Operator:
         service = self._worker_registry.services.get(name)
         if service is not None and service.paused:
             service.paused, service.paused_by, service.paused_at = False, "", None
+            service.update_closed()
             if self._events.wanted & SERVICE_RESUMED:
                 self._events.service_changed(SERVICE_RESUMED, service)
             self._dispatch.dispatch_waiting(service, now)
@@ -80,6 +82,7 @@ class Operator:
             again.retry_of, again.caller_dialect = job.id, job.caller_dialect
             if job.extras is not None:
                 self._job_registry.with_extras.add(again, job.extras)
+            self._job_registry.groups.enter(again)
             self._job_registry.conversations.begin_retry(again, now)
             self._job_registry.kept.leave_quarantine(again)
             self._delays.add(again, now)
@@ -96,6 +99,8 @@ class Operator:
         if broker_limit_reached(registry, policy, service, size) or principal_limit_reached(job.principal, size):
             return False
         registry.kept.reopen(job, service, now)
+        registry.links.reopened(job.id)
+        registry.groups.reopened(job)
         enter_job(registry, job)
         registry.pending_commits.save(job)
         self._counters.released += 1

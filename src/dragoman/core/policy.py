@@ -38,6 +38,11 @@ class Policy:
     max_delay: float = 30 * 86_400.0
     max_attempts: int = 100
 
+    # R190, R193: bytes of results that a job takes as its input; links between jobs that wait for others; groups.
+    max_input: int = 64 * MIB
+    max_links: int = 1_000_000
+    max_groups: int = 100_000
+
     # R10, R11: worker deaths and retry delays.
     max_worker_deaths: int = 3
     retry_first: float = 1.0

@@ -1,14 +1,9 @@
-"""Waiting jobs: one queue per service and principal.
+"""Waiting jobs of one service, principal and tenant.
 
-Principals with waiting jobs take turns (`FairQueue`), so that many jobs of one do not delay those of another. Jobs of
-one principal are ordered by one fixed key, arrival - priority * priority_step. A job of low priority overtakes newer
-jobs of high priority once it has waited long enough, so no job starves. A key never changes, so jobs of one priority
-stay in order of arrival: each priority has a lane, a plain deque. Choosing among ten lane heads costs the same for ten
-jobs and for a million. Jobs that return (a retry, a dispatch that no worker saw) keep their key and wait in a small
-heap.
-
-A principal that runs as many jobs as it may (`max_running`) is skipped: the first dispatch that comes to its queue
-takes that out of the ring, and `FairQueue.unblock` puts it back. So a principal that waits costs nothing.
+Jobs are ordered by one fixed key, arrival - priority * priority_step. A job of low priority overtakes newer jobs of
+high priority once it has waited long enough, so no job starves. A key never changes, so jobs of one priority stay in
+order of arrival: each priority has a lane, a plain deque. Choosing among ten lane heads costs the same for ten jobs and
+for a million. Jobs that return (a retry, a dispatch that no worker saw) keep their key and wait in a small heap.
 
 A job that is removed from the middle leaves a dead entry, until that reaches the head or is swept out.
 """
@@ -22,8 +17,10 @@ from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
 from dragoman.core.infinity import inf
+from dragoman.core.options import JobOptions
+from dragoman.core.owners import Owner
 from dragoman.core.rights import Principal
-from dragoman.core.service_status import JobTotals
+from dragoman.core.running_account import Blockable, RunningAccount
 
 SWEEP_FLOOR: Final = 64
 
@@ -31,41 +28,81 @@ SWEEP_FLOOR: Final = 64
 class Queued:
     """An entry of a queue. `order` is its fixed key; inf: it is in no queue."""
 
-    __slots__ = ("order",)
+    __slots__ = ("options", "order", "owner")
 
+    options: JobOptions
     order: float
+    owner: Owner
 
     @property
-    def priority(self) -> int:
-        raise NotImplementedError
-
-    @property
-    def principal(self) -> Principal:
+    def tenant(self) -> str:
         raise NotImplementedError
 
 
 J = TypeVar("J", bound=Queued)
 
 
-class Queue(Generic[J]):
-    """The waiting jobs of one service and principal."""
+class Waiting(Blockable, Generic[J]):
+    """Waiting jobs of one party, a principal or a tenant, which takes turns with others in a ring."""
 
-    # fmt: off
-    __slots__ = (
-        "_dead", "_lanes", "_next", "_priority_step", "_returned", "has_turn", "is_blocked", "length", "principal",
-    )
-    # fmt: on
+    __slots__ = ("account", "has_turn", "is_blocked", "length", "ring", "service")
 
-    def __init__(self, priority_step: float, principal: Principal) -> None:
+    ring: Waiting[J]
+
+    def __init__(self, service: str, account: RunningAccount | None) -> None:
+        self.service = service
+        self.account = account  # counts the running jobs of the party; None: nobody limits them
+        self.has_turn = False  # it is in its ring, or blocked
+        self.is_blocked = False  # it was taken out of the ring, because its account may run no more jobs
+        self.length = 0  # live jobs
+
+    def enter(self) -> None:
+        """Take turns from now on, as the last in the ring."""
+        self.has_turn = True
+        self.ring.let_in(self)
+
+    def unblock(self) -> None:
+        account = self.account
+        assert account is not None
+        self.is_blocked = False
+        del account.blocked[self.service]
+        self.enter()
+
+    def let_in(self, member: Waiting[J]) -> None:
+        raise NotImplementedError
+
+    def head(self) -> J | None:
+        raise NotImplementedError
+
+    def take(self, job: J) -> None:
+        raise NotImplementedError
+
+    def oldest(self) -> J | None:
+        raise NotImplementedError
+
+    def count_before(self, job: J, most: int) -> int | None:
+        raise NotImplementedError
+
+    def leaves(self) -> list[Queue[J]]:
+        raise NotImplementedError
+
+
+class Queue(Waiting[J]):
+    """The waiting jobs of one service, principal and tenant."""
+
+    __slots__ = ("_dead", "_lanes", "_next", "_priority_step", "_returned", "principal", "tenant")
+
+    def __init__(
+        self, service: str, account: RunningAccount | None, priority_step: float, principal: Principal, tenant: str
+    ) -> None:
+        super().__init__(service, account)
         self.principal = principal
-        self.has_turn = False  # it is in the ring of its service, or blocked
-        self.is_blocked = False  # it has been taken out of the ring, because its principal runs `max_running` jobs
+        self.tenant = tenant
         self._priority_step = priority_step
         self._lanes: dict[int, deque[J]] = {}
         self._returned: list[tuple[float, int, J]] = []
         self._next = 0
         self._dead = 0
-        self.length = 0  # live jobs
 
     def __iter__(self) -> Iterator[J]:
         """Iterate over the waiting jobs, in no useful order."""
@@ -75,7 +112,7 @@ class Queue(Generic[J]):
 
     def append(self, job: J, now: float) -> None:
         """Add a new job as the last of its priority."""
-        priority = job.priority
+        priority = job.options.priority
         job.order = now - priority * self._priority_step
         lane = self._lanes.get(priority)
         if lane is None:
@@ -92,9 +129,10 @@ class Queue(Generic[J]):
 
     def restore(self, job: J, arrival: float) -> None:
         """Add a job of an earlier run: at the end of its lane if its key allows it, as it does for nearly all."""
-        lane = self._lanes.get(job.priority)
-        if lane and lane[-1].order > arrival - job.priority * self._priority_step:
-            self.put_back(job, arrival - job.priority * self._priority_step)
+        priority = job.options.priority
+        lane = self._lanes.get(priority)
+        if lane and lane[-1].order > arrival - priority * self._priority_step:
+            self.put_back(job, arrival - priority * self._priority_step)
         else:
             self.append(job, arrival)
 
@@ -117,6 +155,12 @@ class Queue(Generic[J]):
             best = returned[0][2]
         return best
 
+    def oldest(self) -> J | None:
+        return self.head()
+
+    def leaves(self) -> list[Queue[J]]:
+        return [self]
+
     def count_before(self, job: J, most: int) -> int | None:
         """Return the number of jobs that are dispatched before this one. None: dead entries would have to be left out,
         among more than `most` jobs."""
@@ -130,7 +174,7 @@ class Queue(Generic[J]):
         for priority, lane in self._lanes.items():
             jobs = [each for each in lane if each.order != inf] if self._dead else lane
             first = bisect_left(jobs, order, key=_order_of)
-            is_own = priority == job.priority and not is_returned
+            is_own = priority == job.options.priority and not is_returned
             before += jobs.index(job, first) if is_own else first  # jobs of one iteration have the same key
         return before
 
@@ -140,7 +184,7 @@ class Queue(Generic[J]):
         if returned and returned[0][2] is job:
             heappop(returned)
         else:
-            self._lanes[job.priority].popleft()
+            self._lanes[job.options.priority].popleft()
         job.order = inf
         self.length -= 1
         if self._dead > SWEEP_FLOOR + self.length:
@@ -165,150 +209,6 @@ class Queue(Generic[J]):
         self._returned = [entry for entry in self._returned if entry[2].order == entry[0]]
         heapify(self._returned)
         self._dead = 0
-
-
-class FairQueue(Generic[J]):
-    """The waiting jobs of one service. Principals take turns: each gets one job dispatched, then the next.
-
-    Nearly always there is one principal, so the queue that was used last is kept at hand.
-    """
-
-    __slots__ = ("_by_principal", "_last", "_priority_step", "_ring", "_totals", "length", "service")
-
-    def __init__(self, priority_step: float, service: str, totals: JobTotals) -> None:
-        self.service = service
-        self._totals = totals
-        self._priority_step = priority_step
-        self._by_principal: dict[str, Queue[J]] = {}
-        self._last: Queue[J] | None = None
-        self._ring: deque[Queue[J]] = deque()  # queues in the order of their turns; one may be empty by now
-        self.length = 0  # live jobs of all principals
-
-    def __iter__(self) -> Iterator[J]:
-        """Iterate over the waiting jobs, in no useful order."""
-        for queue in self._by_principal.values():
-            yield from queue
-
-    @property
-    def queues(self) -> list[Queue[J]]:
-        """The queues of principals that had waiting jobs."""
-        return list(self._by_principal.values())
-
-    def append(self, job: J, now: float) -> None:
-        """Add a new job as the last of its principal and priority."""
-        self._queue_of(job.principal).append(job, now)
-        self.length += 1
-        self._totals.waiting += 1
-
-    def put_back(self, job: J, order: float) -> None:
-        """Add a job that was dispatched before. It keeps its key, and so its place among the jobs of its principal."""
-        self._queue_of(job.principal).put_back(job, order)
-        self.length += 1
-        self._totals.waiting += 1
-
-    def restore(self, job: J, arrival: float) -> None:
-        """Add a job of an earlier run."""
-        self._queue_of(job.principal).restore(job, arrival)
-        self.length += 1
-        self._totals.waiting += 1
-
-    def head(self) -> J | None:
-        """Return the job to dispatch next: the first of the principal whose turn it is. None: none may be dispatched.
-
-        A queue whose principal may run no more jobs is taken out of the ring.
-        """
-        ring = self._ring
-        while ring:
-            queue = ring[0]
-            principal = queue.principal
-            if not queue.length:
-                self._end_turns(queue)
-            elif principal.running < principal.max_running:
-                return queue.head()
-            else:
-                queue.is_blocked = True
-                principal.blocked[self.service] = None
-                ring.popleft()
-        return None
-
-    def oldest(self) -> J | None:
-        """Return the job among the first of all principals that has the lowest key, whether it may run or not."""
-        best: J | None = None
-        for queue in self._by_principal.values():
-            head = queue.head()
-            if head is not None and (best is None or head.order < best.order):
-                best = head
-        return best
-
-    def ahead_of(self, job: J, most: int) -> int | None:
-        """Return the number of waiting jobs that are dispatched before this one, if no job arrives or returns. None:
-        more than `most` jobs would have to be counted one by one."""
-        own = self._by_principal[job.principal.name]
-        before = own.count_before(job, most)
-        if before is None:
-            return None
-        ahead = before
-        has_turn = False  # the turn of this job's principal comes after those of the queues so far
-        for queue in self._ring:
-            if queue is own:
-                has_turn = True
-            else:
-                ahead += min(queue.length, before if has_turn else before + 1)
-        return ahead
-
-    def unblock(self, principal: Principal) -> None:
-        """Let the principal take its turns again."""
-        queue = self._by_principal.get(principal.name)
-        if queue is not None and queue.is_blocked:
-            queue.is_blocked = False
-            del principal.blocked[self.service]
-            self._ring.append(queue)
-
-    def take(self, job: J) -> None:
-        """Remove the job that `head` returned, and let the next principal take its turn."""
-        ring = self._ring
-        queue = ring[0]
-        queue.take(job)
-        self.length -= 1
-        self._totals.waiting -= 1
-        if not self.length:
-            self.head()  # ends the turns of all queues
-        elif not queue.length:
-            self._end_turns(queue)
-        elif len(ring) > 1:
-            ring.rotate(-1)
-
-    def remove(self, job: J) -> None:
-        """Remove a job from any position."""
-        queue = self._queue_of(job.principal)
-        queue.remove(job)
-        self.length -= 1
-        self._totals.waiting -= 1
-        if queue.is_blocked and not queue.length:
-            self.unblock(queue.principal)  # an empty queue loses its turn when that comes
-        if not self.length:
-            self.head()  # ends the turns of all queues
-
-    def _queue_of(self, principal: Principal) -> Queue[J]:
-        queue = self._last
-        if queue is None or queue.principal is not principal:
-            queue = self._by_principal.get(principal.name)
-            if queue is None:
-                queue = self._by_principal[principal.name] = Queue(self._priority_step, principal)
-            self._last = queue
-        if not queue.has_turn:
-            queue.has_turn = True
-            self._ring.append(queue)
-        return queue
-
-    def _end_turns(self, queue: Queue[J]) -> None:
-        """Take the first queue, which is empty, out of the ring. Its dead entries go with it."""
-        self._ring.popleft()
-        queue.has_turn = False
-        if queue is not self._last or len(self._by_principal) > 1:
-            del self._by_principal[queue.principal.name]
-            if queue is self._last:
-                self._last = None
 
 
 def _order_of(job: Queued) -> float:

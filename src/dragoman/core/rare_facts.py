@@ -83,6 +83,12 @@ class WithRareFacts(Queued):
             self._made().extras = value
 
     @property
+    def tenant(self) -> str:
+        """The tenant among its extras; empty: none."""
+        rare = self._rare
+        return "" if rare is None or rare.extras is None else rare.extras.tenant
+
+    @property
     def failure(self) -> Failure | None:
         """The worker's error, if the worker's dialect can report one."""
         return None if self._rare is None else self._rare.failure

@@ -7,8 +7,9 @@ from typing import Any
 from dragoman.core.accepted_jobs import enter_job
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
+from dragoman.core.job_counting import count_job
 from dragoman.core.job_extras import JobExtras
-from dragoman.core.lifecycle import count_job, move_job, move_worker
+from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import ABSENT, Attempt, Job, JobId, Token, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.retries import longest_back_off
@@ -75,6 +76,17 @@ class StoredJob:
         self.keep_until = inf
 
 
+def begin_loading(broker: Broker) -> None:
+    """Jobs of an earlier run are restored from now on. They may need any outcome, so none is deleted (R192)."""
+    broker.job_registry.is_loading = broker.job_registry.kept.archive.is_frozen = True
+
+
+def end_loading(broker: Broker, now: float) -> None:
+    """All jobs of the earlier run are restored."""
+    broker.job_registry.is_loading = broker.job_registry.kept.archive.is_frozen = False
+    broker.job_registry.groups.loaded(now)
+
+
 def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     """Restore a job of an earlier run. `recipient` receives the effects of workers that have not reconnected."""
     service = broker.worker_registry.names.restore_service(kept.service)
@@ -86,6 +98,7 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
         broker.job_registry.with_extras.add(job, kept.extras)
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
     broker.job_registry.kept.leave_quarantine(job)
+    broker.job_registry.groups.enter(job)
     if kept.outcome is not None:
         _restore_ended(broker, job, kept, now)
         return job
@@ -95,6 +108,8 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     start_at = _start_at(broker, job, kept, now)
     if kept.token is not None:
         _restore_running(broker, job, kept, kept.token, now, recipient)
+    elif job.extras is not None and job.extras.after and not job.extras.is_ready:
+        broker.dependencies.restore(job, start_at, now)
     else:
         broker.delays.restore(job, start_at, now)
     return job
@@ -116,8 +131,9 @@ def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> Non
         job.payload = b""
     keep_until = min(kept.keep_until, now + broker.policy.outcome_retention)
     broker.job_registry.kept.restore_ended(job, kept.outcome, keep_until)
+    broker.job_registry.groups.ended(job, now)
     if not job.outlives_end:  # it ended just before the broker did
-        broker.job_registry.kept.erase(job)
+        broker.job_registry.kept.expire(job, now)
 
 
 def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, now: float, recipient: Any) -> None:

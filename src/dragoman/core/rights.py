@@ -14,6 +14,7 @@ from typing import Final, final
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.core.names import is_name
+from dragoman.core.running_account import UNLIMITED, RunningAccount
 
 MAX_PATTERN_BYTES: Final = 128  # as long as the longest name of a service
 LOCAL: Final = "local"
@@ -173,11 +174,10 @@ class PrincipalLimits:
 
 
 NO_LIMITS: Final = PrincipalLimits(max_waiting=None)
-UNLIMITED: Final = 1 << 60  # more jobs than there can be, and still compared without a call in compiled code
 
 
 @final
-class Principal:
+class Principal(RunningAccount):
     """The account of one principal while the broker runs. Connections and jobs of the principal share this object.
 
     A reload replaces `rights` and `limits` in it. A principal that was removed has no rights, and keeps its counters:
@@ -187,28 +187,23 @@ class Principal:
     __slots__ = (
         "_rate_left",
         "_rate_time",
-        "blocked",
         "is_listed",
         "limits",
-        "max_running",
         "name",
         "peers",
         "rights",
-        "running",
         "waiting",
         "waiting_bytes",
     )
 
     def __init__(self, name: str, rights: Rights = NO_RIGHTS, limits: PrincipalLimits = NO_LIMITS) -> None:
+        super().__init__()
         self.name: Final = name
         self.rights = rights
         self.is_listed = False  # it is in the present table
         self.waiting = 0  # jobs that wait or are delayed; `core/lifecycle.py` counts them, and those that run
         self.waiting_bytes = 0  # their payloads
-        self.running = 0  # jobs
-        self.blocked: dict[str, None] = {}  # services in whose queues its jobs wait because of `max_running`
         self.limits = limits
-        self.max_running = UNLIMITED
         self.limit(limits)
         self.peers = 0  # connections
         self._rate_left = 0.0  # submits that are allowed at _rate_time
@@ -250,6 +245,11 @@ class Principal:
         self._rate_time = now
         self._rate_left = left - 1.0 if left >= 1.0 else left
         return left >= 1.0
+
+    def give_back_rate(self) -> None:
+        """Undo one `take_rate`."""
+        if self.limits.max_rate is not None:
+            self._rate_left += 1.0
 
     def __repr__(self) -> str:
         return f"Principal({self.name!r})"

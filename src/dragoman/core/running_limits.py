@@ -1,34 +1,80 @@
-"""Jobs that wait because their principal runs as many as it may (`max_running`, R166)."""
+"""Dispatch of jobs that waited because of a limit: of their principal (R166), their service or their tenant (R182)."""
 
 from __future__ import annotations
 
-from dragoman.core.model import Service
-from dragoman.core.rights import Principal
+from typing import Any
+
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.model import Job, Service
+from dragoman.core.running_account import RunningAccount
 from dragoman.core.worker_registry import WorkerRegistry
 
 
 class Unblocker:
-    """Does nothing. A class and not a function: compiled code calls its method directly."""
+    """Does nothing. A class and not a function: compiled code calls its methods directly."""
 
-    def unblock(self, principal: Principal, now: float) -> None:
-        """Called when a principal with such jobs has fewer running jobs than before."""
+    def stopped(self, job: Job, now: float) -> None:
+        """Called when a job runs no more, if its service has limits or jobs of its principal wait because of one."""
+
+    def unblock(self, account: RunningAccount, now: float) -> None:
+        """Called when an account may run more jobs than before."""
+
+    def reopen(self, service: Service, now: float) -> None:
+        """Called when the limits of a service may allow more than before."""
 
 
 class RunningLimits(Unblocker):
     """Dispatches such jobs when they may run. `Dispatch` is one of these."""
 
-    def __init__(self, worker_registry: WorkerRegistry) -> None:
+    def __init__(self, worker_registry: WorkerRegistry, deadlines: Deadlines[Any]) -> None:
         self._worker_registry = worker_registry
+        self._deadlines = deadlines
 
     def dispatch_waiting(self, service: Service, now: float) -> None:
         raise NotImplementedError
 
-    def unblock(self, principal: Principal, now: float) -> None:
-        """Dispatch jobs of the principal, as many as now may run. The service that has waited longest is first."""
-        while principal.running < principal.max_running:
-            name = next(iter(principal.blocked), None)
+    def stopped(self, job: Job, now: float) -> None:
+        principal, service = job.owner.principal, job.service
+        limits = service.limits
+        if limits is not None:
+            tenant = limits.tenants.get((principal.name, job.tenant))
+            if tenant is not None and tenant.blocked:
+                self.unblock(tenant, now)
+            self.dispatch_waiting(service, now)
+        if principal.blocked:
+            self.unblock(principal, now)
+
+    def unblock(self, account: RunningAccount, now: float) -> None:
+        """Dispatch jobs of a principal or a tenant, as many as now may run. The service that has waited longest is
+        first."""
+        while account.running < account.max_running:
+            name = next(iter(account.blocked), None)
             if name is None:
                 return
-            service = self._worker_registry.services[name]
-            service.queue.unblock(principal)
-            self.dispatch_waiting(service, now)
+            account.blocked[name].unblock()
+            self.dispatch_waiting(self._worker_registry.services[name], now)
+
+    def reopen(self, service: Service, now: float) -> None:
+        """Dispatch what the limits of the service allow by now, and set a timer for the next start of its rate."""
+        limits = service.limits
+        if limits is not None:
+            limits.pass_time(now)
+            self._limit_starts(service)
+            for tenant in list(limits.tenants.values()):
+                if tenant.blocked:
+                    self.unblock(tenant, now)
+        self.dispatch_waiting(service, now)
+
+    def started(self, service: Service, now: float) -> None:
+        """Take a token of the rate for a job that starts."""
+        assert service.limits is not None
+        service.limits.started(now)
+        self._limit_starts(service)
+
+    def _limit_starts(self, service: Service) -> None:
+        """Close the service while its limits allow no start. A timer opens it if its rate is the reason."""
+        limits = service.limits
+        assert limits is not None
+        service.update_closed()
+        if limits.waits_for_rate:
+            self._deadlines.arm(limits, limits.next_start)

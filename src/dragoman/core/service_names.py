@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from dragoman.core.counters import UNNAMED
+from dragoman.core.infinity import inf
 from dragoman.core.model import Service
 from dragoman.core.service_status import JobTotals
 
@@ -25,9 +26,13 @@ class ServiceNames:
         """Return the service of that name. Created if the limit allows one more name that no worker offers (R29)."""
         service = self.services.get(name)
         if service is None:
-            found = self.services_for((name,), reserve=self._max_services // WORKERS_SHARE)
+            found = self.requested((name,))
             service = found[0] if found is not None else None
         return service
+
+    def requested(self, names: Collection[str]) -> list[Service] | None:
+        """Return the services of all these names, or None if some of them would exceed the limit of callers."""
+        return self.services_for(names, reserve=self._max_services // WORKERS_SHARE)
 
     def counted_as(self, service: str) -> str:
         """Return the name under which a dropped job is counted. Unknown names share one, so that a caller with invented
@@ -54,7 +59,10 @@ class ServiceNames:
         return [self.services[name] for name in names]
 
     def _forget_unused(self, keep: Collection[str]) -> None:
-        """Remove services that have no workers and no jobs and are not paused."""
+        """Remove services that have no workers and no jobs, and that no operator has paused or limited."""
         for service in list(self.services.values()):
-            if not service.workers and not service.jobs and not service.paused and service.name not in keep:
-                del self.services[service.name]
+            limits = service.limits
+            is_limited = limits is not None and (not limits.by_operator.is_empty or limits.alarm != inf)
+            if not service.workers and not service.jobs and not service.paused and not is_limited:
+                if service.name not in keep:
+                    del self.services[service.name]

@@ -12,6 +12,7 @@ from typing import Final
 class JobState(StrEnum):
     WAITING = "waiting"
     DELAYED = "delayed"
+    DEPENDENT = "dependent"  # waits for other jobs
     RUNNING = "running"
     ENDED = "ended"
 
@@ -35,6 +36,7 @@ class RefusalReason(StrEnum):
     STORE_UNAVAILABLE = "store unavailable"
     INVALID = "invalid"
     FORBIDDEN = "forbidden"  # the principal lacks a right
+    PARTITIONED = "partitioned"  # its workers are at brokers that are not heard
     TOO_LARGE = "too large"  # the payload is over the principal's limit
 
 
@@ -52,6 +54,7 @@ class WorkerState(StrEnum):
 # Members by name: in Python 3.11 a lookup on the enum class costs ten times a global, and states are compared often.
 WAITING: Final = JobState.WAITING
 DELAYED: Final = JobState.DELAYED
+DEPENDENT: Final = JobState.DEPENDENT
 RUNNING: Final = JobState.RUNNING
 ENDED: Final = JobState.ENDED
 DONE: Final = Outcome.DONE

@@ -9,15 +9,16 @@ from dragoman.core.recipients import Effect
 class StoreJob(Effect):
     """Write this job as it is now, then call `saved(number)`. Numbers rise, and commits keep their order.
 
-    `rewrites`: its options have changed since the first write.
+    `rewrites`: its options or extras have changed since the first write. `has_new_payload`: so has its payload.
     """
 
-    __slots__ = ("job", "number", "rewrites")
+    __slots__ = ("has_new_payload", "job", "number", "rewrites")
 
-    def __init__(self, job: Job, number: int, rewrites: bool = False) -> None:
+    def __init__(self, job: Job, number: int, rewrites: bool = False, has_new_payload: bool = False) -> None:
         self.job = job
         self.number = number
         self.rewrites = rewrites
+        self.has_new_payload = has_new_payload
 
 
 class StoreValue(Effect):
@@ -33,6 +34,15 @@ class StoreValue(Effect):
 
 class DeleteJob(Effect):
     """Delete a job whose retention time has passed."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+
+class CollectInput(Effect):
+    """Load the payload of a dependent job and the results of its predecessors, then call `take_input`."""
 
     __slots__ = ("job",)
 

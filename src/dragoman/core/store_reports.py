@@ -33,7 +33,7 @@ class StoreReports:
             elif after_commit is AfterCommit.DELIVER:
                 self._job_registry.kept.deliver(job)
                 if not job.outlives_end:
-                    self._job_registry.kept.erase(job)
+                    self._job_registry.kept.expire(job, now)
             elif after_commit is AfterCommit.ACKNOWLEDGE:
                 if problem is None:
                     if job.conversation is not None:

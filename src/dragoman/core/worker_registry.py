@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.core.infinity import inf
+from dragoman.core.hold_back import end_hold_back
 from dragoman.core.lifecycle import move_worker, settle
 from dragoman.core.model import Attempt, Job, Service, Worker, WorkerId
 from dragoman.core.service_names import ServiceNames
@@ -98,7 +98,7 @@ class WorkerRegistry:
         """Return the longest idle worker of the job's service; a worker that has not had this job comes first (R12)."""
         service = job.service
         if now >= service.held_back_until:
-            self._end_hold_back(service, now)
+            end_hold_back(service, now)
         if not job.tried:
             return service.idle.first() or service.held_back.first()
         fallback: Worker | None = None
@@ -108,14 +108,3 @@ class WorkerRegistry:
                     return worker
                 fallback = fallback or worker
         return fallback
-
-    def _end_hold_back(self, service: Service, now: float) -> None:
-        """Move workers whose `held_back_until` has passed to the head of the idle list."""
-        held_back = list(service.held_back)
-        held_back.reverse()
-        for worker in held_back:
-            if worker.held_back_until <= now:
-                for each in worker.services:
-                    each.held_back.remove(worker)
-                    each.idle.prepend(worker)
-        service.held_back_until = min((each.held_back_until for each in service.held_back), default=inf)

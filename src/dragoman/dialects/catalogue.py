@@ -54,6 +54,7 @@ class Dialect:
     shares_connections: bool = False  # several workers may use one connection
     reports: bool = False  # workers can report progress and parts of a result
     knows_parts: bool = False  # workers learn whether the caller of a job takes parts
+    carries_limits: bool = False  # workers can declare limits of services
     calls_at_once: bool = False  # a client may have several calls in progress on one connection
     messages: MessageNames
     capabilities: frozenset[str] = frozenset()  # call options and operations that the wire can express
@@ -80,6 +81,7 @@ _ROWS: Final = (
         shares_connections=True,
         reports=True,
         knows_parts=True,
+        carries_limits=True,
         calls_at_once=True,
         capabilities=frozenset(
             {
@@ -94,6 +96,7 @@ _ROWS: Final = (
                 "parts",
                 "cancel",
                 "background jobs",
+                "tenant",
             }
         ),
     ),
@@ -192,8 +195,9 @@ _ROWS: Final = (
         ),
         worker="dragoman.sdk.http_worker:HttpWorker",
         shares_connections=True,
+        carries_limits=True,
         capabilities=frozenset(
-            {"timeout", "priority", "attempts", "job_timeout", "wait_for_worker", "cancel", "background jobs"}
+            {"timeout", "priority", "attempts", "job_timeout", "wait_for_worker", "cancel", "background jobs", "tenant"}
         ),
     ),
 )

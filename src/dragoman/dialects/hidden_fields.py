@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame, Message
+from dragoman.core.packed_jobs import hide_packed
 
 Hide = Callable[[Frame], bytes]  # equal bytes become equal lower-case letters and digits, of the same length
 
@@ -34,11 +35,19 @@ def hide_json(frame: Frame, hide: Hide) -> Frame:
     return frame if hidden == parsed else json.dumps(hidden).encode()
 
 
+def hide_batch(packed: Frame, hide: Hide) -> bytes:
+    """Replace the payloads of packed jobs. Bytes that are no packed jobs are replaced completely."""
+    try:
+        return hide_packed(packed, lambda fields: bytes(hide_json(fields, hide)), hide)
+    except ValueError:
+        return hide(packed)
+
+
 def hide_fields(value: Any, hide: Hide) -> Any:
     """Replace the payloads in an object of JSON, at any depth."""
     if isinstance(value, dict):
         return {name: _hide_field(name, each, hide) for name, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [hide_fields(each, hide) for each in value]
     return value
 

@@ -22,17 +22,12 @@ from dragoman.core.recipients import TimedRecipient
 class Connection(Caller):
     """The remote side of one connection."""
 
+    # fmt: off
     __slots__ = (
-        "address",
-        "closed_in_order",
-        "identity",
-        "label",
-        "process",
-        "remote",
-        "session",
-        "since",
+        "address", "closed_in_order", "closing", "identity", "label", "process", "remote", "session", "since",
         "socket_name",
     )
+    # fmt: on
 
     session: BrokerSide
     remote: Any  # the broker side's own record of this connection; the runner does not use it
@@ -42,6 +37,7 @@ class Connection(Caller):
     since: float  # time of the connection's start
     address: str  # its machine, or its user on this machine; equal for all their connections
     process: int  # process id on this machine, or 0 if the kernel does not know it
+    closing: str | None  # the reason for its end, once it is being closed or has ended
     closed_in_order: bool  # it closed the connection after receiving everything that was sent; valid in `lost`
 
 

@@ -6,7 +6,7 @@ and receive its results as calls. A `job_ref` identifies a job in these calls.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -16,6 +16,8 @@ from dragoman.core.failure import Failure as Failure
 from dragoman.core.ids import JobId as JobId
 from dragoman.core.infinity import inf
 from dragoman.core.job_extras import JobExtras as JobExtras
+from dragoman.core.job_extras import tenant_problem as tenant_problem
+from dragoman.core.limit_values import LimitValues as LimitValues
 from dragoman.core.states import Outcome as Outcome
 
 
@@ -108,6 +110,7 @@ class SubmitOptions:
     attempts: int | None = None
     waits: bool = False  # wait for a worker even if none offers the service
     is_whole: bool = False  # deliver parts together with the result, not as they arrive
+    tenant: str = ""
 
 
 class ReportingSide(WorkerSide, Protocol):
@@ -128,6 +131,13 @@ class PartsKnowingSide(ReportingSide, Protocol):
 
     def require_parts(self, services: Sequence[str]) -> None:
         """Announce services whose callers must take parts. Call it before the first connection."""
+
+
+class LimitingSide(WorkerSide, Protocol):
+    """A worker's side on a wire that carries limits of services."""
+
+    def declare_limits(self, limits: Mapping[str, LimitValues]) -> None:
+        """Announce limits of services. Call it before the first connection."""
 
 
 def response_too_large(answer: TooLarge) -> Malformed:

@@ -10,7 +10,7 @@ response with a job is lost, the job is sent again, under the same attempt (R124
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 
@@ -20,6 +20,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.failure import Failure
 from dragoman.core.job_extras import JobExtras
+from dragoman.core.limit_values import LimitValues
 from dragoman.core.model import Attempt, Job, Payload, Token, WorkerId
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
@@ -98,7 +99,15 @@ class HttpBrokerSide(TimedRecipient):
         return len(self._remotes)
 
     def join(
-        self, name: str, services: Collection[str], capacity: int, lease: float, owner: Owner, origin: str, now: float
+        self,
+        name: str,
+        services: Collection[str],
+        capacity: int,
+        lease: float,
+        owner: Owner,
+        origin: str,
+        now: float,
+        limits: Mapping[str, LimitValues] | None = None,
     ) -> RemoteHttpWorker | None:
         """Add a worker. It gets jobs from its first request for one on. Returns None if there are too many services."""
         remote = RemoteHttpWorker(self._broker.entropy.token().hex())
@@ -108,6 +117,8 @@ class HttpBrokerSide(TimedRecipient):
             return None
         remote.worker = worker
         self._remotes[worker.id] = remote
+        if limits:
+            self._broker.limiter.declare(worker, limits, now)
         self._runner.request_iteration()
         return remote
 

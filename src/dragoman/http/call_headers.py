@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from dragoman.core.job_extras import given_extras
+from dragoman.core.job_extras import given_extras, tenant_problem
 from dragoman.core.model import JobId
 from dragoman.core.options import DEFAULT_PRIORITY, JobOptions
 from dragoman.http.headers import Header
 from dragoman.http.options import ListenerOptions
 from dragoman.http.problems import HttpError, problem_response
-from dragoman.operations.schemas import Attempts, ErrorView, JobTimeout, Key, Parent, Priority
+from dragoman.operations.schemas import Attempts, ErrorView, JobTimeout, Key, Parent, Priority, Tenant
 from dragoman.operations.validation import explain
 
 if TYPE_CHECKING:
@@ -34,12 +34,14 @@ HEADERS = (
     Header("Dragoman-Priority", Priority, "0 to 9; higher is dispatched earlier. A step is worth 60 s of waiting."),
     Header("Dragoman-Attempts", Attempts, "Maximum number of attempts, each at one worker."),
     Header("Dragoman-Wait-For-Worker", bool, "Wait for a worker even if none offers the service."),
+    Header("Dragoman-Tenant", Tenant, "Customer or account that the job is for; tenants take turns."),
     Header("Idempotency-Key", Key, "A second call with this key and payload gets the result of the first."),
     PARENT_HEADER,
     TRACE_HEADER,
 )
 KINDS = {header.name.lower().encode(): header for header in HEADERS}
 KEY = b"idempotency-key"
+TENANT = b"dragoman-tenant"
 PARENT = b"dragoman-parent-job"
 TRACE = b"traceparent"
 
@@ -53,7 +55,8 @@ class CallHeaders:
         self.timeout: float = headers.get(b"dragoman-timeout") or inf
         self.key: str | None = headers.get(KEY)
         parent: str | None = headers.get(PARENT)
-        self.extras = given_extras(JobId(bytes.fromhex(parent)) if parent is not None else None, headers.get(TRACE))
+        parent_id = JobId(bytes.fromhex(parent)) if parent is not None else None
+        self.extras = given_extras(parent_id, headers.get(TRACE), headers.get(TENANT, ""))
         default = inf if b"dragoman-timeout" in headers else options.job_timeout  # the total limit suffices
         self.options = JobOptions(
             queue_timeout=options.queue_timeout or inf,
@@ -102,6 +105,9 @@ def _read(headers: tuple[tuple[bytes, bytes], ...]) -> dict[bytes, Any]:
             _reject(header, "the value is not UTF-8")
         except msgspec.ValidationError as error:
             _reject(header, explain(error, header.kind))
+        problem = tenant_problem(values[name]) if name == TENANT else None
+        if problem is not None:
+            _reject(header, problem)
     return values
 
 

@@ -19,7 +19,7 @@ from dragoman.http.outcomes import outcome_response
 from dragoman.http.problems import HttpError, problem_response
 from dragoman.http.request_parsing import body_of
 from dragoman.http.route import BYTES, Route
-from dragoman.operations.handlers import ERROR_KINDS
+from dragoman.operations.error_kinds import ERROR_KINDS
 from dragoman.operations.schemas import ErrorView, ServiceName
 
 

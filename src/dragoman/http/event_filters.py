@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from dragoman.core.events import (
     JOB_DELAYED,
+    JOB_DEPENDENT,
     JOB_ENDED,
     JOB_KINDS,
     JOB_PROGRESS,
@@ -27,6 +28,7 @@ from dragoman.operations.schemas import OperationRequest, ServiceName
 from dragoman.operations.visibility import sees_event_of
 
 EventState = Literal[
+    "dependent",
     "waiting",
     "delayed",
     "running",
@@ -42,6 +44,7 @@ EventState = Literal[
 ]
 ALL_KINDS: Final = JOB_KINDS | RESULT_LATE | WORKER_JOINED | WORKER_LEFT
 KINDS: Final[dict[str, int]] = {
+    "dependent": JOB_DEPENDENT,
     "waiting": JOB_WAITING,
     "delayed": JOB_DELAYED,
     "running": JOB_RUNNING | JOB_PROGRESS,

@@ -17,7 +17,7 @@ OTHER = "other"
 class Tally:
     """Numbers of a service, or of all services without their own series."""
 
-    __slots__ = ("delayed", "ended", "oldest", "ran", "running", "waited", "waiting")
+    __slots__ = ("delayed", "dependent", "ended", "oldest", "ran", "running", "waited", "waiting")
 
     def __init__(self) -> None:
         self.ended = dict.fromkeys(Outcome, 0)
@@ -25,6 +25,7 @@ class Tally:
         self.ran = Histogram()
         self.waiting = 0
         self.delayed = 0
+        self.dependent = 0
         self.running = 0
         self.oldest = 0.0
 
@@ -36,7 +37,8 @@ class Tally:
         waiting = service.queue.length
         self.waiting += waiting
         self.running += running
-        self.delayed += max(0, service.jobs - waiting - running)
+        self.dependent += service.dependent
+        self.delayed += max(0, service.jobs - waiting - running - service.dependent)
         first = service.queue.oldest()
         if first is not None:
             self.oldest = max(self.oldest, now - first.arrival)

@@ -52,6 +52,7 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_queue_depth": (GAUGE, "Jobs that wait for a worker."),
     "dragoman_queue_oldest_seconds": (GAUGE, "Waiting time of the next job to be dispatched."),
     "dragoman_jobs_delayed": (GAUGE, "Jobs that may not start yet: delayed, in a retry delay, or not yet stored."),
+    "dragoman_jobs_dependent": (GAUGE, "Jobs that wait for other jobs."),
     "dragoman_jobs_running": (GAUGE, "Jobs that are running at a worker."),
     "dragoman_owner_waiting_jobs": (GAUGE, "Jobs that wait or are delayed, by the principal that submitted them."),
     "dragoman_queue_seconds": (HISTOGRAM, "Waiting time of jobs before their first attempt."),
@@ -73,6 +74,7 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     **{name: (COUNTER, meaning) for name, meaning in COUNTERS.values()},
     "dragoman_limits_reached_total": (COUNTER, "Jobs refused at submit because of a limit, by its name."),
     "dragoman_jobs_present": (GAUGE, "Jobs that have not ended; limited by max_jobs."),
+    "dragoman_groups": (GAUGE, "Groups of jobs that are open or kept; limited by max_groups."),
     "dragoman_payload_bytes": (
         GAUGE,
         "Payloads of these jobs in memory; limited by max_memory together with data in transit.",

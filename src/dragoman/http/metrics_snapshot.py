@@ -21,6 +21,7 @@ GAUGES = {
     "dragoman_queue_depth": "waiting",
     "dragoman_queue_oldest_seconds": "oldest",
     "dragoman_jobs_delayed": "delayed",
+    "dragoman_jobs_dependent": "dependent",
     "dragoman_jobs_running": "running",
 }
 HISTOGRAMS = {"dragoman_queue_seconds": "waited", "dragoman_run_seconds": "ran"}
@@ -113,6 +114,7 @@ class MetricsSnapshot:
         for listener, expiry in self._context.certificates():
             self._lines.append(sample("dragoman_certificate_expiry_seconds", labels(listener=listener), expiry))
         self._write("dragoman_jobs_present", job_registry.present)
+        self._write("dragoman_groups", len(job_registry.groups.by_id))
         self._write("dragoman_payload_bytes", job_registry.memory.payloads)
         self._begin("dragoman_transit_bytes")
         for kind, size in job_registry.memory.transit.items():

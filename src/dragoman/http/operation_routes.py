@@ -2,8 +2,8 @@
 
 A route comes from the operation's row. Fields of its request are in the path, in the query (GET, DELETE) or in a JSON
 body (POST, PUT). Some operations have handlers of their own: `enqueue` accepts a payload as its body and may wait,
-`result` and `payload` return bytes, `job` may have to hide them, ladders may be pictures, and `health` is for
-supervisors, too.
+`enqueue many` accepts packed jobs, `group results` has results in JSON, `result` and `payload` return bytes, `job` may
+have to hide them, ladders may be pictures, and `health` is for supervisors, too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msgspec.structs import asdict, fields
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dragoman.core.failure import unpack_failure
 from dragoman.core.model import Payload
 from dragoman.http.call_headers import CACHE_SIZE, LONGEST_CACHED, PARENT_HEADER, TRACE_HEADER
 from dragoman.http.context import AppContext
@@ -33,12 +34,25 @@ from dragoman.http.preferences import key_of, parent_of, preferred_wait
 from dragoman.http.problems import STATUSES, HttpError, problem
 from dragoman.http.request_parsing import JSON, body_of, in_body, in_path, in_query, is_json, without
 from dragoman.http.route import BYTES, TEXT, Route
+from dragoman.operations.group_results import is_failure
+from dragoman.operations.group_schemas import EnqueueManyRequest
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import EmptyRequest, EnqueueRequest, JobView, Key, ResultRequest
-from dragoman.operations.table import ENQUEUE, HEALTH, JOB, LADDER, PAYLOAD, RESULT, WORKER_LADDER
-from dragoman.operations.views import show_result
+from dragoman.operations.table import (
+    ENQUEUE,
+    ENQUEUE_MANY,
+    GROUP_RESULTS,
+    HEALTH,
+    JOB,
+    LADDER,
+    PAYLOAD,
+    RESULT,
+    WORKER_LADDER,
+)
+from dragoman.operations.views import failure_view, show_result, text_or_base64
 
+EnqueueManyQuery = without(EnqueueManyRequest, "EnqueueManyQuery", "jobs")
 EnqueueQuery = without(EnqueueRequest, "EnqueueQuery", "payload", "payload_base64", open=["service"])
 
 BODY_PROBLEMS = (400, 413, 415)  # of every route that reads JSON
@@ -198,6 +212,35 @@ async def _enqueue_request(context: AppContext, request: Request) -> tuple[Enque
     return await in_body(context, request, EnqueueRequest), b""
 
 
+async def enqueue_many(context: AppContext, request: Request) -> Response:
+    """Enqueue a batch: in JSON, or, with any other content type, packed jobs as body and the other fields as query."""
+    payload: Payload = b""
+    if is_json(request):
+        in_query(request, EmptyRequest)
+        batch = await in_body(context, request, EnqueueManyRequest)
+    else:
+        batch = EnqueueManyRequest(**asdict(in_query(request, EnqueueManyQuery)))
+        payload = await body_of(context, request.receive)
+    return json_response(await call_operation(context, request, ENQUEUE_MANY.name, batch, payload), 202)
+
+
+GROUP_RESULTS_READER = RequestReader(GROUP_RESULTS)
+
+
+async def group_results(context: AppContext, request: Request) -> Response:
+    operation_request = await GROUP_RESULTS_READER.read(context, request)
+    view, bodies, _ = await call_for_result(context, request, GROUP_RESULTS.name, operation_request)
+    at = 0
+    for each in view.results:
+        body = bodies[at : at + each.size]
+        at += each.size
+        if is_failure(each):
+            each.error = failure_view(unpack_failure(body))
+        elif each.outcome is not None and not each.deleted:
+            each.result, each.result_base64 = text_or_base64(body)
+    return json_response(view)
+
+
 RESULT_READER = RequestReader(RESULT)
 
 
@@ -249,6 +292,15 @@ SPECIAL_ROUTES = {
         ),
         answer_headers={200: (_location(ENQUEUE), APPLIED), 202: (_location(ENQUEUE), APPLIED)},
     ),
+    ENQUEUE_MANY.name: replace(
+        route_of(ENQUEUE_MANY),
+        summary=f"{ENQUEUE_MANY.summary} The body is a request in JSON. With any other content type it has packed "
+        "jobs, and the query has the other fields.",
+        handler=enqueue_many,
+        query=EnqueueManyQuery,
+        bodies=(EnqueueManyRequest, BYTES),
+    ),
+    GROUP_RESULTS.name: replace(route_of(GROUP_RESULTS), handler=group_results),
     JOB.name: replace(route_of(JOB), handler=job),
     PAYLOAD.name: replace(
         route_of(PAYLOAD),

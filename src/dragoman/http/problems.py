@@ -24,10 +24,11 @@ STATUSES = {
     "draining": (503, "Draining"),
     "loading": (503, "Loading"),
     "store unavailable": (507, "The store cannot write"),
+    "partitioned": (503, "Partitioned"),
     "internal": (500, "Internal error"),
 }
 FORBIDDEN = "forbidden: "  # begins the core's reason
-RETRY_AFTER = {"busy": "1", "loading": "1", "draining": "5"}
+RETRY_AFTER = {"busy": "1", "loading": "1", "draining": "5", "partitioned": "3"}
 
 
 class HttpError(Exception):

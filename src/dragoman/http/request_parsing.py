@@ -47,8 +47,13 @@ def in_path(request: Request, name: str, kind: Any) -> Any:
 
 
 def in_query(request: Request, schema: type[Any]) -> Any:
-    values: dict[str, str] = {}
+    values: dict[str, str | list[str]] = {}
     for name, value in request.query_params.multi_items():
+        if isinstance(_defaults(schema).get(name), tuple):  # a list: one parameter for each entry
+            listed = values.setdefault(name, [])
+            assert isinstance(listed, list)
+            listed.append(value)
+            continue
         if name in values:
             _invalid(f"{name[:64]}, in the query: it must not be repeated")
         values[name] = value

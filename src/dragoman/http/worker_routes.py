@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from dragoman.core.admission import can_offer, forbidden_work
 from dragoman.core.failure import NEVER, Failure, reported_failure
+from dragoman.core.limit_values import MOST_RUNNING, LimitValues, read_rate
 from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.names import is_text
 from dragoman.core.recording import record_heartbeat
@@ -42,6 +43,16 @@ WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="The worker's id,
 TokenText = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="32 lower-case hex digits.")]
 
 
+class WorkerLimits(OperationRequest):
+    """Limits of a service that a worker declares. They hold while it is connected, if no operator has set others."""
+
+    max_running: Annotated[int, Meta(ge=1, le=MOST_RUNNING, description="Most jobs that run at once.")] | None = None
+    max_running_per_tenant: (
+        Annotated[int, Meta(ge=1, le=MOST_RUNNING, description="Most jobs of one tenant that run at once.")] | None
+    ) = None
+    rate: Annotated[str, Meta(max_length=16, description="Rate of starts, such as `100/min`.")] | None = None
+
+
 class JoinRequest(OperationRequest):
     """Services of a new worker, and its limits."""
 
@@ -49,6 +60,7 @@ class JoinRequest(OperationRequest):
     capacity: Annotated[int, Meta(ge=1, le=MOST_HELD, description="Maximum number of jobs at once.")] = 1
     name: Annotated[str, Meta(max_length=MOST_NAME_BYTES, description="Name, for people.")] = ""
     lease: Annotated[float, Meta(ge=1, description="Seconds of silence after which it counts as dead.")] | None = None
+    limits: Annotated[dict[str, WorkerLimits] | None, Meta(description="Limits of services, by name.")] = None
 
 
 class JoinedView(View):
@@ -117,7 +129,9 @@ async def join(context: AppContext, request: Request) -> Response:
     if forbidden is not None:
         context.broker.refused_rights.note(owner.principal, WORK, parsed.services, session.dialect)
         _refuse("forbidden", forbidden)
-    remote = session.join(name, parsed.services, parsed.capacity, lease, owner, _address(request), context.now())
+    limits = {name: _limits(each) for name, each in (parsed.limits or {}).items()}
+    origin, now = _address(request), context.now()
+    remote = session.join(name, parsed.services, parsed.capacity, lease, owner, origin, now, limits)
     if remote is None:
         _refuse("busy", f"{context.broker.policy.max_services} services are known, the maximum (max_services)")
     id = remote.worker.id
@@ -126,6 +140,14 @@ async def join(context: AppContext, request: Request) -> Response:
     return Response(
         msgspec.json.encode(view), 201, headers={"location": f"/v1/workers/{id}"}, media_type="application/json"
     )
+
+
+def _limits(declared: WorkerLimits) -> LimitValues:
+    try:
+        rate = read_rate(declared.rate) if declared.rate is not None else None
+    except ValueError as error:
+        _refuse("invalid", str(error))
+    return LimitValues(declared.max_running, declared.max_running_per_tenant, rate if rate and rate.count else None)
 
 
 async def next_job(context: AppContext, request: Request) -> Response:

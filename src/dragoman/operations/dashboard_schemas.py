@@ -95,6 +95,7 @@ class TotalsView(View):
     schedules: int
     services: int
     workers: dict[str, int]
+    dependent: int = 0
 
 
 class BrokerNumbersView(View):

@@ -14,6 +14,7 @@ DAY = 86_400.0
 MOST_ATTEMPTS = 100
 JOB_TIMEOUT = 60.0  # seconds
 LONGEST_WAIT = 3_600.0  # seconds
+MOST_PREDECESSORS = 1_000  # of one job; a group counts as one
 
 ID = "^[0-9a-f]{32}$"
 NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
@@ -40,6 +41,16 @@ Key = Annotated[
         pattern=NAME,
         description="Idempotency key. A second submit with the same key and payload returns the first job.",
         examples=["invoice-42"],
+    ),
+]
+Tenant = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=128,
+        pattern=NAME,
+        description="Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns.",
+        examples=["acme"],
     ),
 ]
 Text = Annotated[str, Meta(description="Payload as text, encoded as UTF-8.", examples=["hello"])]
@@ -108,9 +119,28 @@ Traceparent = Annotated[
         examples=["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
     ),
 ]
+After = Annotated[
+    tuple[JobIdText, ...],
+    Meta(
+        max_length=MOST_PREDECESSORS,
+        description="Ids of jobs or groups. The job starts when all of them are done; if one ends otherwise, it is "
+        "cancelled.",
+    ),
+]
+AfterFailure = Annotated[
+    Literal["cancel", "run"],
+    Meta(description="If a job in `after` ends otherwise than done: cancel this job, or run it when all have ended."),
+]
+Input = Annotated[
+    Literal["payload", "result", "results"],
+    Meta(
+        description="The payload that the worker gets: the submitted one; the result of the only job in `after`; or "
+        "the submitted one and the results of all jobs in `after`, in CBOR."
+    ),
+]
 WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the outcome.")]
 
-State = Literal["waiting", "delayed", "running", "ended"]
+State = Literal["waiting", "delayed", "dependent", "running", "ended"]
 PayloadKind = Literal["text", "JSON", "pickle", "bytes"]
 OutcomeName = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
 ErrorKind = Literal[
@@ -125,6 +155,7 @@ ErrorKind = Literal[
     "no such service",
     "forbidden",
     "too large",
+    "partitioned",
     "internal",
 ]
 Quantiles = Annotated[

@@ -8,6 +8,7 @@ from typing import Protocol
 from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure
 from dragoman.core.model import Job, Payload
+from dragoman.core.names import is_name
 from dragoman.operations.dashboard_handlers import DashboardHandlers
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import ErrorView, OperationError, View
@@ -42,6 +43,16 @@ class HandlerBase(DashboardHandlers):
         """Raise OperationError while jobs are being loaded: in an incomplete list, jobs would seem lost."""
         if self.is_loading:
             raise OperationError("loading", LOADING)
+
+    def _check_service_name(self, name: str) -> None:
+        """Raise OperationError if no service can have this name."""
+        most = self.broker.policy.max_service_bytes
+        if not is_name(name, most):
+            raise OperationError("invalid", f"service name {name!r}: 1 to {most} bytes of printable text are allowed")
+
+    def _too_many_services(self) -> OperationError:
+        known = len(self.broker.worker_registry.services)
+        return OperationError("busy", f"{known} services are known, the maximum (max_services)")
 
     def _answer_when_saved(self, responder: Responder, view: Callable[[], View]) -> None:
         def saved(problem: str | None) -> None:

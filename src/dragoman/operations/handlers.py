@@ -14,20 +14,24 @@ from typing import Any, Final, Protocol
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import DeliverOutcome, Effect
+from dragoman.core.groups import GroupCompleted
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import Job, JobId, Payload
-from dragoman.core.names import is_name
 from dragoman.core.rights import CALL
-from dragoman.core.states import ENDED, RefusalReason
+from dragoman.core.states import ENDED
+from dragoman.operations.cluster_schemas import ClusterView
+from dragoman.operations.error_kinds import ERROR_KINDS
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_options import delayed_options, extras_of, options_of
-from dragoman.operations.ladder_handlers import LadderHandlers
+from dragoman.operations.limit_handlers import LimitHandlers
 from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
+from dragoman.operations.predecessors import linked_extras
 from dragoman.operations.purge import Purge
 from dragoman.operations.recorded_requests import record_request, record_response, status_of
 from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
@@ -79,7 +83,7 @@ class StoreStatus(Protocol):
     def commits(self) -> Histogram: ...
 
 
-class OperationHandlers(LadderHandlers):
+class OperationHandlers(LimitHandlers):
     """The functions of all operations: for each row of the table, the method with its name."""
 
     dialect = "operations"
@@ -103,6 +107,7 @@ class OperationHandlers(LadderHandlers):
         self.targets = Targets(broker, scheduler)
         self.permissions = Permissions(broker, self.targets)
         self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
+        self.show_cluster: Callable[[], ClusterView] = no_cluster  # likewise
 
     # ---------------------------------------------------------------- operations
 
@@ -133,6 +138,8 @@ class OperationHandlers(LadderHandlers):
         pending = PendingRequest(self, responder, inf)
         body = payload_of(request, payload)
         extras = extras_of(request)
+        if request.after or request.input != "payload":
+            extras = linked_extras(extras, request, body, self.broker, responder.owner.principal)
         job = self.broker.submit(request.service, body, pending, job_options, now, key=request.key, extras=extras)
         record_request(job, ENQUEUE, responder, len(body), now)
         return pending
@@ -199,17 +206,11 @@ class OperationHandlers(LadderHandlers):
         responder.answer(self._service_view(self.targets.service(request.name), now))
 
     def pause(self, request: PauseRequest, payload: Payload, responder: Responder, now: float) -> None:
-        most = self.broker.policy.max_service_bytes
-        if not is_name(request.name, most):
-            raise OperationError(
-                "invalid", f"service name {request.name!r}: 1 to {most} bytes of printable text are allowed"
-            )
+        self._check_service_name(request.name)
         by = signature(responder.owner.principal, request.by)
         service = self.broker.operator.pause(request.name, by, now)
         if service is None:
-            raise OperationError(
-                "busy", f"{len(self.broker.worker_registry.services)} services are known, the maximum (max_services)"
-            )
+            raise self._too_many_services()
         store_pause(service, self._store_access.note, self._offset())
         self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
@@ -239,6 +240,9 @@ class OperationHandlers(LadderHandlers):
     def health(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(visible_health(self._show_health(), responder.owner.principal))
 
+    def cluster(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(self.show_cluster())
+
     def reload_access(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self.reload_table())
 
@@ -265,6 +269,10 @@ class OperationHandlers(LadderHandlers):
                 view = job_view(job, self._offset())
                 record_response(job, pending.responder, status_of(effect.outcome), len(effect.result), now)
                 self._finish(pending, now).answer(view, effect.result, effect.failure)
+        elif isinstance(effect, GroupCompleted):
+            pending = effect.caller
+            assert isinstance(pending, PendingRequest)
+            self._send_page(effect.group, 0, self._finish(pending, now))
         # Progress and parts are published as events, not returned here.
 
     def leave(self, pending: PendingRequest, now: float) -> None:
@@ -299,7 +307,10 @@ class OperationHandlers(LadderHandlers):
         owner = self.broker.owners.of_stored(self.broker.principals.named(state.owner))
         run = ScheduledRun(self.scheduler, request.name, owner)
         pending = PendingRequest(self, run, UNTIL_ENDED)
-        job = self.broker.submit(request.service, payload, pending, delayed_options(request), now, key=key)
+        extras = JobExtras(tenant=request.tenant) if request.tenant else None
+        job = self.broker.submit(
+            request.service, payload, pending, delayed_options(request), now, key=key, extras=extras
+        )
         run.job = job.id if job is not None else None
         return run.job
 
@@ -314,12 +325,18 @@ class OperationHandlers(LadderHandlers):
     def _finish(self, pending: PendingRequest, now: float) -> Responder:
         responder, pending.responder = pending.responder, None
         self._waiting.disarm(pending)
+        if pending.group is not None:
+            self.broker.job_registry.groups.leave(pending.group, pending)
         self.broker.caller_gone(pending, now)
         return responder if responder is not None else NULL_RESPONDER
 
     def _end_waits(self, due: float, now: float) -> None:
         """Answer the requests whose `wait` ends by `due` with the state of their job."""
         for pending in self._waiting.due(due):
+            group = pending.group
+            if group is not None:
+                self._send_page(group, 0, self._finish(pending, now))
+                continue
             job = pending.job
             assert job is not None
             if job.state is not ENDED:  # else it receives the outcome after its commit
@@ -332,17 +349,10 @@ def no_table() -> AccessView:
     raise OperationError("conflict", "this broker has no access table; start it with an access folder")
 
 
-# Error kinds of the core's refusals.
-ERROR_KINDS: Final = {
-    RefusalReason.NO_SUCH_SERVICE: "no such service",
-    RefusalReason.BUSY: "busy",
-    RefusalReason.DRAINING: "draining",
-    RefusalReason.KEY_REUSED: "key reused",
-    RefusalReason.STORE_UNAVAILABLE: "store unavailable",
-    RefusalReason.INVALID: "invalid",
-    RefusalReason.FORBIDDEN: "forbidden",
-    RefusalReason.TOO_LARGE: "too large",
-}
+def no_cluster() -> ClusterView:
+    """Refuse to show the cluster: there is none."""
+    raise OperationError("conflict", "this broker is in no cluster; start it with --cluster nats://HOST")
+
 
 # The function of each operation: the method of its name, or the one that is named here.
 METHODS: Final = {"broker": "show_broker", "listeners": "show_listeners"}

@@ -18,7 +18,10 @@ def target_of(row: Operation[Any, Any], request: OperationRequest) -> str:
     path = row.path.format_map(names)
     if not values or row.has_body:
         return path
-    return f"{path}?{urlencode({name: _query_value(each) for name, each in values.items()})}"
+    listed = [
+        (name, each) for name, value in values.items() for each in (value if isinstance(value, list) else [value])
+    ]
+    return f"{path}?{urlencode([(name, _query_value(each)) for name, each in listed])}"
 
 
 def _query_value(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 from dragoman.core.broker import Broker
 from dragoman.core.job_counts import count_all
@@ -24,7 +25,7 @@ class JobList:
         self._request = request
         self._principal = principal
         self._offset = offset
-        self._newest_first = RowReader(reversed(broker.jobs.values()))
+        self._newest_first = RowReader(_newest_first(broker, request.group))
         self._after: Job | None = None  # the list begins behind this job, which has not been reached yet
         if request.after is not None:
             self._after = broker.jobs.get(JobId(bytes.fromhex(request.after)))
@@ -37,7 +38,8 @@ class JobList:
         self._filter = JobFilter(request, principal)
         self._searched = 0
         self._last: Job | None = None  # the last job that was looked at
-        self._in_state = jobs_in_state(broker, request.state) if request.state is not None else None
+        is_counted = request.state is not None and request.group is None
+        self._in_state = jobs_in_state(broker, request.state) if is_counted and request.state is not None else None
         self._is_first = True
         self._end: Job | None = None
         self._found_rows: RowReader[Job] | None = None  # jobs of the page, once the search has ended
@@ -117,10 +119,24 @@ class JobList:
         )
 
 
+def _newest_first(broker: Broker, group: str | None) -> Iterable[Job]:
+    """Return all jobs, or those of a group."""
+    if group is None:
+        return reversed(broker.jobs.values())
+    found = broker.job_registry.groups.by_id.get(JobId(bytes.fromhex(group)))
+    return [] if found is None else [job for job in reversed(found.jobs) if job is not None]
+
+
 def jobs_in_state(broker: Broker, state: str) -> int:
     """Return the exact number of jobs in a state."""
-    waiting, delayed, running, done, undone, _ = count_all(broker).numbers()
-    return {"waiting": waiting, "delayed": delayed, "running": running, "ended": done + undone}[state]
+    counts = count_all(broker)
+    return {
+        "dependent": counts.dependent,
+        "waiting": counts.waiting,
+        "delayed": counts.delayed,
+        "running": counts.running,
+        "ended": counts.done + counts.undone,
+    }[state]
 
 
 class JobFilter:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from dragoman.core.infinity import inf
-from dragoman.core.job_extras import JobExtras, given_extras
+from dragoman.core.job_extras import JobExtras, given_extras, tenant_problem
 from dragoman.core.model import JobId
 from dragoman.core.options import JobOptions
 from dragoman.operations.schemas import EnqueueRequest, OperationError, ScheduleRequest
@@ -30,10 +30,21 @@ def options_of(request: EnqueueRequest, now: float, ahead: Callable[[], float], 
 
 def extras_of(request: EnqueueRequest) -> JobExtras | None:
     """Return the extras of a job; None if the request has none."""
-    parent = request.parent
-    if parent is None and request.traceparent is None:
+    parent, tenant = request.parent, tenant_of(request)
+    if parent is None and request.traceparent is None and not tenant:
         return None
-    return given_extras(JobId(bytes.fromhex(parent)) if parent is not None else None, request.traceparent)
+    return given_extras(JobId(bytes.fromhex(parent)) if parent is not None else None, request.traceparent, tenant)
+
+
+def tenant_of(request: EnqueueRequest | ScheduleRequest) -> str:
+    """Return the tenant of a job; empty if the request has none. Raises OperationError."""
+    tenant = request.tenant
+    if tenant is None:
+        return ""
+    problem = tenant_problem(tenant)
+    if problem is not None:
+        raise OperationError("invalid", problem)
+    return tenant
 
 
 def delayed_options(request: EnqueueRequest | ScheduleRequest, delay: float = 0.0) -> JobOptions:

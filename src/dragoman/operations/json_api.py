@@ -30,9 +30,10 @@ class JsonOperations:
         self, operation: str, request: bytes, payload: Payload, responder: JsonResponder, now: float
     ) -> PendingRequest | None:
         if responder.edition < older_names.EDITION:
-            if operation in older_names.RENAMED_VIEWS:
-                responder = older_names.OlderResponder(responder)
-            operation = older_names.OPERATIONS.get(operation, operation)
+            is_renamed = responder.edition < older_names.RENAMED
+            if operation != "enqueue":  # it is frequent, and its view is the same in all editions
+                responder = older_names.OlderResponder(responder, operation)
+            operation = older_names.OPERATIONS.get(operation, operation) if is_renamed else operation
         return call_json(self._handlers, operation, request, payload, _JsonEncodingResponder(responder), now)
 
     def leave(self, pending: Any, now: float) -> None:

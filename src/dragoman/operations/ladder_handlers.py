@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.core.model import JobId, Payload
+from dragoman.operations.group_handlers import GroupHandlers
 from dragoman.operations.ladder_schemas import LadderRequest, WorkerLadderRequest
 from dragoman.operations.ladder_views import conversation_view, worker_view
-from dragoman.operations.list_handlers import ListHandlers
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import OperationError
-from dragoman.operations.targets import Targets
 
 OFF: Final = "this broker records no messages; start it with --ladders, or set ladders = true"
 
 
-class LadderHandlers(ListHandlers):
+class LadderHandlers(GroupHandlers):
     """The operations `ladder` and `worker ladder`."""
-
-    targets: Targets
 
     def ladder(self, request: LadderRequest, payload: Payload, responder: Responder, now: float) -> None:
         id = JobId(bytes.fromhex(request.id))

@@ -90,10 +90,16 @@ class ListHandlers(ScheduleHandlers):
     def job_counts(self, request: JobCountsRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
         counts = count_all(self.broker) if request.service is None else count_of(self.broker, request.service)
-        waiting, delayed, running, done, undone, quarantined = counts.numbers()
+        waiting, delayed, dependent, running, done, undone, quarantined = counts.numbers()
         responder.answer(
             JobCountsView(
-                waiting=waiting, delayed=delayed, running=running, done=done, undone=undone, quarantined=quarantined
+                waiting=waiting,
+                delayed=delayed,
+                running=running,
+                done=done,
+                undone=undone,
+                quarantined=quarantined,
+                dependent=dependent,
             )
         )
 

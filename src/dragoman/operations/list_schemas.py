@@ -51,6 +51,7 @@ class ListJobsRequest(OperationRequest):
         Meta(description="Only jobs whose id begins with this text, or whose key, worker or reason contains it."),
     ] = None
     undone: Annotated[bool, Meta(description="Only jobs that ended otherwise than done.")] = False
+    group: Annotated[JobIdText | None, Meta(description="Only jobs of the group with this id.")] = None
     limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Maximum number of jobs.")] = 100
     after: Annotated[JobIdText | None, Meta(description="Only jobs older than this one.")] = None
 
@@ -82,6 +83,7 @@ class JobCountsView(View):
     done: int
     undone: int
     quarantined: int
+    dependent: int = 0
 
 
 WhyKind = Literal[
@@ -94,10 +96,15 @@ WhyKind = Literal[
     "retry",
     "declined",
     "delayed",
+    "dependent",
     "shutting down",
     "paused",
     "no worker",
     "max_running",
+    "service max_running",
+    "max_running_per_tenant",
+    "rate",
+    "loading",
     "nested",
     "all busy",
     "none free",

@@ -8,11 +8,13 @@ from typing import Final, Generic, Literal, TypeVar, get_args
 from dragoman.operations.schemas import ErrorKind, OperationRequest, View
 
 Right = Literal["call", "work", "see", "administer"]
-# The object that the right is about. The first field of the request names a service, job, worker, schedule or group of
-# quarantined jobs. For a `list` the handler leaves out what the principal may not see. `broker`: the right over all
+# The object that the right is about. The first field of the request names a service, job, worker, schedule, group or
+# quarantine group. For a `list` the handler leaves out what the principal may not see. `broker`: the right over all
 # services. `none`: no right is needed. `conversation`: a job, or a call that has ended and whose messages are kept.
-Target = Literal["service", "job", "worker", "schedule", "group", "list", "broker", "none", "conversation"]
-NAMED_TARGETS: Final = ("service", "job", "worker", "schedule", "group", "conversation")
+Target = Literal[
+    "service", "job", "worker", "schedule", "group", "quarantine group", "list", "broker", "none", "conversation"
+]
+NAMED_TARGETS: Final = ("service", "job", "worker", "schedule", "group", "quarantine group", "conversation")
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 RequestType = TypeVar("RequestType", bound=OperationRequest)
@@ -87,7 +89,7 @@ class Operation(Generic[RequestType, ViewType]):
 
     @property
     def group(self) -> str:
-        """The kind of resource: `jobs`, `services`, `workers`, `schedules`, `access` or `health`."""
+        """The kind of resource: `jobs`, `groups`, `services`, `workers`, `schedules`, `access` or `health`."""
         return self.path.split("/")[2]
 
     @property

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from typing import Protocol
 
 from dragoman.core.model import Payload
-from dragoman.operations.schemas import EnqueueRequest, OperationError, ScheduleRequest
+from dragoman.operations.schemas import OperationError
 
 
-def payload_of(request: EnqueueRequest | ScheduleRequest, payload: Payload) -> Payload:
+class PayloadFields(Protocol):
+    """A request, or a job of a batch."""
+
+    @property
+    def payload(self) -> str | None: ...
+
+    @property
+    def payload_base64(self) -> str | None: ...
+
+
+def payload_of(request: PayloadFields, payload: Payload) -> Payload:
     """Return the payload: from a field of the request, else `payload`. Raises OperationError if there are two."""
     if request.payload is None and request.payload_base64 is None:
         return payload

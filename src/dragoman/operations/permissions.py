@@ -24,6 +24,7 @@ from dragoman.operations.visibility import (
     may_see_all,
     owns_job,
     owns_worker,
+    sees_group,
     sees_job,
     sees_schedule,
     sees_service,
@@ -59,6 +60,8 @@ class Permissions:
             is_act = self._check_job(row, right, name, responder)
         elif kind == "group":
             is_act = self._check_group(right, name, responder)
+        elif kind == "quarantine group":
+            is_act = self._check_quarantine_group(right, name, responder)
         elif kind == "conversation":
             is_act = self._check_conversation(row, right, name, responder)
         elif kind == "worker":
@@ -100,15 +103,28 @@ class Permissions:
             raise error if sees_job(principal, job) else self._targets.missing_job(id)
         return needed is ADMINISTER
 
-    def _check_group(self, right: Right, group: str, responder: Responder) -> bool:
+    def _check_group(self, right: Right, id: str, responder: Responder) -> bool:
+        """Check that the principal owns the group, or has the right over all its services."""
+        group = self._targets.group(id)
+        principal = responder.owner.principal
+        if group.owner == principal.name and right in (SEE, CALL):
+            return False
+        needed = SEE if right is SEE else ADMINISTER
+        lacking = [each for each in group.services if not principal.may(needed, each)]
+        if lacking:
+            error = self._missing(responder, needed, lacking)
+            raise error if sees_group(principal, group) else self._targets.missing_group(id)
+        return needed is ADMINISTER
+
+    def _check_quarantine_group(self, right: Right, group: str, responder: Responder) -> bool:
         """Check that the principal has the right over jobs of the group; the handler leaves out the others."""
         principal = responder.owner.principal
-        seen = [each for each in self._targets.group(group) if sees_part(principal, each)]
+        seen = [each for each in self._targets.quarantine_group(group) if sees_part(principal, each)]
         allowed = [each for each in seen if may_use(principal, right, each)]
         if not allowed:
-            services = [each.service for each in self._targets.group(group)][:1]
+            services = [each.service for each in self._targets.quarantine_group(group)][:1]
             error = self._missing(responder, right if right is SEE else ADMINISTER, services)
-            raise error if seen else self._targets.missing_group(group)
+            raise error if seen else self._targets.missing_quarantine_group(group)
         return right is not SEE and any(each.owner != principal.name for each in allowed)
 
     def _check_conversation(self, row: Operation[Any, Any], right: Right, id: str, responder: Responder) -> bool:

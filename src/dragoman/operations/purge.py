@@ -6,7 +6,7 @@ from collections import deque
 
 from dragoman.core.broker import Broker
 from dragoman.core.model import Job
-from dragoman.core.states import DELAYED, ENDED, WAITING
+from dragoman.core.states import ENDED, RUNNING
 from dragoman.operations.schemas import PurgeRequest, PurgeView
 
 BATCH = 1_000  # jobs
@@ -37,11 +37,11 @@ class Purge:
         return PurgeView(name=self._name, purged=self._count) if not self._jobs else None
 
     def _cancel(self, job: Job, now: float) -> bool:
-        is_queued = job.state is WAITING or job.state is DELAYED
-        return is_queued and self._broker.withdraw(job, now, self._reason)
+        is_open = job.state is not RUNNING and job.state is not ENDED
+        return is_open and self._broker.withdraw(job, now, self._reason)
 
     def _delete(self, job: Job) -> bool:
-        if not job.is_archived:
+        if not job.is_archived or self._broker.job_registry.kept.archive.is_pinned(job):
             return False
         self._broker.job_registry.kept.erase(job)
         return True

@@ -29,7 +29,7 @@ RETRY_GROUP: Final = Operation(
     "the quarantine meanwhile are left out. The response is sent at the start; a second request returns the progress. "
     "A restart of the broker ends the retry, and the rest stays in quarantine.",
     right="call",
-    target="group",
+    target="quarantine group",
     method="POST",
     path="/v1/quarantine/retry",
     writes=True,

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from dragoman.operations.schemas import DAY, OperationRequest
@@ -21,7 +21,7 @@ class RequestField:
     """One field. `least` and `most` bound a number, `shortest` and `longest` the characters of a text."""
 
     name: str
-    kind: type[Any]  # str, int, float, bool or datetime
+    kind: type[Any]  # str, int, float, bool or datetime; dict for an object with fields of its own
     is_required: bool
     default: Any = None
     is_list: bool = False
@@ -33,6 +33,7 @@ class RequestField:
     is_above_least: bool = False  # `least` itself is not allowed
     shortest: int | None = None
     longest: int | None = None
+    most_entries: int | None = None  # of a list
 
     @property
     def limits(self) -> str:
@@ -42,6 +43,8 @@ class RequestField:
         if self.most is not None:
             most = _number(self.most)
             return f"more than {self.least:g}, at most {most}" if self.is_above_least else f"{self.least:g} to {most}"
+        if self.most_entries is not None:
+            return f"0 to {self.most_entries} entries"
         return f"{self.shortest or 0} to {self.longest} characters" if self.longest is not None else ""
 
     @property
@@ -52,7 +55,7 @@ class RequestField:
         if isinstance(self.default, bool):
             return str(self.default).lower()
         if self.is_list:
-            return ", ".join(self.default)
+            return ", ".join(self.default) or "none"
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
 
@@ -63,7 +66,7 @@ def request_fields(request: type[OperationRequest]) -> list[RequestField]:
 
 def _field(name: str, kind: Any, is_required: bool, default: Any) -> RequestField:
     facts: dict[str, Any] = {}
-    while kind not in (str, int, float, bool, datetime):
+    while kind not in (str, int, float, bool, datetime, dict):
         origin, inner = get_origin(kind), get_args(kind)
         if origin is Annotated:
             facts = _facts(inner[1:]) | facts
@@ -72,11 +75,13 @@ def _field(name: str, kind: Any, is_required: bool, default: Any) -> RequestFiel
             facts["is_nullable"] = True
             (kind,) = (each for each in inner if each is not NoneType)
         elif origin is tuple:
-            facts["is_list"] = True
+            facts |= {"is_list": True, "most_entries": facts.pop("longest", None)}
             kind = inner[0]
         elif origin is Literal:
             facts["choices"] = inner
             kind = str
+        elif isinstance(kind, type) and issubclass(kind, Struct):
+            kind = dict
         else:
             raise TypeError(f"field {name!r}: type {kind} is not supported in a request")
     return RequestField(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from dragoman.core.failure import Failure
+from dragoman.core.groups import Group
 from dragoman.core.infinity import inf
 from dragoman.core.model import Caller, Payload
 from dragoman.core.owners import Owner
@@ -55,15 +56,16 @@ class JsonResponder(Protocol):
 
 
 class PendingRequest(Caller):
-    """A request that waits until a job is accepted or has ended."""
+    """A request that waits until a job is accepted or has ended, or until a group is complete."""
 
-    __slots__ = ("alarm", "alarm_number", "due", "responder")
+    __slots__ = ("alarm", "alarm_number", "due", "group", "responder")
 
     def __init__(self, recipient: Recipient, responder: Responder, due: float) -> None:
         super().__init__(recipient, responder.owner)
         self.dialect = responder.dialect
         self.responder: Responder | None = responder  # None: answered, or the client disconnected
         self.due = due  # time until which it waits for an outcome; inf: waits for acceptance
+        self.group: Group | None = None  # it waits until this group is complete
         self.alarm = inf
         self.alarm_number = 0
 

@@ -15,10 +15,13 @@ from dragoman.operations.field_types import JOB as JOB
 from dragoman.operations.field_types import JOB_TIMEOUT as JOB_TIMEOUT
 from dragoman.operations.field_types import LONGEST_WAIT as LONGEST_WAIT
 from dragoman.operations.field_types import NAME as NAME
+from dragoman.operations.field_types import After as After
+from dragoman.operations.field_types import AfterFailure as AfterFailure
 from dragoman.operations.field_types import Attempts as Attempts
 from dragoman.operations.field_types import Base64 as Base64
 from dragoman.operations.field_types import Delay as Delay
 from dragoman.operations.field_types import ErrorKind as ErrorKind
+from dragoman.operations.field_types import Input as Input
 from dragoman.operations.field_types import Jitter as Jitter
 from dragoman.operations.field_types import JobIdText as JobIdText
 from dragoman.operations.field_types import JobTimeout as JobTimeout
@@ -34,6 +37,7 @@ from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
 from dragoman.operations.field_types import ScheduleName as ScheduleName
 from dragoman.operations.field_types import ServiceName as ServiceName
 from dragoman.operations.field_types import State as State
+from dragoman.operations.field_types import Tenant as Tenant
 from dragoman.operations.field_types import Text as Text
 from dragoman.operations.field_types import Traceparent as Traceparent
 from dragoman.operations.field_types import WaitSeconds as WaitSeconds
@@ -66,8 +70,12 @@ class EnqueueRequest(OperationRequest):
     retry_first: RetryDelay | None = None
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
+    tenant: Tenant | None = None
     parent: Parent | None = None
     traceparent: Traceparent | None = None
+    after: After = ()
+    after_failure: AfterFailure = "cancel"
+    input: Input = "payload"
 
 
 class JobRef(OperationRequest):
@@ -147,6 +155,7 @@ class JobView(View):
     not_before: Moment | None = None
     kept_until: Moment | None = None
     key: str | None = None
+    tenant: str | None = None
     retry_of: JobIdText | None = None
     retried_as: JobIdText | None = None
     result: str | None = None
@@ -177,6 +186,14 @@ class JobView(View):
         ),
     ] = []
     more_children: Annotated[int, Meta(description="Number of visible children beyond those in the list.")] = 0
+    after: Annotated[list[JobIdText], Meta(description="Jobs and groups that it comes after.")] = []
+    after_failure: Annotated[
+        Literal["cancel", "run"] | None, Meta(description="Null for a job that comes after no other.")
+    ] = None
+    input: Annotated[
+        Literal["payload", "result", "results"] | None, Meta(description="Null for a job that comes after no other.")
+    ] = None
+    group: Annotated[JobIdText | None, Meta(description="Id of its group.")] = None
 
 
 class OutcomeView(View):
@@ -206,17 +223,32 @@ class PauseRequest(OperationRequest):
 
 
 class PurgeRequest(OperationRequest):
-    """A purge: cancels waiting and delayed jobs of a service, deletes the outcomes of ended ones."""
+    """A purge: cancels waiting, delayed and dependent jobs of a service, deletes the outcomes of ended ones."""
 
     name: ServiceName
     states: Annotated[
-        tuple[Literal["waiting", "delayed", "ended"], ...], Meta(description="States of the jobs to purge.")
-    ] = ("waiting", "delayed")
+        tuple[Literal["waiting", "delayed", "dependent", "ended"], ...],
+        Meta(description="States of the jobs to purge."),
+    ] = ("waiting", "delayed", "dependent")
 
 
 class PurgeView(View):
     name: str
     purged: int
+
+
+class LimitsView(View):
+    """The limits of a service that hold, from an operator or from its workers. `authors`: by limit, who has set it."""
+
+    max_running: Annotated[int | None, Meta(description="Most jobs that run at once; null: no limit.")] = None
+    max_running_per_tenant: Annotated[
+        int | None, Meta(description="Most jobs of one tenant that run at once; null: no limit.")
+    ] = None
+    rate: Annotated[str | None, Meta(description="Rate of starts, such as `100/min`; null: no limit.")] = None
+    authors: dict[str, str] = {}
+    reached: Annotated[
+        str | None, Meta(description="Sentence about the limit because of which no job of the service may start now.")
+    ] = None
 
 
 class ServiceView(View):
@@ -233,6 +265,7 @@ class ServiceView(View):
     paused_at: Annotated[Moment | None, Meta(description="Time of the pause; null if it is not paused.")] = None
     slots: Annotated[int, Meta(description="Jobs that its workers can run at the same time.")] = 0
     arrived: Annotated[float | None, Meta(description="Jobs that arrive, per second; null if not known.")] = None
+    dependent: Annotated[int, Meta(description="Jobs that wait for other jobs.")] = 0
     done: Annotated[float | None, Meta(description="Jobs that end `done`, per second; null if not known.")] = None
     undone: Annotated[float | None, Meta(description="Jobs that end otherwise, per second; null if not known.")] = None
     wait: Annotated[Quantiles, Meta(description="Seconds from queueing to the first attempt: p50, p95, p99.")] = field(
@@ -243,6 +276,7 @@ class ServiceView(View):
     )
     dialects: Annotated[list[str], Meta(description="Dialects of its workers.")] = []
     need: Annotated[int, Meta(description="Need of attention: services with the highest number come first.")] = 0
+    limits: Annotated[LimitsView | None, Meta(description="Its limits; null if it has none.")] = None
 
 
 class WorkerRef(OperationRequest):
@@ -319,6 +353,7 @@ class ScheduleRequest(OperationRequest):
     retry_first: RetryDelay | None = None
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
+    tenant: Tenant | None = None
 
 
 class ScheduleRef(OperationRequest):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dragoman.core.model import Service, Worker
 from dragoman.core.recipients import dialect_of
+from dragoman.operations.limits import limits_view
 from dragoman.operations.schemas import ServiceView
 from dragoman.operations.service_need import service_need
 from dragoman.operations.views import moment
@@ -57,6 +58,7 @@ class ServiceRows:
             paused_by=service.paused_by,
             waiting=waiting,
             delayed=service.delayed,
+            dependent=service.dependent,
             running=service.running,
             oldest=oldest,
             workers=service.workers,
@@ -65,6 +67,7 @@ class ServiceRows:
             paused_at=moment(service.paused_at + self._offset) if service.paused_at is not None else None,
             slots=self._slots.get(service, 0),
             dialects=sorted(self._dialects.get(service, ())),
+            limits=limits_view(service, now),
         )
         rates = self._rates(service)
         if rates is not None:

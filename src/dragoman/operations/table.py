@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dragoman.operations.cluster_table import CLUSTER as CLUSTER
 from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
 from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
+from dragoman.operations.group_table import CANCEL_GROUP as CANCEL_GROUP
+from dragoman.operations.group_table import ENQUEUE_MANY as ENQUEUE_MANY
+from dragoman.operations.group_table import GROUP as GROUP
+from dragoman.operations.group_table import GROUP_RESULTS as GROUP_RESULTS
 from dragoman.operations.ladder_table import LADDER as LADDER
 from dragoman.operations.ladder_table import WORKER_LADDER as WORKER_LADDER
+from dragoman.operations.limit_table import LIMIT as LIMIT
 from dragoman.operations.list_schemas import WhyView
 from dragoman.operations.list_table import BROKER as BROKER
 from dragoman.operations.list_table import FLEET as FLEET
@@ -61,7 +67,7 @@ ENQUEUE: Final = Operation(
     takes_payload=True,
     status=202,
     location=JOB_LOCATION,
-    errors=("key reused", "busy", "draining"),
+    errors=("key reused", "busy", "draining", "not found"),
     returned="id",
 )
 JOB: Final = Operation(
@@ -190,8 +196,8 @@ PURGE: Final = Operation(
     name="purge",
     request=PurgeRequest,
     view=PurgeView,
-    summary="Cancel the waiting and delayed jobs of a service. With the state `ended`, delete the outcomes of its "
-    "ended jobs. Running jobs continue.",
+    summary="Cancel the waiting, delayed and dependent jobs of a service. With the state `ended`, delete the outcomes "
+    "of its ended jobs, except those that other jobs wait for. Running jobs continue.",
     right="administer",
     target="service",
     method="POST",
@@ -360,6 +366,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
     each.name: each
     for each in (
         ENQUEUE,
+        ENQUEUE_MANY,
         JOBS,
         JOB_COUNTS,
         JOB,
@@ -368,6 +375,9 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         RESULT,
         RETRY,
         WHY,
+        GROUP,
+        GROUP_RESULTS,
+        CANCEL_GROUP,
         QUARANTINE,
         RETRY_GROUP,
         LADDER,
@@ -375,6 +385,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         SERVICE,
         PAUSE,
         RESUME,
+        LIMIT,
         PURGE,
         WORKERS,
         FLEET,
@@ -391,6 +402,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         RELOAD_ACCESS,
         LISTENERS,
         BROKER,
+        CLUSTER,
         HEALTH,
         OVERVIEW,
         SERVICE_SERIES,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.core.broker import Broker
+from dragoman.core.groups import Group
 from dragoman.core.model import Job, JobId, Service, Worker, WorkerId
 from dragoman.core.quarantine import GroupPart
 from dragoman.core.states import DONE, ENDED
@@ -63,14 +64,25 @@ class Targets:
     def missing_worker(self, id: int) -> OperationError:
         return OperationError("not found", f"no worker has id {id}: it has left, or never joined")
 
-    def group(self, id: str) -> list[GroupPart]:
+    def group(self, id: str) -> Group:
+        group = self._broker.job_registry.groups.by_id.get(JobId(bytes.fromhex(id)))
+        if group is None or self._broker.job_registry.is_loading:
+            raise self.missing_group(id)
+        return group
+
+    def missing_group(self, id: str) -> OperationError:
+        if self._broker.job_registry.is_loading:
+            return OperationError("loading", LOADING)
+        return OperationError("not found", f"no group has id {id}: it never existed, or its outcomes were deleted")
+
+    def quarantine_group(self, id: str) -> list[GroupPart]:
         """Return the parts of a group of quarantined jobs."""
         parts = self._broker.job_registry.kept.quarantine.parts_of(id)
         if not parts:
-            raise self.missing_group(id)
+            raise self.missing_quarantine_group(id)
         return parts
 
-    def missing_group(self, id: str) -> OperationError:
+    def missing_quarantine_group(self, id: str) -> OperationError:
         if self._broker.job_registry.is_loading:
             return OperationError("loading", LOADING)
         detail = f"no group of the quarantine has id {id}: it never existed, or all its jobs have left the quarantine"

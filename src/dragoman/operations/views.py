@@ -93,6 +93,7 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         not_before=moment(job.start_at + offset) if job.start_at > 0.0 and job.state is not ENDED else None,
         kept_until=moment(job.keep_until + offset) if job.is_archived else None,
         key=job.key,
+        tenant=job.tenant or None,
         retry_of=job.retry_of.hex() if job.retry_of is not None else None,
         retried_as=job.retried_as.hex() if job.retried_as is not None else None,
     )
@@ -104,6 +105,13 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         view.recorded = "messages"
     elif job.state is ENDED:
         view.recorded = "milestones"
+    extras = job.extras
+    if extras is not None and extras.group is not None:
+        view.group = extras.group.hex()
+    if extras is not None and extras.after:
+        view.after = [each.hex() for each in extras.after]
+        view.after_failure = "run" if extras.runs_after_failure else "cancel"
+        view.input = extras.input._value_
     if attempts:
         view.started = attempts[0].started
         view.waited = _waited(job)
@@ -144,10 +152,15 @@ def show_result(view: JobView, result: Payload, failure: Failure | None) -> None
     if view.outcome != "done":
         view.error = failure_view(failure)
         return
+    view.result, view.result_base64 = text_or_base64(result)
+
+
+def text_or_base64(result: Payload) -> tuple[str | None, str | None]:
+    """Return bytes as text, or as base64 if they are no text; the other one is None."""
     try:
-        view.result = bytes(result).decode()
+        return bytes(result).decode(), None
     except UnicodeDecodeError:
-        view.result_base64 = b64encode(result).decode()
+        return None, b64encode(result).decode()
 
 
 def failure_view(failure: Failure | None) -> FailureView | None:

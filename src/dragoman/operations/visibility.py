@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.core.events import JOB_PROGRESS, JobEvent, WorkerEvent
+from dragoman.core.groups import Group
 from dragoman.core.model import Job, Worker
 from dragoman.core.rights import ADMINISTER, CALL, LOCAL, SEE, WORK, Principal
 
@@ -32,6 +33,18 @@ def sees_job(principal: Principal, job: Job) -> bool:
 def reads_job(principal: Principal, job: Job) -> bool:
     """True if the principal may read all about the job: payload, result, error, progress, idempotency key."""
     return principal.rights.administers_all or owns_job(principal, job) or principal.may(ADMINISTER, job.service.name)
+
+
+def sees_group(principal: Principal, group: Group) -> bool:
+    """True if the principal may know of the group: its own, or one whose services it may all see."""
+    owns = principal.rights.sees_all or group.owner == principal.name
+    return owns or all(principal.may(SEE, each) for each in group.services)
+
+
+def reads_group(principal: Principal, group: Group) -> bool:
+    """True if the principal may read the results of the group, and cancel it."""
+    owns = principal.rights.administers_all or group.owner == principal.name
+    return owns or all(principal.may(ADMINISTER, each) for each in group.services)
 
 
 def owns_worker(principal: Principal, worker: Worker) -> bool:

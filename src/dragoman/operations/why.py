@@ -8,11 +8,13 @@ from typing import Final, NamedTuple
 from dragoman.core.broker import Broker
 from dragoman.core.leases import lease_of
 from dragoman.core.model import ABSENT, Job, Worker
+from dragoman.core.reached_limits import limit_in_the_way
 from dragoman.core.starvation import Starvation, starved
 from dragoman.core.states import (
     BACKING_OFF,
     BUSY,
     DELAYED,
+    DEPENDENT,
     DETACHED,
     DONE,
     DRAINING,
@@ -28,6 +30,7 @@ from dragoman.operations.list_schemas import WhyAboutView, WhyKind, WhyView
 from dragoman.operations.service_views import RatesOf
 
 MOST_EARLIER: Final = 3  # attempts in `earlier`
+MOST_NAMED: Final = 3  # jobs that another one waits for
 MOST_COUNTED: Final = 20_000  # waiting jobs that are looked at in order to count those ahead
 
 
@@ -57,7 +60,7 @@ def why_view(
         earlier=_earlier_attempts(job, is_last_told=kind in ("retry", "undone")),
     )
     if is_queue_seen and job.state is WAITING and job.order != inf:
-        view.ahead = job.service.queue.ahead_of(job, MOST_COUNTED)
+        view.ahead = job.service.queue.count_before(job, MOST_COUNTED)
         measured = rates(job.service)
         rate = measured.done + measured.undone if measured is not None else 0.0
         if view.ahead is not None and rate > 0.0 and kind in ("all busy", "none free", "next"):
@@ -79,6 +82,8 @@ def explain(job: Job, broker: Broker, now: float, problem: str | None = None) ->
         return Explanation("storing", waits)
     if job.state is RUNNING:
         return _running(job, now)
+    if job.state is DEPENDENT:
+        return _dependent_reason(job, broker)
     if job.state is DELAYED:
         return _delay_reason(job, now)
     if broker.dispatch.is_draining:
@@ -130,6 +135,17 @@ def _delay_reason(job: Job, now: float) -> Explanation:
     return Explanation("delayed", f"It may start in {delay}: it was submitted with a delay.")
 
 
+def _dependent_reason(job: Job, broker: Broker) -> Explanation:
+    entry = broker.dependencies.find(job)
+    if entry is None or not entry.unended:
+        return Explanation("dependent", "The jobs that it comes after have ended; its input is being read.")
+    open_ones = broker.dependencies.unended(entry)
+    total = len(entry.predecessors)
+    count = f"{len(open_ones)} of {total} jobs" if total > 1 else "one job"
+    names = ", ".join(open_ones[:MOST_NAMED]) + (", …" if len(open_ones) > MOST_NAMED else "")
+    return Explanation("dependent", f"It waits for {count}: {names}.")
+
+
 def _waiting_reason(job: Job, broker: Broker, now: float) -> Explanation:
     service = job.service
     if service.paused:
@@ -137,11 +153,9 @@ def _waiting_reason(job: Job, broker: Broker, now: float) -> Explanation:
     workers = [each for each in broker.worker_registry.workers.values() if service in each.services]
     if not workers:
         return Explanation("no worker", f"It waits: no worker offers '{service.name}'.")
-    principal = job.principal
-    if principal.running >= principal.max_running:
-        name = principal.name
-        most = f"It waits: {name} runs {principal.running} jobs, the maximum (max_running of {name})."
-        return Explanation("max_running", most)
+    limit = limit_in_the_way(job, now)
+    if limit is not None:
+        return Explanation(limit.kind, f"It waits: {limit.sentence}.")
     found = starved([service], broker.worker_registry.workers.values(), broker.job_registry.with_extras)
     if found:
         return Explanation("nested", f"It waits: {_nested(found[0], len(workers))}.")

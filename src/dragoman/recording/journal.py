@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from dragoman.core.events import (
     JOB_DELAYED,
+    JOB_DEPENDENT,
     JOB_ENDED,
     JOB_RUNNING,
     JOB_WAITING,
@@ -22,7 +23,8 @@ from dragoman.core.events import (
 )
 
 KINDS: Final = (
-    JOB_DELAYED
+    JOB_DEPENDENT
+    | JOB_DELAYED
     | JOB_WAITING
     | JOB_RUNNING
     | JOB_ENDED

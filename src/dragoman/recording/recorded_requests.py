@@ -15,9 +15,10 @@ from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.rights import Principal
-from dragoman.dialects.hidden_fields import hide_fields
+from dragoman.dialects.hidden_fields import hide_batch, hide_fields
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.remote_worker import PendingCall, PendingPoll, RemoteHttpWorker
+from dragoman.operations.group_table import ENQUEUE_MANY
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.responders import PendingRequest, Responder
 from dragoman.recording.items import ASK, HTTP, LEAVE
@@ -171,7 +172,9 @@ class RecordedOperations:
         if not items.hide.is_off:
             facts = hide_fields(facts, items.hide)
         owner = owner_facts(responder.owner)
-        items.add(ASK, self._requests, operation, facts, items.hide(payload), owner, responder.dialect, now)
+        is_batch = operation == ENQUEUE_MANY.name and not items.hide.is_off
+        hidden = hide_batch(payload, items.hide) if is_batch else items.hide(payload)
+        items.add(ASK, self._requests, operation, facts, hidden, owner, responder.dialect, now)
         number = self._requests
         pending = self._operations.ask(operation, request, payload, responder, now)
         if pending is not None:

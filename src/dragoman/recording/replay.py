@@ -288,7 +288,7 @@ class Replay(InputTaps):
     def _restored(self, last_number: int, notes: dict[str, str], now: float, wall: float) -> None:
         self._store.last_number, self._store.stored_notes = last_number, notes
         self._restoring = Restore(self._store, self.runner, self._read_clock, lambda jobs, seconds: None)
-        self._operations.scheduler.load(self._restoring.prepare(wall - now), now, wall)
+        self._operations.scheduler.load(self._restoring.prepare(wall - now, now), now, wall)
 
     def _act(self, act: str, now: float) -> None:
         if act == OPERATIONS:

@@ -5,20 +5,25 @@ Written by tools/client_methods.py from the table of operations: change that tab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from dragoman.sdk import operation_steps
+from dragoman.sdk.ids import ids_of, new_job_id
 from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import AsyncPerformer
 
 if TYPE_CHECKING:
+    from dragoman.operations.cluster_schemas import ClusterView
     from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
+    from dragoman.operations.group_schemas import GroupView
     from dragoman.operations.ladder_schemas import ConversationView
     from dragoman.operations.list_schemas import BrokerView, FleetView, JobCountsView, ListenerView
     from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
     from dragoman.operations.schemas import AccessView, HealthView, JobView, ScheduleView, ServiceView, WorkerView
+    from dragoman.sdk.job_names import JobNames
+    from dragoman.sdk.new_jobs import NewJob
 
 
 class AsyncClientOperations(AsyncPerformer, Generic[Result]):
@@ -43,8 +48,12 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        tenant: str | None = None,
         parent: str | None = None,
         traceparent: str | None = None,
+        after: JobNames = (),
+        after_failure: Literal["cancel", "run"] = "cancel",
+        input: Literal["payload", "result", "results"] = "payload",
     ) -> str:
         """Enqueue a background job.
 
@@ -67,9 +76,17 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `tenant`: Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns. [1 to
+          128 characters]
         - `parent`: Id of the job whose handler submits this one. Python clients set it by themselves.
         - `traceparent`: Trace context of the submit (W3C `traceparent`), which the worker receives. An invalid one is
           ignored. [0 to 255 characters]
+        - `after`: Ids of jobs or groups. The job starts when all of them are done; if one ends otherwise, it is
+          cancelled. [0 to 1000 entries; default: none]
+        - `after_failure`: If a job in `after` ends otherwise than done: cancel this job, or run it when all have ended.
+          [cancel or run; default: cancel]
+        - `input`: The payload that the worker gets: the submitted one; the result of the only job in `after`; or the
+          submitted one and the results of all jobs in `after`, in CBOR. [payload, result or results; default: payload]
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import EnqueueRequest
@@ -87,18 +104,115 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
                     retry_first=retry_first,
                     retry_cap=retry_cap,
                     retry_jitter=retry_jitter,
+                    tenant=tenant,
                     parent=parent,
                     traceparent=traceparent,
+                    after=ids_of(after),
+                    after_failure=after_failure,
+                    input=input,
                 ),
                 self._encoded(payload, codec),
             )
         )
 
+    async def enqueue_many(
+        self,
+        service: str,
+        payloads: Iterable[Any],
+        *,
+        codec: str | None = None,
+        delay: float = 0.0,
+        not_before: datetime | None = None,
+        priority: int = 5,
+        attempts: int = 3,
+        timeout: float | None = 60.0,
+        retry_first: float | None = None,
+        retry_cap: float | None = None,
+        retry_jitter: float | None = None,
+    ) -> list[str]:
+        """Enqueue a background job for each payload, in one commit.
+
+        Returns their ids, in order, when all of them are on disk. Either all are enqueued, or none and the error says
+        why. More than 10,000 jobs, or more bytes than the broker accepts in a message, are several messages and
+        commits; if a later one is refused, PartlyEnqueued has the ids of the jobs that are enqueued. The options are
+        those of all jobs; see `enqueue`.
+        """
+        from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
+
+        request = EnqueueManyRequest(
+            service=service,
+            delay=delay,
+            not_before=not_before,
+            priority=priority,
+            attempts=attempts,
+            timeout=timeout,
+            retry_first=retry_first,
+            retry_cap=retry_cap,
+            retry_jitter=retry_jitter,
+        )
+        return await self._follow(batch_steps.enqueue_many(request, self._packed(payloads, codec)))
+
+    async def enqueue_group(
+        self,
+        service: str,
+        payloads: Iterable[Any],
+        *,
+        codec: str | None = None,
+        delay: float = 0.0,
+        not_before: datetime | None = None,
+        priority: int = 5,
+        attempts: int = 3,
+        timeout: float | None = 60.0,
+        retry_first: float | None = None,
+        retry_cap: float | None = None,
+        retry_jitter: float | None = None,
+    ) -> str:
+        """Enqueue a background job for each payload, in one commit, as a group.
+
+        Returns the id of the group. `group` shows its progress, `group_results` returns all results, `cancel_group`
+        cancels it, and another job may come after it: `enqueue(..., after=[group])`. At most 10,000 jobs. The options
+        are those of all jobs; see `enqueue`.
+        """
+        from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
+
+        request = EnqueueManyRequest(
+            service=service,
+            group_id=new_job_id().hex(),
+            delay=delay,
+            not_before=not_before,
+            priority=priority,
+            attempts=attempts,
+            timeout=timeout,
+            retry_first=retry_first,
+            retry_cap=retry_cap,
+            retry_jitter=retry_jitter,
+        )
+        return await self._follow(batch_steps.enqueue_group(request, self._packed(payloads, codec)))
+
+    async def enqueue_jobs(self, jobs: Iterable[NewJob]) -> list[str]:
+        """Enqueue different background jobs, in one commit.
+
+        Returns their ids. They may come after each other, in any order, and form groups; see `NewJob`. Jobs of groups
+        are at most 10,000 and one message; others are several messages if necessary, as in `enqueue_many`, and must
+        then come behind the jobs that they name.
+        """
+        from dragoman.operations.group_schemas import EnqueueManyRequest
+        from dragoman.sdk import batch_steps
+
+        found = list(jobs)
+        packed = [each.packed(self._encoded) for each in found]
+        if any(each.options.get("group") is not None for each in found):
+            await self._follow(batch_steps.enqueue_whole(EnqueueManyRequest(), packed))
+            return [each.id for each in found]
+        return await self._follow(batch_steps.enqueue_many(EnqueueManyRequest(), packed))
+
     async def jobs(
         self,
         *,
         service: str | None = None,
-        state: Literal["waiting", "delayed", "running", "ended"] | None = None,
+        state: Literal["waiting", "delayed", "dependent", "running", "ended"] | None = None,
         outcome: Literal["done", "failed", "timed out", "lost", "cancelled", "refused"] | None = None,
         quarantined: bool | None = None,
         kind: Literal["call", "background"] | None = None,
@@ -106,6 +220,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         worker: str | None = None,
         text: str | None = None,
         undone: bool = False,
+        group: str | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> list[JobView]:
@@ -115,7 +230,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         number, and `complete` is false if there are older ones. A `limit` over 1000 is fetched in several pages.
 
         - `service`: Only jobs of this service. [1 to 128 characters]
-        - `state`: Only jobs in this state. [waiting, delayed, running or ended]
+        - `state`: Only jobs in this state. [waiting, delayed, dependent, running or ended]
         - `outcome`: Only jobs with this outcome. [done, failed, timed out, lost, cancelled or refused]
         - `quarantined`: Only jobs in quarantine (true), or only jobs that are not (false).
         - `kind`: Only calls, or only background jobs. [call or background]
@@ -124,6 +239,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         - `text`: Only jobs whose id begins with this text, or whose key, worker or reason contains it. [1 to 256
           characters]
         - `undone`: Only jobs that ended otherwise than done. [default: false]
+        - `group`: Only jobs of the group with this id.
         - `limit`: Maximum number of jobs. [1 to 1000; default: 100]
         - `after`: Only jobs older than this one.
         """
@@ -143,6 +259,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
                     worker=worker,
                     text=text,
                     undone=undone,
+                    group=group,
                     limit=limit,
                     after=after,
                 ),
@@ -226,6 +343,53 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import WHY
 
         return (await self.operation(WHY, JobRef(id=id))).why
+
+    async def group(self, group: str) -> GroupView:
+        """Show a group: the numbers of its jobs by outcome."""
+        from dragoman.operations.group_schemas import GroupRef
+        from dragoman.operations.table import GROUP
+
+        return await self.operation(GROUP, GroupRef(id=group))
+
+    @overload
+    async def group_results(
+        self, group: str, timeout: float | None = None, *, errors: Literal["raise"] = "raise", codec: None = None
+    ) -> list[Result]: ...
+
+    @overload
+    async def group_results(
+        self,
+        group: str,
+        timeout: float | None = None,
+        *,
+        errors: Literal["raise", "return"] = "raise",
+        codec: str | None = None,
+    ) -> list[Any]: ...
+
+    async def group_results(
+        self,
+        group: str,
+        timeout: float | None = None,
+        *,
+        errors: Literal["raise", "return"] = "raise",
+        codec: str | None = None,
+    ) -> list[Any]:
+        """Wait until all jobs of a group have ended, and return their results in order.
+
+        If some are not done, raises the JobError of the first of them; with `errors="return"`, the exceptions are in
+        the list in place of the results. Raises JobTimeout after `timeout` seconds (the jobs continue), NoSuchGroup
+        and BrokerUnavailable.
+        """
+        from dragoman.sdk import batch_steps
+
+        return await self._follow(batch_steps.group_results(group, timeout, errors, self._codec_of(codec)))
+
+    async def cancel_group(self, group: str) -> GroupView:
+        """Cancel all jobs of a group that have not ended."""
+        from dragoman.operations.group_schemas import GroupRef
+        from dragoman.operations.table import CANCEL_GROUP
+
+        return await self.operation(CANCEL_GROUP, GroupRef(id=group))
 
     async def quarantine(self) -> list[QuarantineGroupView]:
         """List the jobs in quarantine by cause.
@@ -313,15 +477,55 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         return await self.operation(RESUME, ServiceRef(name=service))
 
+    async def limit(
+        self,
+        service: str,
+        *,
+        max_running: int | None = None,
+        max_running_per_tenant: int | None = None,
+        rate: str | None = None,
+        reset: bool = False,
+    ) -> ServiceView:
+        """Limit a service: its running jobs, those of one tenant, and the rate of their starts.
+
+        A limit survives restarts of the broker and beats what workers declare. Jobs beyond it wait; running jobs
+        continue.
+
+        - `max_running`: Most jobs that run at once; 0: no limit, whatever its workers declare. Without it, unchanged.
+          [0 to 1000000]
+        - `max_running_per_tenant`: Most jobs of one tenant that run at once; 0: no limit, whatever its workers declare.
+          Without it, unchanged. [0 to 1000000]
+        - `rate`: Rate of starts: a number and a unit, `s`, `min` or `h`, such as `100/min`. Starts are spread evenly.
+          `none`: no limit, whatever its workers declare. Without it, unchanged. [1 to 16 characters]
+        - `reset`: Remove the limits that an operator has set before, then set the given ones. Limits that its workers
+          declare hold again. [default: false]
+        """
+        from dragoman.operations.limit_schemas import LimitRequest
+        from dragoman.operations.table import LIMIT
+
+        return await self.operation(
+            LIMIT,
+            LimitRequest(
+                name=service,
+                max_running=max_running,
+                max_running_per_tenant=max_running_per_tenant,
+                rate=rate,
+                reset=reset,
+            ),
+        )
+
     async def purge(
-        self, service: str, states: Sequence[Literal["waiting", "delayed", "ended"]] = ("waiting", "delayed")
+        self,
+        service: str,
+        states: Sequence[Literal["waiting", "delayed", "dependent", "ended"]] = ("waiting", "delayed", "dependent"),
     ) -> int:
-        """Cancel the waiting and delayed jobs of a service.
+        """Cancel the waiting, delayed and dependent jobs of a service.
 
-        With the state `ended`, delete the outcomes of its ended jobs. Running jobs continue. Returns the number of
-        deleted jobs.
+        With the state `ended`, delete the outcomes of its ended jobs, except those that other jobs wait for. Running
+        jobs continue. Returns the number of deleted jobs.
 
-        - `states`: States of the jobs to purge. [waiting, delayed or ended; default: waiting, delayed]
+        - `states`: States of the jobs to purge. [waiting, delayed, dependent or ended; default: waiting, delayed,
+          dependent]
         """
         from dragoman.operations.schemas import PurgeRequest
         from dragoman.operations.table import PURGE
@@ -442,6 +646,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        tenant: str | None = None,
     ) -> ScheduleView:
         """Create a schedule, or replace the one of this name.
 
@@ -463,6 +668,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `tenant`: Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns. [1 to
+          128 characters]
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import ScheduleRequest
@@ -484,6 +691,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
                 retry_first=retry_first,
                 retry_cap=retry_cap,
                 retry_jitter=retry_jitter,
+                tenant=tenant,
             ),
             self._encoded(payload, codec),
         )
@@ -551,6 +759,13 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import BROKER
 
         return await self.operation(BROKER, EmptyRequest())
+
+    async def cluster(self) -> ClusterView:
+        """Show the brokers of the cluster, as this broker knows them."""
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import CLUSTER
+
+        return await self.operation(CLUSTER, EmptyRequest())
 
     async def health(self) -> HealthView:
         """Show whether the broker accepts new jobs, the reasons if not, and the numbers of jobs and workers.

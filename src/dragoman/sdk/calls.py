@@ -92,6 +92,7 @@ class Calls(ClientSettings, Generic[Own, OfBytes, OfAny]):
         job_timeout: float | None = JOB_TIMEOUT,
         queue_timeout: float | None = QUEUE_TIMEOUT,
         wait_for_worker: bool = False,
+        tenant: str | None = None,
     ) -> Any:
         """Submit a job and wait for its result. Raises JobError or BrokerUnavailable.
 
@@ -99,9 +100,10 @@ class Calls(ClientSettings, Generic[Own, OfBytes, OfAny]):
         queueing and retries; it is sent to the broker. `job_timeout`: run time of one attempt; the default is no limit
         if `timeout` is set, else the listener's setting (60). `queue_timeout`: wait for a free worker. `priority`: 0
         (lowest) to 9 (highest), default 5. `attempts`: maximum number of attempts, 1 to 100. `wait_for_worker`:
-        wait even if no worker offers the service.
+        wait even if no worker offers the service. `tenant`: customer or account that the job is for; tenants take
+        turns.
         """
-        values = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True)
+        values = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True, tenant)
         return self._call(values, payload, codec)
 
     def _call(self, values: OptionValues, payload: Any, codec: str | Codec | None) -> Any:
@@ -137,10 +139,11 @@ class Submits(ClientSettings, Generic[Own, OfBytes, OfAny]):
         job_timeout: float | None = JOB_TIMEOUT,
         queue_timeout: float | None = QUEUE_TIMEOUT,
         wait_for_worker: bool = False,
+        tenant: str | None = None,
     ) -> Any:
         """Submit a job and return its future at once. The options are those of `call`."""
         submit_options = self.options_cache.submit_options(
-            service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker
+            service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, False, tenant
         )
         return self._enter(submit_options, payload, self._codec if codec is None else codec_of(codec))
 
@@ -180,6 +183,7 @@ class Maps(ClientSettings, Generic[Payloads, Own, OfBytes, OfAny]):
         job_timeout: float | None = JOB_TIMEOUT,
         queue_timeout: float | None = QUEUE_TIMEOUT,
         wait_for_worker: bool = False,
+        tenant: str | None = None,
     ) -> Any:
         """Submit one job for each payload and iterate over the results, in the order of the payloads.
 
@@ -189,7 +193,7 @@ class Maps(ClientSettings, Generic[Payloads, Own, OfBytes, OfAny]):
         cancelled.
         """
         submit_options = self.options_cache.submit_options(
-            service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True
+            service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True, tenant
         )
         return self._map(submit_options, payloads, self._chosen(codec), window_of(self.options_cache.target, window))
 
@@ -198,4 +202,4 @@ class Maps(ClientSettings, Generic[Payloads, Own, OfBytes, OfAny]):
         raise NotImplementedError
 
 
-OptionValues = tuple[str, float | None, float | None, float | None, int | None, int | None, bool, bool]
+OptionValues = tuple[str, float | None, float | None, float | None, int | None, int | None, bool, bool, str | None]

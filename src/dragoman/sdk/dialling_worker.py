@@ -9,7 +9,15 @@ from collections.abc import Awaitable, Hashable, Sequence
 from typing import cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, Outcome, PartsKnowingSide, ReportingSide
+from dragoman.dialects.sides import (
+    NOTHING_SAID,
+    Failure,
+    JobInfo,
+    LimitingSide,
+    Outcome,
+    PartsKnowingSide,
+    ReportingSide,
+)
 from dragoman.sdk.connection_log import ConnectionLog
 from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed, WrongDialect
 from dragoman.sdk.job_runner import JobRunner, RunningJob
@@ -35,6 +43,8 @@ class DiallingWorker:
         self._side = target.sides.worker_side(target.options, self, target.services, concurrency)
         if target.requires_parts:
             cast(PartsKnowingSide, self._side).require_parts(target.requires_parts)
+        if target.limits:
+            cast(LimitingSide, self._side).declare_limits(target.limits)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
         self._recognition = Recognition(target, "worker")

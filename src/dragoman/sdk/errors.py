@@ -104,12 +104,28 @@ class Busy(JobRefused):
     """A limit of the broker, such as max_jobs, is reached. Retry later."""
 
 
+class PartlyEnqueued(JobRefused):
+    """Some jobs of a large batch were enqueued, and the next ones were refused. `ids` has those that were enqueued; the
+    cause is the error of the others, none of which was."""
+
+    def __init__(self, message: str, ids: list[str]) -> None:
+        super().__init__(message)
+        self.ids = ids
+
+    def __reduce__(self) -> tuple[type[PartlyEnqueued], tuple[str, list[str]]]:
+        return type(self), (str(self), self.ids)
+
+
 class PayloadTooLarge(JobRefused):
     """The payload is larger than the broker's limit."""
 
 
 class Forbidden(JobError):
     """The principal of this client lacks a right. The message names the right, and the command that gives it."""
+
+
+class NoSuchGroup(JobError, NotFound):
+    """No group has this id: it never existed, or its outcomes were deleted."""
 
 
 class NoSuchJob(JobError, NotFound):

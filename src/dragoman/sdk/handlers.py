@@ -15,13 +15,19 @@ from dragoman.dialects.sides import Failure
 from dragoman.sdk import hooks
 from dragoman.sdk.codecs import Codec, Payload, codec
 from dragoman.sdk.context import Context
-from dragoman.sdk.errors import PermanentFailure, Retry, WrongArguments
+from dragoman.sdk.errors import DragomanError, PermanentFailure, Retry, WrongArguments
 from dragoman.sdk.parts import Parts, check_parts
+from dragoman.sdk.service_limits import NOTHING_GIVEN, LimitValues
 from dragoman.sdk.signatures import context_parameter
 
 MAIN = ("__main__", "__mp_main__")
-OURS = (__name__, "dragoman.tasks.task", "dragoman.tasks.retries")
-_PUBLIC = {f"dragoman.sdk.errors.{name}": f"dragoman.{name}" for name in ("PermanentFailure", "Retry")}
+OURS = (
+    __name__,
+    "dragoman.tasks.task",
+    "dragoman.tasks.stream_task",
+    "dragoman.tasks.streams",
+    "dragoman.tasks.retries",
+)
 
 
 class HandlerFailed(Exception):
@@ -44,6 +50,7 @@ class Handler:
     is_async: bool
     origin: object = None  # the object that a child process imports; None: the function
     parts: Parts = "join"  # effect for callers that cannot take parts of a result
+    limits: LimitValues = NOTHING_GIVEN  # that the worker declares for the service
 
     @property
     def wants_context(self) -> bool:
@@ -105,7 +112,13 @@ class Handler:
             raise HandlerFailed(Failure("TypeError", message), error) from None
 
 
-def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes", parts: Parts = "join") -> Handler:
+def describe(
+    name: str,
+    function: Callable[..., Any],
+    codec_name: str = "bytes",
+    parts: Parts = "join",
+    limits: LimitValues = NOTHING_GIVEN,
+) -> Handler:
     """Return a handler for this function. Raises TypeError if it cannot be called with a payload, and ValueError if the
     codec is unknown. A task makes its own handler."""
     check_parts(parts)
@@ -115,15 +128,21 @@ def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes",
     if not callable(function):
         raise TypeError(f"a handler must be callable, not a {type(function).__name__}")
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    return Handler(name, function, codec(codec_name), context_parameter(function), is_async, parts=parts)
+    return Handler(name, function, codec(codec_name), context_parameter(function), is_async, parts=parts, limits=limits)
 
 
 def failure_of(error: BaseException) -> Failure:
     """Return a handler's exception as the failure that its caller receives."""
-    kind = type(error)
-    hidden = ("builtins", *MAIN)
-    name = kind.__qualname__ if kind.__module__ in hidden else f"{kind.__module__}.{kind.__qualname__}"
-    return Failure(_PUBLIC.get(name, name), _message(error), _traceback(error), _retry_in(error))
+    return Failure(exception_name(type(error)), _message(error), _traceback(error), _retry_in(error))
+
+
+def exception_name(kind: type[BaseException]) -> str:
+    """Return the name of an exception on the wire: `ValueError`, `mypackage.Trouble`. Builtin ones, and those of the
+    script that was started, have no module."""
+    if kind.__module__ in ("builtins", *MAIN):
+        return kind.__qualname__
+    module = "dragoman" if kind.__module__ == DragomanError.__module__ else kind.__module__  # where users import it
+    return f"{module}.{kind.__qualname__}"
 
 
 def _retry_in(error: BaseException) -> float | None:

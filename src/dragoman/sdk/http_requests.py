@@ -32,7 +32,7 @@ def http_request_for(operation: str, request: bytes, payload: Frame = b"") -> li
         return path_part(value)
 
     path = _NAMED.sub(named, path)
-    if operation == "enqueue":
+    if operation in ("enqueue", "enqueue many"):
         return [_line(method, path, fields), BYTES, payload]
     if method in ("GET", "DELETE"):
         return [_line(method, path, fields), b"", b""]
@@ -44,6 +44,7 @@ def http_request_for(operation: str, request: bytes, payload: Frame = b"") -> li
 
 
 def _line(method: str, path: str, query: dict[str, object]) -> bytes:
-    values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in query.items()}
-    target = f"{path}?{urlencode(values, quote_via=quote)}" if values else path
+    values = [(name, each) for name, value in query.items() for each in (value if isinstance(value, list) else [value])]
+    texts = [(name, each if isinstance(each, str) else json.dumps(each)) for name, each in values]
+    target = f"{path}?{urlencode(texts, quote_via=quote)}" if texts else path
     return f"{method} {target}".encode("ascii")

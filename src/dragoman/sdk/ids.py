@@ -1,4 +1,4 @@
-"""Ids created by clients: job ids in UUIDv7 layout, idempotency keys, and random session secrets."""
+"""Ids: those that clients create (job ids in UUIDv7 layout, keys, session secrets), and those of handles."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 import secrets
 import time
 from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.sdk.job_names import JobNames
 
 POOL = 512  # ids whose random bytes are read at once: one system call per id would dominate the cost
 AUTOMATIC_KEY = "auto-"  # start of idempotency keys that a client made
@@ -28,6 +32,13 @@ def new_job_id() -> bytes:
 def new_key() -> str:
     """Return an idempotency key for a job whose caller chose none."""
     return AUTOMATIC_KEY + secrets.token_hex(16)
+
+
+def ids_of(names: JobNames) -> tuple[str, ...]:
+    """Return the ids of jobs and groups. Raises TypeError for a single one in place of a list."""
+    if isinstance(names, str):
+        raise TypeError(f"after={names!r}: must be a list of job ids or handles; write after=[{names!r}]")
+    return tuple([name if isinstance(name, str) else name.id for name in names])
 
 
 def new_session() -> str:

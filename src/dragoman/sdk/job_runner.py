@@ -98,9 +98,15 @@ class RunningJob:
         if self._end():
             reason = one_line(failure)
             if not self.is_recalled:
-                detail = f"\n{failure.traceback}" if failure.traceback else ""
-                log.error("%s failed: %s%s", self.label, reason, detail)
+                self._log_failure(failure, reason)
             self.job_owner.failed(self, outcome, reason, failure)
+
+    def _log_failure(self, failure: Failure, reason: str) -> None:
+        if failure.retry_in is not None and failure.retry_in != inf:  # its handler raised Retry: no error of the code
+            log.info("%s requests another attempt after %g s: %s", self.label, failure.retry_in, reason)
+            return
+        detail = f"\n{failure.traceback}" if failure.traceback else ""
+        log.error("%s failed: %s%s", self.label, reason, detail)
 
     def lost(self, reason: str) -> None:
         """End the job because its process or task has ended without a result: cancelled, timed out or crashed."""

@@ -104,12 +104,18 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
-            raise HandlerLoadError(f"module {error.name!r} not found in {os.getcwd()} or sys.path") from error
+            advice = f"; a module is named with dots: {_dotted(name)}" if "/" in name or name.endswith(".py") else ""
+            raise HandlerLoadError(f"module {error.name!r} not found in {os.getcwd()} or sys.path{advice}") from error
         raise HandlerLoadError(f"importing {name} failed:\n{traceback.format_exc()}") from error
     except SystemExit as error:
         raise HandlerLoadError(f"importing {name} failed: it called sys.exit({error.code!r})") from error
     except Exception as error:
         raise HandlerLoadError(f"importing {name} failed:\n{traceback.format_exc()}") from error
+
+
+def _dotted(path: str) -> str:
+    """Return the name of the module in this file: `shop.tasks` for `./shop/tasks.py`."""
+    return path.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
 
 
 def _script(reference: ObjectReference) -> ModuleType:

@@ -25,6 +25,7 @@ from dragoman.sdk.errors import (
     JobFailed,
     JobRefused,
     JobTimeout,
+    NoSuchGroup,
     NoSuchJob,
     NoSuchService,
     NotFound,
@@ -61,7 +62,7 @@ def view(
 ) -> Steps[ViewType]:
     """Perform an operation. Returns its view."""
     answer = yield from perform(row, request, payload, extras=extras)
-    return _read(row.view, answer[0])
+    return read_view(row.view, answer[0])
 
 
 def perform(
@@ -89,7 +90,7 @@ def perform(
         yield LOADING_DELAY
 
 
-def _read(kind: type[T], view: bytes) -> T:
+def read_view(kind: type[T], view: bytes) -> T:
     import msgspec
 
     try:
@@ -176,7 +177,7 @@ def result(id: str, timeout: float | None, codec: Codec) -> Steps[Any]:
         request = ResultRequest(id=id, wait=min(left, LONGEST_WAIT))
         answer_timeout = None if timeout is None else max(left, SHORTEST_WAIT)
         view, payload = yield from perform(RESULT, request, timeout=answer_timeout)
-        job = _read(OutcomeView, view)
+        job = read_view(OutcomeView, view)
         if job.state == "ended":
             return _outcome(id, job, payload, codec)
         if monotonic() >= deadline:
@@ -229,7 +230,11 @@ def error_of(row: Operation[Any, Any], error: OperationError) -> Exception:
     return _REFUSALS.get(error.kind, JobRefused)(f"refused: {detail}")
 
 
-_MISSING: dict[str, Callable[[str], Exception]] = {"jobs": NoSuchJob, "services": NoSuchService}
+_MISSING: dict[str, Callable[[str], Exception]] = {
+    "jobs": NoSuchJob,
+    "groups": NoSuchGroup,
+    "services": NoSuchService,
+}
 _REFUSALS: dict[str, type[JobError]] = {
     "no such service": NoSuchService,
     "busy": Busy,

@@ -7,14 +7,16 @@ The codec of a client decides the type of its results: `Client(url)` is a `Clien
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from os import PathLike
 
     from typing_extensions import TypeVar
 
     from dragoman.sdk.credentials import Tls
+    from dragoman.sdk.job_names import JobNames
 
     Result = TypeVar("Result", default=bytes)
 else:  # the default needs Python 3.13 at run time; only type checkers use it
@@ -50,6 +52,25 @@ class CallOptions(TypedDict, total=False):
     job_timeout: float | None
     queue_timeout: float | None
     wait_for_worker: bool
+    tenant: str | None
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """Options of a background job; see `Client.enqueue`. `group`: id of a new group, for `NewJob`."""
+
+    delay: float
+    not_before: datetime | None
+    priority: int
+    attempts: int
+    timeout: float | None
+    key: str | None
+    retry_first: float | None
+    retry_cap: float | None
+    retry_jitter: float | None
+    after: JobNames
+    after_failure: Literal["cancel", "run"]
+    input: Literal["payload", "result", "results"]
+    group: str | None
 
 
 class MapOptions(CallOptions, total=False):

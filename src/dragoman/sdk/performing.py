@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.sdk import operation_steps
@@ -12,6 +12,7 @@ from dragoman.sdk.client_settings import BACKGROUND, encode_payload
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.errors import DragomanError
+from dragoman.sdk.ids import new_job_id
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 from dragoman.sdk.operation_steps import Pages, Steps
 from dragoman.sdk.submit_options import SubmitOptionsCache
@@ -30,6 +31,11 @@ class OperationClient:
 
     def _encoded(self, payload: Any, codec: str | None) -> bytes:
         return encode_payload(self._codec_of(codec), payload)
+
+    def _packed(self, payloads: Iterable[Any], codec: str | None) -> list[tuple[bytes, bytes, bytes]]:
+        """Return jobs without fields of their own, for a batch."""
+        chosen = self._codec_of(codec)
+        return [(new_job_id(), b"", encode_payload(chosen, payload)) for payload in payloads]
 
     def _codec_of(self, codec: str | None) -> Codec:
         return self._codec if codec is None else codec_of(codec)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import inf
 
-from dragoman.dialects.sides import SubmitOptions
+from dragoman.dialects.sides import SubmitOptions, tenant_problem
 from dragoman.sdk.credentials import NO_CREDENTIALS, Credentials
 from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.targets import SPOKEN, Target, caller_target, check_services
 from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT, is_set
 
 MAX_CACHED = 1024  # cached options
-_Key = tuple[str, float | None, float | None, float | None, int | None, int | None, bool, bool]
+_Key = tuple[str, float | None, float | None, float | None, int | None, int | None, bool, bool, str]
 
 
 class SubmitOptionsCache:
@@ -33,11 +33,22 @@ class SubmitOptionsCache:
         attempts: int | None = None,
         wait_for_worker: bool = False,
         is_whole: bool = False,
+        tenant: str | None = None,
     ) -> SubmitOptions:
         """Return validated options. `is_whole`: parts are prepended to the result. Raises Unsupported if the dialect
         cannot carry an option, ValueError for an invalid value, and AddressError for an invalid service name."""
         timeout, job_timeout, queue_timeout = is_set(timeout), is_set(job_timeout), is_set(queue_timeout)
-        key = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, is_whole)
+        key = (
+            service,
+            timeout,
+            job_timeout,
+            queue_timeout,
+            priority,
+            attempts,
+            wait_for_worker,
+            is_whole,
+            tenant or "",
+        )
         known = self._known.get(key)
         if known is not None:
             return known
@@ -53,6 +64,11 @@ class SubmitOptionsCache:
         self._check_capabilities(priority=priority, attempts=attempts)
         if wait_for_worker:
             self.require("wait_for_worker")
+        if tenant is not None:
+            self.require("tenant")
+            problem = tenant_problem(tenant)
+            if problem is not None:
+                raise ValueError(problem)
         if len(self._known) >= MAX_CACHED:
             self._known.clear()
         made = self._known[key] = SubmitOptions(*key)

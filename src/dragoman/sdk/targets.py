@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any
 
 from dragoman.carriers.carrier import Carrier
+from dragoman.core.limit_values import LimitValues
 from dragoman.dialects.catalogue import DIALECTS, Dialect
 from dragoman.sdk.address import Address, SocketAddress, TlsAddress, address_error, parse, parse_frontend, read_options
 from dragoman.sdk.credentials import NO_CREDENTIALS, CredentialError, Credentials, Tls
@@ -48,6 +49,7 @@ class Target:
     proof: Proof
     services: tuple[str, ...] = ()
     requires_parts: tuple[str, ...] = ()  # those of a worker's services whose callers must take parts
+    limits: Mapping[str, LimitValues] = field(default_factory=dict)  # that a worker declares, by service
 
     def client_carrier(self) -> Carrier:
         """Return the carrier of a new connection of a client, or of an HTTP worker."""

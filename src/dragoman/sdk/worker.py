@@ -17,6 +17,7 @@ from dragoman.sdk.loading import HandlerLoadError, ObjectReference, is_loading, 
 from dragoman.sdk.option_types import CredentialOptions
 from dragoman.sdk.parts import Parts
 from dragoman.sdk.printable import log_to_stderr
+from dragoman.sdk.service_limits import NOTHING_GIVEN, LimitValues, limits_of
 
 if TYPE_CHECKING:
     from dragoman.tasks.task import Task
@@ -65,16 +66,33 @@ class Worker:
 
     @overload
     def service(
-        self, name: str | None = None, *, codec: str = "bytes", parts: Parts = "join"
+        self,
+        name: str | None = None,
+        *,
+        codec: str = "bytes",
+        parts: Parts = "join",
+        max_running: int | None = None,
+        max_running_per_tenant: int | None = None,
+        rate: str | None = None,
     ) -> Callable[[Function], Function]: ...
 
-    def service(self, name: Any = None, *, codec: str = "bytes", parts: Parts = "join") -> Any:
+    def service(
+        self,
+        name: Any = None,
+        *,
+        codec: str = "bytes",
+        parts: Parts = "join",
+        max_running: int | None = None,
+        max_running_per_tenant: int | None = None,
+        rate: str | None = None,
+    ) -> Any:
         """Offer the decorated function as a service with this name, by default the function's own name.
 
         The function is called with each payload and returns the result: bytes, or objects if `codec` is "json", "cbor"
         or "pickle". A parameter annotated `Context` receives the job's context. The function itself is not changed.
         `parts`: callers that cannot take parts of a result get them joined ("join"), or their jobs fail ("require").
-        Raises ValueError and TypeError.
+        `max_running`, `max_running_per_tenant` and `rate` ("100/min", "5/s", "1000/h") limit the service on all workers
+        together; an operator may set others. Raises ValueError and TypeError.
 
             @worker.service
             def resize(image: bytes) -> bytes: ...
@@ -82,9 +100,10 @@ class Worker:
             @worker.service("picture.describe", codec="json")
             def describe(request: dict, ctx: Context) -> dict: ...
         """
+        limits = limits_of(max_running, max_running_per_tenant, rate)
         if name is not None and not isinstance(name, str):
             return self._offer(None, name, codec, parts)
-        return lambda function: self._offer(name, function, codec, parts)
+        return lambda function: self._offer(name, function, codec, parts, limits)
 
     def include(self, *found: ModuleType | Task[Any, Any]) -> None:
         """Offer tasks: each one given, and all that a given module has at its top level. Raises ValueError.
@@ -105,14 +124,21 @@ class Worker:
         """
         self.service(name)(pickled_calls.run)
 
-    def _offer(self, name: str | None, function: Function, codec: str, parts: Parts = "join") -> Function:
+    def _offer(
+        self,
+        name: str | None,
+        function: Function,
+        codec: str,
+        parts: Parts = "join",
+        limits: LimitValues = NOTHING_GIVEN,
+    ) -> Function:
         if name is None:
             name = getattr(function, "__name__", None)
             if name is None:
                 raise TypeError(f"{function!r} has no __name__; pass a service name: worker.service('NAME')")
         if name in self.services:
             raise ValueError(f"service {name!r} is already defined in this worker; choose another name")
-        self.services[name] = describe(name, function, codec, parts)
+        self.services[name] = describe(name, function, codec, parts, limits)
         return function
 
     def run(self) -> int:

@@ -66,7 +66,14 @@ def run(
             f"{requiring[0]!r} requires callers that take parts (parts='require'), and workers in "
             f"{target.dialect.name} do not know which do; use a native URL, tcp://127.0.0.1:7400, or parts='join'",
         )
-    target = replace(target, requires_parts=requiring)
+    limits = {name: each.limits for name, each in services.items() if not each.limits.is_empty}
+    if limits and not target.dialect.carries_limits:
+        raise address_error(
+            worker.url,
+            f"{next(iter(limits))!r} declares limits, and workers in {target.dialect.name} cannot; use a native URL, "
+            "tcp://127.0.0.1:7400, or HTTP, or set them by: dragoman limit",
+        )
+    target = replace(target, requires_parts=requiring, limits=limits)
     execution = worker.execution
     references: Mapping[str, ObjectReference] = {}
     if execution.threads is None:

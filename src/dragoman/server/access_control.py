@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,6 +84,14 @@ class AccessControl:
     def _note_table(self) -> None:
         if self.authentication.table is not None:
             self._taps.access(self.authentication.accounts)
+
+    def digest(self) -> str:
+        """Return a digest of the table in force, equal for equal tables; empty: there is none."""
+        if self.authentication.table is None:
+            return ""
+        principals = sorted(self._broker.principals, key=lambda each: each.name)
+        facts = [(each.name, str(each.rights), str(each.limits)) for each in principals if each.is_listed]
+        return blake2b(repr(facts).encode(), digest_size=8).hexdigest()
 
     def watch(self, call: Callable[[], int]) -> None:
         """Call this after each change. It ends what belongs to principals without access, and returns the number."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
+from dragoman.sdk.address import SocketAddress, TcpAddress, TlsAddress, UnixAddress
 from dragoman.server import clock
 from dragoman.server.acceptor import Acceptor
 from dragoman.server.authentication import Authentication
@@ -18,9 +18,12 @@ from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.local_peers import DEFAULT_ACCESS, LocalAccess, LocalPeers, LoopbackRule
 from dragoman.server.processes import Processes, max_watched
 from dragoman.server.runner import Runner
-from dragoman.streams.dial import connect
+from dragoman.streams.byte_stream import ByteStream
+from dragoman.streams.dial import connect, look_up
 from dragoman.streams.sockets import describe, forget_unix, listen_tcp, listen_unix, which_file
 from dragoman.streams.stream import Stream
+from dragoman.streams.tls import TlsStream
+from dragoman.streams.tls_context import TlsFileError, TlsRole, client_role
 
 DIAL_TIMEOUT = 1.0
 SUSPEND_CHECK = 1.0  # seconds between checks for a suspend of the machine
@@ -194,18 +197,26 @@ class AsyncioHost:
 
     async def _connect(self, peer: StreamConnection, place: SocketAddress) -> None:
         try:
-            connected = await connect(self._loop, place, DIAL_TIMEOUT)
-        except OSError as error:
+            role = client_role(place.tls, place.host) if isinstance(place, TlsAddress) else None
+            where = place
+            if isinstance(place, TcpAddress):
+                where = TcpAddress(await look_up(self._loop, place.host, DIAL_TIMEOUT), place.port)
+            connected = await connect(self._loop, where, DIAL_TIMEOUT)
+        except (OSError, TlsFileError) as error:
             self._not_connected(peer, place, error)
         else:
-            self._connected(peer, connected)
+            self._connected(peer, connected, role)
 
-    def _not_connected(self, peer: StreamConnection, place: SocketAddress, error: OSError) -> None:
+    def _not_connected(self, peer: StreamConnection, place: SocketAddress, error: OSError | TlsFileError) -> None:
         self._dialled(peer, None, f"cannot connect to {place}: {error}")
         self._wake()
 
-    def _connected(self, peer: StreamConnection, connected: socket.socket) -> None:
-        stream = Stream(self._loop, connected, peer.carrier)
+    def _connected(self, peer: StreamConnection, connected: socket.socket, role: TlsRole | None = None) -> None:
+        stream: ByteStream
+        if role is None:
+            stream = Stream(self._loop, connected, peer.carrier)
+        else:
+            stream = TlsStream(self._loop, connected, peer.carrier, role)
         _, address, process = describe(connected)
         self._dialled(peer, stream, address=address, process=process)
         if not peer.is_lost:

@@ -40,7 +40,19 @@ OTHER_VARIABLES = frozenset(
 _KUBERNETES_VARIABLE = re.compile(r"DRAGOMAN_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?)")
 
 
-OWN_FLAGS = ("data", "log", "log_level", "drain_timeout", "strict", "loop", "ladders")
+OWN_FLAGS = (
+    "data",
+    "log",
+    "log_level",
+    "drain_timeout",
+    "strict",
+    "loop",
+    "ladders",
+    "cluster",
+    "cluster_name",
+    "cluster_credentials",
+    "broker_name",
+)
 
 
 class ConfigError(ValueError):
@@ -65,6 +77,13 @@ class Config:
     loop: str = "auto"
     # Record the messages of some jobs.
     ladders: bool = True
+    # Address of the NATS servers of a cluster; empty: this broker is in no cluster.
+    cluster: str = ""
+    cluster_name: str = "dragoman"
+    # File with the credentials for NATS: a token, user:password, an nkey seed, or NATS credentials.
+    cluster_credentials: str = ""
+    # Name of this broker in its cluster; empty: the name of the machine.
+    broker_name: str = ""
     max_connections: int = 20_000
     max_connections_per_remote_address: int = 256
     max_connections_per_local_address: int = 10_000

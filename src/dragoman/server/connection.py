@@ -24,9 +24,9 @@ class StreamConnection(interface.Connection):
 
     # fmt: off
     __slots__ = (
-        "admitted", "alarm", "alarm_number", "auth", "bad_count", "bad_since", "carrier", "closing", "dialled",
-        "fresh_tags", "handshake", "holding", "is_held", "is_local", "is_lost", "is_open", "largest", "last_received",
-        "latest", "latest_end", "limits", "out", "seen_sent", "stream", "tags", "unsendable",
+        "admitted", "alarm", "alarm_number", "auth", "bad_count", "bad_since", "carrier", "dialled", "fresh_tags",
+        "handshake", "holding", "is_held", "is_local", "is_lost", "is_open", "largest", "last_received", "latest",
+        "latest_end", "limits", "out", "seen_sent", "stream", "tags", "unsendable",
     )
     # fmt: on
 
@@ -61,7 +61,7 @@ class StreamConnection(interface.Connection):
         self.is_open = False  # the broker side has been notified
         self.is_lost = False
         self.closed_in_order = False  # set when it is lost
-        self.closing: str | None = None  # reason for closing, once decided
+        self.closing = None  # reason for closing, once decided
         self.since = now
         self.last_received = now
         self.holding = 0  # bytes of an incomplete message, when last checked

@@ -22,6 +22,7 @@ ADVICE = {
     RefusalReason.NO_SUCH_SERVICE: "start a worker that offers the service, or correct the name in the caller",
     RefusalReason.KEY_REUSED: "correct the caller: one idempotency key belongs to one payload",
     RefusalReason.TOO_LARGE: "send less in one payload, or raise the limit in the file of the principal",
+    RefusalReason.PARTITIONED: "check NATS and the other brokers of the cluster: `dragoman cluster status`",
     RefusalReason.INVALID: "correct the caller: the reason says what is wrong",
 }
 

@@ -14,6 +14,7 @@ from dragoman.core.events import (
     ADMINISTERED,
     BROKER_DRAINING,
     RIGHT_REFUSED,
+    SERVICE_LIMITS_DIFFER,
     SERVICE_PAUSED,
     SERVICE_RESUMED,
     WORKER_DRAINING,
@@ -39,6 +40,7 @@ KINDS: Final = (
     | WORKER_LEFT
     | SERVICE_PAUSED
     | SERVICE_RESUMED
+    | SERVICE_LIMITS_DIFFER
     | BROKER_DRAINING
     | RIGHT_REFUSED
     | ADMINISTERED
@@ -52,6 +54,7 @@ NAMES: Final = {
     WORKER_LEFT: "worker left",
     SERVICE_PAUSED: "service paused",
     SERVICE_RESUMED: "service resumed",
+    SERVICE_LIMITS_DIFFER: "limits differ",
     RIGHT_REFUSED: "right refused",
 }
 
@@ -71,6 +74,14 @@ class EventLog:
         if isinstance(event, WorkerEvent):
             if not event.is_restored:
                 self._write(event.kind, event.peer or event.name, _worker_fields(event), now)
+        elif isinstance(event, ServiceEvent) and event.kind == SERVICE_LIMITS_DIFFER:
+            fields: dict[str, object] = {
+                "service": event.name,
+                "limits": event.limits,
+                "note": "its workers declare different limits; the lowest hold",
+                "advice": f"declare the same in all workers, or: dragoman limit {quote(event.name)}",
+            }
+            self._write(event.kind, event.name, fields, now, "warning")
         elif isinstance(event, ServiceEvent):
             by = {"by": event.by} if event.by else {}
             self._write(event.kind, event.name, {"service": event.name, **by}, now)

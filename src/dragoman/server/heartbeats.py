@@ -38,7 +38,7 @@ class Heartbeats:
     def opened(self, peer: StreamConnection, now: float) -> None:
         """The handshake is finished. A connection whose carrier has no PING is not checked any more."""
         self._deadlines.disarm(peer)
-        if peer.carrier.ping() is not None:
+        if peer.carrier.has_ping:
             self._deadlines.arm(peer, now + peer.limits.carrier_ping)
 
     def forget(self, peer: StreamConnection) -> None:

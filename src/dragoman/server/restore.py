@@ -7,7 +7,8 @@ from typing import Protocol
 
 from dragoman.core.effects import Effect
 from dragoman.core.recipients import Recipient
-from dragoman.core.restore import StoredJob, restore
+from dragoman.core.restore import StoredJob, begin_loading, end_loading, restore
+from dragoman.operations.limits import restore_limits
 from dragoman.operations.pauses import restore_pauses
 from dragoman.server.runner import Runner
 
@@ -42,16 +43,21 @@ class Restore:
         self._finished = finished
         self._null_side = NullBrokerSide()
         self._jobs = 0
+        self.unread_limits: list[str] = []  # services whose stored limits cannot be read
 
-    def prepare(self, offset: float) -> dict[str, str]:
-        """Restore numbers and paused services, before any connection is accepted. Returns all stored values. `offset`:
-        seconds that the wall clock is ahead of the broker's clock."""
+    def prepare(self, offset: float, now: float) -> dict[str, str]:
+        """Restore numbers, paused services and limits, before any connection is accepted. Returns all stored values.
+        `offset`: seconds that the wall clock is ahead of the broker's clock."""
         broker = self._runner.broker
         pending_commits = broker.job_registry.pending_commits
         pending_commits.last = pending_commits.safe = self._store.last_number
         notes = self._store.notes()
         restore_pauses(broker, notes, offset)
-        broker.job_registry.is_loading = self._store.last_number > 0
+        broker.job_registry.groups.restore(notes)
+        if self._store.last_number > 0:
+            begin_loading(broker)
+            broker.limiter.began = now  # its rates may have allowed a start a moment ago
+        self.unread_limits = restore_limits(broker, notes, now)
         return notes
 
     def start(self) -> None:
@@ -69,7 +75,8 @@ class Restore:
         self._runner.run_once()
 
     def _end(self) -> None:
-        broker = self._runner.broker
-        broker.job_registry.is_loading = False
+        broker, now = self._runner.broker, self._now()
+        end_loading(broker, now)
+        broker.limiter.loaded(now)
         broker.counters.late_results += broker.job_registry.early.clear()
-        self._finished(self._jobs, self._now() - self._began)
+        self._finished(self._jobs, now - self._began)

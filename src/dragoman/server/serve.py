@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,11 +24,11 @@ from dragoman.operations.schemas import AccessView, HealthView, OperationError
 from dragoman.sdk.address import AddressError, TcpAddress
 from dragoman.server import clock
 from dragoman.server.access_control import AccessControl
-from dragoman.server.admission import AdmissionLimits
 from dragoman.server.asyncio_host import AsyncioHost
 from dragoman.server.authentication import Authentication
 from dragoman.server.certificate_watch import CertificateWatch
 from dragoman.server.config import Config, default_data_dir
+from dragoman.server.configured_limits import admission_limits
 from dragoman.server.dashboard_source import make_dashboard
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
@@ -37,12 +36,13 @@ from dragoman.server.event_loop import loop_factory
 from dragoman.server.input_taps import ABORT, DRAIN, LOAD, NO_TAPS, OPERATIONS, STOP, InputTaps
 from dragoman.server.log import make_log
 from dragoman.server.open_store import open_store
+from dragoman.server.recent_faults import RecentFaults
 from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
 from dragoman.server.sd_notify import SdNotifier
 from dragoman.server.server_facts import BrokerFacts
 from dragoman.server.state_dump import dump
-from dragoman.server.tuning import protect_secrets, raise_descriptor_limit, tune_process
+from dragoman.server.tuning import protect_secrets, tune_process
 from dragoman.server.wiring import Listener, ServerContext, default_listeners, optional_listeners, prepare
 from dragoman.store.null import NullStore
 from dragoman.store.schema import make_store
@@ -53,6 +53,7 @@ from dragoman.streams.tls_context import ListenerTls
 if TYPE_CHECKING:
     from dragoman.http.broker_side import HttpBrokerSide
     from dragoman.http.server import HttpServer
+    from dragoman.server.cluster_member import ClusterMember
 
 EXIT_BROKEN_INVARIANT = 70
 EXIT_DISK = 74
@@ -91,14 +92,7 @@ class Server:
         self._config = config
         self._log = log
         self._taps = taps
-        limits = AdmissionLimits(
-            max_connections=min(config.max_connections, raise_descriptor_limit()),
-            max_connections_per_local_address=config.max_connections_per_local_address,
-            max_connections_per_remote_address=config.max_connections_per_remote_address,
-            max_accepts_per_second=config.max_accepts_per_second,
-            max_handshakes=config.max_handshakes,
-            max_unauthenticated=config.max_unauthenticated,
-        )
+        limits = admission_limits(config)
         taps.begin(config, limits, first_worker, release, log)
         self.broker = Broker(config.policy, taps.entropy(clock.SystemEntropy()), first_worker=first_worker)
         if config.ladders:
@@ -138,7 +132,10 @@ class Server:
         if isinstance(self.store, SqliteStore):
             taps.restored(self.store.last_number, self.store.notes(), began := now(), began + offset())
             self._restoring = Restore(taps.store(self.store), self.runner, tapped_now, self._loaded)
-            unread = self.operations.scheduler.load(self._restoring.prepare(offset()), began, began + offset())
+            notes = self._restoring.prepare(offset(), began)
+            for name in self._restoring.unread_limits:
+                log.warning("limits invalid", service=name, note="set them again with dragoman limit")
+            unread = self.operations.scheduler.load(notes, began, began + offset())
             for name, problem in unread.items():
                 log.warning("schedule invalid", name=name, problem=problem)
         self.operations.scheduler.when_paused = lambda name, reason: log.warning(
@@ -149,8 +146,9 @@ class Server:
         )
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
-        self._faults: deque[tuple[float, int]] = deque()  # (time of the check, number of internal errors)
+        self._faults = RecentFaults(self.broker.counters, now)
         self._listeners: list[Listener] = []
+        self._member: ClusterMember | None = None
         self._is_open = self._is_draining = self._is_stopping = False
 
     def listen(self) -> Opened:
@@ -180,6 +178,12 @@ class Server:
         self._listeners = [listener for listener, _ in opened]
         self.facts.opened = opened
         self.operations.listeners.update(self.facts.urls())
+        if self._config.cluster:
+            from dragoman.server.cluster_member import ClusterMember
+
+            digest = self.access_control.digest
+            self._member = ClusterMember(self._config, self.runner, self._now(), self._release, digest)
+            self.operations.show_cluster = self._member.view
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)
@@ -242,7 +246,7 @@ class Server:
         if self.store.problem is not None:
             problems.append(f"the store cannot write: {self.store.problem}")
         problems += self._certificate_watch.problems()
-        if (faults := self._recent_faults()) >= MANY_FAULTS:
+        if (faults := self._faults.count()) >= MANY_FAULTS:
             problems.append(f"{faults} internal errors within a minute")
         return HealthView(
             ready=not problems,
@@ -254,14 +258,6 @@ class Server:
             draining=self._is_draining,
             loading=self.is_loading,
         )
-
-    def _recent_faults(self) -> int:
-        """Number of internal errors in the last minute, as far as it was checked (R27)."""
-        now, count = self._now(), self.broker.counters.internal_errors
-        self._faults.append((now, count))
-        while self._faults[0][0] < now - 60.0:
-            self._faults.popleft()
-        return count - self._faults[0][1]
 
     def close(self) -> bool:
         """End every connection, then let the store write what is pending. False: not everything was written."""
@@ -340,6 +336,8 @@ class Server:
             self.operations.close(now)
             for listener in self._listeners:
                 listener.say_goodbye(BROKER_STOPS)
+            if self._member is not None:
+                self._member.close()
             self._run_once()
             self._loop.create_task(self._end())
 
@@ -362,6 +360,8 @@ class Server:
 
     def _loaded(self, jobs: int, seconds: float) -> None:
         self._log.info("jobs restored", jobs=jobs, seconds=round(seconds, 3))
+        for problem in self.broker.job_registry.groups.problems:
+            self._log.warning("group invalid", problem=problem)
 
     def _write_log(self, level: str, event: str, **fields: object) -> None:
         getattr(self._log, level)(event, **fields)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from dragoman.core.accepted_jobs import set_payload
 from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.failure import Failure
-from dragoman.core.model import ABSENT, Job, Payload
+from dragoman.core.model import ABSENT, Job, JobId, Payload
 from dragoman.core.store_entries import StoreEntry
 from dragoman.server.reports import Reports
 
@@ -82,6 +83,32 @@ class StoreAccess:
         job = effect.attempt.job if isinstance(effect, SendJob) else effect.job
         assert job is not None
         self._store.fetch(job, fetched)
+
+    def collect_input(self, job: Job) -> None:
+        """Load the payload of a dependent job and the results that are its input, then report them to the core."""
+        sources = self._broker.dependencies.sources(job)
+        payloads: list[Payload] = []
+        results: dict[JobId, Payload] = {}
+        left = len(sources) + 1
+
+        def loaded() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._broker.dependencies.take_input(job, payloads[0], results, self._clock())
+                self._request_iteration()
+
+        def own(payload: Payload, _: Payload, __: Failure | None) -> None:
+            payloads.append(payload)
+            loaded()
+
+        def of(source: Job, _: Payload, result: Payload, __: Failure | None) -> None:
+            results[source.id] = result
+            loaded()
+
+        self.fetch(job, own)
+        for each in sources:
+            self.fetch(each, partial(of, each))
 
     def saved(self, number: int, problem: str | None) -> None:
         """Handle a commit: everything up to this number is stored, or `problem` is the reason why not."""

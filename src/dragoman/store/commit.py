@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dragoman.core.model import Payload
 from dragoman.store.rows import OUTCOME, QUARANTINED, Row
 
 
 class Commit:
     """Changes by job number or key; a later change replaces an earlier one."""
 
-    __slots__ = ("erased", "heads", "jobs", "notes", "statuses")
+    __slots__ = ("erased", "heads", "jobs", "notes", "payloads", "statuses")
 
     def __init__(self) -> None:
         self.jobs: list[Row] = []  # new jobs
-        self.heads: dict[int, Row] = {}  # stored jobs whose options have changed
+        self.heads: dict[int, Row] = {}  # stored jobs whose options or extras have changed
+        self.payloads: dict[int, Payload] = {}  # of stored jobs whose payload has changed
         self.statuses: dict[int, Row] = {}
         self.notes: dict[str, str | None] = {}
         self.erased: dict[int, None] = {}
@@ -22,12 +24,14 @@ class Commit:
 
     def add_erased(self, number: int) -> None:
         self.heads.pop(number, None)
+        self.payloads.pop(number, None)
         self.statuses.pop(number, None)
         self.erased[number] = None
 
     def merge(self, later: Commit) -> None:
         """Merge a later commit into this one, without its new jobs: those are refused."""
         self.heads |= later.heads
+        self.payloads |= later.payloads
         self.statuses |= later.statuses
         self.notes |= later.notes
         for number in later.erased:
@@ -38,4 +42,5 @@ class Commit:
         return [number for number, row in self.statuses.items() if row[OUTCOME] is not None and not row[QUARANTINED]]
 
     def __len__(self) -> int:
-        return len(self.jobs) + len(self.heads) + len(self.statuses) + len(self.notes) + len(self.erased)
+        changes = len(self.heads) + len(self.payloads) + len(self.statuses) + len(self.notes) + len(self.erased)
+        return len(self.jobs) + changes

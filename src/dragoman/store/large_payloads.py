@@ -27,6 +27,9 @@ class LargePayloads:
             payload = row[PAYLOAD]
             if not isinstance(payload, (bytes, bytearray)) or len(payload) > LARGE:  # or a job's number
                 large[cast(int, row[0])] = None
+        for number, changed in group.payloads.items():
+            if len(changed) > LARGE:
+                large[number] = None
         return [number for number in group.finished() if number <= last or number in large]
 
     def forget(self, group: Commit, dropped: list[int]) -> None:

@@ -121,6 +121,9 @@ class SqliteStore:
                 else:
                     if entry.rewrites:
                         written.heads.append((job.number, encoder.head(job, offset)))
+                    if entry.has_new_payload:
+                        written.payloads.append((job.number, job.payload))
+                        written.size += len(job.payload)
                     written.statuses.append((job.number, encoder.status_row(job, offset)))
                     written.size += len(job.result) if job.failure is None else job.failure.size
             elif type(entry) is StoreValue:

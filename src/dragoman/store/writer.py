@@ -43,7 +43,7 @@ IDLE_PAGES: Final = 256  # a log of this length is merged when the store is idle
 class WriteRequest:
     """The changes of one `apply`."""
 
-    __slots__ = ("done", "erased", "heads", "jobs", "last", "notes", "size", "statuses")
+    __slots__ = ("done", "erased", "heads", "jobs", "last", "notes", "payloads", "size", "statuses")
 
     def __init__(self, done: Callable[[int, str | None], None]) -> None:
         self.done = done
@@ -51,6 +51,7 @@ class WriteRequest:
         self.size = 0  # bytes, approximately
         self.jobs: list[Row] = []
         self.heads: list[tuple[int, Row]] = []
+        self.payloads: list[tuple[int, Payload]] = []
         self.statuses: list[tuple[int, Row]] = []
         self.notes: list[tuple[str, str | None]] = []
         self.erased: list[int] = []
@@ -428,6 +429,7 @@ def _group(entries: list[WriteRequest]) -> Commit:
     for each in entries:
         group.jobs += each.jobs
         group.heads.update(each.heads)
+        group.payloads.update(each.payloads)
         group.statuses.update(each.statuses)
         group.notes.update(each.notes)
         for number in each.erased:

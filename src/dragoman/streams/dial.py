@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import ipaddress
 import socket
 from collections.abc import Callable
 from typing import Protocol
@@ -28,6 +30,24 @@ class Unix(Protocol):
 
     @property
     def path(self) -> str: ...
+
+
+async def look_up(loop: asyncio.AbstractEventLoop, host: str, timeout: float) -> str:
+    """Return an IP address of a host. A name is looked up in another thread: the event loop does not wait for it.
+    Raises OSError, also on a time-out."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        async with asyncio.timeout(timeout):
+            found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        raise OSError(errno.ETIMEDOUT, f"cannot resolve {host!r} within {timeout:g} s") from None
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label that is not a valid host name
+        problem = getattr(error, "strerror", None) or error
+        raise OSError(getattr(error, "errno", None) or 0, f"cannot resolve {host!r}: {problem}") from error
+    return str(found[0][4][0])
 
 
 async def connect(loop: asyncio.AbstractEventLoop, place: Tcp | Unix, timeout: float) -> socket.socket:

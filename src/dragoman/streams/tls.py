@@ -9,6 +9,9 @@ and the encrypted end of each record are noted, and `sent` is the plain end of t
 whole. With one note for several records, a message at their beginning would count as never sent although it was seen
 (D8).
 
+A carrier may have a plain greeting before TLS (`begins_tls`, NATS): until then bytes pass to it as they are. Nothing is
+written in plain: what the owner writes waits until the handshake is done, as always.
+
 Plain bytes are encrypted late, at most `AHEAD` bytes before the kernel takes them: a slow remote side costs no second
 copy of its messages, and bytes that were not encrypted have certainly not left. The end of the connection without
 close_notify is an ordinary end, because every carrier has lengths.
@@ -58,13 +61,15 @@ class _Decryptor(Reader):
 
     # fmt: off
     __slots__ = (
-        "_carrier", "_incoming", "_read", "_role", "_tls", "beginning", "is_ended", "is_ready", "problem", "received",
+        "_carrier", "_incoming", "_read", "_role", "_tls", "beginning", "is_ended", "is_plain", "is_ready", "problem",
+        "received",
     )
     # fmt: on
 
     def __init__(self, carrier: Reader, incoming: ssl.MemoryBIO, tls: ssl.SSLObject, role: TlsRole) -> None:
         self.gap = None
         self.beginning = b""  # first bytes of the remote side, which identify another protocol
+        self.is_plain = not carrier.begins_tls  # a greeting without TLS is expected
         self.is_ready = False  # the handshake is done
         self.is_ended = False  # the remote side has sent close_notify
         self.problem = ""  # the error that ended TLS
@@ -76,6 +81,8 @@ class _Decryptor(Reader):
         self._role = role
 
     def feed(self, data: bytes) -> Messages:
+        if self.is_plain:
+            return self._greet(data)
         self._incoming.write(data)
         if not self.is_ready:
             if len(self.beginning) < BEGINNING_BYTES:
@@ -91,6 +98,16 @@ class _Decryptor(Reader):
             self.is_ended = True
         except ssl.SSLError as error:
             self.problem = tls_problem(error, self.beginning, self._role.is_server)
+        return messages
+
+    def _greet(self, data: bytes) -> Messages:
+        """Pass plain bytes to the carrier until it begins TLS. It accepts no byte after its greeting until then."""
+        self.received += len(data)
+        messages = self._carrier.feed(data)
+        if self._carrier.begins_tls:
+            self.is_plain = False
+            self._carrier.enter_tls()
+            self._shake_hands()
         return messages
 
     def _shake_hands(self) -> bool:
@@ -218,7 +235,7 @@ class TlsStream(ByteStream):
         self._ended = ended
         self._socket.progressed = self._progressed
         self._socket.start(self._decrypted, self._socket_ended)
-        if not self._role.is_server:
+        if not self._role.is_server and not self._decryptor.is_plain:
             self._decryptor.feed(b"")  # makes the first bytes of the handshake
             self._encrypt()
 

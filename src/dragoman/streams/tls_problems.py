@@ -12,11 +12,13 @@ RESUMED: Final = (
     "the client resumed an earlier session, which skips the check of its certificate; its next connection cannot"
 )
 
+NATS: Final = "NATS"
 _PLAIN_PROTOCOLS: Final = (
     (b"\xff", "ZMTP"),
     (b"\x00SP\x00", "SP, the protocol of nanomsg and NNG,"),
     (b"HTTP/", "HTTP"),
     (b"SSH-", "SSH"),
+    (b"INFO {", NATS),
     *((method, "HTTP") for method in (b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"PATCH ", b"OPTIONS ")),
 )
 # Alerts by which one side refuses the certificate of the other.
@@ -95,6 +97,8 @@ def plain_protocol(beginning: bytes) -> str | None:
 def plain_peer(protocol: str, is_server: bool) -> str:
     if is_server:
         return f"the peer speaks {protocol} without TLS: its address needs +tls, or https for HTTP"
+    if protocol == NATS:
+        return "the NATS server sends INFO before TLS: remove tls_first=true from the address"
     return f"the port speaks {protocol} without TLS: write +tcp instead of +tls in the address, or http for https"
 
 

@@ -1,26 +1,39 @@
 """Arguments of a task: bound to the function's parameters, encoded as a map from names to values, and validated.
 
 The map has the arguments that the caller gave; defaults are those of the worker. `*args` is a list under its name,
-`**kwargs` a map under its name.
+`**kwargs` a map under its name. Keys that begin with `@` are no parameters: they carry the retry rules of one job.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import Parameter
-from typing import Any, get_type_hints
+from typing import Any, Final, Self
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import astuple
 
+from dragoman.core.results_payload import PREFIX, unpack_results
 from dragoman.sdk.errors import WrongArguments
 from dragoman.sdk.signatures import is_context
 from dragoman.tasks.formats import Format, Payload
+from dragoman.tasks.function_hints import check_hints, check_result_hint, type_hints
+from dragoman.tasks.retries import NamedRules
 from dragoman.tasks.streams import is_generator
 
 BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-PATH = re.compile(r" - at `\$(?:\.(\w+))?([^`]*)`$")
+PATH = re.compile(r" - at `\$(?:\.(@?\w+))?([^`]*)`$")
+RETRY_ON: Final = "@retry_on"  # no parameter can have such a name
+NEVER_RETRY_ON: Final = "@never_retry_on"
+
+
+# Arguments of a job by position and by name, and the rules of its caller; None: those of the task. It is a plain tuple,
+# because one is made for each job.
+Arguments = tuple[Sequence[Any], dict[str, Any], NamedRules | None]
 
 
 class TaskSignature:
@@ -29,7 +42,7 @@ class TaskSignature:
     def __init__(self, name: str, function: Callable[..., Any], format: Format) -> None:
         """Raises TypeError for a function that cannot be a task."""
         self.name = name
-        hints = _type_hints(function)
+        hints = type_hints(function)
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())
         self.wants_context = bool(parameters) and is_context(hints.get(parameters[0].name))
@@ -38,29 +51,58 @@ class TaskSignature:
         for each in parameters:
             if is_context(hints.get(each.name)):
                 raise TypeError(f"parameter {each.name!r} of {name} is a Context; the Context must be the first one")
+        check_hints(name, {each.name: hints[each.name] for each in parameters if each.name in hints})
         self._signature = signature.replace(parameters=parameters)
         self._parameters = parameters
-        self._is_plain = all(each.kind in (*BY_POSITION, Parameter.KEYWORD_ONLY) for each in parameters)
+        self._hints = hints
+        self._format = format
+        self._rules: dict[str, Any] = {}  # of the caller, for each job
         self._positions = tuple(each.name for each in parameters if each.kind in BY_POSITION)
         self._required = frozenset(each.name for each in parameters if _is_required(each))
         self._keywords = frozenset(each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY)
-        self._by_position_only = tuple(each.name for each in parameters if each.kind is Parameter.POSITIONAL_ONLY)
+        self._is_plain = all(each.kind in (*BY_POSITION, Parameter.KEYWORD_ONLY) for each in parameters)
+        self._is_by_position = len(self._positions) == len(parameters)
+        self._is_all_required = self._is_by_position and len(self._required) == len(parameters)
         self._encode = format.encode
+        self._merge = format.merge
         self._decode = format.decoder(_struct(name, parameters, hints))
         self.encode_result = format.encode
         self.returned = hints.get("return", Any)  # the annotation of the result
         if not is_generator(function):
+            check_result_hint(name, self.returned)
             self.decode_result = format.decoder(self.returned)
 
     # ---------------------------------------------------------------- caller
 
+    def with_rules(self, rules: NamedRules) -> Self:
+        """Return this signature with retry rules that are sent with each job."""
+        changed = copy.copy(self)
+        changed._rules = {RETRY_ON: list(rules.on), NEVER_RETRY_ON: list(rules.never)}
+        return changed
+
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Encode the arguments of a call. Raises TypeError as a call of the function would."""
-        return self._encode(self.bind(args, kwargs))
+        bound = self.bind(args, kwargs)
+        return self._encode({**bound, **self._rules} if self._rules else bound)
+
+    def encode_each(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[bytes]:
+        """Encode the arguments of many calls: each value of the first parameter, and the same others. Raises TypeError
+        as a call of the function would."""
+        if not self._is_plain:
+            return (self.encode((value, *args), kwargs) for value in values)
+        return self._encode_each(values, {**self.bind((None, *args), kwargs), **self._rules})
+
+    def _encode_each(self, values: Iterable[Any], bound: dict[str, Any]) -> Iterator[bytes]:
+        first, encode = self._positions[0], self._encode
+        for value in values:
+            bound[first] = value
+            yield encode(bound)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments by name, without defaults. Raises TypeError."""
-        if self._is_plain and len(args) <= len(self._positions) and kwargs.keys() <= self._keywords:
+        if not kwargs and self._is_by_position and len(args) == len(self._positions):
+            return dict(zip(self._positions, args))  # noqa: B905 - the argument takes as long as the rest
+        if self._is_plain and len(args) <= len(self._positions) and (not kwargs or kwargs.keys() <= self._keywords):
             bound = dict(zip(self._positions, args, strict=False))
             if not kwargs or not bound.keys() & kwargs.keys():
                 bound.update(kwargs)
@@ -71,21 +113,43 @@ class TaskSignature:
         except TypeError as error:
             raise TypeError(f"{self.name}: {error}") from None
 
+    def encode_rest(self, results: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """Encode the arguments behind those that are results of other jobs. Raises TypeError."""
+        bound = self.bind((None,) * results + args, kwargs)
+        for name in self._positions[:results]:
+            del bound[name]
+        return self._encode({**bound, **self._rules})
+
+    def check_results(self, results: int) -> None:
+        """Raise TypeError if the results of so many jobs cannot be arguments."""
+        if results > len(self._positions):
+            most = len(self._positions)
+            raise TypeError(f"{self.name} takes {most} arguments by position, and {results} results are given")
+
     # ---------------------------------------------------------------- worker
 
-    def decode(self, payload: Payload) -> tuple[list[Any], dict[str, Any]]:
-        """Decode and validate arguments. Returns them by position and by name. Raises WrongArguments."""
+    def decode(self, payload: Payload) -> Arguments:
+        """Decode and validate arguments. Raises WrongArguments."""
+        if payload.startswith(PREFIX):  # as is_packed does, without a call for each job
+            payload = self._with_results(payload)
         try:
-            found = self._decode(payload)
+            *values, on, never = astuple(self._decode(payload))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WrongArguments(self._problem(error)) from None
-        given = {each: getattr(found, each) for each in found.__struct_fields__}
+        except Exception as error:  # a type of the user raised it while it was made
+            raise WrongArguments(self._problem_of_a_type(error, payload)) from error
+        rules = None if on is UNSET and never is UNSET else NamedRules(_names(on), _names(never))
+        if self._is_all_required:
+            return values, {}, rules
+        return *self._called_with(values), rules
+
+    def _called_with(self, values: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return arguments by position and by name, without those that were not given."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         is_gap = False  # a parameter before this one is left to its default
-        for each in self._parameters:
-            value = given[each.name]
-            if value is msgspec.UNSET:
+        for each, value in zip(self._parameters, values, strict=True):
+            if value is UNSET:
                 is_gap = True
             elif each.kind is Parameter.VAR_POSITIONAL:
                 if is_gap and value:
@@ -101,6 +165,23 @@ class TaskSignature:
                 args.append(value)
         return args, kwargs
 
+    def _with_results(self, payload: Payload) -> Payload:
+        """Return the arguments with results of other jobs as the first of them. Raises WrongArguments."""
+        try:
+            own, entries = unpack_results(payload)
+        except ValueError as error:
+            raise WrongArguments(f"the arguments of {self.name} cannot be decoded: {error}") from None
+        names = self._positions[: len(entries)]
+        if len(names) < len(entries):
+            raise WrongArguments(f"{self.name} has {len(names)} parameters for {len(entries)} results of other jobs")
+        merged = own or b""
+        for name, entry in zip(names, entries, strict=True):
+            try:
+                merged = self._merge(merged, name, entry)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+                raise WrongArguments(f"argument {name!r} of {self.name}: a result cannot be decoded: {error}") from None
+        return merged
+
     def _problem(self, error: Exception) -> str:
         """Return the error of the decoder as a sentence that names the parameter."""
         text = str(error)
@@ -114,29 +195,37 @@ class TaskSignature:
             if unknown is not None:
                 names = ", ".join(each.name for each in self._parameters) or "none"
                 return f"{self.name} has no parameter {unknown[1]!r}; its parameters: {names}"
-        if found is None or not found[1]:
             return f"the arguments of {self.name} cannot be decoded: {what}; expected an object of names and values"
         place = f", at {found[1]}{found[2]}" if found[2] else ""
         return f"argument {found[1]!r} of {self.name}: {what[:1].lower()}{what[1:]}{place}"
+
+    def _problem_of_a_type(self, error: Exception, payload: Payload) -> str:
+        """Return a sentence about an exception of a user's type, such as of `__post_init__`. Each parameter is decoded
+        alone to find the one whose type raises it."""
+        what = f"{type(error).__name__}: {error}"
+        for each in self._parameters:
+            try:
+                self._format.decoder(_struct(self.name, [each], self._hints, forbid_unknown_fields=False))(payload)
+            except msgspec.DecodeError:
+                continue
+            except Exception:
+                return f"argument {each.name!r} of {self.name}: {what}"
+        return f"the arguments of {self.name} cannot be decoded: {what}"
 
 
 def _is_required(parameter: Parameter) -> bool:
     return parameter.default is Parameter.empty and parameter.kind in (*BY_POSITION, Parameter.KEYWORD_ONLY)
 
 
-def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    target = function if inspect.isroutine(function) else type(function).__call__
-    try:
-        return get_type_hints(inspect.unwrap(target), include_extras=True)
-    except NameError as error:
-        name = getattr(function, "__qualname__", repr(function))
-        raise TypeError(
-            f"the annotations of {name} cannot be read: {error}; import the name outside of TYPE_CHECKING"
-        ) from None
+def _names(given: Any) -> tuple[str, ...]:
+    return () if given is UNSET else tuple(given)
 
 
-def _struct(name: str, parameters: list[Parameter], hints: dict[str, Any]) -> type[msgspec.Struct]:
-    """Return a type whose fields are the parameters; those with defaults may be absent."""
+def _struct(
+    name: str, parameters: list[Parameter], hints: dict[str, Any], forbid_unknown_fields: bool = True
+) -> type[msgspec.Struct]:
+    """Return a type whose fields are the parameters, followed by two for the rules of a caller. Those with defaults may
+    be absent."""
     fields: list[Any] = []
     for each in parameters:
         kind = hints.get(each.name, Any)
@@ -147,8 +236,17 @@ def _struct(name: str, parameters: list[Parameter], hints: dict[str, Any]) -> ty
         elif each.default is Parameter.empty:
             fields.append((each.name, kind))
         else:
-            fields.append((each.name, kind, msgspec.UNSET))
+            fields.append((each.name, kind, UNSET))
+    rules = {}
+    for key in (RETRY_ON, NEVER_RETRY_ON):
+        field = key.replace("@", "_")
+        while any(field == each.name for each in parameters):
+            field += "_"
+        rules[field] = key
+        fields.append((field, list[str], UNSET))
     try:
-        return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        return msgspec.defstruct(
+            "Arguments", fields, kw_only=True, forbid_unknown_fields=forbid_unknown_fields, rename=rules
+        )
     except (TypeError, ValueError) as error:
         raise TypeError(f"the parameters of {name} cannot be decoded: {error}") from None

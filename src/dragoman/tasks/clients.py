@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     AnyClient = Client[Any] | AsyncClient[Any]
 
 _chosen: ContextVar[AnyClient | None] = ContextVar("dragoman_client", default=None)
+_everywhere: AnyClient | None = None  # the one of a `using_everywhere` block
 _lock = threading.Lock()
 _default: Client[Any] | None = None
 _default_url: str | None = None
@@ -40,9 +41,21 @@ def using(client: AnyClient) -> Iterator[None]:
         _chosen.reset(token)
 
 
+@contextmanager
+def using_everywhere(client: AnyClient) -> Iterator[None]:
+    """Let all tasks of this process use a client within this block, also in threads that run already, such as those of
+    a worker. For tests."""
+    global _everywhere
+    before, _everywhere = _everywhere, client
+    try:
+        yield
+    finally:
+        _everywhere = before
+
+
 def current_client() -> Client[Any]:
     """Return the client for methods that block. Raises RuntimeError if the chosen one is an AsyncClient."""
-    chosen = _chosen.get()
+    chosen = _chosen.get() or _everywhere
     if chosen is None:
         return default_client()
     if inspect.iscoroutinefunction(chosen.enqueue):
@@ -52,7 +65,7 @@ def current_client() -> Client[Any]:
 
 def current_async_client() -> AnyClient:
     """Return the client for methods that are awaited. Outside of a `using` block it is a Client with its own thread."""
-    chosen = _chosen.get()
+    chosen = _chosen.get() or _everywhere
     return default_client() if chosen is None else chosen
 
 

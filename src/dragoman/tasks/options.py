@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
+from dragoman.sdk.job_names import JobNames
 from dragoman.sdk.option_types import CallOptions
 
 
@@ -12,7 +13,8 @@ class TaskOptions(TypedDict, total=False):
     """Options of the jobs of a task; those that are not set have the defaults of `Client.call` and `Client.enqueue`.
 
     `job_timeout` limits one attempt, of calls and of background jobs. `timeout`, `queue_timeout` and `wait_for_worker`
-    are about calls, all others from `delay` on about background jobs.
+    are about calls, all others from `delay` on about background jobs. `window` is about `map` and `amap`: most jobs of
+    one that run at once.
     """
 
     attempts: int | None
@@ -21,16 +23,33 @@ class TaskOptions(TypedDict, total=False):
     timeout: float | None
     queue_timeout: float | None
     wait_for_worker: bool
+    tenant: str | None
+    window: int | None
     delay: float
     not_before: datetime | None
     key: str | None
     retry_first: float | None
     retry_cap: float | None
     retry_jitter: float | None
+    after: JobNames
+    after_failure: Literal["cancel", "run"]
 
 
 CALL: Final = frozenset(CallOptions.__annotations__)
-BACKGROUND: Final = ("attempts", "priority", "delay", "not_before", "key", "retry_first", "retry_cap", "retry_jitter")
+BACKGROUND: Final = (
+    "attempts",
+    "priority",
+    "tenant",
+    "delay",
+    "not_before",
+    "key",
+    "retry_first",
+    "retry_cap",
+    "retry_jitter",
+    "after",
+    "after_failure",
+)
+ONE_JOB: Final = ("key", "after", "after_failure")  # of background jobs that are enqueued one by one
 
 
 def check(options: TaskOptions) -> None:
@@ -43,8 +62,13 @@ def check(options: TaskOptions) -> None:
 
 
 def call_options(options: TaskOptions) -> Any:
-    """Return the options of `Client.call`, `submit` and `map`."""
+    """Return the options of `Client.call` and `submit`."""
     return {name: value for name, value in options.items() if name in CALL}
+
+
+def map_options(options: TaskOptions) -> Any:
+    """Return the options of `Client.map`."""
+    return {name: value for name, value in options.items() if name in CALL or name == "window"}
 
 
 def enqueue_options(options: TaskOptions) -> Any:

@@ -1,56 +1,79 @@
-"""Rules of a task: exceptions after which its jobs are retried, or not."""
+"""Rules of a task, or of one job: exceptions after which it is retried, or not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from dragoman.sdk.errors import PermanentFailure, Retry
+from dragoman.sdk.handlers import exception_name
 
 ExceptionTypes = type[BaseException] | tuple[type[BaseException], ...]
 
 
+class Rules(Protocol):
+    """Decides about an exception of a handler."""
+
+    def is_permanent(self, error: BaseException) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RetryRules:
-    """`on`: only these exceptions are followed by a retry; empty: all. `never`: none of these is."""
+    """Rules of a task. `on`: only these exceptions are followed by a retry; empty: all. `never`: none of these is."""
 
     on: tuple[type[BaseException], ...] = ()
     never: tuple[type[BaseException], ...] = ()
 
-    def call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call the function. An exception that is not followed by a retry is marked as permanent."""
-        if not self.on and not self.never:
-            return function(*args, **kwargs)
-        try:
-            result = function(*args, **kwargs)
-        except Exception as error:
-            raise self._marked(error) from None
-        return self._awaited(result) if isawaitable(result) else result
+    def is_permanent(self, error: BaseException) -> bool:
+        return isinstance(error, self.never) or (bool(self.on) and not isinstance(error, self.on))
 
-    async def _awaited(self, result: Any) -> Any:
-        try:
-            return await result
-        except Exception as error:
-            raise self._marked(error) from None
-
-    def _marked(self, error: Exception) -> Exception:
-        """Mark an exception that ends the job: its class stays as it is for the caller."""
-        is_retried = isinstance(error, self.on) if self.on else True
-        if isinstance(error, self.never) or not (is_retried or isinstance(error, Retry)):
-            return mark_permanent(error)
-        return error
+    def names(self) -> NamedRules:
+        """Return these rules as they are sent with a job."""
+        return NamedRules(tuple(map(exception_name, self.on)), tuple(map(exception_name, self.never)))
 
 
-def mark_permanent(error: Exception) -> Exception:
-    if not isinstance(error, PermanentFailure):
+@dataclass(frozen=True, slots=True)
+class NamedRules:
+    """Rules that a caller sends with a job, by the names of exceptions. A subclass counts as its base classes."""
+
+    on: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+    def is_permanent(self, error: BaseException) -> bool:
+        names = {exception_name(each) for each in type(error).__mro__ if issubclass(each, BaseException)}
+        return not names.isdisjoint(self.never) or (bool(self.on) and names.isdisjoint(self.on))
+
+
+def call_with_rules(rules: Rules, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call the function. An exception that is not followed by a retry is marked as permanent; its class, its cause and
+    its traceback stay as they are. A `Retry` is an explicit decision, which no rule changes."""
+    try:
+        result = function(*args, **kwargs)
+    except BaseException as error:
+        _mark(rules, error)
+        raise
+    return _awaited(rules, result) if isawaitable(result) else result
+
+
+async def _awaited(rules: Rules, result: Any) -> Any:
+    try:
+        return await result
+    except BaseException as error:
+        _mark(rules, error)
+        raise
+
+
+def _mark(rules: Rules, error: BaseException) -> None:
+    if not isinstance(error, Retry | PermanentFailure) and rules.is_permanent(error):
         error.__dragoman_permanent__ = True  # type: ignore[attr-defined]
-    return error
 
 
 def rules_of(retry_on: ExceptionTypes, never_retry_on: ExceptionTypes) -> RetryRules:
     """Make rules of one exception type or several. Raises TypeError."""
+    if retry_on == () == never_retry_on:
+        return NO_RULES
     return RetryRules(_types("retry_on", retry_on), _types("never_retry_on", never_retry_on))
 
 

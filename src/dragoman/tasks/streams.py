@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import JobLost
 from dragoman.tasks.formats import FORMATS, Format, Payload
+from dragoman.tasks.function_hints import check_result_hint
 
 if TYPE_CHECKING:
     from dragoman.sdk.context import Context
@@ -31,6 +32,7 @@ class StreamCodecs:
             allowed = ", ".join(each for each, row in FORMATS.items() if row.decoder_of_all is not None)
             raise TypeError(f"{name} yields, and values in {format.name} cannot be told apart; use one of: {allowed}")
         item = _item_type(returned)
+        check_result_hint(name, item)
         decode, encode = format.decoder(item), format.encode
 
         def decode_one(payload: Payload) -> Any:

@@ -1,4 +1,4 @@
-"""`dragoman.task`: a decorator that makes a function callable through the broker, with its own signature."""
+"""Tasks: `dragoman.Task` is a function that is callable through the broker, with its own signature."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import asyncio
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.context import Context, local_context
+from dragoman.sdk.new_jobs import NewJob
 from dragoman.sdk.parts import Parts, check_parts
-from dragoman.tasks.arguments import TaskSignature
+from dragoman.sdk.service_limits import NOTHING_GIVEN, LimitValues
+from dragoman.tasks.arguments import Arguments, TaskSignature
 from dragoman.tasks.clients import current_async_client, current_client
+from dragoman.tasks.following import FollowingTask
 from dragoman.tasks.formats import FormatName, format_of
-from dragoman.tasks.handles import JobHandle, awaited
-from dragoman.tasks.options import TaskOptions, call_options, check, enqueue_options
-from dragoman.tasks.retries import NO_RULES, ExceptionTypes, RetryRules, rules_of
-from dragoman.tasks.streams import StreamCodecs, async_values_of, emit_all, emit_all_async, values_of
+from dragoman.tasks.handles import GroupHandle, JobHandle, awaited
+from dragoman.tasks.options import ONE_JOB, TaskOptions, call_options, check, enqueue_options, map_options
+from dragoman.tasks.prepared import PreparedGroup, PreparedJob
+from dragoman.tasks.retries import NO_RULES, ExceptionTypes, RetryRules, call_with_rules, rules_of
+from dragoman.tasks.sources import Source
 
 if TYPE_CHECKING:
     from dragoman.sdk.futures import JobFuture
@@ -27,7 +31,17 @@ P = ParamSpec("P")
 Rest = ParamSpec("Rest")
 R = TypeVar("R")
 First = TypeVar("First")
+Second = TypeVar("Second")
+Third = TypeVar("Third")
 Result = TypeVar("Result")
+
+METHODS: Final = {  # of other task queues
+    "delay": "enqueue(...)",
+    "send": "enqueue(...)",
+    "apply_async": "with_options(delay=...).enqueue(...)",
+    "send_with_options": "with_options(delay=...).enqueue(...)",
+    "AsyncResult": "handle(id)",
+}
 
 
 class Task(Generic[P, R]):
@@ -46,6 +60,7 @@ class Task(Generic[P, R]):
         options: TaskOptions | None = None,
         retries: RetryRules = NO_RULES,
         parts: Parts = "join",
+        limits: LimitValues = NOTHING_GIVEN,
     ) -> None:
         """Raises TypeError and ValueError."""
         check_parts(parts)
@@ -56,42 +71,77 @@ class Task(Generic[P, R]):
         self.options: TaskOptions = options or {}
         self.retries = retries
         self.parts: Parts = parts
+        self.limits = limits  # of its service, which a worker declares
         self._signature = TaskSignature(name, function, format_of(format))
         self._codec = self._make_codec()
+        self._call_options = call_options(self.options)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+    if not TYPE_CHECKING:  # for a type checker, every attribute would exist otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            """Name our method for the one of another task queue."""
+            advice = f"; use {METHODS[name]}" if name in METHODS else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice}")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here."""
         return cast(R, self._run(args, kwargs))
 
-    def with_options(self, **options: Unpack[TaskOptions]) -> Self:
-        """Return this task with other options for its jobs: `resize.with_options(attempts=5).enqueue(image)`."""
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Refuse a method, when its class is made: a worker has no object to call it on."""
+        if next(iter(inspect.signature(self.function).parameters), "") in ("self", "cls"):
+            raise TypeError(
+                f"{owner.__qualname__}.{name} is a method, which cannot be a task; make it a function of its module"
+            )
+
+    def with_options(
+        self,
+        *,
+        retry_on: ExceptionTypes | None = None,
+        never_retry_on: ExceptionTypes | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Self:
+        """Return this task with other options for its jobs: `resize.with_options(attempts=5).enqueue(image)`.
+
+        `retry_on` and `never_retry_on` are sent with each job, by the names of the exceptions. Raises TypeError.
+        """
         check(options)
         changed = object.__new__(type(self))
         changed.__dict__.update(self.__dict__)
         changed.options = {**self.options, **options}
+        changed._call_options = call_options(changed.options)
+        if retry_on is not None or never_retry_on is not None:
+            now = self.retries
+            changed.retries = rules_of(
+                now.on if retry_on is None else retry_on, now.never if never_retry_on is None else never_retry_on
+            )
+            changed._signature = self._signature.with_rules(changed.retries.names())
         return changed
 
     def check_arguments(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Raise TypeError if a call with these arguments would, or if they cannot be encoded."""
         self._signature.encode(args, kwargs)
 
+    def payload(self, *args: P.args, **kwargs: P.kwargs) -> bytes:
+        """Return the payload of a job with these arguments, for schedules:
+        `client.set_schedule("nightly", report.name, report.payload("all"), cron="0 3 * * *")`. Raises TypeError."""
+        return self._signature.encode(args, kwargs)
+
     # ---------------------------------------------------------------- calls
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it in a worker and wait for the result. Raises JobError and BrokerUnavailable."""
         payload = self._signature.encode(args, kwargs)
-        return cast(R, current_client().call(self.name, payload, codec=self._codec, **call_options(self.options)))
+        return cast(R, current_client().call(self.name, payload, codec=self._codec, **self._call_options))
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobFuture[R]:
         """Run it in a worker. Returns a future."""
         payload = self._signature.encode(args, kwargs)
-        return cast(
-            "JobFuture[R]",
-            current_client().submit(self.name, payload, codec=self._codec, **call_options(self.options)),
-        )
+        found = current_client().submit(self.name, payload, codec=self._codec, **self._call_options)
+        return cast("JobFuture[R]", found)
 
     def map(
         self: Callable[Concatenate[First, Rest], Result],
@@ -105,14 +155,76 @@ class Task(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Make a background job. It is on disk when this returns, and survives restarts of broker and workers."""
+        if any(isinstance(each, PreparedJob | PreparedGroup) for each in self.options.get("after", ())):
+            return self.prepare(*args, **kwargs).enqueue()
         client = current_client()
         payload = self._signature.encode(args, kwargs)
         id = client.enqueue(self.name, payload, codec="bytes", **enqueue_options(self.options))
         return JobHandle(id, self._codec.decode, client)
 
+    def enqueue_many(
+        self: Callable[Concatenate[First, Rest], Result],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> list[JobHandle[Result]]:
+        """Make a background job for each value, in one commit; the other arguments are the same for all. More than
+        10,000 jobs are several commits, see `Client.enqueue_many`. Returns their handles."""
+        return cast("Task[Any, Result]", self)._enqueue_many(values, args, kwargs)
+
     def handle(self, id: str) -> JobHandle[R]:
         """Return the handle of a background job of this task by its id."""
         return JobHandle(id, self._codec.decode)
+
+    def group_handle(self, id: str) -> GroupHandle[R]:
+        """Return the handle of a group of jobs of this task by its id."""
+        return GroupHandle(id, self._codec.decode)
+
+    # ---------------------------------------------------------------- jobs that are not enqueued yet
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedJob[R]:
+        """Return a job that is not enqueued yet, for `then`, `group`, `chain` and `enqueue_many`."""
+        payload = self._signature.encode(args, kwargs)
+        job = NewJob(self.name, payload, codec="bytes", **enqueue_options(self.options))
+        before = [each for each in self.options.get("after", ()) if isinstance(each, Source)]
+        return PreparedJob(job, self._codec.decode, before)
+
+    def group(
+        self: Callable[Concatenate[First, Rest], Result],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> PreparedGroup[Result]:
+        """Return a group with a job for each value; the other arguments are the same for all. Its method `enqueue`
+        enqueues it in one commit."""
+        return cast("Task[Any, Result]", self)._group(values, args, kwargs)
+
+    @overload
+    def after(
+        self: Callable[Concatenate[First, Rest], Result], first: Source[First], /
+    ) -> FollowingTask[Rest, Result]: ...
+
+    @overload
+    def after(
+        self: Callable[Concatenate[First, Second, Rest], Result], first: Source[First], second: Source[Second], /
+    ) -> FollowingTask[Rest, Result]: ...
+
+    @overload
+    def after(
+        self: Callable[Concatenate[First, Second, Third, Rest], Result],
+        first: Source[First],
+        second: Source[Second],
+        third: Source[Third],
+        /,
+    ) -> FollowingTask[Rest, Result]: ...
+
+    def after(self, *sources: Source[Any]) -> FollowingTask[Any, Any]:
+        """Return this task for jobs that start when these jobs and groups are done. Their results are its first
+        arguments, one for each; that of a group is a list. The handles and prepared jobs may be of other tasks.
+
+            report = write_report.after(pages, prices).enqueue("May")
+        """
+        return FollowingTask(self._signature, self._codec.decode, self.options, sources)
 
     # ---------------------------------------------------------------- awaited calls
 
@@ -136,10 +248,21 @@ class Task(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Make a background job; see `enqueue`."""
+        if any(isinstance(each, PreparedJob | PreparedGroup) for each in self.options.get("after", ())):
+            return await self.prepare(*args, **kwargs).aenqueue()
         client = current_async_client()
         payload = self._signature.encode(args, kwargs)
         id = await awaited(client, "enqueue", self.name, payload, codec="bytes", **enqueue_options(self.options))
         return JobHandle(id, self._codec.decode, client)
+
+    async def aenqueue_many(
+        self: Callable[Concatenate[First, Rest], Result],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> list[JobHandle[Result]]:
+        """Make a background job for each value; see `enqueue_many`."""
+        return await cast("Task[Any, Result]", self)._aenqueue_many(values, args, kwargs)
 
     # ---------------------------------------------------------------- worker
 
@@ -147,7 +270,13 @@ class Task(Generic[P, R]):
         """Return the handler of a worker that offers this task as a service with this name."""
         from dragoman.sdk.handlers import Handler
 
-        return Handler(service, self._perform, self._worker_codec(), "context", self._is_async, self, self.parts)
+        context = "context" if self._wants_context else ""
+        codec = self._worker_codec()
+        return Handler(service, self._perform, codec, context, self._is_async, self, self.parts, self.limits)
+
+    @property
+    def _wants_context(self) -> bool:
+        return self._signature.wants_context
 
     @property
     def _is_async(self) -> bool:
@@ -158,11 +287,13 @@ class Task(Generic[P, R]):
         separator = format_of(self.format).separator
         return Codec(self.format, signature.encode_result, signature.decode, signature.decode, separator)
 
-    def _perform(self, arguments: tuple[list[Any], dict[str, Any]], context: Context | None = None) -> Any:
-        args, kwargs = arguments
+    def _perform(self, arguments: Arguments, context: Context | None = None) -> Any:
+        args, kwargs, rules = arguments
         if self._signature.wants_context:
             args = [context, *args]
-        return self.retries.call(self.function, args, kwargs)
+        if rules is None and self.retries is NO_RULES:
+            return self.function(*args, **kwargs)
+        return call_with_rules(rules or self.retries, self.function, args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._signature.wants_context:
@@ -171,12 +302,12 @@ class Task(Generic[P, R]):
 
     def _submit_here(self, payload: bytes) -> asyncio.Future[Any]:
         client = current_async_client()
-        job = client.submit(self.name, payload, codec=self._codec, **call_options(self.options))
+        job = client.submit(self.name, payload, codec=self._codec, **self._call_options)
         return job if isinstance(job, asyncio.Future) else asyncio.wrap_future(job)
 
     def _map(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[R]:
         payloads = self._payloads(values, args, kwargs)
-        found = current_client().map(self.name, payloads, codec=self._codec, **call_options(self.options))
+        found = current_client().map(self.name, payloads, codec=self._codec, **map_options(self.options))
         return cast("Iterator[R]", found)
 
     async def _amap(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncIterator[R]:
@@ -184,15 +315,40 @@ class Task(Generic[P, R]):
 
         client, payloads = current_async_client(), self._payloads(values, args, kwargs)
         if isinstance(client, AsyncClient):
-            async for each in client.map(self.name, payloads, codec=self._codec, **call_options(self.options)):
+            async for each in client.map(self.name, payloads, codec=self._codec, **map_options(self.options)):
                 yield cast(R, each)
             return
-        found, end = client.map(self.name, payloads, codec=self._codec, **call_options(self.options)), object()
+        found, end = client.map(self.name, payloads, codec=self._codec, **map_options(self.options)), object()
         while (result := await asyncio.to_thread(next, found, end)) is not end:
             yield cast(R, result)
 
+    def _enqueue_many(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[JobHandle[R]]:
+        client, options = current_client(), self._many_options()
+        ids = client.enqueue_many(self.name, self._payloads(values, args, kwargs), codec="bytes", **options)
+        return [JobHandle(id, self._codec.decode, client) for id in ids]
+
+    async def _aenqueue_many(
+        self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[JobHandle[R]]:
+        client, options = current_async_client(), self._many_options()
+        payloads = list(self._payloads(values, args, kwargs))
+        ids = await awaited(client, "enqueue_many", self.name, payloads, codec="bytes", **options)
+        return [JobHandle(id, self._codec.decode, client) for id in ids]
+
+    def _many_options(self) -> Any:
+        options = enqueue_options(self.options)
+        unusable = next((each for each in ONE_JOB if each in options), None)
+        if unusable is not None:
+            raise TypeError(
+                f"the option {unusable!r} is about one job; prepare the jobs, and use dragoman.enqueue_many"
+            )
+        return options
+
+    def _group(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> PreparedGroup[R]:
+        return PreparedGroup([self.prepare(value, *args, **kwargs) for value in values])
+
     def _payloads(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[bytes]:
-        return (self._signature.encode((value, *args), kwargs) for value in values)
+        return self._signature.encode_each(values, args, kwargs)
 
     def _make_codec(self) -> Codec:
         """Return the codec of callers: arguments are encoded already, and the result has the type of the function."""
@@ -215,6 +371,55 @@ class AsyncTask(Task[P, R]):
     ) -> Iterator[Result]:
         return cast("Task[Any, Result]", self)._map(values, args, kwargs)
 
+    def enqueue_many(  # type: ignore[override]
+        self: Callable[Concatenate[First, Rest], Coroutine[Any, Any, Result]],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> list[JobHandle[Result]]:
+        return cast("Task[Any, Result]", self)._enqueue_many(values, args, kwargs)
+
+    async def aenqueue_many(  # type: ignore[override]
+        self: Callable[Concatenate[First, Rest], Coroutine[Any, Any, Result]],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> list[JobHandle[Result]]:
+        return await cast("Task[Any, Result]", self)._aenqueue_many(values, args, kwargs)
+
+    def group(  # type: ignore[override]
+        self: Callable[Concatenate[First, Rest], Coroutine[Any, Any, Result]],
+        values: Iterable[First],
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> PreparedGroup[Result]:
+        return cast("Task[Any, Result]", self)._group(values, args, kwargs)
+
+    @overload  # type: ignore[override]
+    def after(
+        self: Callable[Concatenate[First, Rest], Coroutine[Any, Any, Result]], first: Source[First], /
+    ) -> FollowingTask[Rest, Result]: ...
+
+    @overload
+    def after(
+        self: Callable[Concatenate[First, Second, Rest], Coroutine[Any, Any, Result]],
+        first: Source[First],
+        second: Source[Second],
+        /,
+    ) -> FollowingTask[Rest, Result]: ...
+
+    @overload
+    def after(
+        self: Callable[Concatenate[First, Second, Third, Rest], Coroutine[Any, Any, Result]],
+        first: Source[First],
+        second: Source[Second],
+        third: Source[Third],
+        /,
+    ) -> FollowingTask[Rest, Result]: ...
+
+    def after(self, *sources: Source[Any]) -> FollowingTask[Any, Any]:
+        return FollowingTask(self._signature, self._codec.decode, self.options, sources)
+
     def amap(  # type: ignore[override]
         self: Callable[Concatenate[First, Rest], Coroutine[Any, Any, Result]],
         values: Iterable[First],
@@ -222,200 +427,3 @@ class AsyncTask(Task[P, R]):
         **kwargs: Rest.kwargs,
     ) -> AsyncIterator[Result]:
         return cast("Task[Any, Result]", self)._amap(values, args, kwargs)
-
-
-class StreamTask(Task[P, list[R]]):
-    """A task whose function yields. Each value is a part of the result: `stream` yields the values as they arrive, and
-    the other methods return the list of them."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:  # type: ignore[override]
-        """Run the function here."""
-        return cast("Iterator[R]", self._run(args, kwargs))
-
-    def stream(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-        """Run it in a worker, and yield its values as they arrive. The job starts with the iteration, and is cancelled
-        if the iteration ends early. Raises JobError and BrokerUnavailable in its course."""
-        payload = self._signature.encode(args, kwargs)
-        return values_of(current_client(), self.name, payload, self._codecs.of_one, call_options(self.options))
-
-    def astream(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
-        """Run it in a worker, and yield its values as they arrive; see `stream`."""
-        payload = self._signature.encode(args, kwargs)
-        client, options = current_async_client(), call_options(self.options)
-        return async_values_of(client, self.name, payload, self._codecs.of_one, options)
-
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobFuture[list[R]]:
-        payload = self._signature.encode(args, kwargs)
-        found = current_client().submit_whole(self.name, payload, codec=self._codec, **call_options(self.options))
-        return cast("JobFuture[list[R]]", found)
-
-    def map(  # type: ignore[override]
-        self: Callable[Concatenate[First, Rest], Iterator[Result] | AsyncIterator[Result]],
-        values: Iterable[First],
-        *args: Rest.args,
-        **kwargs: Rest.kwargs,
-    ) -> Iterator[list[Result]]:
-        return cast("Task[Any, list[Result]]", self)._map(values, args, kwargs)
-
-    def amap(  # type: ignore[override]
-        self: Callable[Concatenate[First, Rest], Iterator[Result] | AsyncIterator[Result]],
-        values: Iterable[First],
-        *args: Rest.args,
-        **kwargs: Rest.kwargs,
-    ) -> AsyncIterator[list[Result]]:
-        return cast("Task[Any, list[Result]]", self)._amap(values, args, kwargs)
-
-    @property
-    def _is_async(self) -> bool:
-        return inspect.isasyncgenfunction(self.function)
-
-    def _make_codec(self) -> Codec:
-        signature = self._signature
-        self._codecs = StreamCodecs(self.name, signature.returned, format_of(self.format), signature.decode)
-        return self._codecs.of_all
-
-    def _worker_codec(self) -> Codec:
-        return self._codecs.of_worker
-
-    def _perform(self, arguments: tuple[list[Any], dict[str, Any]], context: Context | None = None) -> Any:
-        assert context is not None, "handlers of tasks have a context"
-        return self.retries.call(self._emit, (context, *arguments), {})
-
-    def _emit(self, context: Context, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        found = self.function(*([context, *args] if self._signature.wants_context else args), **kwargs)
-        return emit_all_async(context, found) if self._is_async else emit_all(context, found)
-
-    def _submit_here(self, payload: bytes) -> asyncio.Future[Any]:
-        client = current_async_client()
-        job: Any = client.submit_whole(self.name, payload, codec=self._codec, **call_options(self.options))
-        found: asyncio.Future[Any] = job if isinstance(job, asyncio.Future) else asyncio.wrap_future(job)
-        return found
-
-
-class AsyncStreamTask(StreamTask[P, R]):
-    """A task whose function is an asynchronous generator function."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:  # type: ignore[override]
-        """Run the function here; iterate with `async for`."""
-        return cast("AsyncIterator[R]", self._run(args, kwargs))
-
-
-class TaskDecorator(Protocol):
-    """Makes a task of a function."""
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], Iterator[R]], /) -> StreamTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, Iterator[R]], /) -> StreamTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], AsyncIterator[R]], /) -> AsyncStreamTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, AsyncIterator[R]], /) -> AsyncStreamTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-@overload
-def task(function: Callable[Concatenate[Context, P], Iterator[R]], /) -> StreamTask[P, R]: ...
-
-
-@overload
-def task(function: Callable[P, Iterator[R]], /) -> StreamTask[P, R]: ...
-
-
-@overload
-def task(function: Callable[Concatenate[Context, P], AsyncIterator[R]], /) -> AsyncStreamTask[P, R]: ...
-
-
-@overload
-def task(function: Callable[P, AsyncIterator[R]], /) -> AsyncStreamTask[P, R]: ...
-
-
-@overload
-def task(function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-
-@overload
-def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-
-
-@overload
-def task(function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-
-
-@overload
-def task(function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-@overload
-def task(
-    *,
-    name: str = ...,
-    format: FormatName = ...,
-    retry_on: ExceptionTypes = ...,
-    never_retry_on: ExceptionTypes = ...,
-    parts: Parts = ...,
-    **options: Unpack[TaskOptions],
-) -> TaskDecorator: ...
-
-
-def task(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str = "",
-    format: FormatName = "json",
-    retry_on: ExceptionTypes = (),
-    never_retry_on: ExceptionTypes = (),
-    parts: Parts = "join",
-    **options: Unpack[TaskOptions],
-) -> Any:
-    """Make a task of a function. `name`: its service, by default the name of the function.
-
-        @task
-        def add(a: int, b: int) -> int:
-            return a + b
-
-        @task(name="images.resize", attempts=5, job_timeout=30)
-        def resize(ctx: Context, image: Image, width: int = 640) -> Image: ...
-
-    Arguments and results are encoded as JSON by default; their types may be those of msgspec: builtin types,
-    dataclasses, msgspec structs, datetimes, UUIDs, enums, and models of pydantic. A first parameter of the type
-    `Context` gets the job's context. `options` are the defaults of all its jobs. `retry_on`: exceptions after which the
-    job is retried while attempts remain; after all others it is not. `never_retry_on`: exceptions after which it is not
-    retried. The values of a function that yields are parts of its result: `stream` yields them as they arrive. `parts`:
-    callers that do not take parts get a list of all ("join"), or their jobs fail ("require"). Raises TypeError and
-    ValueError.
-    """
-    check(options)
-    retries = rules_of(retry_on, never_retry_on)
-
-    def make(function: Callable[..., Any]) -> Task[Any, Any]:
-        kind = _kind_of(function)
-        chosen = name or getattr(function, "__name__", "")
-        if not chosen:
-            raise TypeError(f"{function!r} has no __name__; give the task a name: @task(name='NAME')")
-        return kind(function, chosen, format, options, retries, parts)
-
-    return make if function is None else make(function)
-
-
-def _kind_of(function: Callable[..., Any]) -> type[Task[Any, Any]]:
-    if inspect.isasyncgenfunction(function):
-        return AsyncStreamTask
-    if inspect.isgeneratorfunction(function):
-        return StreamTask
-    return AsyncTask if inspect.iscoroutinefunction(function) else Task

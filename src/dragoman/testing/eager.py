@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import inspect
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from dragoman.dialects.sides import NOTHING_SAID, Outcome
+from dragoman.core.results_payload import Entry, Result, pack_results
+from dragoman.dialects.sides import Failure, JobInfo, Outcome
 from dragoman.sdk.context import Context
-from dragoman.sdk.errors import JobError, NoSuchJob, NoSuchService, error_from
+from dragoman.sdk.errors import JobCancelled, JobError, NoSuchGroup, NoSuchJob, NoSuchService, error_from
 from dragoman.sdk.handlers import HandlerFailed
+from dragoman.sdk.ids import ids_of
 from dragoman.sdk.parts import parts_required
 from dragoman.tasks.clients import using
 from dragoman.tasks.task import Task
 
 if TYPE_CHECKING:
+    from dragoman.operations.group_schemas import GroupView
     from dragoman.operations.schemas import JobView
     from dragoman.sdk.codecs import Codec, Payload
+    from dragoman.sdk.new_jobs import NewJob
     from dragoman.tasks.clients import AnyClient
+
+
+ATTEMPTS: Final = 3  # of a background job, by default
 
 
 @contextmanager
 def eager(*tasks: Task[Any, Any]) -> Iterator[EagerClient]:
     """Run these tasks here, within this block and this thread. Arguments and results are encoded and decoded as on the
-    way to a worker, and a failure is raised as JobFailed. Background jobs have run when `enqueue` returns.
+    way to a worker, and a failure is raised as JobFailed. Background jobs have run when `enqueue` returns, with all
+    their attempts and without the delays between them.
 
         with eager(add, send_mail):
             assert add.call(1, 2) == 3
@@ -45,103 +56,228 @@ class EagerClient:
 
     def __init__(self, tasks: Iterable[Task[Any, Any]]) -> None:
         self._handlers = {task.name: task.task_handler(task.name) for task in tasks}
-        self._jobs: dict[str, tuple[str, datetime, bytes | JobError]] = {}  # service, time, and result
+        self._jobs: dict[str, _EndedJob] = {}
+        self._groups: dict[str, list[str]] = {}  # ids of their jobs
 
-    def call(self, service: str, payload: bytes, *, codec: Codec, **_: object) -> Any:
-        return codec.decode(self._run(service, payload))
+    def call(self, service: str, payload: bytes, *, codec: Codec, attempts: int | None = None, **_: object) -> Any:
+        return codec.decode(self._run(service, payload, attempts or 1).result())
 
-    def submit(self, service: str, payload: bytes, *, codec: Codec, **_: object) -> Any:
+    def submit(self, service: str, payload: bytes, *, codec: Codec, attempts: int | None = None, **_: object) -> Any:
+        """Run a job and return its future, which has the parts of the result."""
         future = EagerFuture()
+        job = self._run(service, payload, attempts or 1, takes_parts=True)
         try:
-            *parts, rest = self._run_in_parts(service, payload, takes_parts=True)
-            future.set_parts([codec.decode(each) for each in parts])
-            future.set_result(codec.decode(rest))
+            rest = codec.decode(job.rest())
+            future.set_parts([codec.decode(each) for each in job.parts], len(job.failures) + 1)
+            future.set_result(rest)
         except JobError as error:
             future.set_exception(error)
         return future
 
-    def submit_whole(self, service: str, payload: bytes, *, codec: Codec, **_: object) -> Any:
+    def submit_whole(
+        self, service: str, payload: bytes, *, codec: Codec, attempts: int | None = None, **_: object
+    ) -> Any:
+        """Run a job and return its future, whose result has the parts in front."""
         future = EagerFuture()
         try:
-            future.set_result(codec.decode(self._run(service, payload)))
+            future.set_result(self.call(service, payload, codec=codec, attempts=attempts))
         except JobError as error:
             future.set_exception(error)
         return future
 
-    def map(self, service: str, payloads: Iterable[bytes], *, codec: Codec, **_: object) -> Iterator[Any]:
-        return (codec.decode(self._run(service, payload)) for payload in payloads)
+    def map(
+        self, service: str, payloads: Iterable[bytes], *, codec: Codec, attempts: int | None = None, **_: object
+    ) -> Iterator[Any]:
+        return (self.call(service, payload, codec=codec, attempts=attempts) for payload in payloads)
 
-    def enqueue(self, service: str, payload: bytes, **_: object) -> str:
-        id, created = uuid.uuid4().hex, datetime.now(UTC)
+    def enqueue(self, service: str, payload: bytes, **options: Any) -> str:
+        return self._enqueue(uuid.uuid4().hex, service, payload, options)
+
+    def enqueue_many(self, service: str, payloads: Iterable[bytes], **options: Any) -> list[str]:
+        return [self.enqueue(service, payload, **options) for payload in payloads]
+
+    def enqueue_jobs(self, jobs: Iterable[NewJob]) -> list[str]:
+        """Run jobs. Each is behind those that it comes after, as tasks pass them."""
+        found = list(jobs)
+        for each in found:
+            group = each.options.get("group")
+            if group is not None:
+                self._groups.setdefault(group, []).append(each.id)
+        for each in found:
+            self._enqueue(each.id, each.service, each.payload, {**each.options})
+        return [each.id for each in found]
+
+    def _enqueue(self, id: str, service: str, payload: bytes, options: dict[str, Any]) -> str:
+        attempts = options.get("attempts") or ATTEMPTS
         try:
-            self._jobs[id] = service, created, self._run(service, payload)
-        except NoSuchService:
-            raise
-        except JobError as error:
-            self._jobs[id] = service, created, error
+            job = self._run(service, self._with_input(payload, options), attempts, id)
+        except JobCancelled as error:
+            job = _EndedJob(id, service, datetime.now(UTC), attempts, cancelled=error)
+        self._jobs[id] = job
         return id
 
-    def result(self, id: str, **_: object) -> bytes:
-        result = self._job(id)[2]
-        if isinstance(result, JobError):
-            raise result
-        return result
+    def _with_input(self, payload: bytes, options: dict[str, Any]) -> bytes:
+        """Return the payload that a worker would get. Raises JobCancelled if a job before it has failed."""
+        entries: list[Entry] = []
+        for name in ids_of(options.get("after", ())):
+            members = self._groups.get(name)
+            before = [self._job(each) for each in members or [name]]
+            failed = next((each.error for each in before if each.error is not None), None)
+            if failed is not None and options.get("after_failure", "cancel") == "cancel":
+                raise JobCancelled(f"cancelled: job {name}, which it comes after, ended {failed}")
+            found: list[Result] = [each.result() if each.error is None else None for each in before]
+            entries.append(found if members is not None else found[0])
+        if options.get("input", "payload") == "payload":
+            return payload
+        return pack_results(payload, entries)
 
-    def job(self, id: str) -> JobView:
-        from dragoman.operations.schemas import JobView
+    def group_results(self, id: str, *_: object, errors: str = "raise", **__: object) -> list[Any]:
+        jobs = [self._job(each) for each in self._group(id)]
+        return [each.result() if each.error is None or errors == "raise" else each.error for each in jobs]
 
-        service, created, result = self._job(id)
-        reason = str(result) if isinstance(result, JobError) else ""
-        return JobView(
+    def group(self, id: str) -> GroupView:
+        from dragoman.operations.group_schemas import GroupView
+
+        jobs = [self._job(each) for each in self._group(id)]
+        outcomes: Counter[str] = Counter(each.outcome for each in jobs if each.error is not None)
+        undone = outcomes.total()
+        return GroupView(
             id=id,
-            service=service,
-            state="ended",
-            outcome="failed" if reason else "done",
-            reason=reason,
-            background=True,
-            quarantined=bool(reason),
-            priority=5,
-            attempts=[],
-            max_attempts=1,
-            created=created,
+            size=len(jobs),
+            open=0,
+            done=len(jobs) - undone,
+            undone=undone,
+            says=f"{len(jobs):,} of {len(jobs):,}" + (f", {undone:,} failed" if undone else ""),
+            complete=True,
+            outcomes=dict(outcomes),
+            deleted=0,
+            services=list(dict.fromkeys(each.service for each in jobs)),
+            owner="local",
         )
 
+    def cancel_group(self, id: str) -> GroupView:
+        return self.group(id)  # all have ended
+
+    def _group(self, id: str) -> list[str]:
+        try:
+            return self._groups[id]
+        except KeyError:
+            raise NoSuchGroup(f"there is no group {id}") from None
+
+    def result(self, id: str, **_: object) -> bytes:
+        return self._job(id).result()
+
+    def job(self, id: str) -> JobView:
+        return self._job(id).view()
+
     def why(self, id: str) -> str:
-        result = self._job(id)[2]
-        return f"It {result}." if isinstance(result, JobError) else "It is done."
+        job = self._job(id)
+        return f"It ended {job.error}." if job.error is not None else "It is done."
 
     def cancel(self, id: str) -> bool:
         self._job(id)
         return False  # it has ended
 
-    def _job(self, id: str) -> tuple[str, datetime, bytes | JobError]:
+    def _job(self, id: str) -> _EndedJob:
         try:
             return self._jobs[id]
         except KeyError:
             raise NoSuchJob(f"there is no job {id}") from None
 
-    def _run(self, service: str, payload: bytes) -> bytes:
-        """Return the result with its parts in front. Raises JobFailed and NoSuchService."""
-        return b"".join(self._run_in_parts(service, payload))
-
-    def _run_in_parts(self, service: str, payload: bytes, *, takes_parts: bool = False) -> list[bytes]:
-        """Return the parts of the result, and the rest. Raises JobFailed and NoSuchService."""
+    def _run(
+        self, service: str, payload: bytes, attempts: int, id: str = "", *, takes_parts: bool = False
+    ) -> _EndedJob:
+        """Run a job to its end. Raises NoSuchService."""
         handler = self._handlers.get(service)
         if handler is None:
             known = ", ".join(self._handlers) or "none"
             raise NoSuchService(f"refused: {service!r} is not among the tasks of this eager block: {known}")
+        job = _EndedJob(id or uuid.uuid4().hex, service, datetime.now(UTC), attempts)
         if handler.parts == "require" and not takes_parts:
-            failure = parts_required(service)
-            raise error_from(Outcome.FAILED, failure.sentence, failure)
-        parts: list[bytes] = []
-        context = Context(service, NOTHING_SAID, handler.codec, partial(_keep, parts), lambda: False)
-        try:
-            is_async = handler.is_async
-            rest = _awaited(handler.perform_async(payload, context)) if is_async else handler.perform(payload, context)
-            return [*parts, bytes(rest)]
-        except HandlerFailed as problem:
-            failure = problem.failure
-            raise error_from(Outcome.FAILED, failure.sentence, failure) from problem.cause
+            job.fail(parts_required(service))
+            return job
+        while len(job.failures) < attempts:
+            info = JobInfo(service, job.id, len(job.failures) + 1)
+            job.parts.clear()
+            context = Context(service, info, handler.codec, partial(_keep, job.parts), lambda: False)
+            try:
+                if handler.is_async:
+                    job.answer = bytes(_awaited(handler.perform_async(payload, context)))
+                else:
+                    job.answer = bytes(handler.perform(payload, context))
+                break
+            except HandlerFailed as problem:
+                job.fail(problem.failure, problem.cause)
+                if problem.failure.is_permanent:
+                    break
+        return job
+
+
+@dataclass
+class _EndedJob:
+    """A job that was run: its failed attempts, and its answer unless all of them failed."""
+
+    id: str
+    service: str
+    created: datetime
+    max_attempts: int
+    failures: list[JobError] = field(default_factory=list)
+    parts: list[bytes] = field(default_factory=list)  # of the answer
+    answer: bytes | None = None
+    cancelled: JobCancelled | None = None  # before its first attempt
+
+    def fail(self, failure: Failure, cause: BaseException | None = None) -> None:
+        """Note a failed attempt."""
+        error = error_from(Outcome.FAILED, failure.sentence, failure)
+        error.__cause__ = cause
+        self.failures.append(error)
+
+    @property
+    def error(self) -> JobError | None:
+        """The error that callers get; None if it is done."""
+        if self.cancelled is not None:
+            return self.cancelled
+        return self.failures[-1] if self.answer is None else None
+
+    def rest(self) -> bytes:
+        """Return the result without its parts. Raises JobError."""
+        if self.answer is None:
+            raise cast(JobError, self.error)
+        return self.answer
+
+    def result(self) -> bytes:
+        """Return the result with its parts in front. Raises JobError."""
+        rest = self.rest()
+        return b"".join([*self.parts, rest])
+
+    def view(self) -> JobView:
+        from dragoman.operations.schemas import AttemptView, JobView
+
+        attempts = [
+            AttemptView(number=number, worker="eager", outcome="failed", reason=str(each))
+            for number, each in enumerate(self.failures, 1)
+        ]
+        if self.answer is not None:
+            attempts.append(AttemptView(number=len(attempts) + 1, worker="eager", outcome="done"))
+        return JobView(
+            id=self.id,
+            service=self.service,
+            state="ended",
+            outcome=self.outcome,
+            reason=str(self.error) if self.error is not None else "",
+            background=True,
+            quarantined=self.outcome == "failed",
+            priority=5,
+            attempts=attempts,
+            max_attempts=self.max_attempts,
+            created=self.created,
+        )
+
+    @property
+    def outcome(self) -> Literal["done", "failed", "cancelled"]:
+        if self.error is None:
+            return "done"
+        return "failed" if self.cancelled is None else "cancelled"
 
 
 class EagerFuture(concurrent.futures.Future[Any]):
@@ -149,8 +285,9 @@ class EagerFuture(concurrent.futures.Future[Any]):
 
     attempt = 1
 
-    def set_parts(self, parts: list[Any]) -> None:
+    def set_parts(self, parts: list[Any], attempt: int) -> None:
         self._parts = parts
+        self.attempt = attempt
 
     def parts(self) -> Iterator[Any]:
         """Iterate over the parts of the result."""
@@ -178,7 +315,7 @@ def _awaited(coroutine: Any) -> Any:
         except BaseException as error:
             found.set_exception(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,))  # tasks within it are eager, too
     thread.start()
     thread.join()
     return found.result()

@@ -37,8 +37,8 @@ def dragoman_client(dragoman_broker: LocalBroker) -> Iterator[Client]:
 @pytest.fixture
 def dragoman_worker(dragoman_broker: LocalBroker, dragoman_client: Client) -> Iterator[StartWorker]:
     """Starts a worker of `dragoman_broker`, in a thread: `dragoman_worker(module, task, name=function)`. Tasks use
-    `dragoman_client` for the rest of the test."""
-    from dragoman.tasks.clients import using
+    `dragoman_client` for the rest of the test, also those that a task of the worker calls."""
+    from dragoman.tasks.clients import using_everywhere
     from dragoman.testing.workers import WorkerThread
 
     started: list[WorkerThread] = []
@@ -47,7 +47,7 @@ def dragoman_worker(dragoman_broker: LocalBroker, dragoman_client: Client) -> It
         started.append(WorkerThread(dragoman_broker, tasks, functions))
         return started[-1].worker
 
-    with using(dragoman_client):
+    with using_everywhere(dragoman_client):
         try:
             yield start
         finally:

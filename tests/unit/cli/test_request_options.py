@@ -21,6 +21,8 @@ from dragoman.operations.table import OPERATIONS
 
 # Options that mean something else than the field of their name: pages and waits are made of several requests.
 OTHERWISE = {("jobs", "limit"), ("jobs", "quarantined"), ("result", "wait")}
+OTHERWISE |= {("enqueue many", each) for each in ("service", "group", "group_id", "jobs")}  # --lines and --group
+OTHERWISE |= {("group results", "wait"), ("group results", "start")}
 OTHERWISE |= {("ladder", "format"), ("worker ladder", "format")}  # the name of the file that is saved selects it
 # Fields that are no option: a payload is an argument, and the rest is left to clients and HTTP.
 LEFT_OUT = {"payload", "payload_base64", "not_before", "after", "states"}

@@ -252,7 +252,7 @@ def test_every_kind_is_a_bit_of_its_own() -> None:
     kinds -= {JOB_MOVES, JOB_KINDS}
     assert kinds == set(KIND_NAMES)
     assert all(kind.bit_count() == 1 for kind in kinds)
-    assert JOB_MOVES == JOB_DELAYED | JOB_WAITING | JOB_RUNNING
+    assert JOB_MOVES == events.JOB_DEPENDENT | JOB_DELAYED | JOB_WAITING | JOB_RUNNING
     assert JOB_KINDS == JOB_MOVES | JOB_PROGRESS | JOB_ENDED
 
 

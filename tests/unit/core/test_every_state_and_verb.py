@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from case_tables import check_every_row
 from dragoman.core.availability import Availability
 from dragoman.core.broker import Broker
+from dragoman.core.job_extras import JobExtras, JobInput
+from dragoman.core.limit_values import LimitValues, Rate
+from dragoman.core.limiter import Limiter
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.operator import Operator
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.states import JobState, Outcome
+from dragoman.core.store_entries import CollectInput
 from dragoman.core.store_reports import StoreReports
 from owners import LOCAL_OWNER
 
@@ -134,6 +138,37 @@ def job_quarantined() -> Scene:
     scene.broker.fail(scene.attempt, "no", NOW)
     scene.broker.save_all(NOW)
     scene.broker.take()
+    return scene
+
+
+def job_dependent(input: JobInput = JobInput.PAYLOAD) -> Scene:
+    """It waits for another job."""
+    broker, caller = alone()
+    before = broker.store(service="before", now=NOW)
+    extras = JobExtras(after=(before.id,), input=input)
+    job_options = JobOptions(durable=True, waits=True)
+    job = broker.submit("s", b"own", caller, job_options, NOW, extras=extras)
+    broker.save_all(NOW)
+    return stage(broker, caller, job)
+
+
+def job_decided(input: JobInput = JobInput.PAYLOAD) -> Scene:
+    """The job that it waited for is done, and no tick came since."""
+    scene = job_dependent(input)
+    worker = scene.broker.worker("before", name="before", now=NOW)
+    [attempt] = worker.running.values()
+    scene.broker.succeed(attempt, b"input", NOW)
+    scene.broker.leave(worker, NOW, "gone")
+    scene.broker.save_all(NOW)
+    scene.broker.take()
+    return scene
+
+
+def job_collecting() -> Scene:
+    """Its input is being loaded."""
+    scene = job_decided(JobInput.RESULTS)
+    scene.broker.tick(NOW)
+    assert any(isinstance(effect, CollectInput) for effect in scene.broker.take())
     return scene
 
 
@@ -271,6 +306,9 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "attach": lambda s: s.broker.availability.attach(s.worker, SOON),
     "ask": lambda s: s.broker.availability.ask(s.worker, 1, SOON),
     "unask": lambda s: s.broker.availability.ask(s.worker, 0, SOON),
+    "resize": lambda s: s.broker.availability.resize(s.worker, 4, SOON),
+    "partition": lambda s: s.broker.availability.partition(["s"], NOBODY),
+    "heal": lambda s: s.broker.availability.heal(["s"]),
     "offer": lambda s: s.broker.availability.offer(s.worker, ["other"], SOON),
     "leave": lambda s: s.broker.leave(s.worker, SOON, "gone"),
     "unseen": lambda s: s.broker.leave(s.worker, SOON, "gone", unseen=[s.attempt]),
@@ -294,11 +332,18 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "unsaved": lambda s: s.broker.save_all(SOON, problem="disk full"),
     "extend_leases": lambda s: s.broker.extend_leases(5.0, SOON),
     "limits_changed": lambda s: s.broker.operator.limits_changed(SOON),
+    "set_by_operator": lambda s: s.broker.limit("s", SOON, max_running=1, max_running_per_tenant=1, rate="1/s"),
+    "declare": lambda s: (
+        s.broker.limiter.declare(s.worker, {"s": LimitValues(1, 1, Rate(1))}, SOON) if s.worker else None
+    ),
+    "loaded": lambda s: s.broker.limiter.loaded(SOON),
+    "take_input": lambda s: s.broker.dependencies.take_input(s.job, b"own", {}, SOON),
     "tick": lambda s: s.broker.tick(SOON),
     "far": lambda s: s.broker.tick(FAR),
 }
 
-# w waiting, d delayed, r running; and how it ended: D done, F failed, T timed out, L lost, C cancelled, R refused.
+# w waiting, d delayed, p dependent, r running; and how it ended: D done, F failed, T timed out, L lost, C cancelled,
+# R refused.
 JOBS = """
              unsaved waiting returned delayed resting running retried stored ended kept quarantined
 submit       w       w       w        d       d       r       r       r      D     C    F
@@ -316,6 +361,9 @@ detach       w       w       w        d       d       r       r       r      D  
 attach       w       w       w        d       d       r       r       r      D     C    F
 ask          w       w       w        d       d       r       r       r      D     C    F
 unask        w       w       w        d       d       r       r       r      D     C    F
+resize       w       w       w        d       d       r       r       r      D     C    F
+partition    w       w       w        d       d       r       r       r      D     C    F
+heal         w       w       w        d       d       r       r       r      D     C    F
 offer        w       w       w        d       d       r       r       r      D     C    F
 leave        w       w       w        d       d       L       r       L      D     C    F
 unseen       w       w       w        d       d       w       r       w      D     C    F
@@ -339,8 +387,64 @@ saved        w       w       w        d       d       r       r       r      D  
 unsaved      R       w       w        d       d       r       r       r      D     C    F
 extend_leases  w       w       w        d       d       r       r       r      D     C    F
 limits_changed w       w       w        d       d       r       r       r      D     C    F
+set_by_operator w       w       w        d       d       r       r       r      D     C    F
+declare w       w       w        d       d       r       r       r      D     C    F
+loaded w       w       w        d       d       r       r       r      D     C    F
+take_input   w       w       w        d       d       r       r       r      D     C    F
 tick         w       w       w        w       r       r       r       r      D     C    F
 far          w       T       T        w       w       T       T       T      D     C    F
+"""
+
+# The same for jobs that wait for other jobs (R190).
+DEPENDENTS = """
+              dependent decided collecting
+submit         p         p       p
+withdraw       C         C       C
+caller_away    p         p       p
+caller_back    p         p       p
+caller_gone    p         p       p
+orphaned       p         w       p
+retry          p         p       p
+release        p         p       p
+join           p         p       p
+idle           p         p       p
+seen           p         p       p
+detach         p         p       p
+attach         p         p       p
+ask            p         p       p
+unask          p         p       p
+resize         p         p       p
+partition      p         p       p
+heal           p         p       p
+offer          p         p       p
+leave          p         p       p
+unseen         p         p       p
+drain          p         p       p
+kill           p         p       p
+succeed        p         p       p
+fail           p         p       p
+refuse         p         p       p
+reject         p         p       p
+undelivered    p         p       p
+give_back      p         p       p
+give_later     p         p       p
+extend         p         p       p
+progress       p         p       p
+begin          p         p       p
+pause          p         p       p
+resume         p         p       p
+close          p         p       p
+abort          p         p       p
+saved          p         p       p
+unsaved        p         p       p
+extend_leases  p         p       p
+limits_changed p         p       p
+set_by_operator p         p       p
+declare        p         p       p
+loaded         p         p       p
+take_input     p         p       w
+tick           p         w       p
+far            p         w       p
 """
 
 # o starting, i idle, b busy, u stuck, r resting, a detached, d draining, g gone.
@@ -361,6 +465,9 @@ detach      o       a    a    a    a        a    d        d       d     a       
 attach      o       i    b    i    u        r    d        d       d     i         b         u          d          g
 ask         o       i    b    i    u        r    d        d       d     a         a         a          d          g
 unask       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+resize      o       i    i    i    i        i    d        d       d     a         a         a          d          g
+partition   o       i    b    i    u        r    d        d       d     a         a         a          d          g
+heal        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 offer       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 leave       g       g    g    g    g        g    g        g       g     g         g         g          g          g
 unseen      g       g    g    g    g        g    g        g       g     g         g         g          g          g
@@ -384,6 +491,10 @@ saved       o       i    b    i    u        r    d        d       d     a       
 unsaved     o       i    b    i    u        r    d        d       d     a         a         a          d          g
 extend_leases o       i    b    i    u        r    d        d       d     a         a         a          d          g
 limits_changed o       i    b    i    u        r    d        d       d     a         a         a          d          g
+set_by_operator o       i    b    i    u        r    d        d       d     a         a         a          d          g
+declare o       i    b    i    u        r    d        d       d     a         a         a          d          g
+loaded o       i    b    i    u        r    d        d       d     a         a         a          d          g
+take_input  o       i    b    i    u        r    d        d       d     a         a         a          d          g
 tick        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 far         g       g    g    g    g        g    g        g       g     g         g         g          g          g
 """
@@ -406,6 +517,9 @@ detach      a      a    a
 attach      i      a    a
 ask         i      i    i
 unask       a      a    a
+resize      i      a    a
+partition   i      a    a
+heal        i      a    a
 offer       i      a    a
 leave       g      g    g
 unseen      g      g    g
@@ -429,6 +543,10 @@ saved       i      a    a
 unsaved     i      a    a
 extend_leases i      a    a
 limits_changed i      a    a
+set_by_operator i      a    a
+declare i      a    a
+loaded i      a    a
+take_input  i      a    a
 tick        i      a    a
 far         g      g    g
 """
@@ -444,7 +562,9 @@ OUTCOMES = {
 
 
 def letter_of_job(job: Job) -> str:
-    return job.state[0] if job.outcome is None else OUTCOMES[job.outcome]
+    if job.outcome is not None:
+        return OUTCOMES[job.outcome]
+    return "p" if job.state is JobState.DEPENDENT else job.state[0]
 
 
 def letter_of_worker(worker: Worker) -> str:
@@ -457,7 +577,7 @@ def cells(table: str) -> list[tuple[str, str, str]]:
 
 
 def test_tables_have_a_row_for_every_verb() -> None:
-    for table in (JOBS, WORKERS, PULLERS):
+    for table in (JOBS, DEPENDENTS, WORKERS, PULLERS):
         rows = [line.split()[0] for line in table.strip().splitlines()[1:]]
         assert rows == list(ACTS)
         assert set(VERBS) <= set(rows)
@@ -470,9 +590,10 @@ def test_every_public_method_of_the_broker_is_a_verb() -> None:
         ("availability", Availability),
         ("operator", Operator),
         ("store_reports", StoreReports),
+        ("limiter", Limiter),
     ):
         public = {name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))}
-        assert public - {"next_deadline"} == set(VERBS_OF[part])
+        assert public - {"next_deadline", "undeclare"} == set(VERBS_OF[part])
 
 
 def test_job_in_every_state_meets_every_verb() -> None:
@@ -485,7 +606,7 @@ def test_job_in_every_state_meets_every_verb() -> None:
         scene.broker.take()
         ACTS[verb](scene)
 
-    check_every_row(check, cells(JOBS))
+    check_every_row(check, [*cells(JOBS), *cells(DEPENDENTS)])
 
 
 def test_worker_in_every_state_meets_every_verb() -> None:
@@ -502,7 +623,7 @@ def test_worker_in_every_state_meets_every_verb() -> None:
 
 
 def test_every_state_has_a_column() -> None:
-    jobs = {globals()[f"job_{state}"]().job.state for state, _, _ in cells(JOBS)}
+    jobs = {globals()[f"job_{state}"]().job.state for state, _, _ in [*cells(JOBS), *cells(DEPENDENTS)]}
     assert jobs == set(JobState)
     workers = {letter_of_worker(globals()[f"worker_{state}"]().worker) for state, _, _ in cells(WORKERS)}
     assert workers == set("oiburadg")

@@ -12,6 +12,7 @@ from dragoman.core.errors import InvariantBroken
 from dragoman.core.invariants import check
 from dragoman.core.model import Job, Worker
 from dragoman.core.rights import PrincipalLimits
+from dragoman.core.running_account import Blockable
 from dragoman.core.states import JobState, Outcome, WorkerState
 from owners import LOCAL_OWNER
 
@@ -216,12 +217,12 @@ def _(b: Busy) -> None:
 
 @damage("I6", "a principal waits in a service where it has no jobs")
 def _(b: Busy) -> None:
-    b.web.owner.principal.blocked["s"] = None
+    b.web.owner.principal.blocked["s"] = Blockable()
 
 
 @damage("I5", "dead entries pile up in a queue")
 def _(b: Busy) -> None:
-    b.first.service.queue.queues[0]._dead = SWEEP_FLOOR + 3
+    b.first.service.queue.leaves()[0]._dead = SWEEP_FLOOR + 3
 
 
 @damage("I6", "a job waits while a worker is idle")

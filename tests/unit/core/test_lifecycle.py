@@ -20,7 +20,8 @@ from dragoman.core.states import JobState, WorkerState
 from owners import LOCAL_OWNER
 
 JOB_TABLE = {
-    JobState.WAITING: {JobState.DELAYED, JobState.RUNNING, JobState.ENDED},
+    JobState.WAITING: {JobState.DEPENDENT, JobState.DELAYED, JobState.RUNNING, JobState.ENDED},
+    JobState.DEPENDENT: {JobState.WAITING, JobState.DELAYED, JobState.ENDED},
     JobState.DELAYED: {JobState.WAITING, JobState.ENDED},
     JobState.RUNNING: {JobState.WAITING, JobState.DELAYED, JobState.ENDED},
     JobState.ENDED: set(),

@@ -309,7 +309,9 @@ def test_queue_timeout_of_a_blocked_job_names_the_limit(broker: CheckedBroker) -
     (answer,) = broker.take()
     assert blocked.outcome is Outcome.TIMED_OUT
     assert isinstance(answer, DeliverOutcome)
-    assert answer.reason == "no worker was free within 3 s, or web ran 1 jobs (max_running of web)"
+    assert answer.reason == (
+        "no worker was free within 3 s, or a limit was reached: web runs 1 job, the maximum (max_running of web)"
+    )
 
 
 def test_paused_service_of_a_blocked_principal(broker: CheckedBroker) -> None:

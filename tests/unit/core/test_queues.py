@@ -25,7 +25,7 @@ def served(broker: CheckedBroker, count: int, now: float) -> list[bytes]:
 
 def entries(broker: CheckedBroker, service: str = "s") -> int:
     """All entries of a queue, living and dead."""
-    queues = broker.worker_registry.services[service].queue.queues
+    queues = broker.worker_registry.services[service].queue.leaves()
     return sum(sum(map(len, queue._lanes.values())) + len(queue._returned) for queue in queues)
 
 
@@ -192,7 +192,7 @@ def test_queue_of_a_principal_without_jobs_is_dropped(broker: CheckedBroker) -> 
     for job in jobs[1:]:
         broker.withdraw(job, 1.0)
     served(broker, 1, 2.0)
-    assert len(broker.worker_registry.services["s"].queue.queues) <= 1
+    assert len(broker.worker_registry.services["s"].queue.leaves()) <= 1
 
 
 @pytest.mark.parametrize("cancelled", [0, 7])
@@ -207,7 +207,7 @@ def test_the_number_of_jobs_ahead_is_the_place_in_the_order_of_dispatch(broker: 
         broker.withdraw(job, 8.0, "on request")
     waiting = [job for job in jobs if job.state is JobState.WAITING]
     queue = broker.worker_registry.services["s"].queue
-    places = {bytes(job.payload): queue.ahead_of(job, 100) for job in waiting}
+    places = {bytes(job.payload): queue.count_before(job, 100) for job in waiting}
     assert len(waiting) == 30 - cancelled
     assert served(broker, len(waiting), 9.0) == sorted(places, key=lambda payload: places[payload] or 0)
     assert sorted(places.values(), key=lambda place: place or 0) == list(range(30 - cancelled))
@@ -218,7 +218,7 @@ def test_jobs_among_dead_entries_are_counted_up_to_a_limit(broker: CheckedBroker
         broker.call(b"%d" % number)
     jobs = list(broker.jobs.values())
     queue = broker.worker_registry.services["s"].queue
-    assert queue.ahead_of(jobs[9], 5) == 9
+    assert queue.count_before(jobs[9], 5) == 9
     broker.withdraw(jobs[2], 1.0, "on request")
-    assert queue.ahead_of(jobs[9], 5) is None
-    assert queue.ahead_of(jobs[9], 9) == 8
+    assert queue.count_before(jobs[9], 5) is None
+    assert queue.count_before(jobs[9], 9) == 8

@@ -14,6 +14,8 @@ from dragoman.core import model
 from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome, Effect, SendJob
 from dragoman.core.invariants import check
+from dragoman.core.job_extras import JobExtras
+from dragoman.core.limit_values import LimitValues, read_rate
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
@@ -32,10 +34,23 @@ VERBS_OF = {
         *("succeed", "fail"),
         *("extend_leases", "tick"),
     ),
-    "availability": ("caller_away", "caller_back", "detach", "attach", "ask", "offer", "drain"),
+    "availability": (
+        "caller_away",
+        "caller_back",
+        "detach",
+        "attach",
+        "ask",
+        "heal",
+        "offer",
+        "partition",
+        "resize",
+        "drain",
+    ),
     "attempts": ("begin", "extend", "progress", "refuse", "reject", "undelivered", "give_back"),
     "operator": ("pause", "resume", "retry", "release", "close", "abort", "limits_changed"),
     "store_reports": ("saved",),
+    "limiter": ("set_by_operator", "declare", "loaded"),
+    "dependencies": ("take_input",),
 }
 VERBS = [verb for verbs in VERBS_OF.values() for verb in verbs]
 
@@ -132,12 +147,16 @@ class CheckedBroker:
         now: float = 0.0,
         deadline: float = inf,
         key: str | None = None,
+        tenant: str = "",
         **job_options: Any,
     ) -> Job:
         """A job that was accepted; it waits if there is no worker."""
         job_options.setdefault("waits", True)
         caller = caller or Caller()
-        job = self.submit(service, payload, caller, JobOptions(**job_options), now, deadline=deadline, key=key)
+        extras = JobExtras(tenant=tenant) if tenant else None
+        job = self.submit(
+            service, payload, caller, JobOptions(**job_options), now, deadline=deadline, key=key, extras=extras
+        )
         assert job is not None
         return job
 
@@ -150,6 +169,11 @@ class CheckedBroker:
     def save_all(self, now: float = 0.0, problem: str | None = None) -> None:
         """Commit everything that was passed to the store so far."""
         self.store_reports.saved(self.last_save, now, problem)
+
+    def limit(self, service: str = "s", now: float = 0.0, rate: str | None = None, **most: int) -> None:
+        """Set the limits of a service as an operator."""
+        values = LimitValues(rate=read_rate(rate) if rate is not None else None, **most)
+        self.limiter.set_by_operator(service, values, "an operator", now)
 
     def running(self, worker: Worker | None = None, **more: Any) -> Attempt:
         """The attempt of a call that a worker holds; its SendJob was executed."""

@@ -10,8 +10,10 @@ from time import perf_counter
 import pytest
 
 from dragoman.carriers.length_prefix import LengthPrefix
+from dragoman.core.bulk import NewJob
 from dragoman.core.counters import Counters
 from dragoman.core.histogram import PUBLISHED
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.rights import ALL_RIGHTS
@@ -22,6 +24,7 @@ from dragoman.http.labels import OTHER
 from dragoman.http.metrics import COUNTERS, METRICS
 from dragoman.http.metrics_snapshot import GAUGES, HISTOGRAMS
 from fake_stream import FakeStream
+from owners import LOCAL_OWNER
 from scraped import PATIENT, Caller, Dialect, Scraped, numbers, read
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -59,8 +62,24 @@ def test_queues_tell_how_many_wait_run_and_rest_and_for_how_long(scraped: Scrape
     assert told["dragoman_queue_oldest_seconds{service=resize}"] == 7.0
     assert told["dragoman_jobs_running{service=resize}"] == 1
     assert told["dragoman_jobs_delayed{service=resize}"] == 1
+    assert told["dragoman_jobs_dependent{service=resize}"] == 0
     assert told["dragoman_jobs_present"] == 4
     assert told["dragoman_payload_bytes"] == 4
+
+
+def test_dependent_jobs_and_groups_are_counted(scraped: Scraped) -> None:
+    scraped.worker("resize")
+    asked = JobOptions(durable=True, waits=True)
+    first, second = (scraped.broker.entropy.job_id() for _ in range(2))
+    group = JobExtras(group=scraped.broker.entropy.job_id())
+    orders = [
+        NewJob("unknown", b"", asked, first, extras=group),
+        NewJob("resize", b"", asked, second, extras=JobExtras(after=(first,))),
+    ]
+    scraped.broker.bulk.submit(orders, LOCAL_OWNER, "http", scraped.now)
+    told = scraped.numbers()
+    assert (told["dragoman_jobs_dependent{service=resize}"], told["dragoman_groups"]) == (1, 1)
+    assert (told["dragoman_jobs_delayed{service=resize}"], told["dragoman_jobs_dependent{service=other}"]) == (0, 0)
 
 
 def test_how_long_jobs_waited_and_ran_is_told_in_buckets(scraped: Scraped) -> None:

@@ -12,9 +12,11 @@ from http_world import World
 
 from case_tables import check_every_row
 from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
+from dragoman.operations.group_schemas import BatchJob, EnqueueManyRequest, GroupRef, GroupResultsRequest
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.ladder_schemas import LadderRequest, WorkerLadderRequest
+from dragoman.operations.limit_schemas import LimitRequest
 from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest, ListServicesRequest, ListWorkersRequest
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.quarantine_schemas import RetryGroupRequest
@@ -54,14 +56,35 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
             retry_first=1.0,
             retry_cap=2.0,
             retry_jitter=0.5,
+            after=(ID, ID),
+            after_failure="run",
+            input="results",
         ),
     ],
+    EnqueueManyRequest: [
+        EnqueueManyRequest(service="s", jobs=(BatchJob(),)),
+        EnqueueManyRequest(
+            delay=1.5,
+            not_before=MOMENT,
+            priority=9,
+            attempts=1,
+            timeout=None,
+            retry_first=1.0,
+            retry_cap=2.0,
+            retry_jitter=0.5,
+            group=True,
+            group_id=ID,
+            jobs=(BatchJob(service="s", id=ID, timeout=None, after=(0, ID), key="k"), BatchJob(payload="p", group=ID)),
+        ),
+    ],
+    GroupRef: [GroupRef(id=ID)],
+    GroupResultsRequest: [GroupResultsRequest(id=ID), GroupResultsRequest(id=ID, wait=2.5, start=7)],
     JobRef: [JobRef(id=ID)],
     ResultRequest: [ResultRequest(id=ID), ResultRequest(id=ID, wait=2.5)],
     ListJobsRequest: [
         ListJobsRequest(),
         ListJobsRequest(service="a b&c", state="ended", outcome="timed out", quarantined=False, limit=7, after=ID),
-        ListJobsRequest(kind="call", caller="http", worker="w/1", text="50 % off", undone=True),
+        ListJobsRequest(kind="call", caller="http", worker="w/1", text="50 % off", undone=True, group=ID),
     ],
     JobCountsRequest: [JobCountsRequest(), JobCountsRequest(service="ä")],
     ListServicesRequest: [
@@ -78,6 +101,10 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
     RetryGroupRequest: [RetryGroupRequest(group="0" * 16), RetryGroupRequest(group="9f2c61e07ad35b18", rate=0.5)],
     ServiceRef: [ServiceRef(name="ä/ö ?")],
     PauseRequest: [PauseRequest(name="a/b"), PauseRequest(name="s", by="Ada")],
+    LimitRequest: [
+        LimitRequest(name="a/b", max_running=0, max_running_per_tenant=3, rate="100/min", reset=True),
+        LimitRequest(name="s"),
+    ],
     PurgeRequest: [PurgeRequest(name="s"), PurgeRequest(name="s", states=("ended",))],
     WorkerRef: [WorkerRef(id=7)],
     LadderRequest: [LadderRequest(id=ID), LadderRequest(id=ID, format="svg")],
@@ -145,7 +172,8 @@ def test_every_error_of_an_operation_is_in_the_document(world: World) -> None:
         assert ("507" in told["responses"]) == row.writes, row.name
         has_invalid = "invalid" in row.errors or bool(row.request.__struct_fields__)
         assert ("422" in told["responses"]) == has_invalid, row.name
-        assert ("403" in told["responses"]) == (row.target not in ("list", "none")), row.name
+        needs_right = row.target not in ("list", "none") or "forbidden" in row.errors
+        assert ("403" in told["responses"]) == needs_right, row.name
         assert ("requestBody" in told) == row.has_body, row.name
 
 

@@ -39,9 +39,9 @@ def field(request: type[OperationRequest], name: str) -> RequestField:
         (EnqueueRequest, "retry_jitter", "0 to 1", ""),
         (EnqueueRequest, "key", "1 to 256 characters", ""),
         (ScheduleRequest, "overlap", "", "false"),
-        (ListJobsRequest, "state", "waiting, delayed, running or ended", ""),
+        (ListJobsRequest, "state", "waiting, delayed, dependent, running or ended", ""),
         (ListJobsRequest, "limit", "1 to 1000", "100"),
-        (PurgeRequest, "states", "waiting, delayed or ended", "waiting, delayed"),
+        (PurgeRequest, "states", "waiting, delayed, dependent or ended", "waiting, delayed, dependent"),
         (PauseRequest, "by", "1 to 128 characters", "an operator"),
     ],
 )

@@ -12,7 +12,10 @@ import pytest
 from case_tables import check_every_row
 from dragoman.core.events import ADMINISTERED, AdministrationEvent, Event
 from dragoman.core.model import Job
+from dragoman.core.packed_jobs import NO_ID, pack_jobs
 from dragoman.core.rights import NO_LIMITS, Rights
+from dragoman.operations.cluster_schemas import ClusterView
+from dragoman.operations.group_schemas import BatchJob, GroupRef
 from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
 from dragoman.operations.ladder_schemas import LadderRequest
 from dragoman.operations.list_schemas import BrokerView, ListenersView
@@ -75,7 +78,9 @@ class RightsWorld(World):
         self.broker.events.subscribe(ADMINISTERED, self._act)
         self.broker.principals.apply({name: (rights, NO_LIMITS) for name, rights in TABLE.items()})
         self.operations.server_facts = FixedFacts()
+        self.operations.show_cluster = lambda: ClusterView(name="c", broker="b", connected=False, server="", members=[])
         self.operations.reload_table = lambda: AccessView(added=["new"], removed=[], changed=[], disconnected=2)
+        self.web_group = ""
         self.act_as("web")
         self.web_worker = self.worker("mail", name="w")
         self.web_job = self.enqueue("mail", b"secret", attempts=1, key="invoice-42")
@@ -97,6 +102,14 @@ class RightsWorld(World):
         self.runner.run_once()
 
     def group(self) -> str:
+        """A group of `web`."""
+        if not self.web_group:
+            before = self.owner
+            view = self.as_("web", "enqueue many", pack_jobs([(NO_ID, b"", b"secret")] * 2), service="mail", group=True)
+            self.owner, self.web_group = before, view.group
+        return self.web_group
+
+    def quarantine_group(self) -> str:
         """The group of the quarantine that has the job."""
         if not self.job(self.web_job).quarantined:
             self.quarantine()
@@ -117,10 +130,12 @@ JOB: dict[str, Callable[[RightsWorld], dict[str, Any]]] = {
     "worker": lambda world: {"id": world.web_worker.id},
     "schedule": lambda world: {"name": "nightly"},
     "service": lambda world: {"name": "mail"},
-    "group": lambda world: {"group": world.group()},
+    "group": lambda world: {"id": world.group()},
+    "quarantine group": lambda world: {"group": world.quarantine_group()},
 }
 MORE_FIELDS: dict[str, dict[str, Any]] = {
     "enqueue": {"service": "mail"},
+    "enqueue many": {"service": "mail", "jobs": (BatchJob(),)},
     "set schedule": {"name": "nightly", "service": "mail", "every": 60.0},
     "job counts": {"service": "mail"},
 }
@@ -132,6 +147,7 @@ OK, NO, GONE = "ok", "forbidden", "not found"
 ANSWERS: dict[str, tuple[object, ...]] = {
     # local, web, other, viewer, ops, nobody
     "enqueue": (OK, OK, OK, NO, NO, NO),
+    "enqueue many": (OK, OK, OK, NO, NO, NO),
     "jobs": (1, 1, 0, 1, 1, 0),
     "job counts": (OK, OK, OK, OK, OK, NO),
     "job": (OK, OK, GONE, OK, OK, GONE),
@@ -140,6 +156,9 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "result": (OK, OK, GONE, NO, OK, GONE),
     "retry": (OK, OK, GONE, NO, OK, GONE),
     "why": (OK, OK, GONE, OK, OK, GONE),
+    "group": (OK, OK, GONE, OK, OK, GONE),
+    "group results": (OK, OK, GONE, NO, OK, GONE),
+    "cancel group": (OK, OK, GONE, NO, OK, GONE),
     "quarantine": (1, 1, 0, 1, 1, 0),
     "retry group": (OK, OK, GONE, NO, OK, GONE),
     "ladder": (OK, OK, GONE, OK, OK, GONE),
@@ -147,6 +166,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "service": (OK, OK, OK, OK, OK, NO),
     "pause": (OK, NO, NO, NO, OK, NO),
     "resume": (OK, NO, NO, NO, OK, NO),
+    "limit": (OK, NO, NO, NO, OK, NO),
     "purge": (OK, NO, NO, NO, OK, NO),
     "workers": (1, 1, 0, 1, 1, 0),
     "fleet": (1, 1, 0, 1, 1, 0),
@@ -163,6 +183,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "reload access": (OK, NO, NO, NO, NO, NO),
     "listeners": (OK, NO, NO, NO, NO, NO),
     "broker": (OK, NO, NO, NO, NO, NO),
+    "cluster": (OK, NO, NO, NO, NO, NO),
     "health": (OK, OK, OK, OK, OK, OK),
     "overview": (1, 1, 1, 1, 1, 0),
     "service series": (OK, OK, OK, OK, OK, NO),
@@ -194,8 +215,9 @@ def test_every_operation_for_every_kind_of_principal() -> None:
         world, row = RightsWorld(), OPERATIONS[name]
         if name in ("retry", "quarantine", "retry group"):
             world.quarantine()
+        fields = fields_of(world, row)
         before = world.facts()
-        assert answer_of(row, world.as_(kind, name, **fields_of(world, row))) == answer
+        assert answer_of(row, world.as_(kind, name, **fields)) == answer
         if answer in (NO, GONE, "conflict"):
             assert world.facts() == before
             assert list(world.broker.counters.rights_refused.values()) == [1]
@@ -296,6 +318,15 @@ TOYS: dict[Target, tuple[type[OperationRequest], dict[str, set[str]]]] = {
         },
     ),
     "group": (
+        GroupRef,
+        {
+            "call": {"local", "web", "ops"},
+            "work": {"local", "ops"},
+            "see": {"local", "web", "viewer", "ops"},
+            "administer": {"local", "ops"},
+        },
+    ),
+    "quarantine group": (
         RetryGroupRequest,
         {
             "call": {"local", "web", "ops"},
@@ -341,15 +372,17 @@ def test_a_foreign_target_is_not_found_with_the_words_for_an_unknown_one() -> No
     """R147. Also while jobs of the last run are still being read."""
     world = RightsWorld()
     for name, row in OPERATIONS.items():
-        if row.target not in ("job", "conversation", "worker", "schedule", "group") or name == "set schedule":
+        targets = ("job", "conversation", "worker", "schedule", "group", "quarantine group")
+        if row.target not in targets or name == "set schedule":
             continue
+        world.broker.job_registry.is_loading = False
         known = fields_of(world, row)
         ((field, value),) = known.items()
-        unknown: Any = {"worker": 9_999, "schedule": "monthly", "group": "0" * 16}.get(row.target, UNKNOWN)
+        unknown: Any = {"worker": 9_999, "schedule": "monthly", "quarantine group": "0" * 16}.get(row.target, UNKNOWN)
         for is_loading in (False, True):
             world.broker.job_registry.is_loading = is_loading
             refused, missing = world.as_("other", name, **known), world.as_("other", name, **{field: unknown})
-            is_job = row.target in ("job", "conversation", "group")
+            is_job = row.target in ("job", "conversation", "group", "quarantine group")
             assert refused.kind == ("loading" if is_loading and is_job else "not found"), name
             assert msgspec.json.encode(refused).replace(str(value).encode(), str(unknown).encode()) == (
                 msgspec.json.encode(missing)

@@ -177,7 +177,7 @@ def test_principal_that_runs_as_many_as_it_may(world: World) -> None:
     jobs = [world.broker.submit("s", b"", caller, JobOptions(), world.now) for _ in range(2)]
     assert jobs[1] is not None
     sentence = sentence_about(jobs[1], world.broker, world.now)
-    assert sentence == "It waits: web runs 1 jobs, the maximum (max_running of web)."
+    assert sentence == "It waits: web runs 1 job, the maximum (max_running of web)."
 
 
 # -------------------------------------------------------------------- facts for programs

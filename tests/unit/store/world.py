@@ -96,7 +96,7 @@ class Setup:
         self.workers = Side()
         self.is_loaded = False
         self.restoring = Restore(self.store, self.runner, lambda: self.now, self._loaded)
-        self.notes = self.restoring.prepare(offset)
+        self.notes = self.restoring.prepare(offset, self.now)
 
     def _loaded(self, jobs: int, seconds: float) -> None:
         self.is_loaded = True

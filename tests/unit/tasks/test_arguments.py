@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -13,12 +13,14 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, RootModel
 
 from case_tables import check_every_row
 from dragoman import Context, WrongArguments
+from dragoman import task as dragoman_task
 from dragoman.tasks.arguments import TaskSignature
 from dragoman.tasks.formats import FORMATS
+from dragoman.tasks.retries import NamedRules
 
 
 class Colour(enum.Enum):
@@ -39,6 +41,27 @@ class Line(msgspec.Struct):
 class Person(BaseModel):
     name: str
     age: int = Field(ge=0)
+
+
+class Meeting(BaseModel, strict=True):
+    """A strict model takes no text for a date, except from JSON."""
+
+    start: datetime
+    people: list[Person]
+
+
+class Numbers(RootModel[list[int]]): ...
+
+
+@dataclasses.dataclass
+class Fraction:
+    """A type whose own check raises something else than ValueError."""
+
+    top: int
+    bottom: int
+
+    def __post_init__(self) -> None:
+        self.value = self.top / self.bottom
 
 
 NOON = datetime(2026, 11, 16, 12, 0, 0, 5, UTC)
@@ -66,6 +89,13 @@ VALUES: list[tuple[Any, Any]] = [
     (Any, {"a": [1, None]}),
     (Person, Person(name="Ada", age=36)),
     (list[Person], [Person(name="Ada", age=36)]),
+    (Person | None, Person(name="Ada", age=36)),
+    (Meeting, Meeting(start=NOON, people=[Person(name="Ada", age=36)])),
+    (Numbers, Numbers([1, 2])),
+    (object, {"a": [1, None]}),
+    (Sequence[int], [1, 2]),
+    (dict[int, str], {1: "one"}),
+    (Fraction, Fraction(1, 2)),
     (Annotated[int, msgspec.Meta(ge=0)], 0),
 ]
 
@@ -80,7 +110,7 @@ def test_every_type_survives_in_every_format() -> None:
 
         function.__annotations__ = {"value": kind, "return": kind}
         task = signature(function, format)
-        assert task.decode(task.encode((value,), {})) == ([value], {})
+        assert task.decode(task.encode((value,), {})) == ([value], {}, None)
         assert task.decode_result(task.encode_result(value)) == value
 
     check_every_row(check, [(format, *row) for format in FORMATS for row in VALUES])
@@ -102,9 +132,9 @@ def test_arguments_are_sent_by_name_without_defaults(args: Any, kwargs: Any, sen
     task = signature(many)
     payload = task.encode(args, kwargs)
     assert msgspec.json.decode(payload) == sent
-    assert task.decode(payload) == called
-    found_args, found_kwargs = task.decode(payload)
-    many(*found_args, **found_kwargs)
+    assert task.decode(payload) == (*called, None)
+    found, named, _ = task.decode(payload)
+    many(*found, **named)
 
 
 def plain(a: int, point: Point, b: int = 1) -> None: ...
@@ -128,6 +158,107 @@ def test_wrong_arguments_name_the_parameter(payload: bytes, problem: str) -> Non
         signature(plain).decode(payload)
 
 
+def test_bytes_after_the_arguments_are_wrong_in_every_format() -> None:
+    """A bug: CBOR ignored them."""
+
+    def check(format: str) -> None:
+        task = signature(plain, format)
+        with pytest.raises(WrongArguments, match="trailing characters"):
+            task.decode(task.encode((1, Point(2)), {}) + b"{}")
+
+    check_every_row(check, [(each,) for each in FORMATS])
+
+
+def half(of: int, by: Fraction) -> None: ...
+
+
+def test_errors_of_a_type_s_own_check_name_the_parameter() -> None:
+    """A bug: an exception other than ValueError and TypeError was no wrong argument, and the job was retried."""
+
+    def check(format: str) -> None:
+        task = signature(half, format)
+        with pytest.raises(WrongArguments, match=r"^argument 'by' of t: ZeroDivisionError: division by zero$"):
+            task.decode(task.encode((1, {"top": 1, "bottom": 0}), {}))
+
+    check_every_row(check, [(each,) for each in FORMATS])
+
+
+def test_rules_of_a_caller_are_no_arguments() -> None:
+    def function(retry_on: int, _retry_on: int = 1) -> None: ...
+
+    function.__annotations__ = {"retry_on": int, "_retry_on": int}
+    task = signature(function).with_rules(NamedRules(("OSError",), ()))
+    payload = task.encode((5, 6), {})
+    assert msgspec.json.decode(payload) == {
+        "retry_on": 5,
+        "_retry_on": 6,
+        "@retry_on": ["OSError"],
+        "@never_retry_on": [],
+    }
+    assert signature(function).decode(payload) == ([5, 6], {}, NamedRules(("OSError",), ()))
+    with pytest.raises(WrongArguments, match=r"^argument '@retry_on' of t: expected `array`, got `int`$"):
+        signature(function).decode(b'{"retry_on":1,"@retry_on":5}')
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (Iterable[int], "has the type collections.abc.Iterable, which cannot be decoded; use a dataclass"),
+        (dict[str, list[complex]], "has the type builtins.complex, which cannot be decoded"),
+        (Person | Meeting, "cannot be decoded: Type unions may not contain more than one custom type"),
+    ],
+)
+def test_types_that_cannot_be_decoded_are_refused_at_once(kind: Any, problem: str) -> None:
+    """A bug: the decorator accepted them, and every job failed."""
+
+    def function(value: Any) -> Any: ...
+
+    for name, what in (("value", "parameter 'value' of t"), ("return", "the result of t")):
+        function.__annotations__ = {name: kind}
+        with pytest.raises(TypeError, match=f"^{what} {re.escape(problem)}"):
+            signature(function)
+
+
+def test_values_that_cannot_be_decoded_are_refused_at_once() -> None:
+    def numbers() -> Iterator[complex]:
+        yield 1j
+
+    with pytest.raises(TypeError, match=r"^the result of numbers has the type builtins.complex, which cannot be"):
+        dragoman_task(numbers)
+
+
+def test_methods_are_no_tasks() -> None:
+    with pytest.raises((TypeError, RuntimeError)) as refused:  # a RuntimeError before Python 3.12
+
+        class Shop:
+            @dragoman_task
+            def total(self, prices: list[int]) -> int:
+                return sum(prices)
+
+    assert "Shop.total is a method, which cannot be a task" in str(refused.value.__cause__ or refused.value)
+
+    class Depot:
+        @staticmethod
+        @dragoman_task
+        def total(prices: list[int]) -> int:
+            return sum(prices)
+
+    assert Depot.total([1, 2]) == 3
+
+
+def test_methods_of_other_task_queues_are_answered_with_ours() -> None:
+    task: Any = dragoman_task(plain)
+    with pytest.raises(AttributeError, match=r"^'Task' object has no attribute 'delay'; use enqueue\(\.\.\.\)$"):
+        task.delay(1)
+    with pytest.raises(AttributeError, match=r"^'Task' object has no attribute 'other'$"):
+        task.other(1)
+
+
+def test_names_that_are_no_names_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"^name=5: must be a string$"):
+        dragoman_task(name=5)(plain)  # type: ignore[call-overload]
+
+
 def test_errors_of_a_model_name_the_parameter() -> None:
     def function(person: Person) -> None: ...
 
@@ -149,12 +280,25 @@ def test_callers_get_the_error_of_a_plain_call(args: Any, kwargs: Any) -> None:
     assert type(here.value) is type(there.value)
 
 
+def test_arguments_of_many_calls_differ_in_the_first_parameter() -> None:
+    def check(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        task = signature(function)
+        assert list(task.encode_each([1, 2], args, kwargs)) == [task.encode((n, *args), kwargs) for n in (1, 2)]
+
+    check_every_row(check, [(plain, (Point(1),), {"b": 5}), (many, (3, 4), {"c": "x", "z": 1}), (any_number, (4,), {})])
+    with pytest.raises(TypeError, match=r"^t: missing a required argument: 'point'"):
+        signature(plain).encode_each([1], (), {})
+
+
+def any_number(*numbers: int) -> None: ...
+
+
 def test_arguments_after_a_gap_are_passed_by_name() -> None:
     def function(a: int = 1, b: int = 2) -> int:
         return 10 * a + b
 
     function.__annotations__ = {"a": int, "b": int}
-    args, kwargs = signature(function).decode(b'{"b":5}')
+    args, kwargs, _ = signature(function).decode(b'{"b":5}')
     assert function(*args, **kwargs) == 15
 
 
@@ -178,5 +322,5 @@ def test_context_must_come_first() -> None:
 def test_objects_of_unknown_types_are_refused() -> None:
     def function(a: Any) -> None: ...
 
-    with pytest.raises(TypeError, match="a object cannot be an argument or a result; use a dataclass"):
+    with pytest.raises(TypeError, match="the type object cannot be that of an argument or a result; use a dataclass"):
         signature(function).encode((object(),), {})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from dragoman import Context, JobFailed, JobHooks, NoSuchService, Worker, add_hooks, task
+from dragoman import Context, JobFailed, JobHooks, NoSuchService, PermanentFailure, Retry, Task, Worker, add_hooks, task
 from dragoman.sdk.hooks import remove_hooks
 from dragoman.testing.eager import eager
 
@@ -30,6 +30,20 @@ def refuse(ctx: Context, word: str) -> None:
     raise LookupError(word)
 
 
+@task(attempts=3, never_retry_on=KeyError)
+def unsteady(ctx: Context, number: int) -> Iterator[int]:
+    yield number
+    if ctx.attempt < 3:
+        raise (OSError if number else KeyError)(number)
+    yield ctx.attempt
+
+
+@task
+async def aunsteady(number: int) -> AsyncIterator[int]:
+    yield number
+    raise OSError(number)
+
+
 # -------------------------------------------------------------------- eager
 
 
@@ -44,6 +58,22 @@ def test_eager_tasks_run_here() -> None:
         assert not handle.cancel()
 
 
+def test_values_of_failed_attempts_are_not_part_of_the_result() -> None:
+    with eager(unsteady):
+        assert unsteady.call(1) == [1, 3]
+        assert list(unsteady.stream(1)) == [1, 3]
+        assert len(unsteady.enqueue(1).job().attempts) == 3
+
+
+def test_rules_about_retries_hold_for_tasks_that_yield() -> None:
+    with eager(unsteady, aunsteady):
+        assert len(unsteady.enqueue(0).job().attempts) == 1, "KeyError is never retried"
+        assert unsteady.with_options(never_retry_on=()).enqueue(0).result() == [0, 3]
+        assert len(aunsteady.enqueue(1).job().attempts) == 3
+        permanent = aunsteady.with_options(never_retry_on=OSError).enqueue(1)
+        assert len(permanent.job().attempts) == 1
+
+
 def test_eager_failures_are_those_of_a_worker() -> None:
     with eager(add, refuse):
         with pytest.raises(JobFailed, match=r"^failed: LookupError: no$"):
@@ -56,6 +86,59 @@ def test_eager_failures_are_those_of_a_worker() -> None:
             handle.result()
         with pytest.raises(NoSuchService, match="'halve' is not among the tasks of this eager block: add, refuse"):
             halve.call(1)
+
+
+def test_eager_tasks_are_retried_without_delays() -> None:
+    with eager(patient, add_up):
+        job = patient.enqueue(2, "later")
+        assert (job.result(), [each.outcome for each in job.job().attempts]) == (2, ["failed", "done"])
+        with pytest.raises(JobFailed, match="Retry: later"):
+            patient.call(2, "later")
+        assert patient.with_options(attempts=2).call(2, "later") == 2
+        for attempts, kind in ((1, "never"), (3, "error")):
+            job = patient.enqueue(9, kind)
+            assert (job.job().outcome, len(job.job().attempts)) == ("failed", attempts)
+        with pytest.raises(JobFailed, match="RuntimeError: error") as failed:
+            job.result()
+        assert isinstance(failed.value.__cause__, RuntimeError)
+
+
+@task
+def patient(ctx: Context, attempt: int, kind: str) -> int:
+    if ctx.attempt < attempt:
+        if kind == "later":
+            raise Retry(3600, kind)
+        if kind == "never":
+            raise PermanentFailure(kind)
+        raise RuntimeError(kind)
+    return ctx.attempt
+
+
+def test_tasks_within_eager_tasks_are_eager() -> None:
+    """A bug: in a coroutine within a running loop they used a broker."""
+
+    async def main() -> None:
+        assert await add_up.acall([1, 2, 3]) == 6
+
+    with eager(add, add_up):
+        assert add_up.call([1, 2]) == 3
+        asyncio.run(main())
+
+
+@task
+async def add_up(numbers: list[int]) -> int:
+    total = 0
+    for each in numbers:
+        total = await add.acall(total, each)
+    return total
+
+
+@task
+def add_in_a_thread(numbers: list[int]) -> int:
+    total = 0
+    for each in numbers:
+        total = add.call(total, each)
+    return total
 
 
 def test_eager_tasks_are_awaited() -> None:
@@ -81,6 +164,16 @@ def test_worker_fixture_serves_tasks_and_functions(dragoman_worker: Callable[...
     assert halve.enqueue(9).result(timeout=60) == 4.5
     with pytest.raises(JobFailed, match="LookupError: no"):
         refuse.call("no")
+
+
+@pytest.mark.parametrize("outer", [add_up, add_in_a_thread], ids=["event loop", "thread"])
+def test_tasks_within_tasks_of_the_worker_fixture_use_its_broker(
+    dragoman_worker: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch, outer: Task[[list[int]], int]
+) -> None:
+    """A bug: they used the broker of DRAGOMAN_URL."""
+    monkeypatch.setenv("DRAGOMAN_URL", "tcp://127.0.0.1:1")
+    dragoman_worker(outer, add)
+    assert outer.call([1, 2, 3]) == 6
 
 
 # -------------------------------------------------------------------- hooks

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Any, Final
@@ -18,6 +18,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.failure import NEVER, Failure, pack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.job_extras import is_traceparent
+from dragoman.core.limit_values import LimitValues, given_limits
 from dragoman.core.names import is_name
 from dragoman.core.states import Outcome
 from dragoman.dialects.sides import UNAUTHENTICATED, JobExtras, JobInfo, SubmitOptions
@@ -94,6 +95,8 @@ def write_call(submit_options: SubmitOptions) -> tuple[bytes, bytes]:
         fields.append(b"dragoman-attempts: %d\r\n" % submit_options.attempts)
     if submit_options.waits:
         fields.append(b"dragoman-wait-for-worker: true\r\n")
+    if submit_options.tenant:
+        fields.append(b"dragoman-tenant: %s\r\n" % submit_options.tenant.encode())
     return b"POST /v1/call/" + path_part(submit_options.service).encode(), b"".join(fields)
 
 
@@ -185,8 +188,12 @@ class Membership:
     wait: float  # maximum seconds of a request for a job
 
 
-def write_join(services: Sequence[str], capacity: int, lease: float) -> Request:
-    request = {"services": list(services), "capacity": capacity, "lease": lease}
+def write_join(
+    services: Sequence[str], capacity: int, lease: float, limits: Mapping[str, LimitValues] | None = None
+) -> Request:
+    request: dict[str, Any] = {"services": list(services), "capacity": capacity, "lease": lease}
+    if limits:
+        request["limits"] = {name: given_limits(each) for name, each in limits.items()}
     return [b"POST /v1/workers", JSON, json.dumps(request).encode()]
 
 

@@ -160,7 +160,8 @@ class NativeBrokerSide(BrokerSide):
             self._io.send(peer, write_error(HELLO, RefusalReason.FORBIDDEN, forbidden))
             self._io.close(peer, forbidden)
         elif is_worker:
-            self._welcome(peer, Role.WORKER, retries=hello.retries, extras=OF_JOB if hello.extras else ())
+            extras = OF_JOB if hello.extras else ()
+            self._welcome(peer, Role.WORKER, retries=hello.retries, extras=extras, limits=bool(hello.limits))
         else:
             client, resumed = self._clients.enter(peer, hello, now)
             extras = OF_SUBMIT if hello.extras else ()
@@ -175,6 +176,7 @@ class NativeBrokerSide(BrokerSide):
         epoch: str = "",
         retries: bool = False,
         extras: tuple[str, ...] = (),
+        limits: bool = False,
     ) -> None:
         options = self._options
         welcome = Welcome(
@@ -188,6 +190,7 @@ class NativeBrokerSide(BrokerSide):
             self._about,
             retries,
             extras,
+            limits,
         )
         self._io.send(peer, write_welcome(welcome, role))
 

@@ -10,6 +10,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
+from dragoman.core.job_extras import with_tenant
 from dragoman.dialects import sides
 from dragoman.dialects.heartbeats import HeartbeatTimers
 from dragoman.dialects.native.client_operations import ClientOperations, PendingOperation
@@ -29,7 +30,7 @@ from dragoman.dialects.native.codec import (
     write_list,
     write_order,
 )
-from dragoman.dialects.native.extras import submit_with
+from dragoman.dialects.native.extras import TENANT, submit_with
 from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,
@@ -67,6 +68,8 @@ from dragoman.dialects.sides import ClientIO, Failure, JobExtras, Outcome, Submi
 ACK_AFTER: Final = 256 << 10  # bytes of results
 BATCH_BYTES: Final = 1 << 20  # of payloads in one SUBMIT
 LONGEST: Final = 49 * 86_400.0  # seconds; longer times are sent as no limit would be
+INVALID: Final = "invalid"
+NO_TENANTS: Final = "this broker does not know tenants: upgrade it, or submit the job without a tenant"
 MOST_HEADS_KEPT: Final = 1024  # of SUBMIT, encoded once for all jobs with the same options
 
 
@@ -140,6 +143,8 @@ class ClientSide(sides.ClientSide):
             self._io.ended(job_ref, Outcome.REFUSED, sentence, refusal=TOO_LARGE)
             return
         head = self._heads.get(submit_options) or self._head(submit_options)
+        if submit_options.tenant:
+            extras = with_tenant(extras, submit_options.tenant)
         self._calls[id] = PendingCall(job_ref, head, payload, extras)
         self._unsent.append(id)
 
@@ -239,6 +244,9 @@ class ClientSide(sides.ClientSide):
             call = calls.get(unsent[0])
             if call is None:  # cancelled meanwhile
                 unsent.popleft()
+                continue
+            if call.extras is not None and call.extras.tenant and TENANT not in understood:
+                self._io.ended(calls.pop(unsent.popleft()).job_ref, Outcome.REFUSED, NO_TENANTS, refusal=INVALID)
                 continue
             size += len(call.payload)
             if not ids:

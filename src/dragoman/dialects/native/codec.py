@@ -22,6 +22,7 @@ from dragoman.dialects.native.json_fields import (
     session_field,
     text_field,
 )
+from dragoman.dialects.native.limit_fields import read_limits, write_limits
 from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,
@@ -122,6 +123,7 @@ def read_hello(message: Message) -> Hello:
         edition=1 if is_worker else count_field(about, "edition", 1, LONGEST),
         extras=about.get("extras") is True,
         parts=tuple(names_in(about.get("parts"))) if is_worker else (),
+        limits=read_limits(about.get("limits")) if is_worker else None,
     )
 
 
@@ -132,6 +134,8 @@ def write_hello(hello: Hello) -> list[Frame]:
     about |= {key: True for key in ("returns", "retries", "extras") if getattr(hello, key)}
     if hello.parts:
         about["parts"] = list(hello.parts)
+    if hello.limits:
+        about["limits"] = write_limits(hello.limits)
     if hello.session:
         about["session"] = hello.session
     if hello.epoch:
@@ -158,6 +162,7 @@ def read_welcome(message: Message) -> Welcome:
         broker=text_field(about, "broker", ""),
         retries=about.get("retries") is True,
         extras=tuple(names_in(about.get("extras", []))),
+        limits=about.get("limits") is True,
     )
 
 
@@ -172,8 +177,7 @@ def write_welcome(welcome: Welcome, role: Role) -> list[Frame]:
         about |= {"window": welcome.window, "resume": welcome.resume, "resumed": welcome.resumed}
         if welcome.epoch:
             about["epoch"] = welcome.epoch
-    if welcome.retries:
-        about["retries"] = True
+    about |= {key: True for key in ("retries", "limits") if getattr(welcome, key)}
     if welcome.extras:
         about["extras"] = list(welcome.extras)
     return [bytes((WELCOME, VERSION)), json.dumps(about).encode()]

@@ -9,12 +9,13 @@ from typing import Any, Final
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.ids import JobId
-from dragoman.core.job_extras import JobExtras, given_extras
+from dragoman.core.job_extras import JobExtras, given_extras, tenant_problem
 from dragoman.dialects.native.messages import NAME, Flag
 
 PARENT: Final = "parent"
 TRACEPARENT: Final = "traceparent"
-OF_SUBMIT: Final = (PARENT, TRACEPARENT)  # those that this broker understands, as in WELCOME
+TENANT: Final = "tenant"
+OF_SUBMIT: Final = (PARENT, TRACEPARENT, TENANT)  # those that this broker understands, as in WELCOME
 MOST_EXTRAS: Final = 4096  # bytes
 
 
@@ -29,7 +30,8 @@ def read_extras(frame: Frame) -> JobExtras | None:
     if not isinstance(facts, dict):
         raise Malformed("malformed", "the extras are not a JSON object")
     traceparent = facts.get(TRACEPARENT)
-    return given_extras(_parent(facts.get(PARENT)), traceparent if isinstance(traceparent, str) else None)
+    traceparent = traceparent if isinstance(traceparent, str) else None
+    return given_extras(_parent(facts.get(PARENT)), traceparent, _tenant(facts.get(TENANT)))
 
 
 def _parent(value: Any) -> JobId | None:
@@ -44,6 +46,15 @@ def _parent(value: Any) -> JobId | None:
     return JobId(id)
 
 
+def _tenant(value: Any) -> str:
+    if value is None:
+        return ""
+    problem = tenant_problem(value) if isinstance(value, str) else "the tenant in extras must be a text"
+    if problem is not None:
+        raise Malformed("malformed", problem)
+    return str(value)
+
+
 def write_extras(extras: JobExtras, understood: tuple[str, ...]) -> bytes:
     """Return the extras that the broker understands as JSON; empty if there are none."""
     facts: dict[str, str] = {}
@@ -51,6 +62,8 @@ def write_extras(extras: JobExtras, understood: tuple[str, ...]) -> bytes:
         facts[PARENT] = extras.parent.hex()
     if extras.traceparent and TRACEPARENT in understood:
         facts[TRACEPARENT] = extras.traceparent
+    if extras.tenant and TENANT in understood:
+        facts[TENANT] = extras.tenant
     return json.dumps(facts).encode() if facts else b""
 
 

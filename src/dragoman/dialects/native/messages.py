@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
+from dragoman.core.limit_values import LimitValues
 from dragoman.core.states import Outcome
 
 VERSION: Final = 1
-EDITION: Final = 2  # of operations and their views, as our clients use them
+EDITION: Final = 3  # of operations and their views, as our clients use them
 NAME: Final = 16  # bytes of a job's id, and of an attempt's token
 NUMBER: Final = 8  # bytes of a request's number
 MOST_NAMES: Final = 1024  # in one message
@@ -121,6 +123,7 @@ class Hello:
     edition: int = 1  # a client: of operations and their views
     extras: bool = False  # it sends or reads extras of jobs
     parts: tuple[str, ...] = ()  # services of a worker whose callers must take parts
+    limits: Mapping[str, LimitValues] | None = None  # that a worker declares, by service
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,7 @@ class Welcome:
     broker: str = ""
     retries: bool = False  # a worker may decide about retries in FAILED
     extras: tuple[str, ...] = ()  # names of the extras that the broker understands, or sends
+    limits: bool = False  # limits that a worker declares hold
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,24 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.hidden_fields import Hide, hide_all, hide_json
+from dragoman.dialects.hidden_fields import Hide, hide_all, hide_batch, hide_json
 from dragoman.dialects.native.extras import OF_SUBMIT, read_extras, write_extras
-from dragoman.dialects.native.messages import ASK, FAILED, MESSAGE_NAMES, NAME, PART, PROGRESS, RESULT, SUBMIT, Flag
+from dragoman.dialects.native.messages import (
+    ASK,
+    FAILED,
+    MESSAGE_NAMES,
+    NAME,
+    NUMBER,
+    PART,
+    PROGRESS,
+    RESULT,
+    SUBMIT,
+    Flag,
+)
 
 # Index of the first frame of payloads. FAILED: the type of the error stays, its message and its traceback do not.
 FIRST: Final = {SUBMIT: 2, RESULT: 1, FAILED: 2, PROGRESS: 1, PART: 1, ASK: 2}
+ENQUEUE_MANY: Final = b"enqueue many"  # an operation whose payload has many jobs
 
 
 def hide_payloads(socket_name: str, message: Message, hide: Hide) -> Message:
@@ -19,6 +31,8 @@ def hide_payloads(socket_name: str, message: Message, hide: Hide) -> Message:
     kind = message[0][0] if message and message[0] else 0
     if kind not in MESSAGE_NAMES:
         return hide_all(message, hide)
+    if kind == ASK and len(message) > 2 and bytes(message[0][1 + NUMBER :]) == ENQUEUE_MANY:
+        return [message[0], hide_json(message[1], hide), hide_batch(message[2], hide)]
     if kind == ASK and len(message) > 1:
         return hide_all([message[0], hide_json(message[1], hide), *message[2:]], hide, FIRST[ASK])
     if kind == SUBMIT and _has_extras(message):

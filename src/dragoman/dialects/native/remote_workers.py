@@ -113,6 +113,8 @@ class RemoteWorkers:
             raise Malformed("malformed", reason)
         remote.worker = worker
         peer.remote = remote
+        if hello.limits:
+            self._broker.limiter.declare(worker, hello.limits, now)
         self._io.when_settled(peer, partial(self._broker.idle, worker))
         return None
 

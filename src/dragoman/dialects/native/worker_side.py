@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -37,8 +37,9 @@ from dragoman.dialects.native.messages import (
 )
 from dragoman.dialects.native.options import WorkerOptions
 from dragoman.dialects.native.waiting import BEFORE_WELCOME, NO_WELCOME
-from dragoman.dialects.sides import FORBIDDEN, Failure, JobInfo, Outcome, WorkerIO
+from dragoman.dialects.sides import FORBIDDEN, Failure, JobInfo, LimitValues, Outcome, WorkerIO
 
+WITHOUT_LIMITS: Final = "it is of an earlier release and does not know limits of services, as declared for"
 WITHOUT_PARTS: Final = "it is of an earlier release and does not tell which callers receive parts, as required by"
 WELCOME_SOON: Final = 0.02  # seconds
 RESULT_BYTES: Final = 64 << 10  # of results in one RESULT, if there are several
@@ -73,6 +74,9 @@ class WorkerSide:
         self._result_bytes = 0
         self._result_limit = 0
         self._timers = HeartbeatTimers(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
+
+    def declare_limits(self, limits: Mapping[str, LimitValues]) -> None:
+        self._hello = replace(self._hello, limits=limits)
 
     def require_parts(self, services: Sequence[str]) -> None:
         """Announce services whose callers must take parts. Call it before the first connection."""
@@ -194,6 +198,8 @@ class WorkerSide:
             self._result_limit = min(RESULT_BYTES, self._welcome.max_payload)
             if self._hello.parts and PARTS not in self._welcome.extras:
                 self._io.refused(f"{WITHOUT_PARTS} {self._hello.parts[0]!r}")
+            elif self._hello.limits and not self._welcome.limits:
+                self._io.refused(f"{WITHOUT_LIMITS} {next(iter(self._hello.limits))!r}")
         elif kind == BYE:
             self._bye(*read_bye(message))
         elif kind == ERROR:

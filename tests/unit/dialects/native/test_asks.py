@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.model import Token
+from dragoman.core.packed_jobs import pack_jobs
 
 from .world import MAX_PAYLOAD, SECRET, End, World, ask, failed, names, result
 
@@ -232,3 +233,45 @@ def test_a_result_of_an_earlier_run_is_kept_while_jobs_are_read() -> None:
     worker.say(*result((b"t" * 16, b"done")))
     assert world.broker.job_registry.early.take(Token(b"t" * 16), "s") == b"done"
     assert world.counters.late_results == 0
+
+
+# -------------------------------------------------------------------- batches and groups
+
+
+def test_a_batch_is_beside_its_request_and_a_group_is_told_as_one() -> None:
+    world = World()
+    client, worker = world.client(edition=3), world.worker(capacity=3)
+    packed = pack_jobs([(b"%016d" % number, b"", b"job %d" % number) for number in range(3)])
+    form = {"service": "echo", "group": True}
+    ((_, _, view, _),) = client.say(*ask(ONE, "enqueue many", form, packed))
+    assert view["jobs"] == [(b"%016d" % number).hex() for number in range(3)]
+    assert client.say(*ask(TWO, "group results", {"id": view["group"], "wait": 30})) == []
+    for _, token, *_, payload in worker.told():
+        worker.say(*result((token, payload.upper())))
+    ((word, number, page, body),) = client.told()
+    assert (word, number, page["complete"], [each["size"] for each in page["results"]]) == ("TELL", TWO, True, [5] * 3)
+    assert body == b"JOB 0JOB 1JOB 2"
+
+
+@pytest.mark.parametrize(("edition", "state"), [(1, "delayed"), (2, "delayed"), (3, "dependent")])
+def test_clients_of_earlier_editions_know_no_dependent_jobs(edition: int, state: str) -> None:
+    """They would refuse a view with a state that they do not know."""
+    world = World()
+    client = world.client(edition=edition)
+    first = enqueue(world, client)
+    last = enqueue(world, client, after=[first])
+    ((_, _, view, _),) = client.say(*ask(ONE, "job", {"id": last}))
+    assert view["state"] == state
+    ((_, _, view, _),) = client.say(*ask(ONE, "why", {"id": last}))
+    assert (view["kind"], view["why"]) == (state, f"It waits for one job: {first}.")
+    ((_, _, view, _),) = client.say(*ask(ONE, "jobs", {}))
+    assert [each["state"] for each in view["jobs"]] == [state, "waiting"]
+    assert [("dependent" in each) for each in view["jobs"]] == [False, False]
+
+
+def test_a_service_may_have_the_name_of_the_state() -> None:
+    world = World()
+    client = world.client(edition=2)
+    id = enqueue(world, client, service="dependent")
+    ((_, _, view, _),) = client.say(*ask(ONE, "job", {"id": id}))
+    assert (view["service"], view["state"]) == ("dependent", "waiting")

@@ -133,13 +133,13 @@ def test_the_first_word_is_hello_with_session_and_window() -> None:
     world.side.opened(world.now)
     ((head, about),) = world.port.take()
     assert head == b"\x01\x01\x01"
-    assert json.loads(about) == {"session": SESSION, "window": 77, "edition": 2, "extras": True}
+    assert json.loads(about) == {"session": SESSION, "window": 77, "edition": 3, "extras": True}
 
 
 def test_without_resume_no_session_is_named() -> None:
     world = World(ClientOptions(resume=False))
     world.side.opened(world.now)
-    assert json.loads(world.port.take()[0][1]) == {"window": 256, "edition": 2, "extras": True}
+    assert json.loads(world.port.take()[0][1]) == {"window": 256, "edition": 3, "extras": True}
 
 
 def test_nothing_is_sent_before_welcome() -> None:

@@ -51,9 +51,9 @@ class Allowed(NamedTuple):
 RETRIED = "retry/[0-9a-f]{32}"  # the key of a job that was made by `retry`
 JOB = r"view(\.jobs\[.*?\])?"
 SERVICE = r"view(\.services\[.*?\])?"
-NEW_OF_SERVICES = "paused_at|slots|arrived|done|undone|wait|run|dialects|need"
+NEW_OF_SERVICES = "paused_at|slots|arrived|dependent|done|undone|wait|run|dialects|need|limits"
 SCHEDULE = r"view(\.recurring\[.*?\])?"
-NEW_OF_JOBS = "caller|waited|job_timeout|deadline|size|result_size"
+NEW_OF_JOBS = "tenant|caller|waited|job_timeout|deadline|size|result_size|after|after_failure|input|group"
 NEW_OF_WORKERS = "listener|address|since|done|undone|pace|holds"
 ALLOWED = [
     Allowed("TELL", r"view(\.jobs\[.+\])?\.retried_as", NOT_THERE, ANY, "a new key of jobs; unknown keys are ignored"),

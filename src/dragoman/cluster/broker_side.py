@@ -1,0 +1,296 @@
+"""The cluster's side of a broker: gossip with the other brokers, and links to them.
+
+For the core, another broker is a worker for each of its services (`remote_workers.py`), and the caller of each job that
+it sends here (`taken_jobs.py`). While NATS is away, everything local goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.carriers.carrier import Frame
+from dragoman.carriers.malformed import Malformed
+from dragoman.carriers.nats_info import ServerInfo
+from dragoman.cluster.capacity import capacity_of
+from dragoman.cluster.link import Link
+from dragoman.cluster.names import Subjects
+from dragoman.cluster.nats_client import NatsClient, NatsWatcher
+from dragoman.cluster.peers import Peer
+from dragoman.cluster.records import (
+    VERSION,
+    AnyRecord,
+    Busy,
+    Failed,
+    Free,
+    Give,
+    Gossip,
+    Packet,
+    Progress,
+    Result,
+    encode_gossip,
+    read_gossip,
+    read_packet,
+)
+from dragoman.cluster.remote_workers import RemoteWorkers
+from dragoman.cluster.settings import ClusterSettings
+from dragoman.cluster.taken_jobs import TakenJobs
+from dragoman.core.broker import Broker
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
+from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import DeliverProgress
+from dragoman.core.owners import Owner
+from dragoman.core.recipients import TimedRecipient
+from dragoman.dialects.interface import BrokerIO
+
+GOSSIP_EVERY: Final = 1.0  # seconds, if nothing changes
+GOSSIP_SOONEST: Final = 0.02  # seconds between two changes; more with many services
+GOSSIP_COST: Final = 0.00002  # seconds more for each service
+LISTEN_FIRST: Final = 1.3  # seconds before the first gossip: longer than the others are silent
+RIVAL_FOR: Final = 3.0  # seconds after the last gossip of another run of a broker with this name
+MAX_PEERS: Final = 64
+
+
+class ClusterSide(TimedRecipient):
+    """One broker in its cluster. `watcher` must be that of the NATS client which `start` receives."""
+
+    dialect = "cluster"
+
+    def __init__(self, broker: Broker, io: BrokerIO, settings: ClusterSettings, owner: Owner, now: float) -> None:
+        self._broker = broker
+        self._io = io
+        self.settings = settings
+        self._subjects = Subjects(settings.cluster)
+        self.name = settings.broker
+        self.incarnation = broker.entropy.token().hex()[:16]
+        self.watcher = ConnectionWatcher(self)
+        self.peers: dict[str, Peer] = {}
+        self._started = now
+        self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
+        self._taken = TakenJobs(broker, self)
+        self._client: NatsClient | None = None
+        self._max_message = 1 << 20  # bytes that the NATS server accepts
+        self._takes_part_at = inf  # until then it only listens: an older run of a broker with this name may be heard
+        self._gossip: Gossip | None = None  # as it was sent last
+        self._gossip_at = -inf  # time of the last gossip
+        self._looked_at = -inf  # time at which the capacity was last compared
+        self._is_flush_requested = False
+
+    def start(self, client: NatsClient) -> None:
+        """Use this client from now on."""
+        self._client = client
+        client.subscribe(self._subjects.gossip, self._receive_gossip)
+        client.subscribe(self._subjects.broker(self.name, self.incarnation), self._receive_packet)
+
+    # ---------------------------------------------------------------- the connection to NATS
+
+    @property
+    def is_connected(self) -> bool:
+        return self._client is not None and self._client.is_connected
+
+    def connected(self, info: ServerInfo, now: float) -> None:
+        """Continue the links, and send gossip, on a new connection."""
+        self._max_message = info.max_payload
+        for each in self.peers.values():
+            each.link.max_message = info.max_payload
+            each.link.reconnected(now)
+        if self._takes_part_at == inf:
+            self._takes_part_at = now + LISTEN_FIRST
+        self._gossip, self._looked_at = None, -inf  # sent at the next tick
+
+    def away(self, now: float) -> None:
+        """Send no jobs to other brokers: the connection has ended."""
+        for each in self.peers.values():
+            self._silence(each, now)
+
+    def _publish(self, subject: bytes, payload: bytes) -> None:
+        if self._client is not None:
+            self._client.publish(subject, payload)
+
+    # ---------------------------------------------------------------- calls from the runner
+
+    def execute(self, effect: Effect, now: float) -> None:
+        if type(effect) is SendJob:
+            self._workers.send_job(effect, now)
+        elif type(effect) is DeliverOutcome:
+            self._taken.outcome(effect)
+        elif type(effect) is DeliverProgress:
+            self._taken.progress(effect)
+        elif type(effect) is CancelAttempt:
+            self._workers.cancel(effect)
+        elif type(effect) is RemoveWorker:
+            self._workers.removed(effect)
+        self._request_flush()
+
+    def tick(self, now: float) -> float:
+        due = inf
+        for peer in list(self.peers.values()):
+            if peer.due() <= now:
+                if peer.is_silent:
+                    self._drop(peer, f"broker {peer.name} is gone", now)
+                    continue
+                self._silence(peer, now)
+            if self.is_connected and peer.link.next_tick() <= now:
+                self._send(peer, peer.link.tick(now))
+            due = min(due, peer.due(), peer.link.next_tick() if self.is_connected else inf)
+        if self.is_connected:
+            due = min(due, self._tick_gossip(now) if now >= self._takes_part_at else self._takes_part_at)
+        return due
+
+    # ---------------------------------------------------------------- gossip
+
+    def _tick_gossip(self, now: float) -> float:
+        soonest = self._looked_at + GOSSIP_SOONEST + GOSSIP_COST * len(self._broker.worker_registry.services)
+        if now < soonest:
+            return soonest
+        self._looked_at = now
+        made = self._made_gossip(now)
+        if made != self._gossip or now >= self._gossip_at + GOSSIP_EVERY:
+            self._gossip, self._gossip_at = made, now
+            self._publish(self._subjects.gossip, encode_gossip(made))
+        return self._gossip_at + GOSSIP_EVERY
+
+    def _made_gossip(self, now: float) -> Gossip:
+        return Gossip(
+            VERSION,
+            self.name,
+            self.incarnation,
+            self.settings.release,
+            self._broker.dispatch.is_draining,
+            capacity_of(self._broker, self),
+            {peer.name: peer.link.received for peer in self.peers.values()},
+            self.settings.access_digest(),
+            round(now - self._started),
+        )
+
+    def _receive_gossip(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
+        try:
+            self._hear(read_gossip(bytes(payload)), now)
+        except Malformed as problem:
+            self._io.log_limited("bad message", reason=problem.reason, detail=problem.detail)
+
+    def _hear(self, gossip: Gossip, now: float) -> None:
+        if gossip.broker == self.name:
+            if gossip.incarnation != self.incarnation:
+                self._hear_rival(gossip, now)
+            return
+        if now < self._takes_part_at:
+            return
+        peer = self._peer(gossip.broker, gossip.incarnation, now)
+        if peer is None:
+            return
+        peer.heard = now
+        is_back, peer.is_silent = peer.is_silent, False
+        if peer.gossip is None:
+            self._io.remark("broker joined", cluster=self.settings.cluster, broker=peer.name)
+        elif is_back:
+            self._io.remark("broker heard again", cluster=self.settings.cluster, broker=peer.name)
+        peer.gossip = gossip
+        self._workers.heard(peer, gossip, gossip.got.get(self.name, 0), now)
+        self._broker.availability.heal(gossip.services)
+        self._request_flush()
+
+    def _hear_rival(self, gossip: Gossip, now: float) -> None:
+        """Stay out of the cluster while an older run of a broker with the same name is heard."""
+        if (gossip.uptime, self.incarnation) > (round(now - self._started), gossip.incarnation):
+            self._takes_part_at = now + RIVAL_FOR
+            for peer in list(self.peers.values()):
+                self._drop(peer, "an older broker has the same name", now)
+            advice = "give each broker of the cluster its own --broker-name"
+            self._io.log_limited("broker name taken", broker=self.name, advice=advice)
+
+    def _peer(self, name: str, incarnation: str, now: float) -> Peer | None:
+        """Return the other broker's run. None: there are too many brokers."""
+        peer = self.peers.get(name)
+        if peer is not None and peer.incarnation == incarnation:
+            return peer
+        if peer is not None:
+            self._drop(peer, f"broker {name} has restarted", now)
+        if len(self.peers) >= MAX_PEERS:
+            self._io.log_limited("too many brokers", broker=name, most=MAX_PEERS)
+            return None
+        link = Link(self.name, self.incarnation, self._max_message)
+        peer = self.peers[name] = Peer(name, incarnation, link, now)
+        return peer
+
+    def _silence(self, peer: Peer, now: float) -> None:
+        if not peer.is_silent:
+            peer.is_silent = True
+            self._workers.silent(peer, now)
+            self._broker.availability.partition(peer.services, self)
+            if self.is_connected:
+                self._io.remark("broker silent", level="warning", cluster=self.settings.cluster, broker=peer.name)
+
+    def _drop(self, peer: Peer, reason: str, now: float) -> None:
+        """End everything with a broker that is gone, or that has restarted."""
+        del self.peers[peer.name]
+        self._workers.gone(peer, reason, now)
+        self._taken.gone(peer, now)
+        self._io.remark("broker left", level="warning", cluster=self.settings.cluster, broker=peer.name, reason=reason)
+
+    # ---------------------------------------------------------------- links
+
+    def _receive_packet(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
+        try:
+            self._handle_packet(read_packet(bytes(payload)), now)
+        except Malformed as problem:
+            self._io.log_limited("bad message", reason=problem.reason, detail=problem.detail)
+
+    def _handle_packet(self, packet: Packet, now: float) -> None:
+        if packet.broker == self.name or now < self._takes_part_at:
+            return
+        peer = self._peer(packet.broker, packet.incarnation, now)
+        if peer is None:
+            return
+        records = peer.link.receive(packet, now)
+        for record in records:
+            self._handle(peer, record, packet.acknowledged, now)
+        self._request_flush()
+
+    def _handle(self, peer: Peer, record: AnyRecord, acknowledged: int, now: float) -> None:
+        if isinstance(record, Give):
+            self._taken.give(peer, record, now)
+        elif isinstance(record, Result):
+            self._workers.result(peer, record, now)
+        elif isinstance(record, Failed):
+            self._workers.failed(peer, record, now)
+        elif isinstance(record, Busy):
+            self._workers.busy(peer, record, now)
+        elif isinstance(record, Free):
+            self._workers.free(peer, record, acknowledged, now)
+        elif isinstance(record, Progress):
+            self._workers.progress(peer, record, now)
+        else:
+            self._taken.recall(peer, record, now)
+
+    def _request_flush(self) -> None:
+        if not self._is_flush_requested:
+            self._is_flush_requested = True
+            self._io.call_before_write(self._flush)
+
+    def _flush(self, now: float) -> None:
+        """Send one packet to each broker, with everything of this iteration."""
+        self._is_flush_requested = False
+        for peer in self.peers.values():
+            if peer.freed:
+                self._taken.add_free(peer)
+            packets = peer.link.flush(now)
+            if packets:
+                self._send(peer, packets)
+
+    def _send(self, peer: Peer, packets: list[bytes]) -> None:
+        subject = self._subjects.broker(peer.name, peer.incarnation)
+        for packet in packets:
+            self._publish(subject, packet)
+
+
+class ConnectionWatcher(NatsWatcher):
+    """Passes news about the connection to NATS to the cluster's side."""
+
+    def __init__(self, side: ClusterSide) -> None:
+        self._side = side
+
+    def connected(self, info: ServerInfo, now: float) -> None:
+        self._side.connected(info, now)
+
+    def away(self, reason: str, now: float) -> None:
+        self._side.away(now)

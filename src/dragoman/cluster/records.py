@@ -1,0 +1,167 @@
+"""Records that brokers of a cluster exchange, and their encoding in MessagePack.
+
+A record is an array whose first element is its kind. Unknown trailing elements are ignored, so that a newer release may
+add some. Times are durations in seconds: clocks of two brokers are never compared.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from dragoman.carriers.malformed import Malformed
+
+VERSION: Final = 1
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True):
+    """Base class of records."""
+
+
+class Give(Record, frozen=True, tag=1):
+    """A job for a worker of the receiver. `run_time`: seconds that it may run; None: no limit."""
+
+    token: bytes
+    job: bytes
+    attempt: int
+    service: str
+    payload: bytes
+    owner: str
+    run_time: float | None = None
+    priority: int = 5
+    streams: bool = False  # parts of the result are sent as they arrive
+    extras: str = ""  # as in core/extras_text.py; empty: none
+
+
+class Busy(Record, frozen=True, tag=2):
+    """The job was not started."""
+
+    token: bytes
+
+
+class Result(Record, frozen=True, tag=3):
+    """The job is done."""
+
+    token: bytes
+    result: bytes
+
+
+class Failed(Record, frozen=True, tag=4):
+    """The attempt ended without a result. `failure`: a packed failure (core/failure.py); empty: none."""
+
+    token: bytes
+    outcome: str
+    reason: str
+    failure: bytes = b""
+
+
+class Progress(Record, frozen=True, tag=5):
+    """A progress report, or a part of the result."""
+
+    token: bytes
+    payload: bytes
+    is_part: bool = False
+
+
+class Recall(Record, frozen=True, tag=6):
+    """The attempt has ended at the sender: stop the job."""
+
+    token: bytes
+    reason: str
+
+
+class Free(Record, frozen=True, tag=7):
+    """Slots of a service that are free, after everything that this packet acknowledges."""
+
+    service: str
+    idle: int
+
+
+AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free
+
+
+class Packet(msgspec.Struct, array_like=True, frozen=True):
+    """One NATS message of a link. `body`: encoded records, or a fragment of them; `number` 0: it has none.
+
+    `acknowledged`: number up to which the sender has received everything. `is_last`: the body ends with this packet.
+    """
+
+    version: int
+    broker: str
+    incarnation: str
+    number: int
+    acknowledged: int
+    is_last: bool
+    body: bytes
+
+
+class ServiceGossip(msgspec.Struct, array_like=True, frozen=True):
+    """Capacity of a broker for one service: its own workers, their slots, the free ones, and waiting jobs."""
+
+    workers: int
+    slots: int
+    idle: int
+    waiting: int = 0
+
+
+class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The state of one broker, for all others. `got`: by broker, the last packet whose jobs are counted in `idle`."""
+
+    version: int
+    broker: str
+    incarnation: str
+    release: str = ""
+    draining: bool = False
+    services: dict[str, ServiceGossip] = {}
+    got: dict[str, int] = {}
+    access: str = ""  # digest of its access table
+    uptime: int = 0  # seconds since its start
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_records: Final = msgspec.msgpack.Decoder(list[AnyRecord])
+_packet: Final = msgspec.msgpack.Decoder(Packet)
+_gossip: Final = msgspec.msgpack.Decoder(Gossip)
+
+
+def encode_records(records: list[AnyRecord]) -> bytes:
+    return _encoder.encode(records)
+
+
+def read_records(body: bytes) -> list[AnyRecord]:
+    """Raises Malformed."""
+    try:
+        return _records.decode(body)
+    except msgspec.DecodeError as error:
+        raise Malformed("bad records", str(error)) from error
+
+
+def encode_packet(packet: Packet) -> bytes:
+    return _encoder.encode(packet)
+
+
+def read_packet(data: bytes) -> Packet:
+    """Raises Malformed."""
+    try:
+        packet = _packet.decode(data)
+    except msgspec.DecodeError as error:
+        raise Malformed("bad packet", str(error)) from error
+    if packet.version != VERSION:
+        raise Malformed("other version", f"version {packet.version}; this broker reads {VERSION}")
+    return packet
+
+
+def encode_gossip(gossip: Gossip) -> bytes:
+    return _encoder.encode(gossip)
+
+
+def read_gossip(data: bytes) -> Gossip:
+    """Raises Malformed."""
+    try:
+        gossip = _gossip.decode(data)
+    except msgspec.DecodeError as error:
+        raise Malformed("bad gossip", str(error)) from error
+    if gossip.version != VERSION:
+        raise Malformed("other version", f"version {gossip.version}; this broker reads {VERSION}")
+    return gossip

@@ -1,0 +1,352 @@
+"""Ownership of shards at one broker: which to claim, to give up, and to let go. Pure, with the time as an argument.
+
+Nothing here is needed for safety: the log decides who owns a shard, whatever two brokers believe (R114). This decides
+when to try, from gossip:
+
+    ELSEWHERE    another broker has it, or nobody
+    CLAIMING     our claim is on its way
+    READING      our claim is in the log, and we read what was before it
+    OWNED        we write
+    RELEASING    we give it up: nothing more of it is handed out, and the release follows what still runs
+    ALARMED      the log cannot be trusted; it is looked at again after a while
+
+A shard is *free* when its owner says that it no longer has it, when a new run of its owner is heard, or when its owner
+has not been heard for `adopt_after`. Then the brokers take it in turns (`ranks.py`): the first at once, each further
+one `turn` seconds later, if it is still free. Time in which NATS could not be reached does not count as silence. A
+broker that shows an older epoch than another one did is no owner: it does not know yet that it lost the shard.
+
+The broker with the most shards gives one up when another has at least two fewer, at most one every `balance_every`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from dragoman.cluster.ranks import order
+from dragoman.core.infinity import inf
+
+
+class ShardPhase(Enum):
+    """State of a shard at this broker."""
+
+    ELSEWHERE = auto()
+    CLAIMING = auto()
+    READING = auto()
+    OWNED = auto()
+    RELEASING = auto()
+    ALARMED = auto()
+
+
+HELD: Final = (ShardPhase.CLAIMING, ShardPhase.READING, ShardPhase.OWNED, ShardPhase.RELEASING)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSettings:
+    """Times in seconds."""
+
+    adopt_after: float = 10.0  # silence of an owner
+    turn: float = 1.0  # between two brokers that would take the same shard
+    silent_after: float = 3.0  # a broker that was not heard for so long takes no turn
+    again_after: float = 2.0  # a claim that was refused
+    alarm_every: float = 30.0  # a log that cannot be trusted is looked at again
+    balance_every: float = 10.0
+
+    def __post_init__(self) -> None:
+        if min(self.adopt_after, self.turn, self.silent_after, self.again_after, self.alarm_every) <= 0.0:
+            raise ValueError(f"each time must be above 0: {self}")
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ShardActions:
+    """Carries out decisions about shards. The calls of `Shards` in parentheses follow."""
+
+    def claim(self, shard: int, now: float) -> None:
+        """Claim the log (`claimed`, then `owned`; or `refused` or `alarmed`)."""
+        raise NotImplementedError
+
+    def release(self, shard: int, now: float) -> None:
+        """Hand out nothing more of the shard, wait for what runs, and release the log (`released`)."""
+        raise NotImplementedError
+
+    def evict(self, shard: int, reason: str, now: float) -> None:
+        """Drop the shard's jobs without ending them, and abandon its log. Nothing follows."""
+        raise NotImplementedError
+
+
+@final
+class Neighbour:
+    """Another broker, as its gossip shows it."""
+
+    __slots__ = ("heard_at", "incarnation", "is_draining", "shards")
+
+    def __init__(self, incarnation: str) -> None:
+        self.incarnation = incarnation
+        self.heard_at = -inf
+        self.is_draining = False
+        self.shards: dict[int, int] = {}  # epoch of each that it has
+
+
+@final
+class Shard:
+    """A shard at this broker."""
+
+    __slots__ = ("alarm", "epoch", "free_at", "newest", "phase", "try_at")
+
+    def __init__(self, free_at: float) -> None:
+        self.phase = ShardPhase.ELSEWHERE
+        self.epoch = 0  # ours, while we have it
+        self.newest = 0  # the newest epoch that was heard of
+        self.free_at = free_at  # time from which it may be claimed, unless its owner is heard
+        self.try_at = -inf  # not claimed before, because a claim was refused
+        self.alarm = ""  # the reason, while it is ALARMED
+
+
+class Shards:
+    """All shards of a cluster, at the broker `name` in its run `incarnation`."""
+
+    def __init__(
+        self,
+        cluster: str,
+        name: str,
+        incarnation: str,
+        count: int,
+        actions: ShardActions,
+        now: float,
+        settings: ShardSettings | None = None,
+        load: Callable[[int], int] | None = None,
+    ) -> None:
+        """`load`: the number of jobs of a shard that we own; the one with the fewest is given up first."""
+        self.settings = settings or ShardSettings()
+        self.is_draining = False
+        self._cluster = cluster
+        self._name = name
+        self._incarnation = incarnation
+        self._actions = actions
+        self._load = load
+        self._shards = [Shard(now + self.settings.adopt_after) for _ in range(count)]
+        self._neighbours: dict[str, Neighbour] = {}
+        self._is_connected = False
+        self._away_since = now
+        self._balance_at = now + self.settings.balance_every
+
+    def __getitem__(self, shard: int) -> Shard:
+        return self._shards[shard]
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    # ---------------------------------------------------------------- for gossip and views
+
+    @property
+    def epochs(self) -> dict[int, int]:
+        """The shards that we have, with their epochs: for our gossip."""
+        return {number: each.epoch for number, each in enumerate(self._shards) if each.epoch}
+
+    def owner(self, shard: int, now: float) -> str:
+        """Return the broker that has a shard; empty: nobody that is known."""
+        if self._shards[shard].epoch:
+            return self._name
+        found = self._owner(shard)
+        return "" if found is None else found
+
+    # ---------------------------------------------------------------- from the connection and from gossip
+
+    def connected(self, now: float) -> None:
+        """NATS can be reached. Nobody could be heard meanwhile: that time does not count as silence."""
+        if self._is_connected:
+            return
+        self._is_connected = True
+        gap = now - self._away_since
+        for neighbour in self._neighbours.values():
+            neighbour.heard_at += gap
+        for shard in self._shards:
+            if shard.free_at < inf:
+                shard.free_at += gap
+
+    def away(self, now: float) -> None:
+        """NATS cannot be reached. Shards that we have stay ours until the log says otherwise."""
+        if self._is_connected:
+            self._is_connected = False
+            self._away_since = now
+
+    def heard(self, broker: str, incarnation: str, shards: Mapping[int, int], is_draining: bool, now: float) -> None:
+        """Take the gossip of another broker. `shards`: those that it has, with their epochs."""
+        if broker == self._name:
+            return
+        known = self._neighbours.get(broker)
+        before = {} if known is None else known.shards
+        if known is None or known.incarnation != incarnation:
+            known = self._neighbours[broker] = Neighbour(incarnation)
+        known.heard_at = now
+        known.is_draining = is_draining
+        known.shards = {number: epoch for number, epoch in shards.items() if 0 <= number < len(self._shards)}
+        for number, epoch in known.shards.items():
+            self._has(number, epoch, broker, now)
+        for number in before:
+            if number not in known.shards:
+                self._free(number, now)
+
+    def gone(self, broker: str, now: float) -> None:
+        """Forget a broker that has said goodbye."""
+        known = self._neighbours.pop(broker, None)
+        for number in known.shards if known is not None else ():
+            self._free(number, now)
+
+    def unowned(self, shard: int, now: float) -> None:
+        """Note that the log of a shard ends with a release, or has no claim: nobody needs to be waited for."""
+        if self._owner(shard) is None:
+            self._free(shard, now)
+
+    def _has(self, number: int, epoch: int, broker: str, now: float) -> None:
+        shard = self._shards[number]
+        if shard.epoch and epoch > shard.epoch:
+            self._evict(number, f"{broker} has it since {epoch}", now)
+        if epoch >= shard.newest:
+            shard.newest = epoch
+            shard.free_at = inf
+
+    def _free(self, number: int, now: float) -> None:
+        """A broker no longer has a shard. It is free, unless another one has it."""
+        if self._owner(number) is None:
+            self._shards[number].free_at = min(self._shards[number].free_at, now)
+
+    def _owner(self, number: int) -> str | None:
+        """Return the neighbour that has the newest epoch of a shard that was ever heard of; None: it is gone."""
+        newest = self._shards[number].newest
+        for name, neighbour in self._neighbours.items():
+            if newest and neighbour.shards.get(number) == newest:
+                return name
+        return None
+
+    # ---------------------------------------------------------------- from the logs
+
+    def claimed(self, number: int, epoch: int, now: float) -> None:
+        """Our claim is in the log; also when it was renewed."""
+        shard = self._shards[number]
+        shard.epoch = epoch
+        shard.newest = max(shard.newest, epoch)
+        if shard.phase is ShardPhase.CLAIMING:
+            shard.phase = ShardPhase.READING
+
+    def owned(self, number: int, now: float) -> None:
+        """Everything is read."""
+        self._shards[number].phase = ShardPhase.OWNED
+        if self.is_draining:
+            self.release(number, now)
+
+    def refused(self, number: int, now: float) -> None:
+        """The claim was not accepted, or the shard was lost to another broker. It has been evicted."""
+        self._let_go(number, now + self.settings.again_after)
+        self._shards[number].free_at = now + self.settings.adopt_after
+
+    def released(self, number: int, now: float) -> None:
+        self._let_go(number, now + self.settings.again_after)
+        self._shards[number].free_at = now
+
+    def alarmed(self, number: int, reason: str, now: float) -> None:
+        """The log cannot be trusted."""
+        self._let_go(number, now + self.settings.alarm_every)
+        shard = self._shards[number]
+        shard.phase = ShardPhase.ALARMED
+        shard.alarm = reason
+
+    def _let_go(self, number: int, try_at: float) -> None:
+        shard = self._shards[number]
+        shard.phase = ShardPhase.ELSEWHERE
+        shard.epoch = 0
+        shard.try_at = try_at
+
+    def _evict(self, number: int, reason: str, now: float) -> None:
+        self._let_go(number, now + self.settings.again_after)
+        self._actions.evict(number, reason, now)
+
+    # ---------------------------------------------------------------- decisions
+
+    def release(self, number: int, now: float) -> None:
+        """Give a shard up in order."""
+        shard = self._shards[number]
+        if shard.phase is ShardPhase.OWNED:
+            shard.phase = ShardPhase.RELEASING
+            self._actions.release(number, now)
+
+    def drain(self, now: float) -> None:
+        """Give all shards up, and take no more: this broker stops."""
+        self.is_draining = True
+        for number in range(len(self._shards)):
+            self.release(number, now)
+
+    @property
+    def is_drained(self) -> bool:
+        return not any(each.phase in HELD for each in self._shards)
+
+    def tick(self, now: float) -> float:
+        """Decide what is due. Returns the time of the next call."""
+        due = self._notice_silence(now)
+        if not self._is_connected or self.is_draining:
+            return due
+        for number, shard in enumerate(self._shards):
+            if shard.phase in (ShardPhase.ELSEWHERE, ShardPhase.ALARMED):
+                due = min(due, self._consider(number, shard, now))
+        return min(due, self._balance(now))
+
+    def _notice_silence(self, now: float) -> float:
+        """Free the shards of brokers that were not heard for `adopt_after`."""
+        due = inf
+        if not self._is_connected:
+            return due
+        for name, neighbour in list(self._neighbours.items()):
+            ends = neighbour.heard_at + self.settings.adopt_after
+            if ends > now:
+                due = min(due, ends)
+                continue
+            del self._neighbours[name]
+            for number in neighbour.shards:
+                self._free(number, now)
+        return due
+
+    def _consider(self, number: int, shard: Shard, now: float) -> float:
+        """Claim a shard if it is free and our turn has come. Returns the time at which that may be."""
+        if shard.free_at == inf:
+            return inf
+        counts = self._counts(now)
+        turn = order(self._cluster, number, counts).index(self._name)
+        ready = max(shard.free_at + turn * self.settings.turn, shard.try_at)
+        if ready > now:
+            return ready
+        shard.phase = ShardPhase.CLAIMING
+        shard.alarm = ""
+        self._actions.claim(number, now)
+        return inf
+
+    def _counts(self, now: float) -> dict[str, int]:
+        """Return the number of shards of each broker that takes part, with ourselves."""
+        counts = {
+            name: len(each.shards)
+            for name, each in self._neighbours.items()
+            if not each.is_draining and now - each.heard_at < self.settings.silent_after
+        }
+        counts[self._name] = len([each for each in self._shards if each.phase in HELD])
+        return counts
+
+    def _balance(self, now: float) -> float:
+        """Give one shard up if another broker has at least two fewer than we, and nobody has more than we."""
+        if now < self._balance_at:
+            return self._balance_at
+        self._balance_at = now + self.settings.balance_every
+        counts = self._counts(now)
+        ours = counts[self._name]
+        most = sorted(counts, key=lambda name: (-counts[name], name))[0]
+        is_free = any(each.free_at < inf and each.phase is ShardPhase.ELSEWHERE for each in self._shards)
+        if most == self._name and ours - min(counts.values()) >= 2 and not is_free:
+            owned = [number for number, each in enumerate(self._shards) if each.phase is ShardPhase.OWNED]
+            if owned:
+                self.release(min(owned, key=lambda number: (self._jobs(number), number)), now)
+        return self._balance_at
+
+    def _jobs(self, number: int) -> int:
+        return 0 if self._load is None else self._load(number)

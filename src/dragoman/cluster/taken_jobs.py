@@ -1,0 +1,116 @@
+"""Jobs of other brokers that run at workers of this one.
+
+Such a job is given to a local worker at once, or answered *busy*: it never waits here, and never goes to a third broker
+(C7). It has one attempt. The other broker counts attempts, retries, and owns the job.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from dragoman.cluster.capacity import idle_slots
+from dragoman.cluster.peers import Peer, TakenJob
+from dragoman.cluster.records import Busy, Failed, Free, Give, Progress, Recall, Result
+from dragoman.core.broker import Broker
+from dragoman.core.effects import DeliverOutcome
+from dragoman.core.extras_text import extras_of
+from dragoman.core.failure import pack_failure
+from dragoman.core.infinity import inf
+from dragoman.core.interim_effects import DeliverProgress
+from dragoman.core.model import JobId, Token
+from dragoman.core.options import JobOptions
+from dragoman.core.recipients import Recipient
+from dragoman.core.states import DONE, REFUSED, TIMED_OUT
+
+MAX_CACHED_OPTIONS: Final = 256
+
+
+@final
+class TakenJobs:
+    """Takes jobs of other brokers, and sends what becomes of them."""
+
+    def __init__(self, broker: Broker, recipient: Recipient) -> None:
+        self._broker = broker
+        self._recipient = recipient
+        self._options: dict[tuple[float, int, bool], JobOptions] = {}
+
+    def give(self, peer: Peer, record: Give, now: float) -> None:
+        """Start a job of another broker, or answer that no slot is free."""
+        broker, token = self._broker, Token(record.token)
+        service = broker.worker_registry.services.get(record.service)
+        if service is None or broker.dispatch.is_draining or not idle_slots(service, self._recipient):
+            peer.link.add(Busy(token))
+            peer.freed[record.service] = None
+            return
+        owner = broker.owners.of_stored(broker.principals.named(record.owner))
+        taken = TakenJob(self._recipient, owner, peer, token, record.service)
+        peer.taken[token] = taken
+        id = JobId(record.job)
+        broker.submit(
+            record.service,
+            record.payload,
+            taken,
+            self._options_of(record),
+            now,
+            id=id if id not in broker.jobs else None,  # an attempt that the other broker gave up may still be here
+            extras=extras_of(record.extras) if record.extras else None,
+        )
+
+    def _options_of(self, record: Give) -> JobOptions:
+        """Without a place in the queue: a job that no worker takes at once is answered *busy*."""
+        run_time = inf if record.run_time is None else record.run_time
+        key = (run_time, record.priority, record.streams)
+        options = self._options.get(key)
+        if options is None:
+            if len(self._options) >= MAX_CACHED_OPTIONS:
+                self._options.clear()
+            options = self._options[key] = JobOptions(
+                queue_timeout=0.0,
+                job_timeout=run_time,
+                attempts=1,
+                priority=record.priority,
+                streams=record.streams,
+            )
+        return options
+
+    def recall(self, peer: Peer, record: Recall, now: float) -> None:
+        """Stop a job that has ended at its own broker."""
+        taken = peer.taken.get(Token(record.token))
+        if taken is not None and taken.job is not None:
+            self._broker.withdraw(taken.job, now, record.reason)
+
+    def gone(self, peer: Peer, now: float) -> None:
+        """The other broker is gone: nobody waits for its jobs. Those that run may finish (R19)."""
+        for taken in list(peer.taken.values()):
+            self._broker.caller_gone(taken, now, f"broker {peer.name} is gone")
+        peer.taken.clear()
+
+    def add_free(self, peer: Peer) -> None:
+        """Tell the other broker how many slots are free in the services of which it has lost or freed some."""
+        services = self._broker.worker_registry.services
+        for name in peer.freed:
+            service = services.get(name)
+            peer.link.add(Free(name, idle_slots(service, self._recipient) if service is not None else 0))
+        peer.freed.clear()
+
+    # ---------------------------------------------------------------- effects
+
+    def outcome(self, effect: DeliverOutcome) -> None:
+        taken = effect.caller
+        assert type(taken) is TakenJob
+        job, token, link = effect.job, taken.token, taken.peer.link
+        taken.remove_job(job)
+        taken.peer.taken.pop(token, None)
+        taken.peer.freed[taken.service] = None
+        if effect.outcome is DONE:
+            link.add(Result(token, bytes(effect.result)))
+        elif effect.outcome is REFUSED or (effect.outcome is TIMED_OUT and job is not None and not job.spent):
+            link.add(Busy(token))
+        else:
+            failure = pack_failure(effect.failure) if effect.failure is not None else b""
+            link.add(Failed(token, effect.outcome.value, effect.reason, failure))
+
+    def progress(self, effect: DeliverProgress) -> None:
+        taken = effect.caller
+        assert type(taken) is TakenJob
+        taken.peer.link.add(Progress(taken.token, bytes(effect.payload), effect.is_part))

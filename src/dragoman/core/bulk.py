@@ -1,0 +1,274 @@
+"""Many jobs in one submit: all of them are accepted and stored in one commit, or none.
+
+Members of a batch may come after each other, and may form groups. The order of the batch is the order of the jobs in
+their queues, except that a job comes behind those that it waits for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import final
+
+from dragoman.core.accepted_jobs import discard_job
+from dragoman.core.admission import refusal_for, too_many_services
+from dragoman.core.delays import Delays
+from dragoman.core.dependencies import Dependencies
+from dragoman.core.dispatch import Dispatch
+from dragoman.core.job_extras import JobExtras
+from dragoman.core.job_limits import BEING_READ, ReachedLimit, limit_reached
+from dragoman.core.model import Job, JobId, Payload, Service
+from dragoman.core.options import JobOptions
+from dragoman.core.owners import Owner
+from dragoman.core.rights import CALL
+from dragoman.core.shared_state import SharedState
+from dragoman.core.states import RefusalReason
+
+
+@final
+class NewJob:
+    """A job of a batch."""
+
+    __slots__ = ("extras", "id", "key", "options", "payload", "service")
+
+    def __init__(
+        self,
+        service: str,
+        payload: Payload,
+        job_options: JobOptions,
+        id: JobId,
+        key: str | None = None,
+        extras: JobExtras | None = None,
+    ) -> None:
+        self.service = service
+        self.payload = payload
+        self.options = job_options
+        self.id = id
+        self.key = key
+        self.extras = extras  # `after` and `group` may name jobs and groups of the same batch; the place is set here
+
+
+@final
+class Refusal(Exception):
+    """The reason to refuse a batch. `index`: the job that it is about; None: all of them."""
+
+    def __init__(self, reason: RefusalReason, text: str, index: int | None = None, limit: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.text = text
+        self.index = index
+        self.limit = limit  # name of the limit that is reached
+
+
+class BulkSubmits:
+    """Accepts batches of background jobs."""
+
+    __slots__ = (
+        "_counters",
+        "_delays",
+        "_dependencies",
+        "_dispatch",
+        "_policy",
+        "_refused_rights",
+        "_registry",
+        "_workers",
+    )
+
+    def __init__(self, state: SharedState, dispatch: Dispatch, delays: Delays, dependencies: Dependencies) -> None:
+        self._policy = state.policy
+        self._counters = state.counters
+        self._registry = state.job_registry
+        self._workers = state.worker_registry
+        self._refused_rights = state.refused_rights
+        self._dispatch = dispatch
+        self._delays = delays
+        self._dependencies = dependencies
+
+    def submit(self, orders: list[NewJob], owner: Owner, dialect: str, now: float) -> list[Job]:
+        """Accept background jobs. Returns them in their order; with a key that is in use, the first job that has it.
+        Raises Refusal. They are acknowledged, if at all, when the store has committed everything decided so far."""
+        try:
+            return self._submit(orders, owner, dialect, now)
+        except Refusal as refusal:
+            service = orders[refusal.index or 0].service
+            counted_as = self._workers.names.counted_as(service)
+            self._counters.refuse(counted_as, refusal.reason, refusal.text, refusal.limit)
+            raise
+
+    def _submit(self, orders: list[NewJob], owner: Owner, dialect: str, now: float) -> list[Job]:
+        registry = self._registry
+        if registry.is_loading:
+            raise Refusal(RefusalReason.BUSY, BEING_READ)
+        repeated = self._repeated(orders, owner)
+        if repeated is not None:
+            return repeated
+        turn = order_of(orders)
+        self._check_groups(orders)
+        services = self._services(orders, owner, dialect)
+        jobs: list[Job] = []
+        new: list[Job] = []
+        try:
+            waiting: dict[Service, int] = {}
+            for index, order in enumerate(orders):
+                service = services[order.service]
+                first = self._first_with_key(order, service, owner, index)
+                if first is not None:
+                    jobs.append(first)
+                    continue
+                if order.id in registry.jobs:
+                    raise Refusal(RefusalReason.INVALID, f"a job with id {order.id.hex()} already exists", index)
+                more = waiting.get(service, 0)
+                job = None
+                if service.queue.length + more < self._policy.max_jobs_per_service:
+                    job = registry.admit(order.id, service, order.payload, (), order.options, now, order.key, owner)
+                if job is None:
+                    raise self._limit(order, service, owner, more, index)
+                waiting[service] = more + 1
+                job.caller_dialect = dialect
+                if order.extras is not None:
+                    registry.with_extras.add(job, order.extras)
+                jobs.append(job)
+                new.append(job)
+        except Refusal:
+            for job in reversed(new):
+                discard_job(registry, self._counters, job)
+            raise
+        self._enter_groups(new, owner)
+        fresh = {job.id: job for job in new}
+        for index in turn:
+            job = jobs[index]
+            if fresh.pop(job.id, None) is not None:
+                if job.extras is not None and job.extras.after:
+                    self._dependencies.add(job, now)
+                else:
+                    self._delays.add(job, now)
+        return jobs
+
+    # ---------------------------------------------------------------- checks
+
+    def _repeated(self, orders: list[NewJob], owner: Owner) -> list[Job] | None:
+        """Return the jobs of an equal batch: its response was lost, and the client has sent it again."""
+        jobs = self._registry.jobs
+        found = [job for order in orders if (job := jobs.get(order.id)) is not None]
+        if not found or len(found) < len(orders):
+            return None
+        return found if all(job.owner.principal is owner.principal for job in found) else None
+
+    def _services(self, orders: list[NewJob], owner: Owner, dialect: str) -> dict[str, Service]:
+        """Return the services by name. Raises Refusal."""
+        names: dict[str, None] = {}
+        for index, order in enumerate(orders):
+            name = order.service
+            if name in names:
+                continue
+            if not owner.principal.may(CALL, name):
+                self._refused_rights.note(owner.principal, CALL, (name,), dialect)
+                raise Refusal(RefusalReason.FORBIDDEN, f"{owner.principal.name} may not call '{name}'", index)
+            known = self._workers.services.get(name)
+            refusal = refusal_for(name, known, order.options, self._policy, self._dispatch.is_draining, owner)
+            if refusal is not None:
+                raise Refusal(*refusal, index)
+            names[name] = None
+        found = self._workers.names.requested(names)  # all at once: a new one without jobs may be forgotten for another
+        if found is None:
+            raise Refusal(*too_many_services(len(self._workers.services)), None, "max_services")
+        return dict(zip(names, found, strict=True))
+
+    def _first_with_key(self, order: NewJob, service: Service, owner: Owner, index: int) -> Job | None:
+        key = order.key
+        if key is None:
+            return None
+        kept = self._registry.kept
+        first = kept.first_with(owner, service, key)
+        conflict = kept.key_conflict(key, first, order.payload, order.options)
+        if conflict is not None:
+            raise Refusal(*conflict, index)
+        if first is not None and order.extras is not None and order.extras.group is not None:
+            text = f"job {first.id.hex()} has the key '{key}' already; a job of a group must be a new one"
+            raise Refusal(RefusalReason.KEY_REUSED, text, index)
+        return first
+
+    def _limit(self, order: NewJob, service: Service, owner: Owner, more: int, index: int) -> Refusal:
+        if service.queue.length + more >= self._policy.max_jobs_per_service:
+            most = self._policy.max_jobs_per_service
+            text = f"more than {most} jobs would wait for this service, the maximum (max_jobs_per_service); retry later"
+            return Refusal(RefusalReason.BUSY, text, index, "max_jobs_per_service")
+        size = len(order.payload)
+        reached: ReachedLimit = limit_reached(self._registry, self._policy, service, size, order.key, owner)
+        return Refusal(reached.refusal, reached.text, index, reached.name)
+
+    def _check_groups(self, orders: list[NewJob]) -> None:
+        groups = self._registry.groups.by_id
+        new: dict[JobId, None] = {}
+        for index, order in enumerate(orders):
+            id = order.extras.group if order.extras is not None else None
+            if id is None or id in new:
+                continue
+            if id in groups or id in self._registry.jobs:
+                raise Refusal(RefusalReason.INVALID, f"the id {id.hex()} of a group is in use already", index)
+            new[id] = None
+        if len(groups) + len(new) > self._policy.max_groups:
+            text = f"{len(groups)} groups are open or kept, of at most {self._policy.max_groups} (max_groups)"
+            raise Refusal(RefusalReason.BUSY, f"{text}; retry when some are complete", None, "max_groups")
+
+    def _enter_groups(self, jobs: list[Job], owner: Owner) -> None:
+        """Make the groups, and give each member its place."""
+        members: dict[JobId, list[Job]] = {}
+        for job in jobs:
+            if job.extras is not None and job.extras.group is not None:
+                members.setdefault(job.extras.group, []).append(job)
+        for id, group in members.items():
+            names = [job.service.name for job in group]
+            self._registry.groups.create(id, owner.principal.name, len(group), names)
+            for place, job in enumerate(group):
+                assert job.extras is not None
+                job.extras = replace(job.extras, place=place)
+                self._registry.groups.enter(job)
+
+
+def order_of(orders: list[NewJob]) -> list[int]:
+    """Return the indexes of the jobs, each behind those that it comes after. Raises Refusal for a cycle."""
+    if all(order.extras is None or not order.extras.after for order in orders):
+        return list(range(len(orders)))
+    before = _predecessors(orders)
+    turn: list[int] = []
+    state = [0] * len(before)  # 0: not visited, 1: on the way, 2: visited
+    for start in range(len(orders)):
+        if state[start]:
+            continue
+        state[start] = 1
+        path = [(start, iter(before[start]))]
+        while path:
+            node, left = path[-1]
+            following = next((each for each in left if state[each] != 2), None)
+            if following is None:
+                state[node] = 2
+                turn.append(node)
+                path.pop()
+            elif state[following] == 1:
+                nodes = [each for each, _ in path]
+                circle = [each for each in nodes[nodes.index(following) :] if each < len(orders)]
+                names = ", ".join(map(str, circle[:10])) + (", …" if len(circle) > 10 else "")
+                text = f"the jobs with the indexes {names} come after each other, in a circle: none could ever start"
+                raise Refusal(RefusalReason.INVALID, text)
+            else:
+                state[following] = 1
+                path.append((following, iter(before[following])))
+    return [each for each in turn if each < len(orders)]
+
+
+def _predecessors(orders: list[NewJob]) -> list[list[int]]:
+    """Return, for each job and behind them for each group of the batch, the jobs and groups that must end first."""
+    number_of = {order.id: index for index, order in enumerate(orders)}
+    before: list[list[int]] = [[] for _ in orders]
+    for index, order in enumerate(orders):
+        group = order.extras.group if order.extras is not None else None
+        if group is not None:
+            number = number_of.get(group)
+            if number is None:
+                number = number_of[group] = len(before)
+                before.append([])
+            before[number].append(index)
+    for index, order in enumerate(orders):
+        if order.extras is not None:
+            before[index] = [number_of[id] for id in order.extras.after if id in number_of]
+    return before

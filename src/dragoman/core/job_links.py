@@ -1,0 +1,112 @@
+"""Links between jobs: which dependent job waits for which predecessors.
+
+A predecessor is a job or a group. It is *pinned* while a dependent job waits: its outcome is neither deleted nor
+evicted. The end of a predecessor only counts here, and sets the timer of the dependent jobs that can be decided now;
+`core/dependencies.py` decides them. So a chain of any length needs no recursion, and a loop over many dependent jobs
+can be interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from dragoman.core.archive import Archive
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.model import Job, JobId
+from dragoman.core.states import DONE
+
+MOST_REASON: Final = 500  # characters of a predecessor's reason: those of a long chain would grow without bound
+
+
+class DependentJob:
+    """A job that waits for its predecessors."""
+
+    __slots__ = ("cause", "is_collecting", "job", "predecessors", "unended")
+
+    def __init__(self, job: Job, predecessors: tuple[JobId, ...]) -> None:
+        self.job = job
+        self.predecessors = predecessors  # each once
+        self.unended = 0  # predecessors that have not ended
+        self.cause = ""  # reason to cancel it; empty: none
+        self.is_collecting = False  # its input is being loaded
+
+    @property
+    def runs_after_failure(self) -> bool:
+        extras = self.job.extras
+        return extras is not None and extras.runs_after_failure
+
+
+class JobLinks:
+    """All dependent jobs, by their id and by their predecessors."""
+
+    __slots__ = ("_archive", "_deadlines", "_followers", "dependent", "links")
+
+    def __init__(self, deadlines: Deadlines[Any], archive: Archive) -> None:
+        self.dependent: dict[JobId, DependentJob] = {}
+        self.links = 0  # pairs of a dependent job and a predecessor
+        self._followers: dict[JobId, dict[JobId, DependentJob]] = {}  # by predecessor
+        self._deadlines = deadlines
+        self._archive = archive
+
+    def link(self, job: Job) -> DependentJob:
+        """Add a dependent job. The caller counts its predecessors (`count`)."""
+        assert job.extras is not None
+        entry = DependentJob(job, tuple(dict.fromkeys(job.extras.after)))
+        self.dependent[job.id] = entry
+        for id in entry.predecessors:
+            self._followers.setdefault(id, {})[job.id] = entry
+            self._archive.pin(id)
+        self.links += len(entry.predecessors)
+        return entry
+
+    def unlink(self, job: Job) -> None:
+        """Remove a dependent job that is ready or has ended. Predecessors of no other job are not needed any more."""
+        entry = self.dependent.pop(job.id, None)
+        if entry is None:
+            return
+        self.links -= len(entry.predecessors)
+        for id in entry.predecessors:
+            followers = self._followers[id]
+            del followers[job.id]
+            if not followers:
+                del self._followers[id]
+            self._archive.unpin(id)
+
+    def followers(self, id: JobId) -> Iterable[DependentJob]:
+        """Return the dependent jobs that wait for this job or group."""
+        found = self._followers.get(id)
+        return () if found is None else found.values()
+
+    def ended(self, id: JobId, problem: str, now: float) -> None:
+        """Count the end of a predecessor. `problem`: a sentence if it is not done."""
+        for entry in self.followers(id):
+            entry.unended -= 1
+            self.judge(entry, problem, now)
+
+    def failed(self, id: JobId, problem: str, now: float) -> None:
+        """Note that a part of a predecessor is not done, before all of it has ended."""
+        for entry in self.followers(id):
+            self.judge(entry, problem, now)
+
+    def reopened(self, id: JobId) -> None:
+        """Count a predecessor that had ended and has not any more."""
+        for entry in self.followers(id):
+            entry.unended += 1
+
+    def judge(self, entry: DependentJob, problem: str, now: float) -> None:
+        """Let the next tick decide about a dependent job, if it can. `problem`: a predecessor is not done."""
+        if problem and not entry.cause and not entry.runs_after_failure:
+            entry.cause = problem
+        if entry.cause or not entry.unended:
+            entry.job.queue_due = now
+            self._deadlines.arm(entry.job, now)
+
+
+def problem_of(job: Job, group: JobId | None = None) -> str:
+    """Return the reason to cancel the jobs that come after an ended one, or after its group. Empty: it is done."""
+    if job.outcome is DONE:
+        return ""
+    reason = job.reason if len(job.reason) <= MOST_REASON else f"{job.reason[:MOST_REASON]}…"
+    name = f"job {job.id.hex()}" + (f" of group {group.hex()}" if group is not None else "")
+    return f"{name}, which it comes after, ended {job.outcome}" + (f": {reason}" if reason else "")

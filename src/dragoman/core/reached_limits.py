@@ -1,0 +1,55 @@
+"""The limit because of which a waiting job may not start, in words: for `why`, and for the reason of a time-out."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from dragoman.core.model import Job, Service
+
+LimitKind = Literal["max_running", "service max_running", "rate", "max_running_per_tenant", "loading"]
+
+
+class ReachedRunningLimit(NamedTuple):
+    """A limit that holds a job back. `kind` is its name for programs."""
+
+    kind: LimitKind
+    sentence: str
+
+
+def limit_in_the_way(job: Job, now: float) -> ReachedRunningLimit | None:
+    """Return the limit of its service, principal or tenant that a waiting job waits for; None: there is none."""
+    reached = service_limit_reached(job.service, now)
+    if reached is not None:
+        return reached
+    principal, limits = job.principal, job.service.limits
+    if principal.running >= principal.max_running:
+        most = f"{principal.name} runs {_jobs(principal.running)}, the maximum (max_running of {principal.name})"
+        return ReachedRunningLimit("max_running", most)
+    if limits is not None:
+        tenant = limits.tenants.get((principal.name, job.tenant))
+        if tenant is not None and tenant.running >= tenant.max_running:
+            name = f"tenant {job.tenant} runs" if job.tenant else "jobs without a tenant count as one, which runs"
+            by = f"max_running_per_tenant, {limits.setting.max_running_per_tenant_by}"
+            return ReachedRunningLimit("max_running_per_tenant", f"{name} {_jobs(tenant.running)}, the maximum ({by})")
+    return None
+
+
+def service_limit_reached(service: Service, now: float) -> ReachedRunningLimit | None:
+    """Return the limit because of which no job of the service may start; None: there is none."""
+    limits = service.limits
+    if limits is None or not limits.is_full:
+        return None
+    setting = limits.setting
+    if limits.running >= limits.max_running:
+        most = f"'{service.name}' runs {_jobs(limits.running)}, the maximum (max_running, {setting.max_running_by})"
+        return ReachedRunningLimit("service max_running", most)
+    if limits.is_loading:
+        reading = f"jobs of the last run are still being read, and some of '{service.name}' may run (max_running)"
+        return ReachedRunningLimit("loading", reading)
+    left = max(0.0, limits.next_start - now)
+    following = f"the next starts in {left:.1f} s" if left < 10 else f"the next starts in {left:.0f} s"
+    return ReachedRunningLimit("rate", f"'{service.name}' has the rate {setting.rate}: {following} ({setting.rate_by})")
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job" if count == 1 else f"{count} jobs"

@@ -1,0 +1,174 @@
+"""Batches of jobs: reads the jobs of the operation `enqueue many`, from its fields or from the bytes beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.core.broker import Broker
+from dragoman.core.bulk import NewJob
+from dragoman.core.groups import Group
+from dragoman.core.job_extras import JobExtras, JobInput
+from dragoman.core.model import JobId, Payload
+from dragoman.core.options import JobOptions
+from dragoman.core.packed_jobs import NO_ID, unpack_jobs
+from dragoman.core.rights import Principal
+from dragoman.operations.group_schemas import MOST_JOBS, BatchJob, EnqueueManyRequest
+from dragoman.operations.job_options import options_of
+from dragoman.operations.payloads import payload_of
+from dragoman.operations.predecessors import check_input, check_job, check_links, find_group, missing
+from dragoman.operations.schemas import EnqueueRequest, OperationError
+from dragoman.operations.validation import explain
+from dragoman.operations.visibility import sees_job
+
+OPTIONS: Final = (
+    "delay",
+    "not_before",
+    "priority",
+    "attempts",
+    "timeout",
+    "retry_first",
+    "retry_cap",
+    "retry_jitter",
+)
+_decoder: Final = msgspec.json.Decoder(BatchJob)
+_NO_FIELDS: Final = BatchJob()
+
+
+class BatchReader:
+    """Reads one batch. `ahead` returns the lead of the wall clock over `now`."""
+
+    def __init__(
+        self,
+        request: EnqueueManyRequest,
+        broker: Broker,
+        principal: Principal,
+        now: float,
+        ahead: Callable[[], float],
+    ) -> None:
+        self._request = request
+        self._broker = broker
+        self._principal = principal
+        self._now = now
+        self._ahead = ahead
+        self._ids: list[JobId] = []  # of the jobs of the batch
+        self._own: set[JobId] = set()  # the same, and those of its groups: only looked up
+        self._links = 0
+        self.group: JobId | None = None  # of all jobs
+
+    def read(self, payload: Payload) -> list[NewJob]:
+        """Return the jobs. Raises OperationError."""
+        request = self._request
+        forms = self._forms(payload)
+        if not forms:
+            raise OperationError("invalid", "the batch has no jobs; at least one is needed")
+        if request.group or request.group_id is not None:
+            if any(form.group is not None for _, form, _ in forms):
+                raise OperationError("invalid", "jobs name groups of their own, so the batch cannot be one group, too")
+            text = request.group_id
+            self.group = JobId(bytes.fromhex(text)) if text is not None else self._broker.entropy.job_id()
+            self._own.add(self.group)
+        self._ids = [JobId(id) if id != NO_ID else self._broker.entropy.job_id() for id, _, _ in forms]
+        self._own.update(self._ids)
+        self._own.update(JobId(bytes.fromhex(form.group)) for _, form, _ in forms if form.group is not None)
+        if len(set(self._ids)) < len(self._ids):
+            raise OperationError("invalid", "two jobs of the batch have the same id; each needs its own")
+        common = self._options_of(_NO_FIELDS)
+        jobs = [self._job(index, form, body, common) for index, (_, form, body) in enumerate(forms)]
+        check_links(self._broker, self._links)
+        return jobs
+
+    def _forms(self, payload: Payload) -> list[tuple[bytes, BatchJob, Payload]]:
+        """Return id, fields and payload of each job."""
+        if self._request.jobs and payload:
+            raise OperationError("invalid", "the request has jobs in two places; send them as a field or beside it")
+        found: list[tuple[bytes, BatchJob, Payload]] = []
+        if self._request.jobs:
+            for index, form in enumerate(self._request.jobs):
+                try:
+                    body = payload_of(form, b"")
+                except OperationError as error:
+                    raise named(index, error) from None
+                found.append((NO_ID if form.id is None else bytes.fromhex(form.id), form, body))
+            return found
+        try:
+            packed = unpack_jobs(payload, MOST_JOBS)
+        except ValueError as error:
+            detail = f"the bytes beside the request are no packed jobs: {error}; at most {MOST_JOBS} are allowed"
+            raise OperationError("invalid", detail) from None
+        for index, (id, fields, body) in enumerate(packed):
+            form = self._decoded(fields, index) if fields else _NO_FIELDS
+            if form.payload is not None or form.payload_base64 is not None or form.id is not None:
+                detail = "payload and id are beside its fields, not in them"
+                raise named(index, OperationError("invalid", detail))
+            found.append((id, form, body))
+        return found
+
+    def _decoded(self, fields: bytes, index: int) -> BatchJob:
+        try:
+            return _decoder.decode(fields)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise named(index, OperationError("invalid", explain(error, BatchJob))) from None
+
+    def _job(self, index: int, form: BatchJob, body: Payload, common: JobOptions) -> NewJob:
+        service = self._request.service if form.service is msgspec.UNSET else form.service
+        if service is None:
+            raise named(index, OperationError("invalid", "it names no service, and neither does the batch"))
+        id = self._ids[index]
+        if form is _NO_FIELDS and self.group is None:
+            return NewJob(service, body, common, id)
+        try:
+            extras = self._extras_of(form, body)
+            return NewJob(service, body, self._options_of(form, common), id, form.key, extras)
+        except OperationError as error:
+            raise named(index, error) from None
+
+    def _options_of(self, form: BatchJob, common: JobOptions | None = None) -> JobOptions:
+        """Return the options of one job: its own fields, and those of the batch."""
+        own = {name: value for name in OPTIONS if (value := getattr(form, name)) is not msgspec.UNSET}
+        if common is not None and not own:
+            return common
+        shared: dict[str, Any] = {name: getattr(self._request, name) for name in OPTIONS}
+        asked = EnqueueRequest(service="", **(shared | own))
+        return options_of(asked, self._now, self._ahead, self._broker.policy.max_delay)
+
+    def _extras_of(self, form: BatchJob, body: Payload) -> JobExtras | None:
+        group = self.group if form.group is None else JobId(bytes.fromhex(form.group))
+        if group is None and not form.after and form.input == "payload":
+            return None
+        input = JobInput(form.input)
+        check_input(len(form.after), input, body)
+        before = tuple([self._predecessor(each, input) for each in form.after])
+        self._links += len(before)
+        return JobExtras(after=before, runs_after_failure=form.after_failure == "run", input=input, group=group)
+
+    def _predecessor(self, named: str | int, input: JobInput) -> JobId:
+        if isinstance(named, int):
+            if named >= len(self._ids):
+                raise OperationError("invalid", f"after: index {named}, but the batch has {len(self._ids)} jobs")
+            return self._ids[named]
+        id = JobId(bytes.fromhex(named))
+        if id in self._own:
+            return id
+        job = self._broker.jobs.get(id)
+        if job is not None and sees_job(self._principal, job):
+            check_job(job, self._principal, input)
+            return id
+        if job is None and (group := find_group(id, self._broker, self._principal, input)) is not None:
+            return group.id
+        raise missing(named, self._broker)
+
+
+def named(index: int, error: OperationError) -> OperationError:
+    """Return the error with the index of the job that it is about."""
+    return OperationError(error.problem.kind, f"jobs[{index}]: {error.problem.detail}")
+
+
+def repeated_group(request: EnqueueManyRequest, broker: Broker, principal: Principal) -> Group | None:
+    """Return the group of an earlier request with the same id: its response was lost, and it was sent again."""
+    if request.group_id is None:
+        return None
+    group = broker.job_registry.groups.by_id.get(JobId(bytes.fromhex(request.group_id)))
+    return group if group is not None and group.owner == principal.name else None

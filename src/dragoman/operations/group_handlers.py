@@ -1,0 +1,124 @@
+"""Handlers of the operations on batches and groups of jobs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.core.bulk import Refusal
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.groups import Group
+from dragoman.core.model import Job, JobId, Payload
+from dragoman.core.states import ENDED
+from dragoman.operations.batches import BatchReader, named, repeated_group
+from dragoman.operations.error_kinds import ERROR_KINDS
+from dragoman.operations.group_results import send_results
+from dragoman.operations.group_schemas import (
+    EnqueueManyRequest,
+    EnqueueManyView,
+    GroupRef,
+    GroupResultsRequest,
+    GroupView,
+)
+from dragoman.operations.group_views import group_view
+from dragoman.operations.list_handlers import ListHandlers
+from dragoman.operations.responders import PendingRequest, Responder
+from dragoman.operations.schemas import ErrorView, OperationError
+from dragoman.operations.targets import Targets
+from dragoman.operations.visibility import signature
+
+CANCELS: Final = 1_000  # jobs cancelled in one iteration
+
+
+class GroupHandlers(ListHandlers):
+    """The operations `enqueue many`, `group`, `group results` and `cancel group`."""
+
+    targets: Targets
+    _waiting: Deadlines[PendingRequest]
+
+    def enqueue_many(self, request: EnqueueManyRequest, payload: Payload, responder: Responder, now: float) -> None:
+        self._refuse_while_loading()
+        owner = responder.owner
+        group = repeated_group(request, self.broker, owner.principal)
+        if group is not None:
+            self._answer_batch([each for each in group.jobs if each is not None], group.id, [], responder)
+            return
+        reader = BatchReader(request, self.broker, owner.principal, now, self._offset)
+        orders = reader.read(payload)
+        try:
+            jobs = self.broker.bulk.submit(orders, owner, responder.dialect, now)
+        except Refusal as refusal:
+            error = OperationError(ERROR_KINDS[refusal.reason], refusal.text)
+            raise error if refusal.index is None else named(refusal.index, error) from None
+        groups = dict.fromkeys(each.extras.group for each in orders if each.extras is not None)
+        self._answer_batch(jobs, reader.group, [id for id in groups if id is not None], responder)
+
+    def _answer_batch(self, jobs: list[Job], group: JobId | None, made: list[JobId], responder: Responder) -> None:
+        """Answer after the commit. `made`: the groups that are new, and dropped if they cannot be stored."""
+
+        def saved(problem: str | None) -> None:
+            if problem is None:
+                names = [each.id.hex() for each in jobs]
+                responder.answer(EnqueueManyView(jobs=names, group=group.hex() if group is not None else None))
+                return
+            groups = self.broker.job_registry.groups
+            for id in made:
+                if id in groups.by_id:
+                    groups.delete(groups.by_id[id])
+            detail = f"{problem}; none of the {len(jobs)} jobs was enqueued"
+            responder.refuse(ErrorView(kind="store unavailable", detail=detail))
+
+        self._store_access.when_saved(saved)
+
+    def group(self, request: GroupRef, payload: Payload, responder: Responder, now: float) -> None:
+        group = self.targets.group(request.id)
+        self._store_access.when_saved(lambda _: responder.answer(group_view(group, self._offset())))
+
+    def group_results(
+        self, request: GroupResultsRequest, payload: Payload, responder: Responder, now: float
+    ) -> PendingRequest | None:
+        """Answer with a page of results, when the group is complete or after `wait` seconds."""
+        group = self.targets.group(request.id)
+        if group.is_complete or request.wait <= 0.0 or request.start:
+            self._send_page(group, request.start, responder)
+            return None
+        pending = PendingRequest(self, responder, now + request.wait)
+        pending.group = group
+        self.broker.job_registry.groups.attend(group, pending)
+        self._waiting.arm(pending, pending.due)
+        return pending
+
+    def _send_page(self, group: Group, start: int, responder: Responder) -> None:
+        """Send results that are committed (R103)."""
+        self._store_access.when_saved(lambda _: send_results(group, start, self._store_access, responder))
+
+    def cancel_group(self, request: GroupRef, payload: Payload, responder: Responder, now: float) -> None:
+        self._refuse_while_loading()
+        group = self.targets.group(request.id)
+        principal = responder.owner.principal
+        by = "on request" if group.owner == principal.name else signature(principal, "on request", "by ")
+        work = GroupCancel(self, group, f"cancelled {by}, with its group")
+        self.slices.add(
+            work, lambda view: self._answer_when_saved(responder, lambda: group_view(group, self._offset()))
+        )
+        self._request_tick()
+
+
+class GroupCancel:
+    """Cancels the jobs of a group in batches, so that the broker is not blocked."""
+
+    def __init__(self, handlers: GroupHandlers, group: Group, reason: str) -> None:
+        self._handlers = handlers
+        self._group = group
+        self._reason = reason
+        self._next = 0
+
+    def step(self, now: float) -> GroupView | None:
+        """Cancel the next batch. Returns None if jobs are left."""
+        group, broker = self._group, self._handlers.broker
+        end = min(self._next + CANCELS, group.size)
+        for place in range(self._next, end):
+            job = group.jobs[place]
+            if job is not None and job.state is not ENDED:
+                broker.withdraw(job, now, self._reason)
+        self._next = end
+        return group_view(group, 0.0) if end == group.size else None

@@ -1,0 +1,94 @@
+"""Predecessors in requests: the jobs and groups that a new job comes after, with the rights over them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dragoman.core.broker import Broker
+from dragoman.core.groups import PRESENT, Group
+from dragoman.core.job_extras import JobExtras, JobInput
+from dragoman.core.model import Job, JobId, Payload
+from dragoman.core.rights import Principal
+from dragoman.operations.schemas import EnqueueRequest, OperationError
+from dragoman.operations.targets import LOADING
+from dragoman.operations.visibility import reads_group, reads_job, sees_group, sees_job
+
+
+def linked_extras(
+    extras: JobExtras | None, request: EnqueueRequest, payload: Payload, broker: Broker, principal: Principal
+) -> JobExtras:
+    """Return the extras of a job that comes after others, with those that it has anyway. Raises OperationError."""
+    input = JobInput(request.input)
+    check_input(len(request.after), input, payload)
+    before = tuple([_find(id, broker, principal, input) for id in request.after])
+    check_links(broker, len(before))
+    runs = request.after_failure == "run"
+    return replace(extras or JobExtras(), after=before, runs_after_failure=runs, input=input)
+
+
+def check_input(predecessors: int, input: JobInput, payload: Payload) -> None:
+    """Raise OperationError for an input that the job cannot have."""
+    if input is JobInput.PAYLOAD:
+        return
+    if not predecessors:
+        raise OperationError("invalid", f"input={input.value} needs jobs whose results it takes: name them in `after`")
+    if input is JobInput.RESULT and (predecessors != 1 or payload):
+        problem = f"{predecessors} jobs in `after`" if predecessors != 1 else f"a payload of {len(payload)} bytes"
+        raise OperationError(
+            "invalid", f"input=result with {problem}: it takes the result of one job as its payload; use input=results"
+        )
+
+
+def check_links(broker: Broker, more: int) -> None:
+    """Raise OperationError if there are too many links between jobs."""
+    links, most = broker.job_registry.links.links, broker.policy.max_links
+    if links + more > most:
+        raise OperationError(
+            "busy", f"jobs wait for other jobs in {links} cases, of at most {most} (max_links); retry later"
+        )
+
+
+def _find(text: str, broker: Broker, principal: Principal, input: JobInput) -> JobId:
+    id = JobId(bytes.fromhex(text))
+    job = broker.jobs.get(id)
+    if job is not None and sees_job(principal, job):
+        check_job(job, principal, input)
+    elif job is not None or find_group(id, broker, principal, input) is None:
+        raise missing(text, broker)
+    return id
+
+
+def check_job(job: Job, principal: Principal, input: JobInput) -> None:
+    """Raise OperationError for a job that no job of this principal may come after."""
+    if not job.options.durable:
+        detail = f"job {job.id.hex()} is a call, which ends with its caller; a job may come after background jobs only"
+        raise OperationError("invalid", detail)
+    if input is not JobInput.PAYLOAD and not reads_job(principal, job):
+        detail = f"{principal.name} may not read the result of job {job.id.hex()}, which belongs to another principal"
+        raise OperationError("forbidden", f"{detail}; use input=payload")
+
+
+def find_group(id: JobId, broker: Broker, principal: Principal, input: JobInput) -> Group | None:
+    """Return the group with this id, or None if the principal sees none. Raises OperationError."""
+    group = broker.job_registry.groups.by_id.get(id)
+    if group is None or not sees_group(principal, group):
+        return None
+    if input is JobInput.RESULT:
+        detail = f"input=result with group {id.hex()}: it takes the result of one job as its payload; use input=results"
+        raise OperationError("invalid", detail)
+    if input is JobInput.RESULTS:
+        if not reads_group(principal, group):
+            detail = f"{principal.name} may not read the results of group {id.hex()} of another principal"
+            raise OperationError("forbidden", f"{detail}; use input=payload")
+        deleted = sum(letter != PRESENT for letter in group.gone)
+        if deleted:
+            detail = f"results of {deleted} jobs of group {id.hex()} were deleted; use input=payload"
+            raise OperationError("not found", f"after: {detail}")
+    return group
+
+
+def missing(id: str, broker: Broker) -> OperationError:
+    if broker.job_registry.is_loading:
+        return OperationError("loading", LOADING)
+    detail = f"after: no job or group has id {id}: it never existed, or its outcome was deleted"
+    return OperationError("not found", detail)

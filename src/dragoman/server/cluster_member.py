@@ -1,0 +1,114 @@
+"""Makes a broker a member of a cluster. Loaded only with `--cluster`."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from dragoman.carriers.nats_connect import (
+    NO_CREDENTIALS,
+    ConnectOptions,
+    Credentials,
+    KeyCredentials,
+    PasswordCredentials,
+    TokenCredentials,
+)
+from dragoman.carriers.nats_keys import read_credentials, read_seed
+from dragoman.cluster.broker_side import ClusterSide
+from dragoman.cluster.names import check_name
+from dragoman.cluster.nats_address import parse_nats
+from dragoman.cluster.nats_client import NatsClient
+from dragoman.cluster.nats_side import NatsSide
+from dragoman.cluster.server_pool import ServerPool
+from dragoman.cluster.settings import ClusterSettings
+from dragoman.operations.cluster_schemas import ClusterView
+from dragoman.sdk.address import AddressError
+from dragoman.server.cluster_status import cluster_view
+from dragoman.server.config import Config
+from dragoman.server.connection_limits import ConnectionLimits
+from dragoman.server.runner import Runner
+
+MAX_SEND_BUFFER: Final = 256 << 20  # bytes; links hold as much for each broker
+OTHER_LETTERS: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class ClusterMember:
+    """The connection to NATS and the cluster's side of one broker."""
+
+    def __init__(
+        self, config: Config, runner: Runner, now: float, release: str, access_digest: Callable[[], str]
+    ) -> None:
+        """Raises AddressError and OSError."""
+        self._broker = broker = runner.broker
+        io = runner.connections
+        name = config.broker_name or default_name()
+        try:
+            check_name("cluster", config.cluster_name)
+            check_name("broker", name)
+        except ValueError as error:
+            raise AddressError(str(error)) from None
+        owner = broker.owners.of_stored(broker.principals.local)
+        settings = ClusterSettings(config.cluster_name, name, release, access_digest=access_digest)
+        self.side = ClusterSide(broker, io, settings, owner, now)
+        inbox = f"dgm.{config.cluster_name}.r.{name}.{self.side.incarnation}".encode()
+        self.client = NatsClient(inbox, self.side.watcher)
+        self.side.start(self.client)
+        pool = ServerPool(parse_nats(config.cluster), lambda: 2.0 * broker.entropy.jitter() - 1.0)
+        path = Path(config.cluster_credentials).expanduser() if config.cluster_credentials else None
+
+        def options() -> ConnectOptions:
+            return ConnectOptions(f"dragoman {name}", release, credentials=credentials_in(path))
+
+        try:
+            self._nats = NatsSide(
+                io,
+                self.client,
+                pool,
+                options,
+                owner,
+                connection_limits=ConnectionLimits(max_send_buffer=MAX_SEND_BUFFER),
+            )
+        except ValueError as error:
+            raise AddressError(str(error)) from None
+        runner.sessions += [self._nats, self.side]
+
+    def view(self) -> ClusterView:
+        return cluster_view(self.side, self.client, self._broker)
+
+    def close(self) -> None:
+        """Leave the cluster: the broker stops."""
+        self._nats.close()
+
+
+def default_name() -> str:
+    """Return the name of this machine, as far as it can be the name of a broker."""
+    return OTHER_LETTERS.sub("-", socket.gethostname())[:32].strip("-") or "broker"
+
+
+def credentials_in(path: Path | None) -> Credentials:
+    """Read a file with one of: a token, `user:password`, the seed of an nkey, or NATS credentials (JWT and seed).
+
+    Raises AddressError, which quotes nothing of the file, and OSError.
+    """
+    if path is None:
+        return NO_CREDENTIALS
+    if os.stat(path).st_mode & 0o077:
+        raise AddressError(f"{path}: other users can read this file; run: chmod 600 {path}")
+    text = path.read_text("utf-8").strip()
+    try:
+        if "-----BEGIN" in text:
+            jwt, key = read_credentials(text)
+            return KeyCredentials(key, jwt)
+        if re.fullmatch(r"SU[A-Z2-7]{56}", text):
+            return KeyCredentials(read_seed(text))
+    except ValueError as error:
+        raise AddressError(f"{path}: {error}") from None
+    if not text or "\n" in text:
+        allowed = "a token, user:password, the seed of an nkey, or a file of NATS credentials"
+        raise AddressError(f"{path}: it has no credentials; write {allowed}")
+    user, colon, password = text.partition(":")
+    return PasswordCredentials(user, password) if colon else TokenCredentials(text)

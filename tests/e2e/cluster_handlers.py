@@ -1,0 +1,30 @@
+"""Handlers of workers in a cluster."""
+
+import time
+from pathlib import Path
+
+from dragoman import Context
+
+
+def upper(payload: bytes) -> bytes:
+    return payload.upper()
+
+
+def reports(payload: bytes, ctx: Context) -> bytes:
+    ctx.progress(1, 2, "half")
+    return payload
+
+
+def waits(payload: bytes, ctx: Context) -> bytes:
+    """Write a line when it starts, and end when a file appears or the job is cancelled."""
+    folder = Path(payload.decode())
+    with open(folder / "started", "a") as file:
+        file.write("x")
+    deadline = time.monotonic() + 60.0
+    while not (folder / "go").exists():
+        if ctx.cancelled:
+            (folder / "cancelled").touch()
+            return b"cancelled"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return b"went"

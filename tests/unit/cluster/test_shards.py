@@ -1,0 +1,342 @@
+"""Ownership of shards: who claims when, releases, evictions, alarms and balance. Time is an argument."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+
+from dragoman.cluster.ranks import order, shard_of_key
+from dragoman.cluster.shards import ShardActions, ShardPhase, Shards, ShardSettings
+from dragoman.core.infinity import inf
+
+NAMES = ("a", "b", "c")
+
+
+class Broker(ShardActions):
+    """A broker that does what its `Shards` decides, at once if `is_quick`."""
+
+    def __init__(self, name: str = "a", count: int = 4, now: float = 0.0, **settings: float) -> None:
+        self.name = name
+        self.acts: list[tuple[object, ...]] = []
+        self.loads: dict[int, int] = {}
+        self.shards = Shards(
+            "c", name, f"{name}1", count, self, now, ShardSettings(**settings), lambda shard: self.loads.get(shard, 0)
+        )
+
+    def claim(self, shard: int, now: float) -> None:
+        self.acts.append(("claim", shard, now))
+
+    def release(self, shard: int, now: float) -> None:
+        self.acts.append(("release", shard, now))
+
+    def evict(self, shard: int, reason: str, now: float) -> None:
+        self.acts.append(("evict", shard, reason))
+
+    def take(self) -> list[tuple[object, ...]]:
+        acts, self.acts = self.acts, []
+        return acts
+
+    def claims(self) -> list[int]:
+        return [shard for kind, shard, *_ in self.take() if kind == "claim"]  # type: ignore[misc]
+
+    def own(self, shard: int, epoch: int, now: float) -> None:
+        self.shards[shard].phase = ShardPhase.CLAIMING
+        self.shards.claimed(shard, epoch, now)
+        self.shards.owned(shard, now)
+
+
+def alone(count: int = 4, **settings: float) -> Broker:
+    broker = Broker(count=count, **settings)
+    broker.shards.connected(0.0)
+    return broker
+
+
+# ---------------------------------------------------------------- ranks
+
+
+def test_rank_is_the_same_everywhere() -> None:
+    counts = {"a": 2, "b": 2, "c": 1, "d": 2}
+    for shard in range(50):
+        expected = order("prod", shard, counts)
+        assert expected[0] == "c"  # it has the fewest
+        for names in itertools.permutations(counts):
+            assert order("prod", shard, {name: counts[name] for name in names}) == expected
+
+
+def test_shards_spread_over_equal_brokers_and_clusters_differ() -> None:
+    counts = dict.fromkeys(("a", "b", "c", "d"), 0)
+    first = Counter(order("prod", shard, counts)[0] for shard in range(1000))
+    assert all(200 < each < 300 for each in first.values())
+    assert [order("prod", shard, counts) for shard in range(20)] != [
+        order("test", shard, counts) for shard in range(20)
+    ]
+
+
+def test_a_key_has_one_shard_and_its_parts_do_not_run_together() -> None:
+    assert shard_of_key("o", "s", "k", 12) == shard_of_key("o", "s", "k", 12)
+    assert 0 <= shard_of_key("ü", "\ud800", "", 250) < 250
+    spread = Counter(shard_of_key("o", "s", str(number), 12) for number in range(12_000))
+    assert all(800 < each < 1200 for each in spread.values())
+    apart = {shard_of_key(*parts, 1 << 62) for parts in (("ab", "c", "d"), ("a", "bc", "d"), ("a", "b", "cd"))}
+    assert len(apart) == 3
+
+
+# ---------------------------------------------------------------- adoption
+
+
+def test_a_broker_that_hears_nobody_claims_everything_after_a_while() -> None:
+    broker = alone()
+    assert broker.shards.tick(0.0) == 10.0
+    broker.shards.tick(9.9)
+    assert broker.claims() == []
+    broker.shards.tick(10.0)
+    assert broker.claims() == [0, 1, 2, 3]
+    broker.shards.claimed(0, 17, 10.1)
+    assert (broker.shards[0].phase, broker.shards.epochs) == (ShardPhase.READING, {0: 17})
+    broker.shards.owned(0, 10.2)
+    assert broker.shards[0].phase is ShardPhase.OWNED
+    assert broker.shards.owner(0, 10.2) == "a"
+
+
+def test_a_log_that_was_released_is_claimed_at_once() -> None:
+    broker = alone()
+    broker.shards.unowned(2, 1.0)
+    broker.shards.tick(1.0)
+    assert broker.claims() == [2]
+    broker.shards.heard("b", "b1", {1: 5}, False, 2.0)
+    broker.shards.unowned(1, 2.0)  # an older look at the log
+    broker.shards.tick(2.0)
+    assert broker.claims() == []
+
+
+def test_nothing_is_claimed_while_the_owner_is_heard() -> None:
+    broker = alone()
+    for second in range(100):
+        broker.shards.heard("b", "b1", {0: 5, 1: 6, 2: 7, 3: 8}, False, float(second))
+        broker.shards.tick(float(second))
+    assert broker.take() == []
+    assert broker.shards.owner(1, 99.0) == "b"
+
+
+def test_the_shards_of_a_silent_broker_are_adopted() -> None:
+    broker = alone()
+    broker.shards.heard("b", "b1", {0: 5, 1: 6}, False, 20.0)
+    broker.shards.heard("c", "c1", {2: 7, 3: 8}, False, 20.0)
+    for second in range(21, 30):
+        broker.shards.heard("c", "c1", {2: 7, 3: 8}, False, float(second))
+        assert broker.shards.tick(float(second)) <= 30.0
+    assert broker.claims() == []
+    broker.shards.tick(30.0)
+    assert broker.claims() == [0, 1]
+
+
+def test_brokers_take_turns_and_the_first_one_is_first() -> None:
+    """Each broker claims alone; the others follow only if the shard is still free."""
+    brokers = {name: Broker(name, 12) for name in NAMES}
+    claimed: dict[int, list[tuple[float, str]]] = {shard: [] for shard in range(12)}
+    for each in brokers.values():
+        each.shards.connected(0.0)
+        each.shards.heard("dead", "d1", dict.fromkeys(range(12), 9), False, 0.0)
+    for step in range(2000):
+        now = step / 100
+        for name, each in brokers.items():
+            if step % 50 == 0:
+                for other, shards in brokers.items():
+                    each.shards.heard(other, f"{other}1", shards.shards.epochs, False, now)
+            each.shards.tick(now)
+            for kind, shard, when in each.take():
+                assert kind == "claim"
+                claimed[shard].append((when, name))  # type: ignore[index, arg-type]
+                if len(claimed[shard]) == 1:  # type: ignore[index]
+                    each.shards.claimed(shard, 100, now)  # type: ignore[arg-type]
+                    each.shards.owned(shard, now)  # type: ignore[arg-type]
+                else:
+                    each.shards.refused(shard, now)  # type: ignore[arg-type]
+    assert all(len(each) == 1 for each in claimed.values()), claimed
+    assert all(10.0 <= each[0][0] <= 14.0 for each in claimed.values())
+    assert sorted(len(each.shards.epochs) for each in brokers.values()) == [4, 4, 4]
+
+
+def test_a_shard_that_its_owner_gave_up_is_free_at_once() -> None:
+    broker = alone()
+    broker.shards.heard("b", "b1", {0: 5, 1: 6}, False, 1.0)
+    broker.shards.heard("b", "b1", {1: 6}, True, 2.0)
+    broker.shards.tick(2.0)
+    assert broker.claims() == [0]
+
+
+def test_a_new_run_of_its_owner_frees_all_its_shards() -> None:
+    broker = alone()
+    broker.shards.heard("b", "b1", {0: 5, 1: 6}, False, 1.0)
+    broker.shards.heard("b", "b2", {}, True, 2.0)
+    broker.shards.tick(2.0)
+    assert sorted(broker.claims()) == [0, 1]
+
+
+def test_a_broker_that_said_goodbye_is_not_waited_for() -> None:
+    broker = alone()
+    broker.shards.heard("b", "b1", {3: 5}, False, 1.0)
+    broker.shards.gone("b", 2.0)
+    broker.shards.gone("unknown", 2.0)
+    broker.shards.tick(2.0)
+    assert broker.claims() == [3]
+
+
+def test_time_without_nats_is_no_silence_of_others() -> None:
+    broker = alone()
+    broker.shards.heard("b", "b1", {0: 5}, False, 5.0)
+    broker.shards.away(6.0)
+    assert broker.shards.tick(60.0) == inf
+    broker.shards.connected(60.0)
+    broker.shards.tick(60.1)
+    assert broker.claims() == []
+    broker.shards.tick(63.9)
+    assert broker.claims() == []
+    broker.shards.tick(64.0)  # of 10 s to wait, 6 had passed
+    assert broker.claims() == [1, 2, 3]
+    broker.shards.tick(69.0)
+    assert broker.claims() == [0]
+
+
+def test_a_broker_that_shows_an_older_epoch_is_no_owner() -> None:
+    """It lost the shard to a broker that is dead now, and does not know it."""
+    broker = alone()
+    broker.shards.heard("b", "b1", {0: 5}, False, 1.0)
+    broker.shards.heard("c", "c1", {0: 9}, False, 2.0)
+    for second in range(3, 16):
+        broker.shards.heard("b", "b1", {0: 5}, False, float(second))
+        broker.shards.tick(float(second))
+    assert 0 in broker.claims()
+
+
+def test_a_refused_claim_is_tried_again_later() -> None:
+    broker = alone(count=1)
+    broker.shards.tick(10.0)
+    assert broker.claims() == [0]
+    broker.shards.refused(0, 10.5)
+    assert broker.shards.tick(10.5) == 20.0  # or sooner, if the balance is looked at
+    broker.shards.tick(20.5)
+    assert broker.claims() == [0]
+    broker.shards.refused(0, 21.0)
+    broker.shards.heard("b", "b1", {0: 7}, False, 21.5)
+    broker.shards.heard("b", "b1", {}, True, 21.6)
+    broker.shards.tick(21.6)
+    assert broker.claims() == []  # again_after
+    broker.shards.tick(23.0)
+    assert broker.claims() == [0]
+
+
+# ---------------------------------------------------------------- eviction, alarm, release
+
+
+def test_a_newer_epoch_in_gossip_evicts() -> None:
+    broker = alone()
+    broker.own(1, 50, 1.0)
+    broker.shards.heard("b", "b1", {1: 49}, False, 2.0)
+    assert broker.take() == []
+    broker.shards.heard("b", "b1", {1: 51}, False, 3.0)
+    assert broker.take() == [("evict", 1, "b has it since 51")]
+    assert (broker.shards[1].phase, broker.shards.epochs) == (ShardPhase.ELSEWHERE, {})
+
+
+def test_an_untrusted_log_is_looked_at_again_after_a_while() -> None:
+    broker = alone(count=1)
+    broker.shards.tick(10.0)
+    broker.shards.alarmed(0, "it has lost messages", 10.0)
+    broker.take()
+    assert (broker.shards[0].phase, broker.shards[0].alarm) == (ShardPhase.ALARMED, "it has lost messages")
+    for second in range(11, 40):
+        broker.shards.tick(float(second))
+    assert broker.claims() == []
+    broker.shards.tick(40.0)
+    assert broker.claims() == [0]
+    assert broker.shards[0].alarm == ""
+
+
+def test_a_released_shard_is_not_taken_back_at_once() -> None:
+    broker = alone()
+    broker.own(0, 5, 1.0)
+    broker.shards.release(0, 2.0)
+    broker.shards.release(0, 2.0)
+    assert broker.take() == [("release", 0, 2.0)]
+    assert broker.shards.epochs == {0: 5}  # until the release is in the log
+    broker.shards.released(0, 3.0)
+    assert broker.shards.epochs == {}
+    broker.shards.tick(3.0)
+    assert broker.claims() == []
+    broker.shards.tick(5.0)
+    assert broker.claims() == [0]
+
+
+def test_a_broker_that_stops_gives_everything_up_and_takes_nothing() -> None:
+    broker = alone()
+    broker.own(0, 5, 1.0)
+    broker.own(1, 6, 1.0)
+    broker.shards[2].phase = ShardPhase.CLAIMING
+    broker.shards.drain(2.0)
+    assert broker.take() == [("release", 0, 2.0), ("release", 1, 2.0)]
+    broker.shards.released(0, 3.0)
+    broker.shards.released(1, 3.0)
+    assert not broker.shards.is_drained
+    broker.shards.claimed(2, 9, 4.0)
+    broker.shards.owned(2, 4.0)
+    assert broker.take() == [("release", 2, 4.0)]
+    broker.shards.released(2, 5.0)
+    assert broker.shards.is_drained
+    broker.shards.tick(100.0)
+    assert broker.take() == []
+
+
+# ---------------------------------------------------------------- balance
+
+
+def test_the_broker_with_the_most_gives_up_its_emptiest_shard_to_one_with_two_fewer() -> None:
+    broker = alone(count=6)
+    for shard in range(5):
+        broker.own(shard, shard + 1, 0.0)
+    broker.loads = {0: 9, 1: 3, 2: 0, 3: 0, 4: 7}
+
+    def hear(now: float, b: dict[int, int], c: dict[int, int]) -> None:
+        broker.shards.heard("b", "b1", b, False, now)
+        broker.shards.heard("c", "c1", c, False, now)
+
+    hear(9.0, {5: 9}, {})
+    broker.shards.tick(9.0)
+    assert broker.take() == []
+    hear(10.0, {5: 9}, {})
+    broker.shards.tick(10.0)
+    assert broker.take() == [("release", 2, 10.0)]
+    broker.shards.released(2, 10.5)
+    hear(10.5, {5: 9}, {2: 10})
+    hear(20.0, {5: 9}, {2: 10})
+    broker.shards.tick(20.0)
+    assert broker.take() == [("release", 3, 20.0)]
+    broker.shards.released(3, 20.5)
+    hear(20.5, {5: 9, 3: 11}, {2: 10})
+    hear(30.0, {5: 9, 3: 11}, {2: 10})
+    broker.shards.tick(30.0)
+    assert broker.take() == [("release", 1, 30.0)]
+    broker.shards.released(1, 30.5)
+    hear(31.0, {5: 9, 3: 11}, {2: 10, 1: 12})
+    for second in range(31, 60):
+        hear(float(second), {5: 9, 3: 11}, {2: 10, 1: 12})
+        broker.shards.tick(float(second))
+    assert broker.take() == []
+
+
+def test_nothing_is_given_up_to_a_broker_that_stops_or_is_silent() -> None:
+    broker = alone(count=4)
+    for shard in range(4):
+        broker.own(shard, shard + 1, 0.0)
+    broker.shards.heard("silent", "s1", {}, False, 1.0)
+    for second in range(5, 30):
+        broker.shards.heard("stops", "s1", {}, True, float(second))
+        broker.shards.tick(float(second))
+    assert broker.take() == []
+
+
+def test_settings_have_limits() -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        ShardSettings(turn=0.0)
