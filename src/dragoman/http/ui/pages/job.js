@@ -18,13 +18,23 @@ export const live = ({ id }) => `job/${id}`;
 /** `known`: the whole payload, if it was fetched before; it does not change. */
 export async function load(address, known = null) {
   const { id } = address;
-  const [view, reason] = await Promise.all([get(`/v1/jobs/${encodeURIComponent(id)}`), why(id)]);
-  const [recorded, payload] = await Promise.all([
+  const [view, reason] = await Promise.all([get(`/v1/jobs/${encodeURIComponent(id)}`).catch(orGroup(id)), why(id)]);
+  const [group, recorded, payload] = await Promise.all([
+    view.group ? get(`/v1/groups/${view.group}`).catch(() => null) : null,
     view.recorded || view.state !== "ended" ? loadConversation(`/v1/jobs/${id}`, address) : UNRECORDED,
     known ?? whole(view),
   ]);
-  return { job: view, why: reason, recorded, payload };
+  return { job: view, why: reason, group, recorded, payload };
 }
+
+/** Links of jobs that come after a group have the id of the group: its jobs are a list. */
+const orGroup = (id) => async (problem) => {
+  const group = problem.status === 404 && await get(`/v1/groups/${encodeURIComponent(id)}`).catch(() => null);
+  if (!group) throw problem;
+  history.replaceState(null, "", `/jobs?group=${group.id}`);
+  dispatchEvent(new PopStateEvent("popstate"));
+  return new Promise(() => {}); // the other page is loaded instead
+};
 
 const why = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/why`);
 
@@ -51,7 +61,7 @@ export function render({ address, data, live: snapshot }) {
     ${each.error && error(each.error)}
     ${conversation(data.recorded, address, `/v1/jobs/${each.id}/ladder`)}
   </div><div class="stack">
-    ${panel("Facts", facts(rows(each)))}
+    ${panel("Facts", facts(rows(each, data.group)))}
     ${each.progress && panel("Progress", content(each.progress))}
     ${payload(each, data.payload)}
     ${result(each)}
@@ -71,7 +81,12 @@ function place({ ahead, turn_in: turn }) {
   return facts.some(Boolean) && html`<small>${facts.filter(Boolean).join(" · ")}</small>`;
 }
 
-function rows(each) {
+const groupLink = (id, group) => html`<a class="mono nowrap" href="/jobs?group=${id}">${id.slice(0, 6)}…${
+  id.slice(-4)}</a> ${group && html`<span class="dim">${group.says}</span>`}`;
+
+const MOST_NAMED = 10; // jobs that another one comes after
+
+function rows(each, group) {
   const last = each.attempts.at(-1);
   return [
     ["Service", serviceLink(each.service)],
@@ -89,6 +104,10 @@ function rows(each) {
     ["Job time-out", each.job_timeout == null ? none : time(each.job_timeout)],
     ["Deadline", each.deadline && clock(each.deadline)],
     ["Outcome kept", each.kept_until && `until ${clock(each.kept_until)}`],
+    ["After", each.after.length > 0 && html`${each.after.slice(0, MOST_NAMED).map((id) => html`${jobLink(id)} `)}${
+      each.after.length > MOST_NAMED && `and ${count(each.after.length - MOST_NAMED)} more`}`],
+    ["Input", each.input && each.input !== "payload" && each.input],
+    ["Group", each.group && groupLink(each.group, group)],
     ["Retry of", each.retry_of && jobLink(each.retry_of)],
     ["Retried as", each.retried_as && jobLink(each.retried_as)],
   ];
