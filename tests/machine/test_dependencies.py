@@ -1,4 +1,4 @@
-"""Dependent jobs and groups against a naive model, which looks at all jobs again after every step (R182 to R186).
+"""Dependent jobs and groups against a naive model, which looks at all jobs again after every step (R190 to R194).
 
 The model knows for each job what it comes after, and how each job ended. From this it computes which jobs must be
 dependent, started or cancelled, which input they have, and the numbers of each group.

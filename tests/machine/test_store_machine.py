@@ -91,7 +91,7 @@ class StoreMachine(RuleBasedStateMachine):
         delay=st.sampled_from([0.0, 0.0, 5.0]),
     )
     def enqueue_after(self, picks: list[int], runs: bool, input: JobInput, delay: float) -> None:
-        """R182: a job comes after others."""
+        """R190: a job comes after others."""
         after = self.predecessors(picks)
         if not after:
             return
@@ -104,7 +104,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 3), picks=st.lists(st.integers(0, 99), max_size=2), is_group=st.booleans())
     def enqueue_batch(self, size: int, picks: list[int], is_group: bool) -> None:
-        """R185: jobs that are stored together, and one that takes their results."""
+        """R193: jobs that are stored together, and one that takes their results."""
         setup = self.setup
         asked = JobOptions(durable=True, waits=True, attempts=2)
         new_id = setup.broker.entropy.job_id
@@ -212,7 +212,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.check_dependent()
 
     def check_batches(self) -> None:
-        """R185: all jobs of a batch are there, or none. Those that were deleted since are not looked for."""
+        """R193: all jobs of a batch are there, or none. Those that were deleted since are not looked for."""
         jobs = self.setup.broker.jobs
         for ids in self.batches:
             there = [id in jobs for id in ids]
@@ -221,7 +221,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.told_batches = []
 
     def check_dependent(self) -> None:
-        """R183: no job waits for jobs that have all ended, or whose outcome is lost."""
+        """R191: no job waits for jobs that have all ended, or whose outcome is lost."""
         broker = self.setup.broker
         for job in broker.jobs.values():
             if job.state is DEPENDENT:

@@ -66,7 +66,7 @@ class Archive:
             else:
                 yield oldest
 
-    # ---------------------------------------------------------------- outcomes that dependent jobs need (R184)
+    # ---------------------------------------------------------------- outcomes that dependent jobs need (R192)
 
     def pin(self, id: JobId) -> None:
         """Keep the outcome of a job, or of all jobs of a group: one more dependent job waits for it."""

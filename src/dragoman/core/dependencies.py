@@ -5,7 +5,7 @@ or if it runs after a failure, it is *ready*: it takes its input, and is delayed
 them ends otherwise, it is cancelled at once with that as its reason, and so are the jobs that come after it.
 
 That a job is ready is stored with it, together with its payload if that has changed. Until then its predecessors stay
-in the store, so that a restart decides as this run would have (R183).
+in the store, so that a restart decides as this run would have (R191).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ that, and the outcomes of its members as long as the record. They may be deleted
 (L20), or by a purge: the record then has a letter for the outcome.
 
 The store has one value for each group, with its owner, its size and these letters. Each member has the id of its group
-and its place among its extras, so that a restart counts the members again (R186). If a member in quarantine is retried,
+and its place among its extras, so that a restart counts the members again (R194). If a member in quarantine is retried,
 the new job takes its place.
 """
 

@@ -143,7 +143,7 @@ class KeptJobs:
             self._effects.append(DeleteJob(job))
 
     def expire(self, job: Job, now: float) -> None:
-        """Delete a job whose retention time has passed, unless it is needed: then look again later (R184)."""
+        """Delete a job whose retention time has passed, unless it is needed: then look again later (R192)."""
         until = now + NEEDED_DELAY if self.archive.is_pinned(job) else self.groups.needed_until(job, now)
         if until <= now:
             self.erase(job)

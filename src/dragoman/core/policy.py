@@ -38,7 +38,7 @@ class Policy:
     max_delay: float = 30 * 86_400.0
     max_attempts: int = 100
 
-    # R182, R185: bytes of results that a job takes as its input; links between jobs that wait for others; groups.
+    # R190, R193: bytes of results that a job takes as its input; links between jobs that wait for others; groups.
     max_input: int = 64 * MIB
     max_links: int = 1_000_000
     max_groups: int = 100_000

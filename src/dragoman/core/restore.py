@@ -76,7 +76,7 @@ class StoredJob:
 
 
 def begin_loading(broker: Broker) -> None:
-    """Jobs of an earlier run are restored from now on. They may need any outcome, so none is deleted (R184)."""
+    """Jobs of an earlier run are restored from now on. They may need any outcome, so none is deleted (R192)."""
     broker.job_registry.is_loading = broker.job_registry.kept.archive.is_frozen = True
 
 

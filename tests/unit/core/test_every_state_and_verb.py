@@ -379,7 +379,7 @@ tick         w       w       w        w       r       r       r       r      D  
 far          w       T       T        w       w       T       T       T      D     C    F
 """
 
-# The same for jobs that wait for other jobs (R182).
+# The same for jobs that wait for other jobs (R190).
 DEPENDENTS = """
               dependent decided collecting
 submit         p         p       p

@@ -1,4 +1,4 @@
-"""Jobs that come after other jobs: `after`, `after_failure` and `input` of the operation `enqueue` (R182 to R184)."""
+"""Jobs that come after other jobs: `after`, `after_failure` and `input` of the operation `enqueue` (R190 to R192)."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_links_between_jobs_are_bounded() -> None:
 
 
 def test_outcome_is_kept_while_a_job_needs_it() -> None:
-    """R184: neither its retention time, nor the limit of bytes, nor a purge deletes it."""
+    """R192: neither its retention time, nor the limit of bytes, nor a purge deletes it."""
     world = World(outcome_retention=100.0, max_outcome_bytes=5_000)
     world.worker(capacity=3)
     first, second = world.enqueue(), world.enqueue(timeout=None)

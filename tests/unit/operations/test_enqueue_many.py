@@ -1,4 +1,4 @@
-"""The operation `enqueue many`: batches of jobs, all of them or none (R185)."""
+"""The operation `enqueue many`: batches of jobs, all of them or none (R193)."""
 
 from __future__ import annotations
 

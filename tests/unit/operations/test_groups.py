@@ -1,4 +1,4 @@
-"""Groups of jobs: progress, results, cancel, and jobs that come after a group (R186)."""
+"""Groups of jobs: progress, results, cancel, and jobs that come after a group (R194)."""
 
 from __future__ import annotations
 

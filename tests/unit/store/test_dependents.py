@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs, in the store: a restart decides as the run before would have (R183)."""
+"""Jobs that wait for other jobs, in the store: a restart decides as the run before would have (R191)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_job_whose_predecessor_failed_in_the_last_commit_is_cancelled_after_the_
 
 
 def test_outcome_that_was_due_while_the_broker_was_down_is_kept_for_the_job_that_needs_it(tmp_path: Path) -> None:
-    """R184: it is not deleted while jobs are loaded, and the job that needs it may be in a later batch."""
+    """R192: it is not deleted while jobs are loaded, and the job that needs it may be in a later batch."""
     setup = Setup(tmp_path)
     setup.worker()
     first, second = setup.enqueue(), setup.enqueue(service="u")

@@ -1,4 +1,4 @@
-"""Groups in the store: their records survive restarts, and count what is there (R186)."""
+"""Groups in the store: their records survive restarts, and count what is there (R194)."""
 
 from __future__ import annotations
 
