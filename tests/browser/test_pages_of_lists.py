@@ -214,6 +214,31 @@ def list_of_jobs_stands_still(world: World) -> None:
     expect(page.locator("tbody tr")).to_have_count(2)
 
 
+def job_page_shows_what_a_job_comes_after_and_its_group(world: World) -> None:
+    group = "ab" * 16
+    jobs = [{"group": group}, {"group": group, "after": [0], "input": "result"}, {"after": [group, 0]}]
+    answer = world.api.post("/v1/jobs/many", json={"service": "linked", "jobs": jobs})
+    first, second, last = answer.raise_for_status().json()["jobs"]
+    page = world.show(f"/job/{second}")
+    expect(page.locator("main .head .state")).to_have_text("dependent")
+    expect(page.locator(".why p")).to_have_text(f"It waits for one job: {first}.")
+    facts = page.locator("dl.facts")
+    expect(facts.get_by_title(first)).to_have_attribute("href", f"/job/{first}")
+    expect(facts.get_by_text("0 of 2")).to_be_visible()
+    facts.get_by_role("link", name="ababab…abab").click()
+    page.wait_for_url(f"**/jobs?group={group}")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_text("group: 0 of 2")).to_be_visible()
+    world.problems.clear()
+    page = world.show(f"/job/{last}")
+    page.locator("dl.facts").get_by_title(group).click()  # a link to a job, which is a group
+    page.wait_for_url(f"**/jobs?group={group}")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    world.problems = [each for each in world.problems if "404" not in each]  # the browser reports the status
+    page = world.show("/jobs?service=linked&state=dependent")
+    expect(page.locator("tbody tr")).to_have_count(2)
+
+
 # -------------------------------------------------------------------- acts
 
 
@@ -324,6 +349,7 @@ SCENARIOS: list[Callable[[World], None]] = [
     job_page_says_why,
     filters_are_in_the_address,
     list_of_jobs_stands_still,
+    job_page_shows_what_a_job_comes_after_and_its_group,
     pause_by_keyboard,
     purge_by_keyboard_needs_the_name,
     job_page_shows_parent_and_children,

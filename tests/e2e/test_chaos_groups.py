@@ -1,5 +1,5 @@
 """Groups and chains of jobs while brokers and workers are killed: each job runs after those that it names, with their
-results, and a batch is there whole or not at all (R182 to R186)."""
+results, and a batch is there whole or not at all (R190 to R194)."""
 
 from __future__ import annotations
 

@@ -193,6 +193,7 @@ def test_python_tasks(reads: Reads) -> None:
     reader = reads("docs/tasks.md")
     reader.serve()
     reader.works("dragoman worker shop")
+    reader.works("dragoman worker pages", times=2)
     reader.works("dragoman worker numbers_tasks", times=2)
     reader.session()
     reader.has_typed_all()

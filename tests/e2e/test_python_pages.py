@@ -24,7 +24,12 @@ def programs_of(page: str) -> list[str]:
 
 # -------------------------------------------------------------------- clients
 
-NAMES = {"big": b"1234567890", "images": [b"one", b"two"], "scenes": [b"scene 2", b"scene 3"]}  # that the page has not
+NAMES = {
+    "big": b"1234567890",
+    "images": [b"one", b"two"],
+    "scenes": [b"scene 2", b"scene 3"],
+    "pictures": [b"1234567890"] * 3,
+}  # that the page has not
 
 
 def resize(image: bytes) -> bytes:
@@ -68,13 +73,15 @@ def test_every_program_of_the_page_about_clients_runs(
         if "test_what_happens_without_workers" in names:
             names["test_what_happens_without_workers"](dragoman_client)
         printed.append(capsys.readouterr().out)
-    calls, codec, jobs, background, awaited, functions, services, local = printed
+    calls, codec, jobs, background, after, many, awaited, functions, services, local = printed
     assert re.fullmatch(r"3\n3\n[0-9a-f]{32} b'12345'\n", calls)
     assert codec == "picture 42\n"
     assert "b'part of scene 1'\n" in jobs
     assert "{'done': 3, 'total': 10} b'rest'\n" in jobs
     assert len(re.findall(r"^[0-9a-f]{32} b'rest'$", jobs, re.MULTILINE)) == 2
     assert background.count("\n") == 1, "a sentence"
+    assert after == ""
+    assert re.fullmatch(r"[0-3] of 3\n", many)
     assert awaited == "3\n3\nb'12345'\n"
     assert functions == "[32, 9]\n"
     assert services == "[3, 3]\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
@@ -40,7 +40,6 @@ Examples:
 )
 @click.option(
     "--lines",
-    type=click.File("rb", lazy=True),
     metavar="FILE",
     help="Enqueue a job for each line of FILE, in one commit, and print their ids; `-`: standard input.",
 )
@@ -50,7 +49,7 @@ def enqueue(
     data: str,
     url: str | None,
     wait: float | None,
-    lines: BinaryIO | None,
+    lines: str | None,
     group: bool,
     **options: Any,
 ) -> None:
@@ -88,7 +87,7 @@ def _enqueue_lines(
     data: str,
     url: str | None,
     wait: float | None,
-    lines: BinaryIO,
+    lines: str,
     is_group: bool,
     options: dict[str, Any],
 ) -> None:
@@ -98,7 +97,11 @@ def _enqueue_lines(
     unusable += ["--wait"] if wait is not None else []
     if unusable:
         raise click.UsageError(f"{', '.join(unusable)} cannot be combined with --lines.")
-    payloads = [line.rstrip(b"\r\n") for line in lines]
+    try:
+        with click.open_file(lines, "rb") as file:
+            payloads = [line.rstrip(b"\r\n") for line in file]
+    except OSError as error:
+        raise click.UsageError(f"--lines: {lines} cannot be read: {error.strerror}.") from None
     if not payloads:
         raise click.UsageError("--lines: the file is empty; it needs a line for each job.")
     with connected(url) as client:

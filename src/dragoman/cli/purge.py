@@ -25,7 +25,7 @@ Examples:
 @click.option("--ended", is_flag=True, help="Delete the outcomes of ended jobs instead.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def purge(service: str, url: str | None, ended: bool, yes: bool) -> None:
-    """Cancel all waiting and delayed jobs of SERVICE.
+    """Cancel all waiting, delayed and dependent jobs of SERVICE.
 
     Running jobs go on. This cannot be undone, so the command asks for confirmation.
     """

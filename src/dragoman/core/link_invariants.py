@@ -1,4 +1,4 @@
-"""Invariants of dependent jobs (I23): each waits for what it names, and nothing else is pinned. And of groups (I24)."""
+"""Invariants of dependent jobs (I25): each waits for what it names, and nothing else is pinned. And of groups (I26)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def check_links(broker: Broker) -> None:
     for job in dependent:
         entry = links.dependent.get(job.id)
         if entry is None or entry.job is not job:
-            raise broken("I23", f"job {job.id.hex()} is dependent, and waits for nothing")
+            raise broken("I25", f"job {job.id.hex()} is dependent, and waits for nothing")
         if job.extras is None or job.extras.is_ready or entry.predecessors != tuple(dict.fromkeys(job.extras.after)):
-            raise broken("I23", f"job {job.id.hex()} waits for other jobs than it names")
+            raise broken("I25", f"job {job.id.hex()} waits for other jobs than it names")
         if entry.unended != _unended(broker, entry):
-            raise broken("I23", f"job {job.id.hex()} waits for {_unended(broker, entry)} jobs, {entry.unended} counted")
+            raise broken("I25", f"job {job.id.hex()} waits for {_unended(broker, entry)} jobs, {entry.unended} counted")
         if not entry.unended and not entry.is_collecting and job.queue_due > job.alarm:
-            raise broken("I23", f"job {job.id.hex()} waits for nothing, and is not decided")
+            raise broken("I25", f"job {job.id.hex()} waits for nothing, and is not decided")
         for id in entry.predecessors:
             count += 1
             pins[id] = pins.get(id, 0) + 1
             if all(each is not entry for each in links.followers(id)):
-                raise broken("I23", f"job {job.id.hex()} does not follow job {id.hex()}")
+                raise broken("I25", f"job {job.id.hex()} does not follow job {id.hex()}")
     if len(links.dependent) != len(dependent) or links.links != count:
-        raise broken("I23", f"{len(dependent)} jobs are dependent with {count} links, {links.links} are counted")
+        raise broken("I25", f"{len(dependent)} jobs are dependent with {count} links, {links.links} are counted")
     if broker.job_registry.kept.archive.pins != pins:
-        raise broken("I23", "outcomes are pinned that no job waits for")
+        raise broken("I25", "outcomes are pinned that no job waits for")
 
 
 def _unended(broker: Broker, entry: DependentJob) -> int:
@@ -54,7 +54,7 @@ def check_groups(broker: Broker) -> None:
         done = undone = 0
         for place, job in enumerate(group.jobs):
             if job is not None and (broker.jobs.get(job.id) is not job or group.gone[place] != PRESENT):
-                raise broken("I24", f"group {group.id.hex()} has a member that does not exist, at {place}")
+                raise broken("I26", f"group {group.id.hex()} has a member that does not exist, at {place}")
             outcome = job.outcome if job is not None else OUTCOMES.get(group.gone[place])
             is_unknown = job is None and group.gone[place] not in OUTCOMES and group.gone[place] != PRESENT
             done += outcome is DONE
@@ -62,6 +62,6 @@ def check_groups(broker: Broker) -> None:
         counted = (group.open, group.done, group.undone)
         if counted != (group.size - done - undone, done, undone):
             found = (group.size - done - undone, done, undone)
-            raise broken("I24", f"group {group.id.hex()} has {found} open, done and undone jobs, counted {counted}")
+            raise broken("I26", f"group {group.id.hex()} has {found} open, done and undone jobs, counted {counted}")
         if group.is_complete and not broker.job_registry.is_loading and group.alarm > group.keep_until:
-            raise broken("I24", f"group {group.id.hex()} is complete and has no timer")
+            raise broken("I26", f"group {group.id.hex()} is complete and has no timer")

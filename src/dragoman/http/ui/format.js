@@ -20,6 +20,12 @@ export function count(n) {
   return n < 1e6 ? whole.format(Math.round(n)) : `${(n / 1e6).toFixed(2)} M`;
 }
 
+/** Jobs that wait for a time or for other jobs: `+ 3 delayed, 2 dependent`. */
+export function later({ delayed, dependent }) {
+  const parts = [delayed && `${count(delayed)} delayed`, dependent && `${count(dependent)} dependent`].filter(Boolean);
+  return parts.length ? `+ ${parts.join(", ")}` : "";
+}
+
 /** Number a second. */
 export function rate(n) {
   if (n == null) return "–";

@@ -16,7 +16,7 @@ const PATHS = {
 };
 /** Shapes of job states within a circle: a state is always also a shape and a word. */
 export const STATE_PATHS = {
-  waiting: "M8 4.2V8l2.5 1.5", delayed: "M5.5 8h5", running: "M6.5 5.5v5l4-2.5z", done: "m5 8.2 2 2 4-4.2",
+  waiting: "M8 4.2V8l2.5 1.5", delayed: "M5.5 8h5", dependent: "M5 8h5.5M8.2 5.7 10.5 8l-2.3 2.3", running: "M6.5 5.5v5l4-2.5z", done: "m5 8.2 2 2 4-4.2",
   failed: "m5.8 5.8 4.4 4.4m0-4.4-4.4 4.4", "timed out": "M8 4.5V8H5.5",
   lost: "M8 9.2c0-1.6 1.7-1.5 1.7-3A1.7 1.7 0 0 0 6.4 6M8 11.2v0",
   cancelled: "M5.5 10.5l5-5", refused: "M5.5 8h5",

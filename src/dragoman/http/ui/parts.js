@@ -11,7 +11,7 @@ export const DIALECTS = {
 };
 /** Colours of states. A class `c-…` of style.css sets the colour of an element and its children. */
 export const JOB_COLORS = {
-  waiting: "waiting", delayed: "quiet", running: "running", done: "done", failed: "failed", "timed out": "timed",
+  waiting: "waiting", delayed: "quiet", dependent: "quiet", running: "running", done: "done", failed: "failed", "timed out": "timed",
   lost: "lost", cancelled: "quiet", refused: "quiet",
 };
 export const WORKER_COLORS = {

@@ -66,7 +66,8 @@ export const VERBS = {
     look: service,
     title: (s) => `Cancel all jobs that wait for ${s.name}?`,
     facts: (s) => [
-      `${count(s.waiting)} waiting and ${count(s.delayed)} delayed jobs end as cancelled. Their callers are informed.`,
+      `${count(s.waiting)} waiting, ${count(s.delayed)} delayed and ${count(s.dependent)} dependent jobs end as cancelled. ` +
+        "Their callers are informed.",
       runs(s),
       "This cannot be undone.",
     ],

@@ -26,17 +26,28 @@ export async function load(address, known = null) {
   } catch (problem) {
     return gone(problem, path, address);
   }
-  const [recorded, payload] = await Promise.all([
+  const [group, recorded, payload] = await Promise.all([
+    view.group ? get(`/v1/groups/${view.group}`).catch(() => null) : null,
     view.recorded || view.state !== "ended" ? loadConversation(path, address) : UNRECORDED, known ?? beginning(view),
   ]);
-  return { job: view, why: reason, recorded, payload };
+  return { job: view, why: reason, group, recorded, payload };
 }
 
-/** A call is gone when it has ended; its messages may still be there. */
+/** A call is gone when it has ended; its messages may still be there. The id may be one of a group. */
 async function gone(problem, path, address) {
+  if (problem.status === 404) await openGroup(address.id);
   const recorded = problem.status === 404 ? await loadConversation(path, address) : { problem };
   if (recorded.problem) throw problem;
   return { gone: problem.message, recorded };
+}
+
+/** Links of jobs that come after a group have the id of the group: its jobs are a list. */
+async function openGroup(id) {
+  const group = await get(`/v1/groups/${encodeURIComponent(id)}`).catch(() => null);
+  if (!group) return;
+  history.replaceState(null, "", `/jobs?group=${group.id}`);
+  dispatchEvent(new PopStateEvent("popstate"));
+  await new Promise(() => {}); // the other page is loaded instead
 }
 
 const why = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/why`);
@@ -69,7 +80,7 @@ export function render({ address, data, live: snapshot }) {
     ${each.children.length > 0 && children(each)}
     ${conversation(data.recorded, address, `/v1/jobs/${each.id}/ladder`)}
   </div><div class="stack">
-    ${panel("Facts", facts(rows(each, now)))}
+    ${panel("Facts", facts(rows(each, data.group, now)))}
     ${each.progress && panel("Progress", content(each.progress))}
     ${payload(each, data.payload)}
     ${result(each)}
@@ -90,7 +101,12 @@ function place({ ahead: n, turn_in: turn, earlier }) {
     queue.some(Boolean) && html`<small>${queue.filter(Boolean).join(" · ")}</small>`}`;
 }
 
-function rows(each, now) {
+const groupLink = (id, group) => html`<a class="mono nowrap" href="/jobs?group=${id}">${id.slice(0, 6)}…${
+  id.slice(-4)}</a> ${group && html`<span class="dim">${group.says}</span>`}`;
+
+const MOST_NAMED = 10; // jobs that another one comes after
+
+function rows(each, group, now) {
   const last = each.attempts.at(-1);
   return [
     ["Service", serviceLink(each.service)],
@@ -109,6 +125,10 @@ function rows(each, now) {
     ["Deadline", each.deadline && clock(each.deadline)],
     ["Outcome deleted", each.kept_until &&
       html`<span title="${clock(each.kept_until)}">${ahead(each.kept_until, now)}</span>`],
+    ["After", each.after.length > 0 && html`${each.after.slice(0, MOST_NAMED).map((id) => html`${jobLink(id)} `)}${
+      each.after.length > MOST_NAMED && `and ${count(each.after.length - MOST_NAMED)} more`}`],
+    ["Input", each.input && each.input !== "payload" && each.input],
+    ["Group", each.group && groupLink(each.group, group)],
     ["Parent", each.parent && jobLink(each.parent)],
     ["Retry of", each.retry_of && jobLink(each.retry_of)],
     ["Retried as", each.retried_as && jobLink(each.retried_as)],

@@ -11,11 +11,11 @@ import {
 
 const PAGE = 50; // jobs
 const REFRESH = 5; // seconds
-const STATES = [["", "all"], ["waiting"], ["delayed"], ["running"], ["done"], ["undone", "not done"]];
+const STATES = [["", "all"], ["waiting"], ["delayed"], ["dependent"], ["running"], ["done"], ["undone", "not done"]];
 const KINDS = [["", "all"], ["call", "calls"], ["background"]];
 const OUTCOMES = ["done", "failed", "timed out", "lost", "cancelled", "refused"];
-const TAGS = ["caller", "worker"];
-const FILTERS = ["service", "kind", "caller", "worker", "text", "after"];
+const TAGS = ["caller", "worker", "group"];
+const FILTERS = ["service", "kind", "caller", "worker", "text", "group", "after"];
 
 /** Fields of the operation for the query of the page. @param {Record<string, string>} query */
 function request(query) {
@@ -28,22 +28,28 @@ function request(query) {
 
 const countsOf = async (query) => (seesAll() ? get("/v1/jobs/counts", { service: query.service }) : null);
 
+/** The progress of the group that the list is about. */
+const groupOf = async (id) => (id ? get(`/v1/groups/${encodeURIComponent(id)}`).catch(() => null) : null);
+
 export async function load({ query }) {
-  const [found, counts, services] = await Promise.all([
+  const [found, counts, group, services] = await Promise.all([
     get("/v1/jobs", request(query)),
     countsOf(query),
+    groupOf(query.group),
     get("/v1/services", { sort: "name", limit: 200 }).catch(() => ({ services: [] })),
   ]);
-  return { ...found, counts, services: services.services.map((each) => each.name), newer: 0 };
+  return { ...found, counts, group, services: services.services.map((each) => each.name), newer: 0 };
 }
 
 /** Counts jobs that are newer than the first row, without moving the rows. */
 export function advance(data, snapshot, { query }) {
   if (query.after) return;
   again(data, REFRESH, async () => {
-    const [found, counts] = await Promise.all([get("/v1/jobs", request(query)), countsOf(query)]);
+    const [found, counts, group] = await Promise.all([
+      get("/v1/jobs", request(query)), countsOf(query), groupOf(query.group),
+    ]);
     const place = found.jobs.findIndex((each) => each.id === data.jobs[0]?.id);
-    return { counts, newer: place < 0 ? found.jobs.length : place };
+    return { counts, group, newer: place < 0 ? found.jobs.length : place };
   });
 }
 
@@ -52,7 +58,8 @@ export const acts = { newest: (target, { reload }) => reload() };
 
 export function render({ address, data, live }) {
   const { query } = address, now = tick(data, nowOf(live)), isFiltered = [...FILTERS, "state"].some((name) => query[name]);
-  return html`<div class="head"><h1>Jobs</h1>${totals(data.counts)}</div>
+  return html`<div class="head"><h1>Jobs</h1>${totals(data.counts)}${
+    data.group && html`<span class="tag">group: ${data.group.says}</span>`}</div>
   <div class="head filters">
     ${choices("State", STATES.map(([value, label]) => [value, label, number(data.counts, value)]), "state", query)}
     ${select("Service", "service", services(data.services, query.service).map((name) => [name]), "Any service", query)}
@@ -83,14 +90,14 @@ const services = (names, chosen) => (chosen && !names.includes(chosen) ? [chosen
 
 function totals(counts) {
   if (!counts) return "";
-  const present = counts.waiting + counts.delayed + counts.running;
+  const present = counts.waiting + counts.delayed + counts.dependent + counts.running;
   return html`<span class="dim">${count(present)} present, ${count(counts.done + counts.undone)} ended</span>`;
 }
 
 function number(counts, state) {
   if (!counts) return null;
-  const { waiting, delayed, running, done, undone } = counts;
-  return count(state ? counts[state] : waiting + delayed + running + done + undone);
+  const { waiting, delayed, dependent, running, done, undone } = counts;
+  return count(state ? counts[state] : waiting + delayed + dependent + running + done + undone);
 }
 
 /** A search that ended before the page was full has looked at as many jobs as one request may. */

@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { bar, chart, legend, spark } from "../charts.js";
 import { html } from "../dom.js";
 import { flow } from "../flow.js";
-import { clock, count, percent, rate, since, time } from "../format.js";
+import { clock, count, later, percent, rate, since, time } from "../format.js";
 import {
   FIRST_WORKER, LEVEL_COLORS, RANGES, REFRESH, WORKER_COLORS, empty, hot, panel, rangeChoice, rangeOf, tile,
 } from "../parts.js";
@@ -86,7 +86,7 @@ function linkOf({ about, kind }) {
 function tiles({ totals, broker }, { total: line, step }, range) {
   const undone = total(line.undone) * step, done = total(line.done) * step;
   const states = Object.entries(WORKER_COLORS).map(([state, color]) => [color, totals.workers[state] ?? 0]);
-  const delayed = totals.delayed ? `+ ${count(totals.delayed)} delayed` : "";
+  const delayed = later(totals);
   const workers = total(Object.values(totals.workers));
   const ranged = Object.fromEntries(RANGES)[range];
   return html`<section class="panel tiles" data-key="tiles">

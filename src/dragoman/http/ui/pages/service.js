@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { chart, legend } from "../charts.js";
 import { html } from "../dom.js";
-import { count, percent, rate, since, time } from "../format.js";
+import { count, later, percent, rate, since, time } from "../format.js";
 import {
   FIRST_WORKER, REFRESH, act, dialect, dialectColor, empty, hot, jobState, panel, rangeChoice, rangeOf, tile, workerState,
 } from "../parts.js";
@@ -72,7 +72,7 @@ function colorOf(row) {
 
 const tiles = (row) => html`<section class="panel tiles" data-key="tiles">
   ${tile("Arriving", rate(row.arrived), "jobs/s")}${tile("Done", rate(row.done), "jobs/s")}
-  ${tile("Waiting", count(row.waiting), row.delayed ? `+ ${count(row.delayed)} delayed` : "")}
+  ${tile("Waiting", count(row.waiting), later(row))}
   ${tile("Oldest", row.waiting ? time(row.oldest) : "–", "")}
   ${tile("Wait p95", time(row.wait?.[1]), "")}${tile("Run p95", time(row.run?.[1]), "")}</section>`;
 

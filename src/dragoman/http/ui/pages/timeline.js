@@ -30,7 +30,7 @@ function waits(job, runs, end, axis) {
     gaps.push([from, seconds(each.started)]);
     from = each.ended ? seconds(each.ended) : end;
   }
-  if (job.state === "waiting" || job.state === "delayed") gaps.push([from, end]);
+  if (["waiting", "delayed", "dependent"].includes(job.state)) gaps.push([from, end]);
   const [first, ...delays] = gaps.map(([a, b]) => Math.max(0, b - a));
   const label = delays.length ? `${time(first)}, then ${delays.map(time).join(", ")}` : time(first);
   return track("Waiting", gaps.map(([a, b]) => [a, b, "waiting"]), label, axis);
