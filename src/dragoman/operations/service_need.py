@@ -7,11 +7,13 @@ from typing import Final
 BLOCKED: Final = 60_000  # added while jobs wait and none can be dispatched
 
 
-def service_need(waiting: int, oldest: float, workers: int, paused: bool, done: float, undone: float) -> int:
+def service_need(
+    waiting: int, oldest: float, workers: int, paused: bool, done: float, undone: float, is_limited: bool = False
+) -> int:
     """Return the score: milliseconds that the oldest job has waited, a minute more if the service is paused or has no
     worker, and 10 seconds multiplied by the share of jobs that ended other than `done`. `done`, `undone`: counts or
-    rates of jobs that ended."""
-    score = round(oldest * 1_000.0) if waiting else 0
+    rates of jobs that ended. `is_limited`: jobs wait because of a limit of the service, as somebody has decided."""
+    score = round(oldest * 1_000.0) if waiting and not is_limited else 0
     if waiting and (paused or not workers):
         score += BLOCKED
     if undone > 0.0:
