@@ -81,6 +81,9 @@ def streams() -> None:
     assert_type(tail.astream("x"), AsyncIterator[str])
     assert_type(tail.amap(["x"]), AsyncIterator[list[str]])
     count.stream("3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    task(max_running=4, max_running_per_tenant=2, rate="100/min")
+    count.with_options(tenant="acme").call(3)
+    task(rate=5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     task(parts="always")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush, heapreplace
 
+from dragoman.core.infinity import inf
 from dragoman.core.queues import SWEEP_FLOOR, J, Queue, Waiting
 from dragoman.core.rights import Principal
 from dragoman.core.running_account import RunningAccount
@@ -108,14 +110,52 @@ class Ring(Waiting[J]):
 
 
 class TenantQueues(Ring[J]):
-    """The waiting jobs of one service and principal, if some have a tenant, or tenants have a limit."""
+    """The waiting jobs of one service and principal, if some have a tenant, or tenants have a limit.
 
-    __slots__ = ("_emptied", "principal")
+    There may be very many tenants, so the oldest job is found by a heap of queues. An entry has the key of the first
+    job of its queue, or a lower one; it is corrected when it comes to the top.
+    """
+
+    __slots__ = ("_by_age", "_emptied", "_number", "principal")
 
     def __init__(self, service: str, principal: Principal) -> None:
         super().__init__(service, principal)
         self.principal = principal
+        self._by_age: list[tuple[float, int, Queue[J]]] = []
+        self._number = 0
         self._emptied = 0  # queues that a removal has left empty, since the last sweep
+
+    def note(self, queue: Queue[J], order: float) -> None:
+        """Note a job that was added to a queue."""
+        if order < queue.lowest:
+            queue.lowest = order
+            self._number += 1
+            heappush(self._by_age, (order, self._number, queue))
+            if len(self._by_age) > SWEEP_FLOOR + 2 * len(self.members):
+                self._by_age = [each for each in self._by_age if each[2].length and each[2].lowest == each[0]]
+                heapify(self._by_age)
+
+    def oldest(self) -> J | None:
+        heap = self._by_age
+        while heap:
+            order, number, queue = heap[0]
+            first = queue.head()
+            if first is None:
+                queue.lowest = inf
+                heappop(heap)
+            elif order != queue.lowest:
+                heappop(heap)  # it has another entry
+            elif first.order <= order:
+                return first
+            else:
+                queue.lowest = first.order
+                heapreplace(heap, (first.order, number, queue))
+        return None
+
+    def clear(self) -> None:
+        """Forget all queues: there are no jobs."""
+        self.head()
+        self._by_age.clear()
 
     def name_in(self, job: J) -> str:
         return job.tenant
@@ -172,36 +212,48 @@ class FairQueue(Ring[J]):
         """Add a new job as the last of its principal, tenant and priority."""
         queue = self._queue_of(job)
         queue.append(job, now)
-        self.length += 1
-        self._totals.waiting += 1
-        if queue.ring is not self:
-            queue.ring.length += 1
+        if queue.ring is self:  # nearly always: without a further call
+            self.length += 1
+            self._totals.waiting += 1
+        else:
+            self._added(job, queue)
 
     def put_back(self, job: J, order: float) -> None:
         """Add a job that was dispatched before. It keeps its key, and so its place among the jobs of its tenant."""
         queue = self._queue_of(job)
         queue.put_back(job, order)
-        self._count(queue, 1)
+        self._added(job, queue)
 
     def restore(self, job: J, arrival: float) -> None:
         """Add a job of an earlier run."""
         queue = self._queue_of(job)
         queue.restore(job, arrival)
-        self._count(queue, 1)
+        self._added(job, queue)
 
     def take(self, job: J) -> None:
-        super().take(job)
+        turns = self._turns
+        member = turns[0]
+        member.take(job)
+        self.length -= 1
         self._totals.waiting -= 1
+        if not self.length:
+            self.head()
+        elif not member.length:
+            self.end_turns(member)
+        elif len(turns) > 1:
+            turns.rotate(-1)
 
     def remove(self, job: J) -> None:
         """Remove a job from any position."""
         queue = self._queue_of(job)
         queue.remove(job)
-        self._count(queue, -1)
+        self.length -= 1
+        self._totals.waiting -= 1
         if queue.is_blocked and not queue.length:
             queue.unblock()  # an empty queue loses its turn when that comes
         ring = queue.ring
         if isinstance(ring, TenantQueues):
+            ring.length -= 1
             if ring.is_blocked and not ring.length:
                 ring.unblock()
             if not queue.length:
@@ -209,12 +261,13 @@ class FairQueue(Ring[J]):
         if not self.length:
             self.head()  # ends the turns of all queues
 
-    def _count(self, queue: Queue[J], change: int) -> None:
+    def _added(self, job: J, queue: Queue[J]) -> None:
+        self.length += 1
+        self._totals.waiting += 1
         ring = queue.ring
-        if ring is not self:
-            ring.length += change
-        self.length += change
-        self._totals.waiting += change
+        if isinstance(ring, TenantQueues):
+            ring.length += 1
+            ring.note(queue, job.order)
 
     # ---------------------------------------------------------------- principals and tenants
 
@@ -298,13 +351,16 @@ class FairQueue(Ring[J]):
         queue.ring = tenants
         tenants.members[""] = queue
         tenants.let_in(queue)
+        first = queue.head()
+        if first is not None:
+            tenants.note(queue, first.order)
         return tenants
 
     def end_turns(self, member: Waiting[J]) -> None:
         self._turns.popleft()
         member.has_turn = False
         if isinstance(member, TenantQueues):
-            member.head()  # it has no jobs: this ends the turns of all its tenants
+            member.clear()
             del self.members[member.principal.name]
         elif member is not self._last or len(self.members) > 1:
             assert isinstance(member, Queue)

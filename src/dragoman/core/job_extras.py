@@ -11,12 +11,10 @@ from enum import StrEnum
 from typing import Final
 
 from dragoman.core.ids import JobId
-from dragoman.core.names import is_name
 
 # W3C Trace Context: version, trace id, parent id, flags. Later versions may append fields.
 TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
 MOST_TRACEPARENT: Final = 255  # characters
-MOST_TENANT: Final = 128  # bytes
 
 
 class JobInput(StrEnum):
@@ -54,13 +52,6 @@ def given_extras(parent: JobId | None, traceparent: str | None, tenant: str = ""
 def with_tenant(extras: JobExtras | None, tenant: str) -> JobExtras:
     """Return the extras with a tenant."""
     return JobExtras(tenant=tenant) if extras is None else replace(extras, tenant=tenant)
-
-
-def tenant_problem(tenant: str) -> str | None:
-    """Return the reason why a text cannot be a tenant, or None."""
-    if is_name(tenant, MOST_TENANT):
-        return None
-    return f"tenant {tenant!r} is not a name; 1 to {MOST_TENANT} bytes of text without control characters are allowed"
 
 
 def is_traceparent(text: str) -> bool:

@@ -90,7 +90,7 @@ class Waiting(Blockable, Generic[J]):
 class Queue(Waiting[J]):
     """The waiting jobs of one service, principal and tenant."""
 
-    __slots__ = ("_dead", "_lanes", "_next", "_priority_step", "_returned", "principal", "tenant")
+    __slots__ = ("_dead", "_lanes", "_next", "_priority_step", "_returned", "lowest", "principal", "tenant")
 
     def __init__(
         self, service: str, account: RunningAccount | None, priority_step: float, principal: Principal, tenant: str
@@ -98,6 +98,7 @@ class Queue(Waiting[J]):
         super().__init__(service, account)
         self.principal = principal
         self.tenant = tenant
+        self.lowest = inf  # the key by which `TenantQueues` knows it: at most that of its first job
         self._priority_step = priority_step
         self._lanes: dict[int, deque[J]] = {}
         self._returned: list[tuple[float, int, J]] = []

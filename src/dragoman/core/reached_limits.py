@@ -51,5 +51,20 @@ def service_limit_reached(service: Service, now: float) -> ReachedRunningLimit |
     return ReachedRunningLimit("rate", f"'{service.name}' has the rate {setting.rate}: {following} ({setting.rate_by})")
 
 
+def limit_of_queue(service: Service, now: float) -> str | None:
+    """Return the sentence about the limit of a service because of which its jobs wait; None: there is none."""
+    if not service.queue.length:
+        return None
+    reached = service_limit_reached(service, now)
+    if reached is not None:
+        return reached.sentence
+    limits = service.limits
+    if limits is None or not limits.limits_tenants or not (service.idle.length or service.held_back.length):
+        return None
+    setting = limits.setting
+    most = f"{_jobs(limits.max_running_per_tenant)}, the maximum (max_running_per_tenant"
+    return f"each tenant whose jobs wait for '{service.name}' runs {most}, {setting.max_running_per_tenant_by})"
+
+
 def _jobs(count: int) -> str:
     return f"{count} job" if count == 1 else f"{count} jobs"

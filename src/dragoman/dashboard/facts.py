@@ -19,6 +19,7 @@ class ServiceFacts:
     is_paused: bool = False
     paused_by: str = ""
     paused_for: float | None = None  # seconds; None: not known
+    is_limited: bool = False  # its jobs wait because of a limit of the service, as somebody has decided
     arrived: float = 0.0
     ended: float = 0.0
     usual_wait: float | None = None  # median of the last hour, in seconds

@@ -8,6 +8,7 @@ from typing import Final
 
 from dragoman.core.leases import lease_of, stuck_since
 from dragoman.core.model import Service, Worker
+from dragoman.core.reached_limits import limit_of_queue
 from dragoman.core.starvation import Starvation
 from dragoman.core.states import BUSY, DETACHED, STUCK
 from dragoman.dashboard.census import MOST_SUSPECTS, SILENT_SHARE
@@ -79,6 +80,7 @@ def _service(sources: Sources, service: Service, now: float) -> ServiceFacts:
         is_paused=service.paused,
         paused_by=service.paused_by,
         paused_for=None if service.paused_at is None else now - service.paused_at,
+        is_limited=limit_of_queue(service, now) is not None,
         arrived=rates.arrived,
         ended=rates.done + rates.undone,
         usual_wait=usual_wait,

@@ -151,7 +151,7 @@ def _backlog(facts: Facts) -> Iterator[Finding]:
             continue
         usual = service.usual_wait or 0.0
         is_late = service.oldest > BACKLOG and service.oldest > MANY_TIMES * usual
-        if service.waiting and is_late and service.workers and not service.is_paused:
+        if service.waiting and is_late and service.workers and not service.is_paused and not service.is_limited:
             yield _about(
                 service,
                 "backlog",

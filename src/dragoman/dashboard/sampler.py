@@ -15,6 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
+from dragoman.core.reached_limits import limit_of_queue
 from dragoman.dashboard.census import Census
 from dragoman.dashboard.history import SLOT, History, slot_of
 from dragoman.dashboard.meters import Meter, Reading, add, between, read, zero
@@ -151,7 +152,8 @@ class Sampler:
         tracked, waiting = self._tracked.get(service), service.queue.length
         done, undone, _ = tracked.meter.ended(self.at) if tracked is not None else (0, 0, 0)
         waited = oldest(service, now) if waiting else 0.0
-        return service_need(waiting, waited, service.workers, service.paused, done, undone)
+        is_limited = limit_of_queue(service, now) is not None
+        return service_need(waiting, waited, service.workers, service.paused, done, undone, is_limited)
 
     def by_need(self, services: Iterable[Service], now: float) -> list[Service]:
         """Return the 60 services of these that need attention first."""

@@ -20,6 +20,8 @@ def _workers(row: ServiceView, states: dict[str, int]) -> str:
         return f"The service is paused{by}: its jobs are not dispatched."
     if not row.workers:
         return f"No worker offers '{row.name}'."
+    if row.limits is not None and row.limits.reached is not None:
+        return f"{row.limits.reached[0].upper()}{row.limits.reached[1:]}."
     if row.idle:
         if row.workers == 1:
             return "Its only worker is free."

@@ -26,6 +26,7 @@ from dragoman.operations.dashboard_schemas import (
     SnapshotView,
     TotalsView,
 )
+from dragoman.operations.limits import limits_view
 from dragoman.operations.scheduler import Scheduler
 from dragoman.operations.schemas import HealthView, ServiceView
 from dragoman.operations.views import moment
@@ -121,6 +122,7 @@ class Snapshots:
             run=rounded(rates.run),
             dialects=sorted(census.dialects.get(service, ())),
             need=sampler.need(service, now),
+            limits=limits_view(service, now),
         )
 
     def marks(self, principal: Principal, since: float, service: str | None = None) -> list[MarkView]:

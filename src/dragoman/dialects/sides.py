@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
@@ -16,9 +16,10 @@ from dragoman.core.failure import Failure as Failure
 from dragoman.core.ids import JobId as JobId
 from dragoman.core.infinity import inf
 from dragoman.core.job_extras import JobExtras as JobExtras
-from dragoman.core.job_extras import tenant_problem as tenant_problem
-from dragoman.core.limit_values import LimitValues as LimitValues
 from dragoman.core.states import Outcome as Outcome
+
+if TYPE_CHECKING:
+    from dragoman.core.limit_values import LimitValues
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from dragoman.core.job_extras import given_extras, tenant_problem
+from dragoman.core.job_extras import given_extras
 from dragoman.core.model import JobId
 from dragoman.core.options import DEFAULT_PRIORITY, JobOptions
+from dragoman.core.tenants import tenant_problem
 from dragoman.http.headers import Header
 from dragoman.http.options import ListenerOptions
 from dragoman.http.problems import HttpError, problem_response

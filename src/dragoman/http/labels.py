@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Service
+from dragoman.core.reached_limits import limit_of_queue
 from dragoman.core.rights import Principal
 from dragoman.core.states import Outcome
 
@@ -17,7 +18,7 @@ OTHER = "other"
 class Tally:
     """Numbers of a service, or of all services without their own series."""
 
-    __slots__ = ("delayed", "dependent", "ended", "oldest", "ran", "running", "waited", "waiting")
+    __slots__ = ("delayed", "dependent", "ended", "limited", "oldest", "ran", "running", "waited", "waiting")
 
     def __init__(self) -> None:
         self.ended = dict.fromkeys(Outcome, 0)
@@ -28,6 +29,7 @@ class Tally:
         self.dependent = 0
         self.running = 0
         self.oldest = 0.0
+        self.limited = 0  # 1: jobs wait because of a limit of their service
 
     def add(self, service: Service, running: int, now: float) -> None:
         for outcome, count in service.ended.items():
@@ -39,6 +41,8 @@ class Tally:
         self.running += running
         self.dependent += service.dependent
         self.delayed += max(0, service.jobs - waiting - running - service.dependent)
+        if limit_of_queue(service, now) is not None:
+            self.limited = 1
         first = service.queue.oldest()
         if first is not None:
             self.oldest = max(self.oldest, now - first.arrival)

@@ -51,6 +51,7 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_jobs_total": (COUNTER, "Jobs that ended, by service and outcome."),
     "dragoman_queue_depth": (GAUGE, "Jobs that wait for a worker."),
     "dragoman_queue_oldest_seconds": (GAUGE, "Waiting time of the next job to be dispatched."),
+    "dragoman_queue_limited": (GAUGE, "1 if jobs wait because of a limit of their service."),
     "dragoman_jobs_delayed": (GAUGE, "Jobs that may not start yet: delayed, in a retry delay, or not yet stored."),
     "dragoman_jobs_dependent": (GAUGE, "Jobs that wait for other jobs."),
     "dragoman_jobs_running": (GAUGE, "Jobs that are running at a worker."),

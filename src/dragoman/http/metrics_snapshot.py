@@ -20,6 +20,7 @@ SLICE = 0.005  # seconds of work between two iterations of the event loop
 GAUGES = {
     "dragoman_queue_depth": "waiting",
     "dragoman_queue_oldest_seconds": "oldest",
+    "dragoman_queue_limited": "limited",
     "dragoman_jobs_delayed": "delayed",
     "dragoman_jobs_dependent": "dependent",
     "dragoman_jobs_running": "running",

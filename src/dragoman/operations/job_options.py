@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from dragoman.core.infinity import inf
-from dragoman.core.job_extras import JobExtras, given_extras, tenant_problem
+from dragoman.core.job_extras import JobExtras, given_extras
 from dragoman.core.model import JobId
 from dragoman.core.options import JobOptions
+from dragoman.core.tenants import tenant_problem
 from dragoman.operations.schemas import EnqueueRequest, OperationError, ScheduleRequest
 from dragoman.operations.validation import duration
 

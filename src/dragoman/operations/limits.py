@@ -9,7 +9,7 @@ import msgspec
 from dragoman.core.broker import Broker
 from dragoman.core.limit_values import LimitValues, Rate, read_rate
 from dragoman.core.model import Service
-from dragoman.core.reached_limits import service_limit_reached
+from dragoman.core.reached_limits import limit_of_queue
 from dragoman.operations.schemas import LimitsView
 
 LIMITS = "limits/"  # prefix of the keys whose value is a JSON object
@@ -30,7 +30,6 @@ def limits_view(service: Service, now: float) -> LimitsView | None:
     if limits is None or limits.setting.is_empty:
         return None
     setting = limits.setting
-    reached = service_limit_reached(service, now)
     authors = {
         "max_running": setting.max_running_by,
         "max_running_per_tenant": setting.max_running_per_tenant_by,
@@ -41,7 +40,7 @@ def limits_view(service: Service, now: float) -> LimitsView | None:
         max_running_per_tenant=setting.max_running_per_tenant,
         rate=None if setting.rate is None else str(setting.rate),
         authors={name: author for name, author in authors.items() if author},
-        reached=None if reached is None else reached.sentence,
+        reached=limit_of_queue(service, now),
     )
 
 

@@ -11,6 +11,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.model import Payload
 from dragoman.core.oversize import over_max_payload
 from dragoman.operations.handler_base import StoreAccess
+from dragoman.operations.job_options import tenant_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.quarantine_handlers import QuarantineHandlers
 from dragoman.operations.responders import Responder
@@ -36,6 +37,7 @@ class ScheduleHandlers(QuarantineHandlers):
     def set_schedule(self, request: ScheduleRequest, payload: Payload, responder: Responder, now: float) -> None:
         if payload:
             request = replace(request, payload=None, payload_base64=b64encode(payload_of(request, payload)).decode())
+        tenant_of(request)
         principal = responder.owner.principal
         size, most = len(payload_of(request, b"")), principal.limits.max_payload
         if most is not None and size > most:

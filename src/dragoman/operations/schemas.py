@@ -247,7 +247,7 @@ class LimitsView(View):
     rate: Annotated[str | None, Meta(description="Rate of starts, such as `100/min`; null: no limit.")] = None
     authors: dict[str, str] = {}
     reached: Annotated[
-        str | None, Meta(description="Sentence about the limit because of which no job of the service may start now.")
+        str | None, Meta(description="Sentence about the limit for which its jobs wait now; null: for none.")
     ] = None
 
 

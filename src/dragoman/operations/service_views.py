@@ -72,7 +72,10 @@ class ServiceRows:
         rates = self._rates(service)
         if rates is not None:
             view.arrived, view.done, view.undone, view.wait, view.run = rates
-        view.need = service_need(waiting, oldest, service.workers, service.paused, view.done or 0.0, view.undone or 0.0)
+        is_limited = view.limits is not None and view.limits.reached is not None
+        view.need = service_need(
+            waiting, oldest, service.workers, service.paused, view.done or 0.0, view.undone or 0.0, is_limited
+        )
         return view
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from dragoman.dialects.sides import SubmitOptions, tenant_problem
+from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.credentials import NO_CREDENTIALS, Credentials
 from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.targets import SPOKEN, Target, caller_target, check_services
@@ -65,6 +65,8 @@ class SubmitOptionsCache:
         if wait_for_worker:
             self.require("wait_for_worker")
         if tenant is not None:
+            from dragoman.core.tenants import tenant_problem
+
             self.require("tenant")
             problem = tenant_problem(tenant)
             if problem is not None:

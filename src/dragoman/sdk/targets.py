@@ -8,16 +8,18 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import import_module
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.carriers.carrier import Carrier
-from dragoman.core.limit_values import LimitValues
 from dragoman.dialects.catalogue import DIALECTS, Dialect
 from dragoman.sdk.address import Address, SocketAddress, TlsAddress, address_error, parse, parse_frontend, read_options
 from dragoman.sdk.credentials import NO_CREDENTIALS, CredentialError, Credentials, Tls
 from dragoman.sdk.dialect_sides import Sides
 from dragoman.sdk.proof import URL_OPTIONS, Proof, proof_of
 from dragoman.streams.tls_context import TlsFileError, client_role
+
+if TYPE_CHECKING:
+    from dragoman.core.limit_values import LimitValues
 
 # Dialects of the SDK's clients and workers.
 SPOKEN = {name: dialect for name, dialect in DIALECTS.items() if dialect.sides is not None}

@@ -55,7 +55,7 @@ def test_call_says_no_limit_or_nothing(
 ) -> None:
     asked: list[float | None] = []
 
-    def call(client: Client[bytes], service: str, payload: bytes, *, timeout: float | None, tenant: object) -> bytes:
+    def call(client: Client[bytes], service: str, payload: bytes, *, timeout: float | None, tenant: None) -> bytes:
         asked.append(is_set(timeout))
         return b""
 

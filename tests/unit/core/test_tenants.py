@@ -283,3 +283,40 @@ def test_declared_limit_of_tenants(broker: CheckedBroker) -> None:
     broker.idle(worker, 0.0)
     jobs = [broker.call(tenant="a") for _ in range(2)]
     assert states(*jobs) == "running waiting"
+
+
+# ---------------------------------------------------------------- the oldest job
+
+
+def test_oldest_job_of_all_tenants_is_found_whatever_came_and_went(broker: CheckedBroker) -> None:
+    """Views ask for it: against all waiting jobs, one by one."""
+    queue = None
+    waiting: list[Job] = []
+    for step in range(400):
+        now = float(step)
+        draw = (step * 7_919) % 100
+        if draw < 60 or not waiting:
+            waiting.append(broker.call(tenant=f"t{draw % 7}" if draw % 5 else "", priority=draw % 10, now=now))
+        else:
+            broker.withdraw(waiting.pop(draw % len(waiting)), now)
+        queue = broker.worker_registry.services["s"].queue
+        oldest = queue.oldest()
+        assert (oldest.order if oldest is not None else None) == min((job.order for job in waiting), default=None)
+    worker = broker.worker(now=1_000.0)
+    while worker.running:
+        (attempt,) = worker.running.values()
+        waiting.remove(attempt.job)
+        assert queue is not None
+        oldest = queue.oldest()
+        assert (oldest.order if oldest is not None else None) == min((job.order for job in waiting), default=None)
+        broker.succeed(attempt, b"", 1_000.0)
+
+
+def test_entries_of_tenants_that_went_are_swept_out(broker: CheckedBroker) -> None:
+    """I5: also if nobody ever asks for the oldest job."""
+    broker.call(tenant="stays")
+    for number in range(2_000):
+        broker.withdraw(broker.call(tenant=f"t{number}"), 0.0)
+    tenants = broker.worker_registry.services["s"].queue.members["local"]
+    assert isinstance(tenants, TenantQueues)
+    assert len(tenants._by_age) <= 10 * SWEEP_FLOOR

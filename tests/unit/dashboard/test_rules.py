@@ -147,6 +147,11 @@ def test_usual_facts_need_no_attention() -> None:
     check_every_row(check, QUIET)
 
 
+def test_queue_that_waits_for_a_limit_of_its_service_needs_no_attention() -> None:
+    """R182: somebody has decided that its jobs wait."""
+    assert findings(service(is_limited=True, idle=3, busy=45)) == []
+
+
 def test_findings_about_services_name_them() -> None:
     """A principal without `see` over all services gets those of its services only."""
     broker = {"store", "not ready", "limit", "lag", "bad messages", "rejoining"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from case_tables import check_every_row
 from dragoman.dashboard.says import says
-from dragoman.operations.schemas import ServiceView
+from dragoman.operations.schemas import LimitsView, ServiceView
 
 BUSY = {"waiting": 442, "workers": 48, "arrived": 41.0, "done": 22.0}
 
@@ -54,6 +54,11 @@ ROWS: list[tuple[dict[str, Any], dict[str, int], str]] = [
     ({"workers": 1, "idle": 1}, {"idle": 1}, "Its only worker is free. No jobs arrive."),
     ({"workers": 1}, {"stuck": 1}, "Its only worker is not free (stuck). No jobs arrive."),
     ({"waiting": 1}, {}, "No worker offers 'ocr'. 1 job waits."),
+    (
+        {"waiting": 3, "workers": 2, "idle": 1, "limits": LimitsView(max_running=4, reached="'ocr' runs 4 jobs (...)")},
+        {"idle": 1, "busy": 1},
+        "'ocr' runs 4 jobs (...). 3 jobs wait.",
+    ),
     (
         {"waiting": 2, "paused": True, "paused_by": "ops"},
         {},

@@ -14,6 +14,7 @@ from dragoman.core.bulk import NewJob
 from dragoman.core.counters import Counters
 from dragoman.core.histogram import PUBLISHED
 from dragoman.core.job_extras import JobExtras
+from dragoman.core.limit_values import LimitValues
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.rights import ALL_RIGHTS
@@ -80,6 +81,22 @@ def test_dependent_jobs_and_groups_are_counted(scraped: Scraped) -> None:
     told = scraped.numbers()
     assert (told["dragoman_jobs_dependent{service=resize}"], told["dragoman_groups"]) == (1, 1)
     assert (told["dragoman_jobs_delayed{service=resize}"], told["dragoman_jobs_dependent{service=other}"]) == (0, 0)
+
+
+def test_queue_that_waits_for_a_limit_of_its_service_is_told(scraped: Scraped) -> None:
+    """An alarm about long waits leaves it out: somebody has decided that these jobs wait."""
+    for name in ("busy", "limited", "tenants"):
+        scraped.worker(name)
+        scraped.broker.limiter.set_by_operator(
+            name, LimitValues(9 if name == "busy" else 1, 1 if name == "tenants" else None), "ada", scraped.now
+        )
+        scraped.job(name)
+    told = scraped.numbers()
+    assert [told[f"dragoman_queue_limited{{service={name}}}"] for name in ("busy", "limited", "tenants")] == [0, 0, 0]
+    for name in ("busy", "limited", "tenants"):
+        scraped.job(name)
+    told = scraped.numbers()
+    assert [told[f"dragoman_queue_limited{{service={name}}}"] for name in ("busy", "limited", "tenants")] == [0, 1, 1]
 
 
 def test_how_long_jobs_waited_and_ran_is_told_in_buckets(scraped: Scraped) -> None:

@@ -58,6 +58,9 @@ def test_worker_that_joins_is_told_who_it_is_and_what_is_expected_of_it(world: W
         {"services": ["s"], "name": "a\u0007b"},
         {"services": ["s"], "name": "ü" * 65},
         {"services": ["s"], "wishes": 1},
+        {"services": ["s"], "limits": {"s": {"max_running": 0}}},
+        {"services": ["s"], "limits": {"s": {"rate": "5/d"}}},
+        {"services": ["s"], "limits": {"s": {"colour": "blue"}}},
         [],
         "s",
     ],
@@ -249,3 +252,16 @@ def test_job_that_waits_for_its_worker_is_there_at_the_next_ask(world: World) ->
     world.wait(0.5)
     given = worker.takes()
     assert (given.content, given.headers["dragoman-timeout"]) == (b"2", "60.000")
+
+
+# ---------------------------------------------------------------- limits of services
+
+
+def test_limits_that_a_worker_declares_hold_until_it_leaves(world: World) -> None:
+    """R183."""
+    worker = Worker(world, limits={"s": {"max_running": 4, "rate": "100/min"}})
+    shown = world.ask("GET", "/v1/services/s").json()["limits"]
+    assert (shown["max_running"], shown["rate"]) == (4, "100/min")
+    assert shown["authors"] == dict.fromkeys(("max_running", "rate"), "declared by its workers")
+    worker.leaves()
+    assert world.ask("GET", "/v1/services/s").json()["limits"] is None

@@ -27,6 +27,7 @@ OPTIONS: dict[str, Any] = {
     "job_timeout": 1.0,
     "queue_timeout": 1.0,
     "wait_for_worker": True,
+    "tenant": "acme",
 }
 DEFAULTS = {"timeout": TIMEOUT, "job_timeout": JOB_TIMEOUT, "queue_timeout": QUEUE_TIMEOUT}
 SPOKEN = {"native": set(OPTIONS), "memodb": {"job_timeout"}}  # the others: nothing of it

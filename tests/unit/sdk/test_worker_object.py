@@ -445,3 +445,44 @@ def test_a_reference_leads_to_its_object() -> None:
 def test_while_a_module_is_loaded_run_returns_at_once() -> None:
     with loading():
         assert module_worker.run() == 0
+
+
+# -------------------------------------------------------------------- limits
+
+
+def test_service_has_the_limits_that_it_declares() -> None:
+    """R183."""
+    worker = Worker()
+    worker.service("mail", max_running=4, max_running_per_tenant=2, rate="100/min")(double)
+    worker.service("plain")(double)
+    assert str(worker.services["mail"].limits.rate) == "100/min"
+    assert (worker.services["mail"].limits.max_running, worker.services["mail"].limits.max_running_per_tenant) == (4, 2)
+    assert worker.services["plain"].limits.is_empty
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"max_running": 0}, "max_running=0: must be a whole number from 1 to 1000000, or None"),
+        ({"max_running": True}, "max_running=True: must be a whole number from 1 to 1000000, or None"),
+        (
+            {"max_running_per_tenant": 1.5},
+            "max_running_per_tenant=1.5: must be a whole number from 1 to",
+        ),
+        (
+            {"rate": "100"},
+            "rate '100' is not a rate; write a number from 1 to 1000000 and a unit",
+        ),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(wrong: dict[str, Any], sentence: str) -> None:
+    for declare in (Worker().service, dragoman.task):
+        with pytest.raises(ValueError, match=sentence):
+            declare(**wrong)(double)
+
+
+def test_limits_are_not_declared_in_a_dialect_that_cannot_carry_them() -> None:
+    worker = Worker("pingpong+tcp://127.0.0.1:1")
+    worker.service("mail", max_running=4)(double)
+    with pytest.raises(AddressError, match=r"'mail' declares limits, and workers in pingpong cannot; use a native URL"):
+        worker.run()

@@ -9,7 +9,8 @@ from typing import Any, Final
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.ids import JobId
-from dragoman.core.job_extras import JobExtras, given_extras, tenant_problem
+from dragoman.core.job_extras import JobExtras, given_extras
+from dragoman.core.tenants import tenant_problem
 from dragoman.dialects.native.messages import NAME, Flag
 
 PARENT: Final = "parent"

@@ -9,6 +9,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
+from dragoman.core.limit_values import LimitValues
 from dragoman.dialects.heartbeats import HeartbeatTimers
 from dragoman.dialects.native.codec import (
     read_bye,
@@ -37,7 +38,7 @@ from dragoman.dialects.native.messages import (
 )
 from dragoman.dialects.native.options import WorkerOptions
 from dragoman.dialects.native.waiting import BEFORE_WELCOME, NO_WELCOME
-from dragoman.dialects.sides import FORBIDDEN, Failure, JobInfo, LimitValues, Outcome, WorkerIO
+from dragoman.dialects.sides import FORBIDDEN, Failure, JobInfo, Outcome, WorkerIO
 
 WITHOUT_LIMITS: Final = "it is of an earlier release and does not know limits of services, as declared for"
 WITHOUT_PARTS: Final = "it is of an earlier release and does not tell which callers receive parts, as required by"

@@ -682,3 +682,29 @@ def test_extras_are_left_out_for_a_broker_that_does_not_know_them() -> None:
     world.connect(extras=["parent"], resumed=True)
     (again,) = [each for each in world.port.take() if each[0][0] == 0x40]
     assert json.loads(again[1]) == {"service": "s", "parent": "70" * 16}, "the next broker knows them"
+
+
+def test_job_with_a_tenant_is_refused_if_the_broker_does_not_know_tenants() -> None:
+    """R185: without it, the job would take the turns of others. Jobs before and after it are sent."""
+    options = SubmitOptions("echo", tenant="acme")
+    for understood, ended in (((), [("b", Outcome.REFUSED)]), (("parent", "tenant"), [])):
+        world = World()
+        world.connect(extras=list(understood))
+        for number, (job_ref, each) in enumerate((("a", ECHO), ("b", options), ("c", ECHO)), 1):
+            world.side.submit(job_ref, each, job_ref.encode(), number.to_bytes(16, "big"), world.now, None)
+        world.side.flush(world.now)
+        sent = world.port.take()
+        payloads = [bytes(frame) for frames in sent for frame in frames[3 if frames[0][1] & 16 else 2 :]]
+        assert payloads == ([b"a", b"c"] if ended else [b"a", b"b", b"c"])
+        assert [(each[0], each[1]) for each in world.port.answers] == ended
+        if not ended:
+            assert json.loads(sent[1][2]) == {"tenant": "acme"}
+
+
+def test_tenant_and_parent_go_in_the_same_extras() -> None:
+    world = World()
+    world.connect(extras=["parent", "tenant"])
+    world.side.submit("a", SubmitOptions("echo", tenant="acme"), b"x", bytes(16), world.now, PARENT)
+    world.side.flush(world.now)
+    (frames,) = world.port.take()
+    assert json.loads(frames[2]) == {"parent": "70" * 16, "tenant": "acme"}

@@ -76,6 +76,15 @@ def test_jobs_of_a_submit_have_its_extras() -> None:
     assert list(world.broker.job_registry.with_extras.children_of(PARENT)) == [A, B]
 
 
+def test_jobs_of_a_submit_have_its_tenant() -> None:
+    """R185."""
+    world = World()
+    world.worker(capacity=2)
+    client = world.client(extras=True)
+    assert client.say(*with_extras([(A, b"one"), (B, b"two")], b'{"tenant": "acme"}')) == []
+    assert [world.broker.jobs[JobId(id)].tenant for id in (A, B)] == ["acme", "acme"]
+
+
 def test_flag_means_nothing_for_a_client_that_did_not_announce_extras() -> None:
     """Brokers have always ignored flags that they did not know."""
     world = World()
@@ -94,6 +103,11 @@ WRONG: list[tuple[bytes, str]] = [
     (b'{"parent": "5f"}', "the parent in extras must be the id of a job, 32 hex digits"),
     (b'{"parent": "' + b"x" * 32 + b'"}', "the parent in extras must be the id of a job, 32 hex digits"),
     (b" " * 4097, "4097 bytes of extras; at most 4096 are allowed"),
+    (b'{"tenant": 5}', "the tenant in extras must be a text"),
+    (
+        b'{"tenant": ""}',
+        "tenant '' is not a name; 1 to 128 bytes of text without control characters are allowed",
+    ),
 ]
 
 

@@ -384,3 +384,39 @@ def test_how_often_a_job_is_handed_out(option: int | None, asked: int, tries: in
         worker.cut()
     assert numbers == list(range(1, tries + 1))
     assert [said[1] for said in client.told()] == ["lost"]
+
+
+# -------------------------------------------------------------------- limits of services
+
+
+def test_limits_that_a_worker_declares_hold_while_it_is_connected() -> None:
+    """R183."""
+    world = World()
+    limits = {"echo": {"max_running": 4, "max_running_per_tenant": 2, "rate": "100/min", "colour": "blue"}, "other": {}}
+    worker = world.connect()
+    ((word, _, welcome),) = worker.say(*hello(2, {"services": ["echo"], "limits": limits}))
+    assert (word, welcome["limits"]) == ("WELCOME", True)
+    service = world.broker.worker_registry.services["echo"]
+    assert service.limits is not None
+    assert str(service.limits.setting) == "max_running 4, max_running_per_tenant 2, rate 100/min"
+    worker.cut()
+    world.run_once()
+    assert str(service.limits.setting) == "no limits"
+
+
+def test_worker_without_limits_is_not_told_of_them() -> None:
+    world = World()
+    ((_, _, welcome),) = world.connect().say(*hello(2, {"services": ["echo"]}))
+    assert "limits" not in welcome
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [5, [], {"echo": 5}, {"echo": {"max_running": 0}}, {"echo": {"max_running": "4"}}, {"echo": {"max_running": True}}]
+    + [{"echo": {"rate": each}} for each in (5, "5", "0/s", ["5/s"])],
+)
+def test_limits_that_cannot_be_read_are_hung_up_on(limits: object) -> None:
+    world = World()
+    worker = world.connect()
+    assert worker.say(*hello(2, {"services": ["echo"], "limits": limits})) == [("ERROR", "HELLO", "malformed")]
+    assert worker.is_over

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.carriers.carrier import Frame, TooLarge
+from dragoman.core.limit_values import LimitValues, Rate
 from dragoman.core.states import Outcome
 from dragoman.dialects.native.codec import (
     write_bye,
@@ -307,3 +308,17 @@ def test_service_that_requires_parts_is_announced_and_not_served_without_knowing
     assert reason == (
         "it is of an earlier release and does not tell which callers receive parts, as required by 'echo'"
     )
+
+
+def test_limits_are_declared_and_a_broker_that_does_not_know_them_is_left() -> None:
+    """R183. A broker of an earlier release would start too many jobs."""
+    side = Side()
+    side.declare_limits({"echo": LimitValues(4, None, Rate(100, "min"))})
+    side.opened(0.0)
+    assert json.loads(side.port.take()[0][1])["limits"] == {"echo": {"max_running": 4, "rate": "100/min"}}
+    side.receive(write_welcome(Welcome(2.0, 10.0, 1000, limits=True), Role.WORKER), 0.0)
+    assert side.port.events == []
+    side.receive(write_welcome(Welcome(2.0, 10.0, 1000), Role.WORKER), 0.0)
+    assert side.port.events == [
+        ("refused", "it is of an earlier release and does not know limits of services, as declared for 'echo'")
+    ]

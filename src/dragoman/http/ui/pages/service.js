@@ -60,11 +60,19 @@ export function render({ address, data, live: now }) {
 
 const head = (id, row, range) => html`<div class="head"><h1>${id}</h1><span>${(row.dialects ?? []).map(dialect)}</span>
   ${row.paused && html`<span class="tag warn">paused${row.paused_by && ` by ${row.paused_by}`}</span>`}
+  ${limits(row.limits)}
   <span class="grow"></span>${rangeChoice(range)}${administers(id) && html`<span class="acts">
     ${row.paused ? act("resume", id, "Resume …", "primary") : act("pause", id, "Pause …")}
     ${act("purge", id, "Purge …", "danger")}</span>`}</div>`;
 
+const LIMITS = { max_running: "at most # running", max_running_per_tenant: "at most # running per tenant", rate: "#" };
+
+/** A tag for each limit of the service; its title names the author. */
+const limits = (set) => set && Object.entries(LIMITS).filter(([name]) => set[name] != null).map(([name, text]) =>
+  html`<span class="tag" title="${name}, ${set.authors[name] ?? ""}">${text.replace("#", set[name])}</span>`);
+
 function colorOf(row) {
+  if (row.workers && row.limits?.reached) return "done";
   if (row.paused || (row.waiting && row.oldest > LONG)) return "waiting";
   if (row.waiting && !row.workers) return "failed";
   return row.workers ? "done" : "quiet";
