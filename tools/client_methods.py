@@ -21,7 +21,8 @@ from dragoman.operations.table import OPERATIONS
 
 SDK = Path(__file__).parents[1] / "src" / "dragoman" / "sdk"
 WIDTH = 112  # columns of a docstring within its indentation
-IN_PAYLOAD = ("payload", "payload_base64")  # request fields that the method's `payload` replaces
+# Request fields that are no parameters: those that the method's `payload` replaces, and that the client sets itself.
+IN_PAYLOAD = ("payload", "payload_base64", "request_id")
 
 HEAD = '''"""{about}
 
@@ -218,8 +219,9 @@ def _parameters(row: Operation[Any, Any]) -> list[str]:
 
 def _type(field: RequestField) -> str:
     kind = "datetime" if field.kind is datetime else field.kind.__name__
-    if field.choices:
-        kind = f"Literal[{', '.join(map(repr, field.choices))}]"
+    if field.choices or field.words:
+        words = f"Literal[{', '.join(map(repr, field.choices or field.words))}]"
+        kind = words if field.choices else f"{kind} | {words}"
     if field.is_list:
         kind = f"Sequence[{kind}]"
     return f"{kind} | None" if field.is_nullable else kind

@@ -25,6 +25,10 @@ with Client("tcp://127.0.0.1:7400") as client:
     job = client.enqueue("resize", b"big", delay=60, key="42", attempts=5, retry_first=1, not_before=datetime.now(UTC))
     assert_type(job, str)
     assert_type(client.enqueue("describe", {"picture": 42}, codec="json"), str)
+    client.enqueue("resize", b"big", key="nightly", unique="unfinished", keep="forever")
+    client.enqueue("resize", unique="once")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    client.enqueue("resize", keep="long")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(client.find_job("resize", "nightly"), JobView)
     assert_type(client.result(job), bytes)
     assert_type(client.result(job, 30), bytes)
     assert_type(client.result(job, timeout=30, codec="bytes"), bytes)
@@ -86,7 +90,8 @@ with Client(codec="json") as objects:
 
 async def main() -> None:
     async with AsyncClient("tcp://127.0.0.1:7400") as client:
-        job = await client.enqueue("resize", b"big", delay=60, key="42")
+        job = await client.enqueue("resize", b"big", delay=60, key="42", unique="waiting", keep=60)
+        assert_type(await client.find_job("resize", "42"), JobView)
         assert_type(job, str)
         assert_type(await client.result(job, timeout=30), bytes)
         assert_type(await client.result(job, codec="json"), Any)

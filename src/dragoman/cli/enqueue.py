@@ -20,6 +20,7 @@ from dragoman.operations.schemas import EnqueueRequest
 Examples:
   dragoman enqueue resize - < big.png
   dragoman enqueue report "2026-10" --delay 3600 --key report-2026-10
+  dragoman enqueue backup "" --key nightly --unique unfinished
   dragoman enqueue resize - --wait 30 < big.png > small.png
 
 {EXITS}
@@ -29,7 +30,8 @@ Examples:
 @click.argument("data", default="")
 @connect_option
 @request_options(
-    EnqueueRequest, "delay", "priority", "attempts", "timeout", "retry_first", "retry_cap", "retry_jitter", "key"
+    EnqueueRequest,
+    *("delay", "priority", "attempts", "timeout", "retry_first", "retry_cap", "retry_jitter", "key", "unique", "keep"),
 )
 @click.option(
     "--wait", type=click.FloatRange(min=0), metavar="S", help="Wait up to S seconds for the result, and print it."

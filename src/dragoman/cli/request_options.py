@@ -89,4 +89,5 @@ def _help(field: RequestField, with_limits: bool = True) -> str:
 def _metavar(field: RequestField) -> str:
     if field.most is not None and field.most < 10:
         return f"{field.least:g}..{field.most:g}"
-    return {int: "N", float: "S", datetime: "TIME"}.get(field.kind, field.name.upper())
+    metavar = {int: "N", float: "S", datetime: "TIME"}.get(field.kind, field.name.upper())
+    return "|".join((metavar, *field.words))

@@ -87,7 +87,7 @@ Examples:
 @click.argument("data", default="")
 @connect_option
 @request_options(ScheduleRequest, "cron", "every", "timezone", "overlap", "paused", "priority", "attempts", "timeout")
-@request_options(ScheduleRequest, "retry_first", "retry_cap", "retry_jitter")
+@request_options(ScheduleRequest, "retry_first", "retry_cap", "retry_jitter", "keep")
 @json_option
 def set_(
     name: str,

@@ -18,7 +18,7 @@ def enter_job(registry: JobRegistry, job: Job) -> None:
     registry.present += 1
     registry.memory.payloads += size
     if job.key is not None:
-        registry.kept.archive.note_key(job)
+        registry.kept.keys.add(job)
 
 
 def set_payload(registry: JobRegistry, job: Job, payload: Payload) -> None:

@@ -15,6 +15,8 @@ def extras_text(extras: JobExtras) -> str:
         facts["parent"] = extras.parent.hex()
     if extras.traceparent:
         facts["traceparent"] = extras.traceparent
+    if extras.request:
+        facts["request"] = extras.request
     return json.dumps(facts, separators=(",", ":"))
 
 
@@ -26,6 +28,7 @@ def extras_of(text: str) -> JobExtras:
     extras = JobExtras(
         parent=_id_of(facts.pop("parent", None)),
         traceparent=_text_of(facts.pop("traceparent", "")),
+        request=_text_of(facts.pop("request", "")),
     )
     if facts:
         raise ValueError(f"unknown: {', '.join(facts)}")

@@ -16,3 +16,4 @@ class JobExtras:
 
     parent: JobId | None = None  # the job whose handler submitted this one
     traceparent: str = ""  # W3C trace context of the submit
+    request: str = ""  # id of the request, chosen by the client: a repeated request finds the job that the first made

@@ -23,8 +23,9 @@ from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED, RefusalReason
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.job_details import send_payload, show_job
-from dragoman.operations.job_options import delayed_options, options_of
+from dragoman.operations.job_options import delayed_options, extras_for, options_of
 from dragoman.operations.ladder_handlers import LadderHandlers
+from dragoman.operations.list_schemas import FindJobRequest
 from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
@@ -132,13 +133,18 @@ class OperationHandlers(LadderHandlers):
             raise OperationError("loading", KEYS_LOADING)
         pending = PendingRequest(self, responder, inf)
         body = payload_of(request, payload)
-        job = self.broker.submit(request.service, body, pending, job_options, now, key=request.key)
+        extras = extras_for(request)
+        job = self.broker.submit(request.service, body, pending, job_options, now, key=request.key, extras=extras)
         record_request(job, ENQUEUE, responder, len(body), now)
         return pending
 
     def job(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
         show_job(job, self._store_access, self._offset(), responder, reads_job(responder.owner.principal, job))
+
+    def find_job(self, request: FindJobRequest, payload: Payload, responder: Responder, now: float) -> None:
+        job = self.permissions.job_with_key(request, responder)
+        show_job(job, self._store_access, self._offset(), responder, is_full=True)
 
     def payload(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         send_payload(self.targets.job(request.id), self._store_access, self._offset(), responder)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from dragoman.core.infinity import inf
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.options import JobOptions
+from dragoman.core.states import Unique
 from dragoman.operations.schemas import EnqueueRequest, OperationError, ScheduleRequest
 from dragoman.operations.validation import duration
 
@@ -26,6 +28,15 @@ def options_of(request: EnqueueRequest, now: float, ahead: Callable[[], float], 
     return delayed_options(request, delay)
 
 
+def extras_for(request: EnqueueRequest) -> JobExtras | None:
+    """Return the extras of a job. Raises OperationError for a field that needs a key."""
+    if request.key is None:
+        for name, value in (("unique", request.unique != "kept"), ("request_id", request.request_id is not None)):
+            if value:
+                raise OperationError("invalid", f"{name} is about the key of a job, and this one has none: give a key")
+    return None if request.request_id is None else JobExtras(request=request.request_id)
+
+
 def delayed_options(request: EnqueueRequest | ScheduleRequest, delay: float = 0.0) -> JobOptions:
     """Return the options in a request, for a job or for a run of a schedule."""
     return job_options_for(
@@ -36,6 +47,8 @@ def delayed_options(request: EnqueueRequest | ScheduleRequest, delay: float = 0.
         request.retry_first,
         request.retry_cap,
         request.retry_jitter,
+        request.unique if isinstance(request, EnqueueRequest) else "kept",
+        inf if request.keep == "forever" else request.keep,
     )
 
 
@@ -48,6 +61,8 @@ def job_options_for(
     retry_first: float | None,
     retry_cap: float | None,
     retry_jitter: float | None,
+    unique: str,
+    keep: float | None,
 ) -> JobOptions:
     """Return the options of a background job, which waits for a worker without limit. Equal options are one object."""
     return JobOptions(
@@ -60,4 +75,6 @@ def job_options_for(
         retry_first=retry_first,
         retry_cap=retry_cap,
         retry_jitter=retry_jitter,
+        unique=Unique(unique),
+        keep=keep,
     )

@@ -9,6 +9,7 @@ from msgspec import Meta
 from dragoman.operations.schemas import (
     JobIdText,
     JobView,
+    Key,
     Moment,
     OperationRequest,
     OutcomeName,
@@ -53,6 +54,20 @@ class ListJobsRequest(OperationRequest):
     undone: Annotated[bool, Meta(description="Only jobs that ended otherwise than done.")] = False
     limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Maximum number of jobs.")] = 100
     after: Annotated[JobIdText | None, Meta(description="Only jobs older than this one.")] = None
+
+
+class FindJobRequest(OperationRequest):
+    """The service and the idempotency key of a job."""
+
+    service: ServiceName
+    key: Key
+    owner: Annotated[
+        Filter | None,
+        Meta(
+            description="Principal that owns the job, by default the one that asks. Jobs of others need `administer` "
+            "over the service."
+        ),
+    ] = None
 
 
 class JobsView(View):

@@ -22,18 +22,21 @@ from dragoman.operations.field_types import ErrorKind as ErrorKind
 from dragoman.operations.field_types import Jitter as Jitter
 from dragoman.operations.field_types import JobIdText as JobIdText
 from dragoman.operations.field_types import JobTimeout as JobTimeout
+from dragoman.operations.field_types import Keep as Keep
 from dragoman.operations.field_types import Key as Key
 from dragoman.operations.field_types import Moment as Moment
 from dragoman.operations.field_types import OutcomeName as OutcomeName
 from dragoman.operations.field_types import PayloadKind as PayloadKind
 from dragoman.operations.field_types import Priority as Priority
 from dragoman.operations.field_types import Quantiles as Quantiles
+from dragoman.operations.field_types import RequestId as RequestId
 from dragoman.operations.field_types import RetryDelay as RetryDelay
 from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
 from dragoman.operations.field_types import ScheduleName as ScheduleName
 from dragoman.operations.field_types import ServiceName as ServiceName
 from dragoman.operations.field_types import State as State
 from dragoman.operations.field_types import Text as Text
+from dragoman.operations.field_types import Unique as Unique
 from dragoman.operations.field_types import WaitSeconds as WaitSeconds
 from dragoman.operations.field_types import WorkerNumber as WorkerNumber
 
@@ -61,9 +64,12 @@ class EnqueueRequest(OperationRequest):
     attempts: Attempts = 3
     timeout: JobTimeout | None = JOB_TIMEOUT
     key: Key | None = None
+    unique: Unique = "kept"
+    keep: Keep | None = None
     retry_first: RetryDelay | None = None
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
+    request_id: RequestId | None = None
 
 
 class JobRef(OperationRequest):
@@ -150,6 +156,11 @@ class JobView(View):
     result_size: Annotated[int | None, Meta(description="Bytes of the result.")] = None
     recorded: Annotated[
         Literal["messages", "milestones"] | None, Meta(description="Source of its ladder; `null`: not recorded so far.")
+    ] = None
+    unique: Annotated[Unique | None, Meta(description="How long it holds its key; `null` without a key.")] = None
+    keep: Annotated[
+        Keep | None,
+        Meta(description="Seconds for which its outcome is kept, or `forever`; `null`: as the broker's setting says."),
     ] = None
 
 
@@ -293,6 +304,7 @@ class ScheduleRequest(OperationRequest):
     retry_first: RetryDelay | None = None
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
+    keep: Keep | None = None
 
 
 class ScheduleRef(OperationRequest):

@@ -15,6 +15,7 @@ from dragoman.operations.ladder_table import LADDER as LADDER
 from dragoman.operations.ladder_table import WORKER_LADDER as WORKER_LADDER
 from dragoman.operations.list_schemas import WhyView
 from dragoman.operations.list_table import BROKER as BROKER
+from dragoman.operations.list_table import FIND_JOB as FIND_JOB
 from dragoman.operations.list_table import FLEET as FLEET
 from dragoman.operations.list_table import JOB_COUNTS as JOB_COUNTS
 from dragoman.operations.list_table import JOBS as JOBS
@@ -362,6 +363,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         ENQUEUE,
         JOBS,
         JOB_COUNTS,
+        FIND_JOB,
         JOB,
         PAYLOAD,
         CANCEL,

@@ -125,8 +125,13 @@ def enqueue(request: EnqueueRequest, payload: Frame) -> Steps[str]:
     """Enqueue a background job. Returns its id."""
     from dragoman.operations.table import ENQUEUE
 
-    if request.key is None:
-        request.key = new_key()  # a repeated request must not create a second job
+    # A repeated request must not create a second job.
+    if request.key is not None and request.unique != "kept":
+        request.request_id = new_key()
+    elif request.key is None:
+        if request.unique != "kept":
+            raise ValueError(f"unique={request.unique!r} is about the key of a job, and this one has none: give a key")
+        request.key = new_key()
     job = yield from view(ENQUEUE, request, payload)
     return job.id
 
@@ -188,7 +193,7 @@ def error_of(row: Operation[Any, Any], error: OperationError) -> Exception:
     """Convert a broker's error to the exception that a client raises."""
     detail = error.detail
     if error.kind == "not found":
-        missing = _MISSING.get(row.group, NotFound) if row.path_fields else NotFound
+        missing = NotFound if row.pages else _MISSING.get(row.group, NotFound)
         return missing(detail)
     if error.kind == "invalid":
         return ValueError(detail)

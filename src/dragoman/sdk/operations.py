@@ -40,6 +40,8 @@ class ClientOperations(Performer, Generic[Result]):
         attempts: int = 3,
         timeout: float | None = 60.0,
         key: str | None = None,
+        unique: Literal["waiting", "unfinished", "kept"] = "kept",
+        keep: float | Literal["forever"] | None = None,
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
@@ -59,6 +61,11 @@ class ClientOperations(Performer, Generic[Result]):
           default: 60]
         - `key`: Idempotency key. A second submit with the same key and payload returns the first job. [1 to 256
           characters]
+        - `unique`: How long the job holds its key: `waiting` until it starts, `unfinished` until it ends, `kept` while
+          its outcome is kept. A submit with a key that no job holds makes a new job. [waiting, unfinished or kept;
+          default: kept]
+        - `keep`: Seconds for which the outcome is kept; 0: not at all; `forever`: until it is deleted. By default the
+          broker's setting (outcome_retention). [0 to 315360000, or forever]
         - `retry_first`: Delay before the second attempt, in seconds; it doubles with each further attempt. By default
           the broker's setting. [0 to 86400 (1 day)]
         - `retry_cap`: Longest delay between two attempts, in seconds. By default the broker's setting. [0 to 86400 (1
@@ -79,6 +86,8 @@ class ClientOperations(Performer, Generic[Result]):
                     attempts=attempts,
                     timeout=timeout,
                     key=key,
+                    unique=unique,
+                    keep=keep,
                     retry_first=retry_first,
                     retry_cap=retry_cap,
                     retry_jitter=retry_jitter,
@@ -154,6 +163,19 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.table import JOB_COUNTS
 
         return self.operation(JOB_COUNTS, JobCountsRequest(service=service))
+
+    def find_job(self, service: str, key: str, owner: str | None = None) -> JobView:
+        """Find a job by its idempotency key.
+
+        Of several jobs with the key, it is the one that was submitted last. The view is that of `job`.
+
+        - `owner`: Principal that owns the job, by default the one that asks. Jobs of others need `administer` over the
+          service. [1 to 256 characters]
+        """
+        from dragoman.operations.list_schemas import FindJobRequest
+        from dragoman.operations.table import FIND_JOB
+
+        return self.operation(FIND_JOB, FindJobRequest(service=service, key=key, owner=owner))
 
     def job(self, id: str) -> JobView:
         """Show one job.
@@ -435,6 +457,7 @@ class ClientOperations(Performer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        keep: float | Literal["forever"] | None = None,
     ) -> ScheduleView:
         """Create a schedule, or replace the one of this name.
 
@@ -456,6 +479,8 @@ class ClientOperations(Performer, Generic[Result]):
           day)]
         - `retry_jitter`: Random fraction that is added to or subtracted from each retry delay. By default the broker's
           setting. [0 to 1]
+        - `keep`: Seconds for which the outcome is kept; 0: not at all; `forever`: until it is deleted. By default the
+          broker's setting (outcome_retention). [0 to 315360000, or forever]
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import ScheduleRequest
@@ -477,6 +502,7 @@ class ClientOperations(Performer, Generic[Result]):
                 retry_first=retry_first,
                 retry_cap=retry_cap,
                 retry_jitter=retry_jitter,
+                keep=keep,
             ),
             self._encoded(payload, codec),
         )

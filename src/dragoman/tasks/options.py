@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from dragoman.sdk.option_types import CallOptions
 
@@ -24,13 +24,18 @@ class TaskOptions(TypedDict, total=False):
     delay: float
     not_before: datetime | None
     key: str | None
+    unique: Literal["waiting", "unfinished", "kept"]
+    keep: float | Literal["forever"] | None
     retry_first: float | None
     retry_cap: float | None
     retry_jitter: float | None
 
 
 CALL: Final = frozenset(CallOptions.__annotations__)
-BACKGROUND: Final = ("attempts", "priority", "delay", "not_before", "key", "retry_first", "retry_cap", "retry_jitter")
+BACKGROUND: Final = (
+    *("attempts", "priority", "delay", "not_before", "key", "unique", "keep"),
+    *("retry_first", "retry_cap", "retry_jitter"),
+)
 
 
 def check(options: TaskOptions) -> None:

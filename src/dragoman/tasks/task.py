@@ -109,6 +109,11 @@ class Task(Generic[P, R]):
         """Return the handle of a background job of this task by its id."""
         return JobHandle(id, self._codec.decode)
 
+    def find(self, key: str) -> JobHandle[R]:
+        """Return the handle of the latest background job of this task with this idempotency key. Raises NoSuchJob."""
+        client = current_client()
+        return JobHandle(client.find_job(self.name, key).id, self._codec.decode, client)
+
     # ---------------------------------------------------------------- awaited calls
 
     async def acall(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -135,6 +140,12 @@ class Task(Generic[P, R]):
         payload = self._signature.encode(args, kwargs)
         id = await awaited(client, "enqueue", self.name, payload, codec="bytes", **enqueue_options(self.options))
         return JobHandle(id, self._codec.decode, client)
+
+    async def afind(self, key: str) -> JobHandle[R]:
+        """Return the handle of a background job by its idempotency key; see `find`."""
+        client = current_async_client()
+        found = await awaited(client, "find_job", self.name, key)
+        return JobHandle(found.id, self._codec.decode, client)
 
     # ---------------------------------------------------------------- worker
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.dialects.sides import Outcome
 from dragoman.sdk.context import local_context
-from dragoman.sdk.errors import JobError, NoSuchJob, NoSuchService, error_from
+from dragoman.sdk.errors import JobError, JobRefused, NoSuchJob, NoSuchService, error_from
 from dragoman.sdk.handlers import HandlerFailed
 from dragoman.tasks.clients import using
 from dragoman.tasks.task import Task
@@ -44,6 +44,7 @@ class EagerClient:
     def __init__(self, tasks: Iterable[Task[Any, Any]]) -> None:
         self._handlers = {task.name: task.task_handler(task.name) for task in tasks}
         self._jobs: dict[str, tuple[str, datetime, bytes | JobError]] = {}  # service, time, and result
+        self._keys: dict[tuple[str, str], tuple[str, bytes, bool]] = {}  # id, payload, and whether it holds its key
 
     def call(self, service: str, payload: bytes, *, codec: Codec, **_: object) -> Any:
         return codec.decode(self._run(service, payload))
@@ -59,7 +60,15 @@ class EagerClient:
     def map(self, service: str, payloads: Iterable[bytes], *, codec: Codec, **_: object) -> Iterator[Any]:
         return (codec.decode(self._run(service, payload)) for payload in payloads)
 
-    def enqueue(self, service: str, payload: bytes, **_: object) -> str:
+    def enqueue(
+        self, service: str, payload: bytes, *, key: str | None = None, unique: str = "kept", **_: object
+    ) -> str:
+        if key is not None and (service, key) in self._keys:
+            first, before, is_held = self._keys[service, key]
+            if is_held and before != payload:
+                raise JobRefused(f"refused: key reused: {key!r} came with another payload before")
+            if is_held:
+                return first
         id, created = uuid.uuid4().hex, datetime.now(UTC)
         try:
             self._jobs[id] = service, created, self._run(service, payload)
@@ -67,7 +76,15 @@ class EagerClient:
             raise
         except JobError as error:
             self._jobs[id] = service, created, error
+        if key is not None:
+            self._keys[service, key] = id, payload, unique == "kept"  # it has ended already
         return id
+
+    def find_job(self, service: str, key: str) -> JobView:
+        try:
+            return self.job(self._keys[service, key][0])
+        except KeyError:
+            raise NoSuchJob(f"no job of service {service!r} has key {key!r}") from None
 
     def result(self, id: str, **_: object) -> bytes:
         result = self._job(id)[2]

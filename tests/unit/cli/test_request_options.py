@@ -21,9 +21,10 @@ from dragoman.operations.table import OPERATIONS
 
 # Options that mean something else than the field of their name: pages and waits are made of several requests.
 OTHERWISE = {("jobs", "limit"), ("jobs", "quarantined"), ("result", "wait")}
+OTHERWISE |= {("find job", "service"), ("find job", "key")}  # they name the job, as its id does otherwise
 OTHERWISE |= {("ladder", "format"), ("worker ladder", "format")}  # the name of the file that is saved selects it
 # Fields that are no option: a payload is an argument, and the rest is left to clients and HTTP.
-LEFT_OUT = {"payload", "payload_base64", "not_before", "after", "states"}
+LEFT_OUT = {"payload", "payload_base64", "not_before", "after", "states", "request_id"}
 
 
 def command_of(row: Operation[Any, Any]) -> click.Command:

@@ -15,7 +15,13 @@ from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeries
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.ladder_schemas import LadderRequest, WorkerLadderRequest
-from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest, ListServicesRequest, ListWorkersRequest
+from dragoman.operations.list_schemas import (
+    FindJobRequest,
+    JobCountsRequest,
+    ListJobsRequest,
+    ListServicesRequest,
+    ListWorkersRequest,
+)
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.quarantine_schemas import RetryGroupRequest
 from dragoman.operations.schemas import (
@@ -51,6 +57,9 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
             attempts=1,
             timeout=None,
             key="k",
+            unique="unfinished",
+            keep="forever",
+            request_id="r",
             retry_first=1.0,
             retry_cap=2.0,
             retry_jitter=0.5,
@@ -63,6 +72,7 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
         ListJobsRequest(service="a b&c", state="ended", outcome="timed out", quarantined=False, limit=7, after=ID),
         ListJobsRequest(kind="call", caller="http", worker="w/1", text="50 % off", undone=True),
     ],
+    FindJobRequest: [FindJobRequest(service="ä", key="a/b c"), FindJobRequest(service="s", key="k", owner="web")],
     JobCountsRequest: [JobCountsRequest(), JobCountsRequest(service="ä")],
     ListServicesRequest: [
         ListServicesRequest(),

@@ -123,6 +123,7 @@ MORE_FIELDS: dict[str, dict[str, Any]] = {
     "enqueue": {"service": "mail"},
     "set schedule": {"name": "nightly", "service": "mail", "every": 60.0},
     "job counts": {"service": "mail"},
+    "find job": {"service": "mail", "key": "invoice-42", "owner": "web"},
 }
 
 KINDS = ("local", "web", "other", "viewer", "ops", "nobody")
@@ -134,6 +135,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "enqueue": (OK, OK, OK, NO, NO, NO),
     "jobs": (1, 1, 0, 1, 1, 0),
     "job counts": (OK, OK, OK, OK, OK, NO),
+    "find job": (OK, OK, GONE, GONE, OK, GONE),
     "job": (OK, OK, GONE, OK, OK, GONE),
     "payload": (OK, OK, GONE, NO, OK, GONE),
     "cancel": (OK, OK, GONE, NO, OK, GONE),
@@ -378,13 +380,15 @@ def test_with_see_a_job_is_shown_without_what_caller_and_worker_wrote() -> None:
         "half",
         "invoice-42",
     )
-    bare = msgspec.structs.replace(running["web"], payload=None, progress=None, key=None)
+    bare = msgspec.structs.replace(running["web"], payload=None, progress=None, key=None, unique=None)
     assert running["viewer"] == bare
 
     world.quarantine()
     ended = {kind: world.as_(kind, "job", id=world.web_job) for kind in ("web", "ops", "viewer")}
     assert (ended["web"].payload.text, ended["viewer"].reason) == ("secret", "ValueError: poison")
-    assert ended["viewer"] == msgspec.structs.replace(ended["web"], payload=None, progress=None, key=None, error=None)
+    assert ended["viewer"] == msgspec.structs.replace(
+        ended["web"], payload=None, progress=None, key=None, unique=None, error=None
+    )
 
     done = world.as_("web", "enqueue", b"x", service="mail")
     world.broker.succeed(world.attempt(done.id), b"the result", world.now)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dragoman import Context, JobFailed, JobHooks, NoSuchService, Worker, add_hooks, task
+from dragoman import Context, JobFailed, JobHooks, JobRefused, NoSuchJob, NoSuchService, Worker, add_hooks, task
 from dragoman.sdk.hooks import remove_hooks
 from dragoman.testing.eager import eager
 
@@ -42,6 +42,21 @@ def test_eager_tasks_run_here() -> None:
         handle = add.enqueue(4, 5)
         assert (handle.result(), handle.why(), handle.job().outcome) == (9, "It is done.", "done")
         assert not handle.cancel()
+
+
+def test_eager_jobs_are_found_by_their_keys() -> None:
+    """All of them have ended, so only a key that is held while the outcome is kept returns the first job."""
+    with eager(add):
+        kept = add.with_options(key="k")
+        first = kept.enqueue(1)
+        assert (kept.enqueue(1).id, add.find("k").id) == (first.id, first.id)
+        with pytest.raises(JobRefused, match="'k' came with another payload before"):
+            kept.enqueue(2)
+        free = add.with_options(key="n", unique="waiting")
+        assert free.enqueue(1).id != free.enqueue(2).id
+        assert add.find("n").result() == 3
+        with pytest.raises(NoSuchJob, match="no job of service 'add' has key 'x'"):
+            add.find("x")
 
 
 def test_eager_failures_are_those_of_a_worker() -> None:

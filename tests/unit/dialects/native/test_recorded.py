@@ -53,7 +53,7 @@ JOB = r"view(\.jobs\[.*?\])?"
 SERVICE = r"view(\.services\[.*?\])?"
 NEW_OF_SERVICES = "paused_at|slots|arrived|done|undone|wait|run|dialects|need"
 SCHEDULE = r"view(\.recurring\[.*?\])?"
-NEW_OF_JOBS = "caller|waited|job_timeout|deadline|size|result_size"
+NEW_OF_JOBS = "caller|waited|job_timeout|deadline|size|result_size|unique|keep"
 NEW_OF_WORKERS = "listener|address|since|done|undone|pace|holds"
 ALLOWED = [
     Allowed("TELL", r"view(\.jobs\[.+\])?\.retried_as", NOT_THERE, ANY, "a new key of jobs; unknown keys are ignored"),
@@ -70,8 +70,8 @@ ALLOWED = [
     Allowed("TELL", rf"{SCHEDULE}\.(says|recent|last_took)", NOT_THERE, ANY, "new keys of schedules; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.owner", NOT_THERE, "local", "a new key of schedules; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.paused_reason", NOT_THERE, "", "a new key of schedules; likewise"),
-    Allowed("TELL", r"view\.key", Text(RETRIED), None, "`retried_as` has replaced the key; the client only shows keys"),
-    Allowed("TELL", rf"view\.jobs\[{RETRIED}\]\.key", Text(RETRIED), None, "the same in a list"),
+    Allowed("TELL", r"view\.key", Text(RETRIED), ANY, "a retry has the key of the first job; clients only show keys"),
+    Allowed("TELL", rf"view\.jobs\[{RETRIED}\]\.key", Text(RETRIED), ANY, "the same in a list"),
     Allowed("TELL", r"view\.jobs\[failing\]\.quarantined", True, False, "a job that was retried leaves the quarantine"),
     Allowed("TELL", r"view\.jobs\[failing\]", "a job", NOT_THERE, "and the list of jobs in quarantine"),
     Allowed("TELL", "payload", b"last", b"first second last", "the result of a background job begins with its parts"),
