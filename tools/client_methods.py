@@ -21,8 +21,14 @@ from dragoman.operations.table import OPERATIONS
 
 SDK = Path(__file__).parents[1] / "src" / "dragoman" / "sdk"
 WIDTH = 112  # columns of a docstring within its indentation
-# Request fields that are no parameters: those that the method's `payload` replaces, and that the client sets itself.
-IN_PAYLOAD = ("payload", "payload_base64", "request_id")
+IN_PAYLOAD = ("payload", "payload_base64")  # request fields that the method's `payload` replaces
+OF_BULK = ("id", "lease")
+OF_CLIENT = {  # request fields that the client sets itself
+    "enqueue": ("request_id",),
+    "retry jobs": OF_BULK,
+    "cancel jobs": OF_BULK,
+    "delete jobs": OF_BULK,
+}
 
 HEAD = '''"""{about}
 
@@ -98,6 +104,9 @@ CLIENTS = (
 PLANS = {
     "enqueue": ("str", "operation_steps.enqueue({request}, self._encoded(payload, codec))"),
     "cancel": ("bool", "operation_steps.cancel(id)"),
+    "retry jobs": ("BulkView", "operation_steps.bulk(RETRY_JOBS, {request})"),
+    "cancel jobs": ("BulkView", "operation_steps.bulk(CANCEL_JOBS, {request})"),
+    "delete jobs": ("BulkView", "operation_steps.bulk(DELETE_JOBS, {request})"),
     "payload": ("bytes", "operation_steps.payload(id)"),
 }
 # Sentences that are appended to an operation's summary.
@@ -110,6 +119,9 @@ MORE = {
     "retry": "Returns the id of the new job. Raises JobRefused if the job is not in quarantine.",
     "payload": "Returns bytes. Raises JobRefused if the payload is no longer kept.",
     "purge": "Returns the number of deleted jobs.",
+    "retry jobs": "Waits for the end. If this program ends before, the act stops within ten seconds.",
+    "cancel jobs": "Waits for the end. If this program ends before, the act stops within ten seconds.",
+    "delete jobs": "Waits for the end. If this program ends before, the act stops within ten seconds.",
 }
 
 
@@ -142,6 +154,8 @@ def _method(client: Client, row: Operation[Any, Any]) -> str:
     if "{request}" in plan or not plan:
         imports.append(f"from {row.request.__module__} import {request}")
     if plan:
+        if _constant(row) in plan:
+            imports.append(f"from dragoman.operations.table import {_constant(row)}")
         body = f"return {client.await_}self._follow({plan.format(request=made)})"
     else:
         imports.append(f"from dragoman.operations.table import {_constant(row)}")
@@ -168,6 +182,8 @@ def _call(client: Client, row: Operation[Any, Any], made: str) -> str:
 
 def _view_type(row: Operation[Any, Any]) -> tuple[str, str]:
     """Return the return type of the method, and the view class that must be imported for it."""
+    if row.name in PLANS and PLANS[row.name][0] == row.view.__name__:
+        return row.view.__name__, row.view.__name__
     if row.name in PLANS or row.returns_payload:
         return "", ""
     if not row.returned:
@@ -190,7 +206,7 @@ def _constant(row: Operation[Any, Any]) -> str:
 
 def shown_fields(row: Operation[Any, Any]) -> list[RequestField]:
     """Return the fields that are parameters of the method."""
-    left_out = IN_PAYLOAD if row.takes_payload else ()
+    left_out = (*(IN_PAYLOAD if row.takes_payload else ()), *OF_CLIENT.get(row.name, ()))
     return [each for each in request_fields(row.request) if each.name not in left_out]
 
 

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dragoman.operations.bulk_schemas import BulkView
     from dragoman.operations.schemas import HealthView, JobView, ScheduleView, ServiceView, WorkerView
     from dragoman.sdk.async_client import AsyncClient
     from dragoman.sdk.client import Client
@@ -45,6 +46,7 @@ __all__ = [
     "AsyncClient",
     "AsyncJobFuture",
     "BrokerUnavailable",
+    "BulkView",
     "Busy",
     "Client",
     "Context",
@@ -86,6 +88,7 @@ __all__ = [
 _HOMES = {
     "AsyncClient": "sdk.async_client",
     "AsyncJobFuture": "sdk.futures",
+    "BulkView": "operations.bulk_schemas",
     "Client": "sdk.client",
     "Context": "sdk.context",
     "HealthView": "operations.schemas",

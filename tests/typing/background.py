@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any, assert_type
 
-from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
+from dragoman import AsyncClient, BulkView, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
 from dragoman.operations.ladder_schemas import ConversationView
 from dragoman.operations.list_schemas import (
@@ -29,6 +29,12 @@ with Client("tcp://127.0.0.1:7400") as client:
     client.enqueue("resize", unique="once")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     client.enqueue("resize", keep="long")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(client.find_job("resize", "nightly"), JobView)
+    assert_type(client.delete(job), str)
+    assert_type(client.retry_jobs(service="resize", reason="memory", since=datetime.now(UTC)), BulkView)
+    assert_type(client.cancel_jobs(all=True, state="delayed", dry_run=True), BulkView)
+    bulk = client.delete_jobs(outcome="done", quarantined=False, rate=100)
+    assert_type(client.bulk_act(bulk.id).done, int)
+    assert_type(client.stop_bulk_act(bulk.id), BulkView)
     assert_type(client.result(job), bytes)
     assert_type(client.result(job, 30), bytes)
     assert_type(client.result(job, timeout=30, codec="bytes"), bytes)
@@ -92,6 +98,12 @@ async def main() -> None:
     async with AsyncClient("tcp://127.0.0.1:7400") as client:
         job = await client.enqueue("resize", b"big", delay=60, key="42", unique="waiting", keep=60)
         assert_type(await client.find_job("resize", "42"), JobView)
+        assert_type(await client.delete(job), str)
+        assert_type(await client.retry_jobs(service="resize"), BulkView)
+        assert_type(await client.cancel_jobs(all=True), BulkView)
+        bulk = await client.delete_jobs(outcome="done")
+        assert_type((await client.bulk_act(bulk.id)).over, bool)
+        assert_type(await client.stop_bulk_act(bulk.id), BulkView)
         assert_type(job, str)
         assert_type(await client.result(job, timeout=30), bytes)
         assert_type(await client.result(job, codec="json"), Any)

@@ -28,6 +28,7 @@ SECTIONS = {
         "ladder",
         "cancel",
         "retry",
+        "delete",
         "quarantine",
         "schedule",
         "tail",
@@ -39,6 +40,7 @@ MODULES = {name: name for names in SECTIONS.values() for name in names}
 SECTION_OF = {
     "jobs": "Jobs",
     "quarantine": "Jobs",
+    "bulk": "Jobs",
     "schedules": "Jobs",
 }  # by the group of an operation; of all others the last one
 

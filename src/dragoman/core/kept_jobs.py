@@ -28,7 +28,6 @@ from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.quarantine import Quarantine
 from dragoman.core.states import ENDED, WAITING, Outcome, RefusalReason
-from dragoman.core.store_entries import DeleteJob
 
 Refused = tuple[RefusalReason, str, str]  # the reason, the error message, and the limit that is reached, if any
 
@@ -177,14 +176,15 @@ class KeptJobs:
         job.callers = ()
         job.is_told = True
 
-    def erase(self, job: Job) -> None:
-        """Delete a job whose retention time has passed, that exceeds the limit, or that somebody deletes."""
+    def erase(self, job: Job, *, is_waited_for: bool = False) -> None:
+        """Delete a job whose retention time has passed, that exceeds the limit, or that somebody deletes.
+        `is_waited_for`: an answer waits for the commit."""
         while True:
             self._deadlines.disarm(job)
             self._drop(job)
             self._counters.erased += 1
             if job.options.durable:
-                self._effects.append(DeleteJob(job))
+                self._pending_commits.delete(job, is_waited_for)
             first = self._jobs.get(job.retry_of) if job.retry_of is not None else None
             if first is None or first.retried_as != job.id:
                 return

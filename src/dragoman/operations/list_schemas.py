@@ -51,6 +51,16 @@ class ListJobsRequest(OperationRequest):
         Filter | None,
         Meta(description="Only jobs whose id begins with this text, or whose key, worker or reason contains it."),
     ] = None
+    reason: Annotated[
+        Filter | None, Meta(description="Only jobs with this text in their reason, or in that of an attempt.")
+    ] = None
+    since: Annotated[
+        Moment | None,
+        Meta(description="Only jobs that ended, or were submitted if they have not, at this time or later."),
+    ] = None
+    until: Annotated[Moment | None, Meta(description="Only jobs that ended, or were submitted, before this time.")] = (
+        None
+    )
     undone: Annotated[bool, Meta(description="Only jobs that ended otherwise than done.")] = False
     limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Maximum number of jobs.")] = 100
     after: Annotated[JobIdText | None, Meta(description="Only jobs older than this one.")] = None
@@ -73,8 +83,9 @@ class FindJobRequest(OperationRequest):
 class JobsView(View):
     """A page of jobs, newest first.
 
-    A request with `kind`, `caller`, `worker`, `text` or `undone` looks at 20,000 jobs at most. `searched` is the number
-    of jobs that it looked at; if `complete` is false, there are older ones, and `after` continues the search.
+    A request with another filter than `service`, `state`, `outcome` and `quarantined` looks at 20,000 jobs at most.
+    `searched` is the number of jobs that it looked at; if `complete` is false, there are older ones, and `after`
+    continues the search.
     """
 
     jobs: list[JobView]

@@ -25,8 +25,8 @@ JOBS: Final = Operation(
     name="jobs",
     request=ListJobsRequest,
     view=JobsView,
-    summary="List jobs, newest first. With `kind`, `caller`, `worker`, `text` or `undone`, at most 20,000 jobs are "
-    "looked at: `searched` is their number, and `complete` is false if there are older ones.",
+    summary="List jobs, newest first. With another filter than `service`, `state`, `outcome` and `quarantined`, at "
+    "most 20,000 jobs are looked at: `searched` is their number, and `complete` is false if there are older ones.",
     right="see",
     target="list",
     method="GET",

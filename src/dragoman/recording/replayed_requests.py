@@ -9,7 +9,7 @@ import msgspec
 from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure
 from dragoman.core.model import Token
-from dragoman.core.options import JobOptions
+from dragoman.core.options import options_from
 from dragoman.core.owners import Owner
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.remote_worker import PendingCall, PendingPoll, RemoteHttpWorker
@@ -72,7 +72,7 @@ class ReplayedRequests:
         self, number: int, service: str, payload: bytes, options: Any, now: float, deadline: float, key: Any, owner: Any
     ) -> None:
         answer: Any = NullAnswer()
-        parsed = JobOptions(**options)
+        parsed = options_from(options)
         self._calls[number] = self._side.call(
             service, payload, parsed, answer, now, deadline=deadline, key=key, owner=owner_of(self._broker, owner)
         )

@@ -31,10 +31,11 @@ from dragoman.sdk.errors import (
     PayloadTooLarge,
     error_from,
 )
-from dragoman.sdk.ids import new_key
+from dragoman.sdk.ids import new_key, new_session
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 
 if TYPE_CHECKING:
+    from dragoman.operations.bulk_schemas import BulkRequest, BulkView
     from dragoman.operations.operation import Operation, RequestType, ViewType
     from dragoman.operations.schemas import EnqueueRequest, OperationRequest, OutcomeView
 
@@ -46,6 +47,8 @@ SHORTEST_WAIT = 5.0  # seconds that an answer may take, even if the caller does 
 LOADING_TIMEOUT = 60.0  # seconds that a broker may take to load its store
 LOADING_DELAY = 0.1  # seconds between two requests while the broker loads its store
 PAGE = 1_000  # entries of a list per request
+BULK_LEASE = 10.0  # seconds after which an act on many jobs stops if this client does not ask for its progress
+BULK_DELAY = 0.1  # seconds between two requests for its progress
 
 
 # -------------------------------------------------------------------- any operation
@@ -173,6 +176,20 @@ def cancel(id: str) -> Steps[bool]:
     except JobRefused:  # the job has ended, perhaps by an earlier copy of this request whose answer was lost
         job = yield from view(JOB, JobRef(id=id))
     return job.outcome == "cancelled"
+
+
+def bulk(row: Operation[Any, BulkView], request: BulkRequest) -> Steps[BulkView]:
+    """Act on many jobs, and wait for the end. If this client disappears, the act stops."""
+    from dragoman.operations.bulk_schemas import BulkRef
+    from dragoman.operations.table import BULK_ACT
+
+    request.id = new_session()  # a repeated request must not begin a second act
+    request.lease = BULK_LEASE
+    found = yield from view(row, request)
+    while not found.over:
+        yield BULK_DELAY
+        found = yield from view(BULK_ACT, BulkRef(id=found.id))
+    return found
 
 
 def _outcome(id: str, job: OutcomeView, payload: Frame, codec: Codec) -> Any:

@@ -14,6 +14,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import Performer
 
 if TYPE_CHECKING:
+    from dragoman.operations.bulk_schemas import BulkView
     from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
     from dragoman.operations.ladder_schemas import ConversationView
     from dragoman.operations.list_schemas import BrokerView, FleetView, JobCountsView, ListenerView
@@ -107,14 +108,18 @@ class ClientOperations(Performer, Generic[Result]):
         caller: str | None = None,
         worker: str | None = None,
         text: str | None = None,
+        reason: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         undone: bool = False,
         limit: int = 100,
         after: str | None = None,
     ) -> list[JobView]:
         """List jobs, newest first.
 
-        With `kind`, `caller`, `worker`, `text` or `undone`, at most 20,000 jobs are looked at: `searched` is their
-        number, and `complete` is false if there are older ones. A `limit` over 1000 is fetched in several pages.
+        With another filter than `service`, `state`, `outcome` and `quarantined`, at most 20,000 jobs are looked at:
+        `searched` is their number, and `complete` is false if there are older ones. A `limit` over 1000 is fetched in
+        several pages.
 
         - `service`: Only jobs of this service. [1 to 128 characters]
         - `state`: Only jobs in this state. [waiting, delayed, running or ended]
@@ -125,6 +130,9 @@ class ClientOperations(Performer, Generic[Result]):
         - `worker`: Only jobs with an attempt on the worker of this name or number. [1 to 256 characters]
         - `text`: Only jobs whose id begins with this text, or whose key, worker or reason contains it. [1 to 256
           characters]
+        - `reason`: Only jobs with this text in their reason, or in that of an attempt. [1 to 256 characters]
+        - `since`: Only jobs that ended, or were submitted if they have not, at this time or later.
+        - `until`: Only jobs that ended, or were submitted, before this time.
         - `undone`: Only jobs that ended otherwise than done. [default: false]
         - `limit`: Maximum number of jobs. [1 to 1000; default: 100]
         - `after`: Only jobs older than this one.
@@ -144,6 +152,9 @@ class ClientOperations(Performer, Generic[Result]):
                     caller=caller,
                     worker=worker,
                     text=text,
+                    reason=reason,
+                    since=since,
+                    until=until,
                     undone=undone,
                     limit=limit,
                     after=after,
@@ -231,6 +242,16 @@ class ClientOperations(Performer, Generic[Result]):
 
         return self.operation(RETRY, JobRef(id=id)).id
 
+    def delete(self, id: str) -> str:
+        """Delete an ended job with its outcome, in quarantine or not.
+
+        Its key is free then.
+        """
+        from dragoman.operations.schemas import JobRef
+        from dragoman.operations.table import DELETE
+
+        return self.operation(DELETE, JobRef(id=id)).id
+
     def why(self, id: str) -> str:
         """Explain in one sentence why a job is not running, or how it ended.
 
@@ -241,6 +262,167 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.table import WHY
 
         return self.operation(WHY, JobRef(id=id)).why
+
+    def retry_jobs(
+        self,
+        *,
+        service: str | None = None,
+        reason: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        rate: float | None = None,
+        outcome: Literal["done", "failed", "timed out", "lost", "cancelled", "refused"] | None = None,
+    ) -> BulkView:
+        """Retry all jobs in quarantine that match a filter, oldest first.
+
+        Jobs that the principal may not act on are left out. The response is sent when the first jobs are done; `bulk
+        act` returns the progress. A restart of the broker ends it: what is done stays done, and the request can be
+        repeated. Waits for the end. If this program ends before, the act stops within ten seconds.
+
+        - `service`: Only jobs of this service. [1 to 128 characters]
+        - `reason`: Only jobs with this text in their reason, or in that of an attempt. [1 to 256 characters]
+        - `since`: Only jobs that ended, or were submitted if they have not, at this time or later.
+        - `until`: Only jobs that ended, or were submitted, before this time.
+        - `all`: All jobs that match; needed if there is no filter. [default: false]
+        - `dry_run`: Change nothing: only count the jobs, and show the first. [default: false]
+        - `rate`: Jobs a second; without it as many as the broker can. [0.1 to 100000]
+        - `outcome`: Only jobs with this outcome. [done, failed, timed out, lost, cancelled or refused]
+        """
+        from dragoman.operations.bulk_schemas import RetryJobsRequest
+        from dragoman.operations.table import RETRY_JOBS
+
+        return self._follow(
+            operation_steps.bulk(
+                RETRY_JOBS,
+                RetryJobsRequest(
+                    service=service,
+                    reason=reason,
+                    since=since,
+                    until=until,
+                    all=all,
+                    dry_run=dry_run,
+                    rate=rate,
+                    outcome=outcome,
+                ),
+            )
+        )
+
+    def cancel_jobs(
+        self,
+        *,
+        service: str | None = None,
+        reason: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        rate: float | None = None,
+        state: Literal["waiting", "delayed", "running"] | None = None,
+    ) -> BulkView:
+        """Cancel all jobs that match a filter and have not ended, oldest first.
+
+        Jobs that the principal may not act on are left out. The response is sent when the first jobs are done; `bulk
+        act` returns the progress. A restart of the broker ends it: what is done stays done, and the request can be
+        repeated. Waits for the end. If this program ends before, the act stops within ten seconds.
+
+        - `service`: Only jobs of this service. [1 to 128 characters]
+        - `reason`: Only jobs with this text in their reason, or in that of an attempt. [1 to 256 characters]
+        - `since`: Only jobs that ended, or were submitted if they have not, at this time or later.
+        - `until`: Only jobs that ended, or were submitted, before this time.
+        - `all`: All jobs that match; needed if there is no filter. [default: false]
+        - `dry_run`: Change nothing: only count the jobs, and show the first. [default: false]
+        - `rate`: Jobs a second; without it as many as the broker can. [0.1 to 100000]
+        - `state`: Only jobs in this state. [waiting, delayed or running]
+        """
+        from dragoman.operations.bulk_schemas import CancelJobsRequest
+        from dragoman.operations.table import CANCEL_JOBS
+
+        return self._follow(
+            operation_steps.bulk(
+                CANCEL_JOBS,
+                CancelJobsRequest(
+                    service=service,
+                    reason=reason,
+                    since=since,
+                    until=until,
+                    all=all,
+                    dry_run=dry_run,
+                    rate=rate,
+                    state=state,
+                ),
+            )
+        )
+
+    def delete_jobs(
+        self,
+        *,
+        service: str | None = None,
+        reason: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        rate: float | None = None,
+        outcome: Literal["done", "failed", "timed out", "lost", "cancelled", "refused"] | None = None,
+        quarantined: bool | None = None,
+    ) -> BulkView:
+        """Delete all ended jobs that match a filter, with their outcomes, oldest first.
+
+        Jobs that the principal may not act on are left out. The response is sent when the first jobs are done; `bulk
+        act` returns the progress. A restart of the broker ends it: what is done stays done, and the request can be
+        repeated. Waits for the end. If this program ends before, the act stops within ten seconds.
+
+        - `service`: Only jobs of this service. [1 to 128 characters]
+        - `reason`: Only jobs with this text in their reason, or in that of an attempt. [1 to 256 characters]
+        - `since`: Only jobs that ended, or were submitted if they have not, at this time or later.
+        - `until`: Only jobs that ended, or were submitted, before this time.
+        - `all`: All jobs that match; needed if there is no filter. [default: false]
+        - `dry_run`: Change nothing: only count the jobs, and show the first. [default: false]
+        - `rate`: Jobs a second; without it as many as the broker can. [0.1 to 100000]
+        - `outcome`: Only jobs with this outcome. [done, failed, timed out, lost, cancelled or refused]
+        - `quarantined`: Only jobs in quarantine (true), or only jobs that are not (false).
+        """
+        from dragoman.operations.bulk_schemas import DeleteJobsRequest
+        from dragoman.operations.table import DELETE_JOBS
+
+        return self._follow(
+            operation_steps.bulk(
+                DELETE_JOBS,
+                DeleteJobsRequest(
+                    service=service,
+                    reason=reason,
+                    since=since,
+                    until=until,
+                    all=all,
+                    dry_run=dry_run,
+                    rate=rate,
+                    outcome=outcome,
+                    quarantined=quarantined,
+                ),
+            )
+        )
+
+    def bulk_act(self, id: str) -> BulkView:
+        """Show the progress of an act on many jobs.
+
+        It is known for ten minutes after its end, to the principal that has requested it.
+        """
+        from dragoman.operations.bulk_schemas import BulkRef
+        from dragoman.operations.table import BULK_ACT
+
+        return self.operation(BULK_ACT, BulkRef(id=id))
+
+    def stop_bulk_act(self, id: str) -> BulkView:
+        """Stop an act on many jobs.
+
+        What is done stays done; the other jobs are unchanged.
+        """
+        from dragoman.operations.bulk_schemas import BulkRef
+        from dragoman.operations.table import STOP_BULK_ACT
+
+        return self.operation(STOP_BULK_ACT, BulkRef(id=id))
 
     def quarantine(self) -> list[QuarantineGroupView]:
         """List the jobs in quarantine by cause.

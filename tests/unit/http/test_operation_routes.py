@@ -11,6 +11,7 @@ import pytest
 from http_world import World
 
 from case_tables import check_every_row
+from dragoman.operations.bulk_schemas import BulkRef, CancelJobsRequest, DeleteJobsRequest, RetryJobsRequest
 from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
@@ -73,6 +74,10 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
         ListJobsRequest(kind="call", caller="http", worker="w/1", text="50 % off", undone=True),
     ],
     FindJobRequest: [FindJobRequest(service="ä", key="a/b c"), FindJobRequest(service="s", key="k", owner="web")],
+    RetryJobsRequest: [RetryJobsRequest(), RetryJobsRequest(service="ä", reason="50 %", outcome="lost", rate=2.5)],
+    CancelJobsRequest: [CancelJobsRequest(state="delayed", since=MOMENT, until=MOMENT, all=True, dry_run=True)],
+    DeleteJobsRequest: [DeleteJobsRequest(outcome="done", quarantined=False, lease=10.0, id=ID)],
+    BulkRef: [BulkRef(id=ID)],
     JobCountsRequest: [JobCountsRequest(), JobCountsRequest(service="ä")],
     ListServicesRequest: [
         ListServicesRequest(),

@@ -35,6 +35,8 @@ from dragoman.server.dashboard_source import make_dashboard
 
 from .world import READY, UNKNOWN, WALL, RecordingResponder, World
 
+BULK = "b" * 32  # id of a bulk act of `web`
+
 TABLE = {
     "web": Rights(call=("mail",), work=("mail",)),
     "other": Rights(call=("mail",)),
@@ -80,6 +82,7 @@ class RightsWorld(World):
         self.web_worker = self.worker("mail", name="w")
         self.web_job = self.enqueue("mail", b"secret", attempts=1, key="invoice-42")
         assert not isinstance(self.ask("set schedule", name="nightly", service="mail", every=3600.0), ErrorView)
+        assert self.ask("retry jobs", id=BULK, service="mail").over
         self.dashboard = make_dashboard(self.runner, self.operations, lambda: READY, lambda: WALL, lambda: self.now)
         for _ in self.dashboard.sample(self.now):
             pass
@@ -124,6 +127,11 @@ MORE_FIELDS: dict[str, dict[str, Any]] = {
     "set schedule": {"name": "nightly", "service": "mail", "every": 60.0},
     "job counts": {"service": "mail"},
     "find job": {"service": "mail", "key": "invoice-42", "owner": "web"},
+    "retry jobs": {"service": "mail"},
+    "cancel jobs": {"service": "mail"},
+    "delete jobs": {"service": "mail"},
+    "bulk act": {"id": BULK},
+    "stop bulk act": {"id": BULK},
 }
 
 KINDS = ("local", "web", "other", "viewer", "ops", "nobody")
@@ -141,7 +149,13 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "cancel": (OK, OK, GONE, NO, OK, GONE),
     "result": (OK, OK, GONE, NO, OK, GONE),
     "retry": (OK, OK, GONE, NO, OK, GONE),
+    "delete": (OK, OK, GONE, NO, OK, GONE),
     "why": (OK, OK, GONE, OK, OK, GONE),
+    "retry jobs": (1, 1, 0, 0, 1, 0),
+    "cancel jobs": (1, 1, 0, 0, 1, 0),
+    "delete jobs": (1, 1, 0, 0, 1, 0),
+    "bulk act": (OK, OK, GONE, GONE, GONE, GONE),
+    "stop bulk act": (OK, OK, GONE, GONE, GONE, GONE),
     "quarantine": (1, 1, 0, 1, 1, 0),
     "retry group": (OK, OK, GONE, NO, OK, GONE),
     "ladder": (OK, OK, GONE, OK, OK, GONE),
@@ -173,6 +187,9 @@ ANSWERS: dict[str, tuple[object, ...]] = {
 
 ENTRIES = {
     "fleet": "states",
+    "retry jobs": "jobs",
+    "cancel jobs": "jobs",
+    "delete jobs": "jobs",
     "overview": "services",
 }  # field of a list's view that has its entries, where methods return the whole view
 
@@ -194,7 +211,7 @@ def test_every_operation_for_every_kind_of_principal() -> None:
 
     def check(name: str, kind: str, answer: object) -> None:
         world, row = RightsWorld(), OPERATIONS[name]
-        if name in ("retry", "quarantine", "retry group"):
+        if name in ("retry", "delete", "quarantine", "retry group", "retry jobs", "delete jobs"):
             world.quarantine()
         before = world.facts()
         assert answer_of(row, world.as_(kind, name, **fields_of(world, row))) == answer
