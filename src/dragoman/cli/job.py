@@ -117,7 +117,9 @@ def _print_facts(view: JobView) -> None:
 
 def _key(view: JobView) -> str:
     """`nightly (unique until it has ended)`."""
-    return f"{view.key} ({UNIQUE[view.unique]})" if view.unique is not None else str(view.key)
+    if view.unique is None:
+        return str(view.key)
+    return f"{view.key} ({UNIQUE[view.unique]}{'' if view.holds_key else '; not any more'})"
 
 
 def _kept(view: JobView) -> str | None:

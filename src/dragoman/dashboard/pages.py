@@ -12,7 +12,7 @@ from dragoman.dashboard.says import says
 from dragoman.dashboard.snapshot import Snapshots, Sources
 from dragoman.dashboard.worker_says import worker_says
 from dragoman.operations.dashboard_schemas import PageView
-from dragoman.operations.visibility import sees_job, sees_service, sees_worker
+from dragoman.operations.visibility import reads_job, sees_job, sees_service, sees_worker
 from dragoman.operations.visible_views import visible_job, visible_worker
 from dragoman.operations.why import why_view
 
@@ -86,5 +86,6 @@ class Pages:
             return None
         is_queue_seen = sees_service(principal, job.service.name)
         rates = self._sources.sampler.service_rates
-        why = why_view(job, self._broker, now, self._sources.problem(), rates, is_queue_seen)
+        is_reader = reads_job(principal, job)
+        why = why_view(job, self._broker, now, self._sources.problem(), rates, is_queue_seen, is_reader)
         return PageView(job=visible_job(job, principal, self._sources.offset()), why=why)

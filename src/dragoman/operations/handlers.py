@@ -157,8 +157,9 @@ class OperationHandlers(LadderHandlers):
 
     def why(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
-        is_queue_seen = sees_service(responder.owner.principal, job.service.name)
-        responder.answer(why_view(job, self.broker, now, self.store.problem, self.rates, is_queue_seen))
+        principal = responder.owner.principal
+        is_queue_seen, is_reader = sees_service(principal, job.service.name), reads_job(principal, job)
+        responder.answer(why_view(job, self.broker, now, self.store.problem, self.rates, is_queue_seen, is_reader))
 
     def cancel(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)

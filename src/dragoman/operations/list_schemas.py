@@ -141,7 +141,8 @@ class WhyView(View):
     """The sentence, and the same for programs.
 
     `ahead` is the number of waiting jobs that are dispatched before this one, and `turn_in` the seconds until its turn
-    at the present rate. Both are null if they are not known.
+    at the present rate. Both are null if they are not known. `more` has sentences about its idempotency key and about
+    the time for which its outcome is kept, if the caller chose them.
     """
 
     id: JobIdText
@@ -150,6 +151,7 @@ class WhyView(View):
     ahead: int | None = None
     turn_in: float | None = None
     about: WhyAboutView | None = None
+    more: str = ""
 
 
 # ---------------------------------------------------------------- services and workers

@@ -158,6 +158,9 @@ class JobView(View):
         Literal["messages", "milestones"] | None, Meta(description="Source of its ladder; `null`: not recorded so far.")
     ] = None
     unique: Annotated[Unique | None, Meta(description="How long it holds its key; `null` without a key.")] = None
+    holds_key: Annotated[
+        bool | None, Meta(description="True while a submit with its key returns this job; `null` without a key.")
+    ] = None
     keep: Annotated[
         Keep | None,
         Meta(description="Seconds for which its outcome is kept, or `forever`; `null`: as the broker's setting says."),

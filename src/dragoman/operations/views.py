@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dragoman.core.archive import FOREVER
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
+from dragoman.core.job_keys import holds_key
 from dragoman.core.model import ABSENT, Job, Payload, Worker
 from dragoman.core.recipients import Recipient, dialect_of
 from dragoman.core.states import DONE, ENDED
@@ -98,7 +99,8 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         retried_as=job.retried_as.hex() if job.retried_as is not None else None,
     )
     if job.key is not None:
-        view.unique = job.options.unique.value
+        view.unique = job.options.unique._value_
+        view.holds_key = holds_key(job)
     if job.options.keep is not None:
         view.keep = "forever" if job.options.keep == inf else job.options.keep
     if job.conversation is not None and job.conversation.is_kept:
@@ -134,7 +136,7 @@ def _waited(job: Job) -> float | None:
 def outline(job: Job, offset: float) -> JobView:
     """Return the view of a job for a principal that may see its state and outcome, and no text or address of its
     caller (R147)."""
-    view = replace(job_view(job, offset), key=None, unique=None)
+    view = replace(job_view(job, offset), key=None, unique=None, holds_key=None)
     if view.caller is not None:
         view.caller = CallerView(dialect=view.caller.dialect, address="")
     return view

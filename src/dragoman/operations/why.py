@@ -23,6 +23,7 @@ from dragoman.core.states import (
     WAITING,
     AttemptRecord,
 )
+from dragoman.operations.keeping_words import keep_sentence, key_sentence
 from dragoman.operations.list_schemas import WhyAboutView, WhyKind, WhyView
 from dragoman.operations.service_views import RatesOf
 
@@ -44,14 +45,17 @@ def why_view(
     problem: str | None,
     rates: RatesOf,
     is_queue_seen: bool,
+    is_reader: bool,
 ) -> WhyView:
-    """Return the view. `is_queue_seen`: the principal may know of the queue, so the jobs ahead are counted."""
+    """Return the view. `is_queue_seen`: the principal may know of the queue, so the jobs ahead are counted.
+    `is_reader`: it may know the key (R147)."""
     kind, sentence, worker = explain(job, broker, now, problem)
     view = WhyView(
         id=job.id.hex(),
         why=sentence,
         kind=kind,
         about=WhyAboutView(service=job.service.name, worker=worker.id if worker is not None else None),
+        more=" ".join(filter(None, (key_sentence(job) if is_reader else "", keep_sentence(job, now)))),
     )
     if is_queue_seen and job.state is WAITING and job.order != inf:
         view.ahead = job.service.queue.ahead_of(job, MOST_COUNTED)

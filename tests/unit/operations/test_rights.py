@@ -397,14 +397,14 @@ def test_with_see_a_job_is_shown_without_what_caller_and_worker_wrote() -> None:
         "half",
         "invoice-42",
     )
-    bare = msgspec.structs.replace(running["web"], payload=None, progress=None, key=None, unique=None)
+    bare = msgspec.structs.replace(running["web"], payload=None, progress=None, key=None, unique=None, holds_key=None)
     assert running["viewer"] == bare
 
     world.quarantine()
     ended = {kind: world.as_(kind, "job", id=world.web_job) for kind in ("web", "ops", "viewer")}
     assert (ended["web"].payload.text, ended["viewer"].reason) == ("secret", "ValueError: poison")
     assert ended["viewer"] == msgspec.structs.replace(
-        ended["web"], payload=None, progress=None, key=None, unique=None, error=None
+        ended["web"], payload=None, progress=None, key=None, unique=None, holds_key=None, error=None
     )
 
     done = world.as_("web", "enqueue", b"x", service="mail")

@@ -53,7 +53,7 @@ JOB = r"view(\.jobs\[.*?\])?"
 SERVICE = r"view(\.services\[.*?\])?"
 NEW_OF_SERVICES = "paused_at|slots|arrived|done|undone|wait|run|dialects|need"
 SCHEDULE = r"view(\.recurring\[.*?\])?"
-NEW_OF_JOBS = "caller|waited|job_timeout|deadline|size|result_size|unique|keep"
+NEW_OF_JOBS = "caller|waited|job_timeout|deadline|size|result_size|unique|holds_key|keep"
 NEW_OF_WORKERS = "listener|address|since|done|undone|pace|holds"
 ALLOWED = [
     Allowed("TELL", r"view(\.jobs\[.+\])?\.retried_as", NOT_THERE, ANY, "a new key of jobs; unknown keys are ignored"),
@@ -65,7 +65,7 @@ ALLOWED = [
     Allowed("TELL", r"view(\.workers\[\])?\.comes_back", NOT_THERE, False, "a new key of workers; likewise"),
     Allowed("TELL", rf"{SERVICE}\.({NEW_OF_SERVICES})", NOT_THERE, ANY, "new keys of services; likewise"),
     Allowed("TELL", r"view\.(after|counts|searched|complete)", NOT_THERE, ANY, "new keys of lists; likewise"),
-    Allowed("TELL", r"view\.(kind|ahead|turn_in|about)", NOT_THERE, ANY, "new keys of why; likewise"),
+    Allowed("TELL", r"view\.(kind|ahead|turn_in|about|more)", NOT_THERE, ANY, "new keys of why; likewise"),
     Allowed("TELL", rf"view(\.workers\[\])?\.({NEW_OF_WORKERS})", NOT_THERE, ANY, "new keys of workers; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.(says|recent|last_took)", NOT_THERE, ANY, "new keys of schedules; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.owner", NOT_THERE, "local", "a new key of schedules; likewise"),

@@ -11,6 +11,11 @@ import { again, facts, hasOwnKey, jobColor, jobLink, none, nowOf, serviceLink, w
 import { timeline } from "./timeline.js";
 
 const REFRESH = 2; // seconds
+const UNIQUE = {
+  waiting: "unique until it starts",
+  unfinished: "unique until it ends",
+  kept: "unique while its outcome is kept",
+};
 
 export const title = ({ id }) => `${id.slice(0, 12)}…`;
 export const live = ({ id }) => `job/${id}`;
@@ -45,7 +50,8 @@ export function render({ address, data, live: snapshot }) {
   return html`<div class="head"><h1 class="mono id">${each.id}</h1>${jobState(state)}${
     each.quarantined && html`<span class="tag warn">quarantine</span>`}
     <span class="grow"></span><span class="acts">${buttons(each)}</span></div>
-  <section class="panel why ${jobColor(state)}" aria-label="Why"><p>${data.why.why}</p>${place(data.why)}</section>
+  <section class="panel why ${jobColor(state)}" aria-label="Why"><p>${data.why.why}</p>${place(data.why)}${
+    data.why.more && html`<small>${data.why.more}</small>`}</section>
   <div class="row job"><div class="stack">
     ${timeline(each, now)}
     ${each.error && error(each.error)}
@@ -79,7 +85,8 @@ function rows(each) {
     ["Caller", each.caller && html`${dialect(each.caller.dialect)} ${each.caller.address &&
       html`<span class="dim">${each.caller.address}</span>`}`],
     ["Worker", last && workerLink(last.worker_id, last.worker)],
-    ["Key", hasOwnKey(each) && html`<span class="mono">${each.key}</span>`],
+    ["Key", hasOwnKey(each) && html`<span class="mono">${each.key}</span> <span class="dim">${UNIQUE[each.unique]}${
+      each.holds_key === false && ", not any more"}</span>`],
     ["Priority", each.priority],
     ["Attempts", each.max_attempts == null ? each.attempts.length : `${each.attempts.length} of ${each.max_attempts}`],
     ["Submitted", clock(each.created)],
@@ -88,10 +95,18 @@ function rows(each) {
     ["Waited", each.waited == null ? none : time(each.waited)],
     ["Job time-out", each.job_timeout == null ? none : time(each.job_timeout)],
     ["Deadline", each.deadline && clock(each.deadline)],
-    ["Outcome kept", each.kept_until && `until ${clock(each.kept_until)}`],
+    ["Outcome kept", kept(each)],
     ["Retry of", each.retry_of && jobLink(each.retry_of)],
     ["Retried as", each.retried_as && jobLink(each.retried_as)],
   ];
+}
+
+/** How long the outcome is kept; empty if the broker's setting decides when the job ends. */
+function kept({ kept_until: until, keep }) {
+  if (until) return `until ${clock(until)}`;
+  if (keep == null) return "";
+  if (keep === "forever") return "until it is deleted";
+  return keep ? `for ${time(keep)}` : "not at all";
 }
 
 const error = ({ type, message, detail }) => panel("Error", html`<p><b class="mono">${type}:</b> ${message}</p>${
