@@ -20,6 +20,7 @@ from dragoman.operations.schemas import EnqueueRequest
 Examples:
   dragoman enqueue resize - < big.png
   dragoman enqueue report "2026-10" --delay 3600 --key report-2026-10
+  dragoman enqueue backup "" --key nightly --unique unfinished
   dragoman enqueue resize - --wait 30 < big.png > small.png
   dragoman enqueue fetch --lines - --group < urls.txt
   dragoman enqueue report --after 0197f3a2c4d87b12a9e05c61f38d2b74 --input result
@@ -40,6 +41,8 @@ Examples:
     "retry_cap",
     "retry_jitter",
     "key",
+    "unique",
+    "keep",
     "tenant",
     "after",
     "after_failure",
