@@ -160,7 +160,7 @@ class AtTheBounds(Machine):
             after = tuple(chosen(ids, each) for each in indexes)
             after += tuple(chosen(known, each) for each in numbers if known)
             extras = JobExtras(after=after, runs_after_failure=runs, input=input, group=group)
-            asked = JobOptions(durable=True, waits=True, attempts=2, keeps_outcome=runs)
+            asked = JobOptions(durable=True, waits=True, attempts=2, keep=inf if is_group else None if runs else 0.0)
             orders.append(NewJob("ab"[index % 2], payload, asked, ids[index], key if not index else None, extras))
         before = len(self.broker.jobs), self.broker.job_registry.present, self.broker.counters.accepted
         try:
@@ -310,7 +310,8 @@ class AtTheBounds(Machine):
     @rule(number=pick)
     def delete_a_job(self, number: int) -> None:
         job = chosen(self.jobs, number)
-        if self.broker.jobs.get(job.id) is job and job.is_told:
+        is_pinned = self.broker.job_registry.kept.archive.is_pinned(job)
+        if self.broker.jobs.get(job.id) is job and job.is_told and not is_pinned:
             self.delete(job)
 
     def delete(self, job: Job) -> None:
