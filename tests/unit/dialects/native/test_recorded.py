@@ -63,7 +63,7 @@ ALLOWED = [
     Allowed("TELL", rf"{JOB}\.attempts\[.*\]\.(started|ended)", NOT_THERE, ANY, "new keys of attempts; likewise"),
     Allowed("TELL", rf"{JOB}\.error\.permanent", NOT_THERE, False, "a new key of failures; likewise"),
     Allowed("TELL", rf"{JOB}\.({NEW_OF_JOBS})", NOT_THERE, ANY, "new keys of jobs; likewise"),
-    Allowed("TELL", rf"{JOB}\.(parent|traceparent)", NOT_THERE, None, "new keys of jobs; likewise"),
+    Allowed("TELL", rf"{JOB}\.(parent|traceparent|tenant)", NOT_THERE, None, "new keys of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.children", NOT_THERE, [], "a new key of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.more_children", NOT_THERE, 0, "a new key of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.attempts\[.*\]\.(dialect|worker_id)", NOT_THERE, ANY, "new keys of attempts; likewise"),
