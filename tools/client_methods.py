@@ -24,6 +24,13 @@ WIDTH = 112  # columns of a docstring within its indentation
 IN_PAYLOAD = ("payload", "payload_base64", "jobs")  # request fields that the method's `payload` replaces
 
 OF_JOBS = ("after",)  # fields with ids of jobs and groups; methods take handles, too
+OF_BULK = ("id", "lease")
+OF_CLIENT = {  # request fields that the client sets itself
+    "enqueue": ("request_id",),
+    "retry jobs": OF_BULK,
+    "cancel jobs": OF_BULK,
+    "delete jobs": OF_BULK,
+}
 
 HEAD = '''"""{about}
 
@@ -184,6 +191,9 @@ CLIENTS = (
 PLANS = {
     "enqueue": ("str", "operation_steps.enqueue({request}, self._encoded(payload, codec))"),
     "cancel": ("bool", "operation_steps.cancel(id)"),
+    "retry jobs": ("BulkView", "operation_steps.bulk(RETRY_JOBS, {request})"),
+    "cancel jobs": ("BulkView", "operation_steps.bulk(CANCEL_JOBS, {request})"),
+    "delete jobs": ("BulkView", "operation_steps.bulk(DELETE_JOBS, {request})"),
     "payload": ("bytes", "operation_steps.payload(id)"),
 }
 # Sentences that are appended to an operation's summary.
@@ -196,6 +206,9 @@ MORE = {
     "retry": "Returns the id of the new job. Raises JobRefused if the job is not in quarantine.",
     "payload": "Returns bytes. Raises JobRefused if the payload is no longer kept.",
     "purge": "Returns the number of deleted jobs.",
+    "retry jobs": "Waits for the end. If this program ends before, the act stops within ten seconds.",
+    "cancel jobs": "Waits for the end. If this program ends before, the act stops within ten seconds.",
+    "delete jobs": "Waits for the end. If this program ends before, the act stops within ten seconds.",
 }
 
 
@@ -232,6 +245,8 @@ def _method(client: Client, row: Operation[Any, Any]) -> str:
     if "{request}" in plan or not plan:
         imports.append(f"from {row.request.__module__} import {request}")
     if plan:
+        if _constant(row) in plan:
+            imports.append(f"from dragoman.operations.table import {_constant(row)}")
         body = f"return {client.await_}self._follow({plan.format(request=made)})"
     else:
         imports.append(f"from dragoman.operations.table import {_constant(row)}")
@@ -271,6 +286,8 @@ def _call(client: Client, row: Operation[Any, Any], made: str) -> str:
 
 def _view_type(row: Operation[Any, Any]) -> tuple[str, str]:
     """Return the return type of the method, and the view class that must be imported for it."""
+    if row.name in PLANS and PLANS[row.name][0] == row.view.__name__:
+        return row.view.__name__, row.view.__name__
     if row.name in PLANS or row.returns_payload or row.name == "enqueue many":
         return "", ""
     if not row.returned:
@@ -293,7 +310,7 @@ def _constant(row: Operation[Any, Any]) -> str:
 
 def shown_fields(row: Operation[Any, Any]) -> list[RequestField]:
     """Return the fields that are parameters of the method."""
-    left_out = IN_PAYLOAD if row.takes_payload else ()
+    left_out = (*(IN_PAYLOAD if row.takes_payload else ()), *OF_CLIENT.get(row.name, ()))
     return [each for each in request_fields(row.request) if each.name not in left_out]
 
 
@@ -324,8 +341,9 @@ def _parameters(row: Operation[Any, Any]) -> list[str]:
 
 def _type(field: RequestField) -> str:
     kind = "datetime" if field.kind is datetime else field.kind.__name__
-    if field.choices:
-        kind = f"Literal[{', '.join(map(repr, field.choices))}]"
+    if field.choices or field.words:
+        words = f"Literal[{', '.join(map(repr, field.choices or field.words))}]"
+        kind = words if field.choices else f"{kind} | {words}"
     if field.is_list and field.name in OF_JOBS:
         kind = "JobNames"
     elif field.is_list:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.core.results_payload import unpack_results
+    from dragoman.operations.bulk_schemas import BulkView
     from dragoman.operations.group_schemas import GroupView
     from dragoman.operations.schemas import HealthView, JobView, ScheduleView, ServiceView, WorkerView
     from dragoman.sdk.async_client import AsyncClient
@@ -53,6 +54,7 @@ __all__ = [
     "AsyncJobFuture",
     "AsyncTask",
     "BrokerUnavailable",
+    "BulkView",
     "Busy",
     "Client",
     "Context",
@@ -107,6 +109,7 @@ _HOMES = {
     "AsyncClient": "sdk.async_client",
     "AsyncJobFuture": "sdk.futures",
     "AsyncTask": "tasks.task",
+    "BulkView": "operations.bulk_schemas",
     "Client": "sdk.client",
     "Context": "sdk.context",
     "HealthView": "operations.schemas",

@@ -170,6 +170,17 @@ def job_page_says_why(world: World) -> None:
     expect(page.locator("main .head .state")).to_have_text("running")
 
 
+def job_page_shows_key_and_keeping(world: World) -> None:
+    job = world.enqueue("keyed", key="nightly", unique="unfinished", keep="forever")
+    page = world.show(f"/job/{job}")
+    expect(page.locator(".why small")).to_have_text(
+        "It holds the key 'nightly' until it ends. Its outcome is kept until it is deleted."
+    )
+    facts = page.locator("main")
+    expect(facts).to_contain_text("nightly unique until it ends")
+    expect(facts).to_contain_text("until it is deleted")
+
+
 def filters_are_in_the_address(world: World) -> None:
     ids = [world.enqueue("filtered") for _ in range(2)]
     page = world.show("/jobs")
@@ -347,6 +358,7 @@ def acts_need_the_right(world: World) -> None:
 SCENARIOS: list[Callable[[World], None]] = [
     pages_open,
     job_page_says_why,
+    job_page_shows_key_and_keeping,
     filters_are_in_the_address,
     list_of_jobs_stands_still,
     job_page_shows_what_a_job_comes_after_and_its_group,

@@ -111,7 +111,13 @@ class Cutter(threading.Thread):
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self.count = 0
+        self._deaf: list[socket.socket] = []  # connections whose client gets no answer any more
         self.start()
+
+    def drop_answers(self) -> None:
+        """Drop all answers to the clients that are connected now."""
+        with self._lock:
+            self._deaf = [front for front, _ in self._pairs]
 
     def cut(self) -> None:
         with self._lock:
@@ -147,6 +153,8 @@ class Cutter(threading.Thread):
                 for each in select.select([front, back], [], [])[0]:
                     try:
                         data = each.recv(1 << 16)
+                        if data and each is back and front in self._deaf:
+                            continue
                         (back if each is front else front).sendall(data)
                     except OSError:
                         return

@@ -12,7 +12,7 @@ import pytest
 from greeting_tasks import Greeting, Refused, add, add_three, divide, fetch, greet, open_twice, parse, twice
 
 from case_tables import check_every_row
-from dragoman import AsyncClient, Client, JobFailed, LocalBroker, Task, task, using
+from dragoman import AsyncClient, Client, JobFailed, LocalBroker, NoSuchJob, Task, task, using
 from programs import Programs
 
 HERE = Path(__file__).parent
@@ -44,6 +44,20 @@ def test_tasks_are_called_enqueued_and_mapped(broker: LocalBroker) -> None:
     assert twice.handle(handle.id).result() == b"abab"
 
 
+def test_task_with_a_fixed_key_runs_once_at_a_time_and_is_found(broker: LocalBroker) -> None:
+    """R24: the key is free when the job has ended."""
+    nightly = twice.with_options(key="nightly", unique="unfinished", keep=600)
+    first = nightly.enqueue(b"monday")
+    assert first.result(timeout=60) == b"mondaymonday"
+    second = nightly.enqueue(b"tuesday")
+    assert second.id != first.id
+    found = twice.find("nightly")
+    assert (found.id, found.result(timeout=60)) == (second.id, b"tuesdaytuesday")
+    assert (found.job().unique, found.job().keep) == ("unfinished", 600.0)
+    with pytest.raises(NoSuchJob, match="has key 'weekly'"):
+        twice.find("weekly")
+
+
 def test_tasks_are_awaited(broker: LocalBroker) -> None:
     async def with_an_async_client() -> None:
         async with AsyncClient(broker.urls["native"]) as client:
@@ -57,7 +71,8 @@ def test_tasks_are_awaited(broker: LocalBroker) -> None:
         assert await add.acall(1, 2) == 3
         assert await add.asubmit(3, 4) == 7
         assert [each async for each in add.amap([1, 2], b=5)] == [6, 7]
-        handle = await greet.aenqueue(["Ada"])
+        handle = await greet.with_options(key="ada").aenqueue(["Ada"])
+        assert (await greet.afind("ada")).id == handle.id
         assert (await handle.aresult(timeout=60)).to == ["Ada"]
         assert (await handle.ajob()).outcome == "done"
         assert await handle.awhy() == "It is done."

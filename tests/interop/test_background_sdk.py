@@ -388,3 +388,96 @@ async def stop_waiting(broker: LocalBroker, worker: HandWorker) -> None:
                 await client.result(job)
         worker.release(token, b"done")
         assert await client.result(job, timeout=PATIENCE) == b"done"
+
+
+# -------------------------------------------------------------------- keys
+
+
+def test_fixed_key_makes_one_job_each_night(client: Client, worker: HandWorker) -> None:
+    """R24: with unique="unfinished" the key is free when the job has ended, also for another payload."""
+    first = client.enqueue("echo", b"hold monday", key="nightly", unique="unfinished")
+    assert client.enqueue("echo", b"hold monday", key="nightly", unique="unfinished") == first
+    _, token = worker.held.get(timeout=PATIENCE)
+    assert client.enqueue("echo", b"hold monday", key="nightly", unique="unfinished") == first
+    with pytest.raises(JobRefused, match="came with another payload"):
+        client.enqueue("echo", b"tuesday", key="nightly", unique="unfinished")
+    worker.release(token, b"done")
+    client.result(first, timeout=PATIENCE)
+    second = client.enqueue("echo", b"tuesday", key="nightly", unique="unfinished")
+    assert second != first
+    assert client.result(second, timeout=PATIENCE) == b"tuesday"
+    assert client.find_job("echo", "nightly").id == second
+
+
+def test_key_of_a_waiting_job_is_free_when_it_starts(broker: LocalBroker, client: Client) -> None:
+    """R24: a change that comes while the job runs makes a second job, and only one."""
+    first = client.enqueue("echo", b"hold", key="index", unique="waiting")
+    assert client.enqueue("echo", b"hold", key="index", unique="waiting") == first
+    worker = HandWorker(broker.url.removeprefix("native+"), "echo", capacity=1)
+    _, token = worker.held.get(timeout=PATIENCE)
+    second = client.enqueue("echo", b"hold", key="index", unique="waiting")
+    assert second != first
+    assert client.enqueue("echo", b"hold", key="index", unique="waiting") == second
+    worker.release(token, b"done")
+    worker.release(worker.held.get(timeout=PATIENCE)[1], b"done")
+    client.result(second, timeout=PATIENCE)
+    worker.stop()
+
+
+def test_request_that_is_repeated_after_a_lost_connection_makes_one_job(broker: LocalBroker) -> None:
+    """R24: the first copy made a job that has started, so it does not hold the key any more. A bug would make two."""
+    worker = HandWorker(broker.url.removeprefix("native+"), "echo")
+    cutter = Cutter(int(broker.url.rpartition(":")[2]))
+    with Client(f"tcp://127.0.0.1:{cutter.port}") as client, broker.client() as other:
+        client.health()
+        cutter.drop_answers()
+        enqueued: list[str] = []
+        thread = threading.Thread(
+            target=lambda: enqueued.append(client.enqueue("echo", b"hold", key="index", unique="waiting"))
+        )
+        thread.start()
+        _, token = worker.held.get(timeout=PATIENCE)
+        cutter.cut()
+        thread.join(PATIENCE)
+        assert enqueued == [each.id for each in other.jobs()]
+        worker.release(token, b"done")
+    worker.stop()
+    cutter.close()
+
+
+def test_job_is_found_by_its_key(client: Client) -> None:
+    job = client.enqueue("echo", b"x", key="order-42", unique="waiting", keep=60)
+    found = client.find_job("echo", "order-42")
+    assert (found.id, found.key, found.unique, found.keep) == (job, "order-42", "waiting", 60.0)
+    for service, key in (("echo", "order-43"), ("other", "order-42")):
+        with pytest.raises(NoSuchJob, match="has key"):
+            client.find_job(service, key)
+
+
+def test_unique_without_a_key_is_an_error(client: Client) -> None:
+    with pytest.raises(ValueError, match="unique='waiting' is about the key of a job"):
+        client.enqueue("echo", b"x", unique="waiting")
+
+
+# -------------------------------------------------------------------- outcomes
+
+
+def test_outcome_is_kept_for_the_time_of_the_job(client: Client, worker: HandWorker) -> None:
+    """R136: until it is deleted, for a number of seconds, or not at all."""
+    views = {}
+    for keep in ("forever", 3_600.0, 0.0):
+        job = client.enqueue("echo", b"hold", keep=keep)  # type: ignore[arg-type]
+        _, token = worker.held.get(timeout=PATIENCE)
+        waiting: list[bytes] = []
+        thread = threading.Thread(target=lambda job=job, waiting=waiting: waiting.append(client.result(job)))
+        thread.start()
+        worker.release(token, b"done")
+        thread.join(PATIENCE)
+        assert waiting == [b"done"]
+        views[keep] = [each for each in client.jobs() if each.id == job]
+    assert [len(each) for each in views.values()] == [1, 1, 0]
+    forever, hour = views["forever"][0], views[3_600.0][0]
+    assert (forever.keep, forever.kept_until, client.result(forever.id)) == ("forever", None, b"done")
+    assert hour.kept_until is not None
+    assert hour.ended is not None
+    assert abs((hour.kept_until - hour.ended).total_seconds() - 3_600.0) < 1.0

@@ -77,7 +77,14 @@ def test_the_broker_shows_itself(broker: LocalBroker) -> None:
         again = client.broker()
     assert (len(view.instance), view.instance) == (16, again.instance)
     limits = {each.name: each for each in view.limits}
-    assert list(limits) == ["max_jobs", "max_memory", "max_services", "max_outcome_bytes", "max_connections"]
+    assert list(limits) == [
+        "max_jobs",
+        "max_memory",
+        "max_services",
+        "max_outcome_bytes",
+        "max_kept_forever",
+        "max_connections",
+    ]
     assert (limits["max_jobs"].used, limits["max_jobs"].of) == (0, 1_000_000)
     assert 1 <= limits["max_connections"].used < limits["max_connections"].of
     assert view.store_size is None

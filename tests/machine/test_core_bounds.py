@@ -11,6 +11,7 @@ from core_rules import NOBODY, SETTINGS, WORKER_VERBS, Caller, Machine, chosen, 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from dragoman.core.archive import keeps_forever
 from dragoman.core.bulk import NewJob, Refusal
 from dragoman.core.effects import Effect
 from dragoman.core.invariants import check
@@ -20,7 +21,7 @@ from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.rights import ALL_RIGHTS, PrincipalLimits
-from dragoman.core.states import JobState
+from dragoman.core.states import JobState, Unique
 from dragoman.core.store_entries import CollectInput
 from owners import LOCAL_OWNER
 
@@ -50,6 +51,7 @@ class AtTheBounds(Machine):
         max_outcome_bytes=5_000,
         max_input=60,
         max_groups=3,
+        max_kept_forever=4,
     )
 
     def __init__(self) -> None:
@@ -85,7 +87,8 @@ class AtTheBounds(Machine):
             job_timeout=st.sampled_from([5.0, inf, 0.0]),
             waits=st.booleans(),
             durable=st.booleans(),
-            keeps_outcome=st.booleans(),
+            keep=st.sampled_from([None, 0.0, 10.0, 100.0, inf]),
+            unique=st.sampled_from(Unique),
             orphan_grace=st.sampled_from([0.0, 3.0]),
         ),
     )
@@ -157,7 +160,7 @@ class AtTheBounds(Machine):
             after = tuple(chosen(ids, each) for each in indexes)
             after += tuple(chosen(known, each) for each in numbers if known)
             extras = JobExtras(after=after, runs_after_failure=runs, input=input, group=group)
-            asked = JobOptions(durable=True, waits=True, attempts=2, keeps_outcome=runs)
+            asked = JobOptions(durable=True, waits=True, attempts=2, keep=inf if is_group else None if runs else 0.0)
             orders.append(NewJob("ab"[index % 2], payload, asked, ids[index], key if not index else None, extras))
         before = len(self.broker.jobs), self.broker.job_registry.present, self.broker.counters.accepted
         try:
@@ -303,6 +306,19 @@ class AtTheBounds(Machine):
             self.jobs.append(result)
         self.carry_out()
 
+    @precondition(lambda self: self.jobs)
+    @rule(number=pick)
+    def delete_a_job(self, number: int) -> None:
+        job = chosen(self.jobs, number)
+        is_pinned = self.broker.job_registry.kept.archive.is_pinned(job)
+        if self.broker.jobs.get(job.id) is job and job.is_told and not is_pinned:
+            self.delete(job)
+
+    def delete(self, job: Job) -> None:
+        self.broker.job_registry.kept.erase(job)
+        self.carry_out()
+        assert job.id not in self.broker.jobs
+
     @precondition(lambda self: self.waiting)
     @rule(number=pick, verb=st.sampled_from(["away", "back", "gone", "gone"]))
     def about_a_caller(self, number: int, verb: str) -> None:
@@ -370,6 +386,8 @@ class AtTheBounds(Machine):
             self.carry_out()
             check(broker)
         self.save_up_to(self.last_save)
+        for job in [each for each in broker.jobs.values() if keeps_forever(each)]:
+            self.delete(job)
         assert broker.jobs == {}
         assert (broker.job_registry.groups.by_id, broker.job_registry.kept.archive.pins) == ({}, {})
         assert [caller for caller in self.waiting if self.answers[caller] != 1] == []

@@ -6,7 +6,18 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any, assert_type
 
-from dragoman import AsyncClient, Client, GroupView, HealthView, JobView, NewJob, ScheduleView, ServiceView, WorkerView
+from dragoman import (
+    AsyncClient,
+    BulkView,
+    Client,
+    GroupView,
+    HealthView,
+    JobView,
+    NewJob,
+    ScheduleView,
+    ServiceView,
+    WorkerView,
+)
 from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
 from dragoman.operations.ladder_schemas import ConversationView
@@ -36,6 +47,16 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.group_results(group, 30), list[bytes])
     assert_type(client.group_results(group, errors="return"), list[Any])
     assert_type(client.cancel_group(group), GroupView)
+    client.enqueue("resize", b"big", key="nightly", unique="unfinished", keep="forever")
+    client.enqueue("resize", unique="once")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    client.enqueue("resize", keep="long")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(client.find_job("resize", "nightly"), JobView)
+    assert_type(client.delete(job), str)
+    assert_type(client.retry_jobs(service="resize", reason="memory", since=datetime.now(UTC)), BulkView)
+    assert_type(client.cancel_jobs(all=True, state="delayed", dry_run=True), BulkView)
+    bulk = client.delete_jobs(outcome="done", quarantined=False, rate=100)
+    assert_type(client.bulk_act(bulk.id).done, int)
+    assert_type(client.stop_bulk_act(bulk.id), BulkView)
     assert_type(client.result(job), bytes)
     assert_type(client.result(job, 30), bytes)
     assert_type(client.result(job, timeout=30, codec="bytes"), bytes)
@@ -101,7 +122,14 @@ with Client(codec="json") as objects:
 
 async def main() -> None:
     async with AsyncClient("tcp://127.0.0.1:7400") as client:
-        job = await client.enqueue("resize", b"big", delay=60, key="42")
+        job = await client.enqueue("resize", b"big", delay=60, key="42", unique="waiting", keep=60)
+        assert_type(await client.find_job("resize", "42"), JobView)
+        assert_type(await client.delete(job), str)
+        assert_type(await client.retry_jobs(service="resize"), BulkView)
+        assert_type(await client.cancel_jobs(all=True), BulkView)
+        bulk = await client.delete_jobs(outcome="done")
+        assert_type((await client.bulk_act(bulk.id)).over, bool)
+        assert_type(await client.stop_bulk_act(bulk.id), BulkView)
         assert_type(job, str)
         assert_type(await client.enqueue_many("resize", [b"big", b"bigger"], attempts=5), list[str])
         group = await client.enqueue_group("resize", [b"big", b"bigger"])

@@ -189,13 +189,14 @@ def calls_with_any() -> None:
 
 
 def background() -> None:
-    handle = add.with_options(attempts=5, delay=10).enqueue(1, 2)
+    handle = add.with_options(attempts=5, delay=10, key="k", unique="unfinished", keep="forever").enqueue(1, 2)
     assert_type(handle, JobHandle[int])
     assert_type(handle.result(timeout=5), int)
     assert_type(handle.id, str)
     assert_type(handle.why(), str)
     assert_type(handle.cancel(), bool)
     assert_type(add.handle(handle.id).result(), int)
+    assert_type(add.find("k"), JobHandle[int])
     add.enqueue("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     add.with_options(attempt=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     assert_type(add.with_options(retry_on=OSError, never_retry_on=(KeyError, ValueError)).call(1), int)
@@ -258,6 +259,7 @@ async def awaited() -> None:
     assert_type(add.asubmit(1), Future[int])
     assert_type(fetch.amap(["x"]), AsyncIterator[bytes])
     handle = await add.aenqueue(1)
+    assert_type(await add.afind("k"), JobHandle[int])
     assert_type(await handle.aresult(), int)
     await fetch.acall(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await add.aenqueue("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -29,6 +29,7 @@ SECTIONS = {
         "ladder",
         "cancel",
         "retry",
+        "delete",
         "quarantine",
         "schedule",
         "tail",
@@ -41,6 +42,7 @@ SECTION_OF = {
     "jobs": "Jobs",
     "groups": "Jobs",
     "quarantine": "Jobs",
+    "bulk": "Jobs",
     "schedules": "Jobs",
 }  # by the group of an operation; of all others the last one
 

@@ -69,4 +69,4 @@ def naming_lists(row: Operation[Any, Any]) -> Iterator[None]:
     try:
         yield
     except (NotFound, NoSuchService) as error:
-        fail(f"{error}; {LISTS[row.group]}" if row.path_fields and row.group in LISTS else str(error), code_of(error))
+        fail(f"{error}; {LISTS[row.group]}" if not row.pages and row.group in LISTS else str(error), code_of(error))

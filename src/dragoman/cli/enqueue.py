@@ -20,6 +20,7 @@ from dragoman.operations.schemas import EnqueueRequest
 Examples:
   dragoman enqueue resize - < big.png
   dragoman enqueue report "2026-10" --delay 3600 --key report-2026-10
+  dragoman enqueue backup "" --key nightly --unique unfinished
   dragoman enqueue resize - --wait 30 < big.png > small.png
   dragoman enqueue fetch --lines - --group < urls.txt
   dragoman enqueue report --after 0197f3a2c4d87b12a9e05c61f38d2b74 --input result
@@ -32,8 +33,8 @@ Examples:
 @connect_option
 @request_options(
     EnqueueRequest,
-    *("delay", "priority", "attempts", "timeout", "retry_first", "retry_cap", "retry_jitter", "key", "tenant"),
-    *("after", "after_failure", "input", "parent", "traceparent"),
+    *("delay", "priority", "attempts", "timeout", "retry_first", "retry_cap", "retry_jitter", "key", "unique", "keep"),
+    *("tenant", "after", "after_failure", "input", "parent", "traceparent"),
 )
 @click.option(
     "--wait", type=click.FloatRange(min=0), metavar="S", help="Wait up to S seconds for the result, and print it."
@@ -79,7 +80,7 @@ def enqueue(
         print_bytes(result)
 
 
-NOT_FOR_LINES = ("key", "after", "after_failure", "input")
+NOT_FOR_LINES = ("key", "unique", "after", "after_failure", "input")
 
 
 def _enqueue_lines(

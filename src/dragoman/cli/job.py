@@ -6,15 +6,22 @@ import click
 
 from dragoman.cli.client import connect_option, connected, json_option, perform
 from dragoman.cli.exit_codes import USAGE, fail
-from dragoman.cli.job_ids import job_argument
+from dragoman.cli.job_ids import optional_job_argument
 from dragoman.cli.payloads import print_bytes
+from dragoman.cli.request_options import request_options
 from dragoman.cli.tables import age, ago, print_facts, print_json, print_table, span
 from dragoman.cli.terminal import time_text, title
+from dragoman.operations.list_schemas import FindJobRequest
 from dragoman.operations.schemas import AttemptView, ChildView, JobRef, JobView, PayloadView
-from dragoman.operations.table import JOB
+from dragoman.operations.table import FIND_JOB, JOB
 from dragoman.sdk.ids import AUTOMATIC_KEY
 from dragoman.sdk.printable import printable
 
+UNIQUE = {
+    "waiting": "unique until it starts",
+    "unfinished": "unique until it ends",
+    "kept": "unique while its outcome is kept",
+}
 SHOWN = 60  # characters of a result, a payload or a progress report
 
 
@@ -24,10 +31,14 @@ Examples:
   dragoman job 0197f3a2c4d87b12a9e05c61f38d2b74
   dragoman job 0197f3a2c4d87b12a9e05c61f38d2b74 --json
   dragoman job 0197f3a2c4d87b12a9e05c61f38d2b74 --payload > payload.bin
+  dragoman job --key nightly --service backup
 """,
 )
-@job_argument
+@optional_job_argument
 @connect_option
+@click.option("--key", help="Show the latest job with this idempotency key instead of JOB. It needs --service.")
+@click.option("--service", help="Service of the job with --key.")
+@request_options(FindJobRequest, "owner")
 @click.option(
     "--payload",
     "wants_payload",
@@ -36,11 +47,27 @@ Examples:
     "and in quarantine.",
 )
 @json_option
-def job(job: str, url: str | None, wants_payload: bool, as_json: bool) -> None:
+def job(
+    job: str | None,
+    url: str | None,
+    key: str | None,
+    service: str | None,
+    owner: str | None,
+    wants_payload: bool,
+    as_json: bool,
+) -> None:
     """Show JOB: its times, its attempts, its parent and its children, its payload and progress, and how it ended.
 
     `dragoman result` prints the result as it came, `dragoman why` explains why a job is not running.
     """
+    if (job is None) is (key is None):
+        raise click.UsageError("Name the job by its id, or by --key and --service.")
+    if (key is None) is not (service is None) or (owner is not None and key is None):
+        raise click.UsageError("--service and --owner belong to --key, and --key needs --service.")
+    if key is not None and service is not None:
+        view = perform(url, FIND_JOB, FindJobRequest(service=service, key=key, owner=owner))
+        job = view.id
+    assert job is not None
     if wants_payload:
         if as_json:
             fail("--payload writes bytes, not JSON: use one of --payload and --json", USAGE)
@@ -48,7 +75,8 @@ def job(job: str, url: str | None, wants_payload: bool, as_json: bool) -> None:
             payload = client.payload(job)
         print_bytes(payload)
         return
-    view = perform(url, JOB, JobRef(id=job))
+    if key is None:
+        view = perform(url, JOB, JobRef(id=job))
     if as_json:
         print_json(view)
         return
@@ -78,9 +106,9 @@ def _print_facts(view: JobView) -> None:
             ("not before", time_text(view.not_before)),
             ("started", time_text(view.started)),
             ("ended", time_text(view.ended)),
-            ("kept until", time_text(view.kept_until)),
+            ("kept", _kept(view)),
             ("priority", view.priority),
-            ("key", None if view.key is None or view.key.startswith(AUTOMATIC_KEY) else view.key),
+            ("key", None if view.key is None or view.key.startswith(AUTOMATIC_KEY) else _key(view)),
             ("tenant", view.tenant),
             ("retry of", view.retry_of),
             ("retried as", view.retried_as),
@@ -103,6 +131,24 @@ def _print_facts(view: JobView) -> None:
 def _outcome(view: JobView) -> str | None:
     permanent = ", not retried: its worker has decided so" if view.error is not None and view.error.permanent else ""
     return view.outcome and f"{view.outcome}{permanent}{', in quarantine' if view.quarantined else ''}"
+
+
+def _key(view: JobView) -> str:
+    """`nightly (unique until it has ended)`."""
+    if view.unique is None:
+        return str(view.key)
+    return f"{view.key} ({UNIQUE[view.unique]}{'' if view.holds_key else '; not any more'})"
+
+
+def _kept(view: JobView) -> str | None:
+    """`until 2026-11-18 03:00:00`, `until it is deleted`, `for 60 s`; None if the broker's setting decides later."""
+    if view.kept_until is not None:
+        return f"until {time_text(view.kept_until)}"
+    if view.keep is None:
+        return None
+    if view.keep == "forever":
+        return "until it is deleted"
+    return "not at all" if not view.keep else f"for {span(view.keep)} after its end"
 
 
 def _attempt_row(attempt: AttemptView) -> tuple[object, ...]:

@@ -18,6 +18,11 @@ def job_argument(command: Command) -> Command:
     return click.argument("job", callback=_checked)(command)
 
 
+def optional_job_argument(command: Command) -> Command:
+    """Add the argument JOB, which may be left out."""
+    return click.argument("job", required=False, callback=_checked)(command)
+
+
 def check_job_id(text: str) -> str:
     """Return the id. Raises ValueError."""
     if not re.fullmatch("[0-9a-f]{32}", text):
@@ -27,7 +32,9 @@ def check_job_id(text: str) -> str:
     return text
 
 
-def _checked(ctx: click.Context, param: click.Parameter, text: str) -> str:
+def _checked(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    if text is None:
+        return None
     try:
         return check_job_id(text)
     except ValueError as error:

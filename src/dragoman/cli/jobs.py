@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
@@ -31,7 +31,8 @@ Examples:
 """,
 )
 @connect_option
-@request_options(ListJobsRequest, "service", "state", "outcome", "kind", "caller", "worker", "text", "undone", "group")
+@request_options(ListJobsRequest, "service", "state", "outcome", "kind", "caller", "worker", "text", "reason")
+@request_options(ListJobsRequest, "since", "until", "undone", "group")
 @click.option("--quarantined", is_flag=True, help="Only jobs in quarantine, which `dragoman retry` retries.")
 @click.option("--limit", type=click.IntRange(min=1), help="Number of jobs, at most.  [default: 20, or all with --json]")
 @click.option("--counts", is_flag=True, help="Print the numbers of jobs by state instead, of one --service or of all.")
@@ -51,7 +52,7 @@ def jobs(url: str | None, limit: int | None, counts: bool, as_json: bool, **opti
         limit = A_SCREEN
     request = ListJobsRequest(**filters, limit=limit + 1 if limit is not None else sys.maxsize)
     with connected(url) as client:
-        found = chain.from_iterable(client.pages(JOBS, request))
+        found = chain.from_iterable(one_ahead(client.pages(JOBS, request)))
         listed = islice(found, limit)
         if as_json:
             for each in listed:
@@ -61,6 +62,18 @@ def jobs(url: str | None, limit: int | None, counts: bool, as_json: bool, **opti
         has_more = next(found, None) is not None
     if has_more:
         click.echo(f"There are more than these {limit}: --limit shows them.", err=True)
+
+
+def one_ahead(pages: Iterable[list[JobView]]) -> Iterator[list[JobView]]:
+    """Yield each page after the next one is fetched. A program that reads these ids may delete their jobs, and a list
+    cannot continue after a job that is gone."""
+    before: list[JobView] | None = None
+    for page in pages:
+        if before is not None:
+            yield before
+        before = page
+    if before is not None:
+        yield before
 
 
 def _print_rows(jobs: Iterable[JobView]) -> None:

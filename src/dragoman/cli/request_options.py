@@ -10,6 +10,7 @@ import click
 import msgspec
 from msgspec.structs import fields
 
+from dragoman.cli.moments import ALLOWED, moment_of
 from dragoman.cli.seconds import NO_LIMIT
 from dragoman.operations.request_fields import RequestField, request_fields
 from dragoman.operations.schemas import OperationRequest
@@ -33,6 +34,11 @@ class FieldValue(click.ParamType):  # type: ignore[type-arg]  # generic in some 
         field = self.field
         if value in ("none", NO_LIMIT) and field.is_nullable and field.default is not None:
             return NO_LIMIT
+        if field.kind is datetime and isinstance(value, str):
+            try:
+                return moment_of(value)
+            except ValueError as error:
+                self.fail(f"{value!r}: {error}", param, ctx)
         try:
             read = msgspec.convert([value] if field.is_list else value, self._type, strict=False)
         except msgspec.ValidationError as error:
@@ -82,11 +88,13 @@ def _facts(request: type[OperationRequest], field: RequestField) -> dict[str, An
 
 def _help(field: RequestField, with_limits: bool = True) -> str:
     default = f"default: {field.default_text}" if field.default_text else ""
-    facts = "; ".join(filter(None, (field.limits if with_limits else "", default)))
+    limits = ALLOWED if field.kind is datetime else field.limits if with_limits else ""
+    facts = "; ".join(filter(None, (limits, default)))
     return field.description.replace("`null`", "`none`") + (f"  [{facts}]" if facts else "")
 
 
 def _metavar(field: RequestField) -> str:
     if field.most is not None and field.most < 10:
         return f"{field.least:g}..{field.most:g}"
-    return {int: "N", float: "S", datetime: "TIME"}.get(field.kind, field.name.upper())
+    metavar = {int: "N", float: "S", datetime: "TIME"}.get(field.kind, field.name.upper())
+    return "|".join((metavar, *field.words))

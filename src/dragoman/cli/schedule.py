@@ -89,7 +89,7 @@ Examples:
 @request_options(
     ScheduleRequest, "cron", "every", "timezone", "overlap", "paused", "priority", "attempts", "timeout", "tenant"
 )
-@request_options(ScheduleRequest, "retry_first", "retry_cap", "retry_jitter")
+@request_options(ScheduleRequest, "retry_first", "retry_cap", "retry_jitter", "keep")
 @json_option
 def set_(
     name: str,

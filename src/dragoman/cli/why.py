@@ -21,9 +21,14 @@ Examples:
 @connect_option
 @json_option
 def why(job: str, url: str | None, as_json: bool) -> None:
-    """Explain in one sentence why JOB is not running, or how it ended."""
+    """Explain in one sentence why JOB is not running, or how it ended.
+
+    A second line is about its idempotency key and about the time for which its outcome is kept, if these were chosen.
+    """
     view = perform(url, WHY, JobRef(id=job))
     if as_json:
         print_json(view)
     else:
         click.echo(plain(view.why))
+        if view.more:
+            click.echo(plain(view.more))

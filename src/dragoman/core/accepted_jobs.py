@@ -19,7 +19,7 @@ def enter_job(registry: JobRegistry, job: Job) -> None:
     registry.present += 1
     registry.memory.payloads += size
     if job.key is not None:
-        registry.kept.archive.note_key(job)
+        registry.kept.keys.add(job)
 
 
 def discard_job(registry: JobRegistry, counters: Counters, job: Job) -> None:
@@ -42,7 +42,7 @@ def discard_job(registry: JobRegistry, counters: Counters, job: Job) -> None:
     registry.memory.payloads -= size
     counters.accepted -= 1
     registry.conversations.forget(job)
-    registry.kept.archive.forget_key(job)
+    registry.kept.keys.remove(job)
 
 
 def replace_payload(registry: JobRegistry, job: Job, payload: Payload) -> None:

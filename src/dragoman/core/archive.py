@@ -1,4 +1,4 @@
-"""Ended jobs whose outcome is kept for later requests, and the idempotency keys that find them (R24)."""
+"""Ended jobs whose outcome is kept for later requests, in the order of their deletion."""
 
 from __future__ import annotations
 
@@ -6,53 +6,63 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from dragoman.core.infinity import inf
 from dragoman.core.model import Job, JobId
 
+FOREVER: Final = 1e300  # `keep_until` of an outcome that is kept until it is deleted
 OBJECT_BYTES: Final = 1024  # cost of a job besides its bytes: an empty outcome is not free
+SWEEP_FLOOR: Final = 64  # entries of dropped jobs that are not worth a sweep
+
+
+def keeps_forever(job: Job) -> bool:
+    """True if its outcome is kept until it is deleted. What only memory has ends with the broker."""
+    return job.options.keep == inf and job.options.durable
 
 
 class Archive:
-    """Index of kept jobs by idempotency key, and their order of deletion."""
+    """The kept jobs and their bytes. Outcomes that are kept until they are deleted are exempt from both."""
 
-    __slots__ = ("_kept", "_keys", "_max_bytes", "_pinned", "_pinned_members", "bytes", "is_frozen", "pins")
+    __slots__ = ("_dropped", "_kept", "_max_bytes", "_pinned", "_pinned_members", "bytes", "is_frozen", "pins")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._keys: dict[tuple[str, str, str], Job] = {}  # by principal, service and key
-        self._kept: deque[Job] = deque()  # in the order they ended; some may have been dropped since
+        self._kept: deque[Job] = deque()  # in the order they ended, each once; some may have been dropped since
+        self._dropped = 0  # entries of jobs that were dropped
         self.pins: dict[JobId, int] = {}  # dependent jobs that wait, by the id of the job or group they wait for
         self._pinned: dict[JobId, Job] = {}  # pinned jobs that are not in `_kept` meanwhile
         self._pinned_members: dict[JobId, dict[JobId, Job]] = {}  # those among them that have a group, by its id
         self.bytes = 0
         self.is_frozen = False  # all outcomes are pinned: jobs that may need them are being restored
 
-    def find(self, principal: str, service: str, key: str) -> Job | None:
-        return self._keys.get((principal, service, key))
-
-    def note_key(self, job: Job) -> None:
-        assert job.key is not None
-        self._keys[job.principal.name, job.service.name, job.key] = job
-
-    def forget_key(self, job: Job) -> None:
-        if job.key is not None:
-            place = (job.principal.name, job.service.name, job.key)
-            if self._keys.get(place) is job:  # otherwise a later job has the key
-                del self._keys[place]
-
     def keep(self, job: Job, until: float) -> None:
         job.keep_until = until
-        self._kept.append(job)
-        self.bytes += _cost(job)
+        if until != FOREVER:
+            self._kept.append(job)
+            self.bytes += _cost(job)
 
     def drop(self, job: Job) -> None:
         """Remove a job, kept or not."""
-        self.forget_key(job)
-        if job.is_archived:
+        if not job.is_archived:
+            return
+        if job.keep_until != FOREVER:
             self.bytes -= _cost(job)
-            job.keep_until = -1.0
-            self._unhold(job)
-            while self._kept and not self._kept[0].is_archived:
-                self._kept.popleft()
+            if not self._unhold(job):
+                self._dropped += 1
+        job.keep_until = -1.0
+        kept = self._kept
+        while kept and not kept[0].is_archived:
+            kept.popleft()
+            self._dropped -= 1
+        if self._dropped > SWEEP_FLOOR + len(kept) // 2:  # a job at the front may stay for years
+            self._kept = deque(each for each in kept if each.is_archived)
+            self._dropped = 0
+
+    def reopen(self, job: Job) -> None:
+        """Remove a job that is going to wait again, and may be kept once more."""
+        self.drop(job)
+        if job in self._kept:
+            self._kept.remove(job)
+            self._dropped -= 1
 
     def over_limit(self) -> Iterator[Job]:
         """Yield the oldest outcomes while all of them together exceed the limit (L20). Pinned ones stay."""
@@ -60,6 +70,7 @@ class Archive:
             oldest = self._kept[0]
             if not oldest.is_archived:
                 self._kept.popleft()
+                self._dropped -= 1
             elif self.is_pinned(oldest):
                 self._kept.popleft()
                 self._hold(oldest)
@@ -100,14 +111,22 @@ class Archive:
         if group is not None:
             self._pinned_members.setdefault(group, {})[job.id] = job
 
-    def _unhold(self, job: Job) -> None:
-        if self._pinned.pop(job.id, None) is not None:
-            group = _group_of(job)
-            if group is not None:
-                members = self._pinned_members[group]
-                del members[job.id]
-                if not members:
-                    del self._pinned_members[group]
+    def _unhold(self, job: Job) -> bool:
+        """Undo `_hold`. False: it is not held."""
+        if self._pinned.pop(job.id, None) is None:
+            return False
+        group = _group_of(job)
+        if group is not None:
+            members = self._pinned_members[group]
+            del members[job.id]
+            if not members:
+                del self._pinned_members[group]
+        return True
+
+    @property
+    def entries(self) -> int:
+        """Number of entries in the order of deletion, with those of dropped jobs."""
+        return len(self._kept)
 
 
 def _group_of(job: Job) -> JobId | None:

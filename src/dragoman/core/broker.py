@@ -104,11 +104,10 @@ class Broker:
             if known is None:
                 reason = too_many_services(len(self.worker_registry.services))
                 return self._refuse(service, caller, *reason, "max_services")
-        if key is not None:
-            first = self.job_registry.kept.first_with(owner, known, key)
-            key_conflict = self.job_registry.kept.key_conflict(key, first, payload, job_options)
-            if key_conflict is not None:
-                return self._refuse(service, caller, *key_conflict)
+        if key is not None or job_options.keep is not None:
+            first, refused = self.job_registry.kept.judge(owner, known, key, payload, job_options, extras)
+            if refused is not None:
+                return self._refuse(service, caller, *refused)
             if first is not None:
                 self.job_registry.kept.join_first(first, caller)
                 return first

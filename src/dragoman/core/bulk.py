@@ -11,6 +11,7 @@ from typing import final
 
 from dragoman.core.accepted_jobs import discard_job
 from dragoman.core.admission import refusal_for, too_many_services
+from dragoman.core.archive import keeps_forever
 from dragoman.core.delays import Delays
 from dragoman.core.dependencies import Dependencies
 from dragoman.core.dispatch import Dispatch
@@ -108,9 +109,10 @@ class BulkSubmits:
         new: list[Job] = []
         try:
             waiting: dict[Service, int] = {}
+            forever = 0  # new jobs whose outcome is kept until it is deleted
             for index, order in enumerate(orders):
                 service = services[order.service]
-                first = self._first_with_key(order, service, owner, index)
+                first = self._first_with_key(order, service, owner, index, forever)
                 if first is not None:
                     jobs.append(first)
                     continue
@@ -123,6 +125,7 @@ class BulkSubmits:
                 if job is None:
                     raise self._limit(order, service, owner, more, index)
                 waiting[service] = more + 1
+                forever += keeps_forever(job)
                 job.caller_dialect = dialect
                 if order.extras is not None:
                     registry.with_extras.add(job, order.extras)
@@ -173,15 +176,16 @@ class BulkSubmits:
             raise Refusal(*too_many_services(len(self._workers.services)), None, "max_services")
         return dict(zip(names, found, strict=True))
 
-    def _first_with_key(self, order: NewJob, service: Service, owner: Owner, index: int) -> Job | None:
+    def _first_with_key(self, order: NewJob, service: Service, owner: Owner, index: int, forever: int) -> Job | None:
         key = order.key
-        if key is None:
+        if key is None and order.options.keep is None:
             return None
-        kept = self._registry.kept
-        first = kept.first_with(owner, service, key)
-        conflict = kept.key_conflict(key, first, order.payload, order.options)
-        if conflict is not None:
-            raise Refusal(*conflict, index)
+        first, refused = self._registry.kept.judge(
+            owner, service, key, order.payload, order.options, order.extras, forever
+        )
+        if refused is not None:
+            reason, text, limit = refused
+            raise Refusal(reason, text, index, limit)
         if first is not None and order.extras is not None and order.extras.group is not None:
             text = f"job {first.id.hex()} has the key '{key}' already; a job of a group must be a new one"
             raise Refusal(RefusalReason.KEY_REUSED, text, index)

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from dragoman.core.model import Attempt, Job
 from dragoman.core.recipients import Effect
-from dragoman.core.store_entries import StoreJob, StoreValue
+from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
 
 
 class AfterCommit(Enum):
@@ -47,6 +47,12 @@ class PendingCommits:
             job.number = self.last
         self._held.append((self.last, (job, after_commit, job.attempt if after_commit is AfterCommit.SEND else None)))
         self._effects.append(StoreJob(job, self.last, rewrites, has_new_payload))
+
+    def delete(self, job: Job, is_waited_for: bool) -> None:
+        """Delete the job. `is_waited_for`: the delete has a number like a save, because something waits for it."""
+        if is_waited_for:
+            self.last += 1
+        self._effects.append(DeleteJob(job, self.last if is_waited_for else 0))
 
     def note(self, key: str, value: str | None) -> None:
         """Store a value that belongs to no job. None: delete it."""

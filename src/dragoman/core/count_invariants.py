@@ -1,17 +1,22 @@
-"""Invariants of what views read: counts of jobs by state, kept outcomes, groups of the quarantine, children.
+"""Invariants of what views read: counts of jobs by state, kept outcomes, keys, groups of the quarantine, children.
 
 The number of running jobs follows from the others, and from those that `invariants.py` checks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from dragoman.core.archive import FOREVER, SWEEP_FLOOR, keeps_forever
 from dragoman.core.broker import Broker
 from dragoman.core.errors import broken
 from dragoman.core.extras_index import ExtrasIndex
+from dragoman.core.job_keys import Place
 from dragoman.core.kept_counts import KeptCounts
+from dragoman.core.kept_jobs import KeptJobs
 from dragoman.core.model import Job, Service
 from dragoman.core.quarantine import Quarantine
-from dragoman.core.states import DELAYED, DEPENDENT, DONE, ENDED
+from dragoman.core.states import DELAYED, DEPENDENT, DONE, ENDED, Unique
 
 
 def check_counts(broker: Broker) -> None:
@@ -53,6 +58,7 @@ def check_counts(broker: Broker) -> None:
         )
     _check_extras(broker.job_registry.with_extras, with_extras)
     kept = broker.job_registry.kept
+    _check_keys(kept, broker.jobs.values())
     if ended or kept.counts.by_service:
         _check_kept(kept.counts, ended)
         _check_quarantine(kept.quarantine, ended)
@@ -70,6 +76,29 @@ def _check_extras(index: ExtrasIndex, jobs: list[Job]) -> None:
                 raise broken("I1", f"job {job.id.hex()} is not among the children of its parent")
     if children != sum(map(len, index.by_parent.values())):
         raise broken("I1", f"{children} jobs have a parent, and there are more in the lists of children")
+
+
+def _check_keys(kept: KeptJobs, jobs: Iterable[Job]) -> None:
+    """Check that each key finds the jobs that have it, in the order in which they were submitted."""
+    found: dict[Place, list[Job]] = {}
+    forever = archived = 0
+    for job in jobs:
+        if job.key is not None:
+            found.setdefault((job.principal.name, job.service.name, job.key), []).append(job)
+        forever += keeps_forever(job)
+        archived += job.is_archived and job.keep_until != FOREVER
+    if forever != kept.forever:
+        raise broken("I5", f"{forever} jobs are kept until they are deleted, {kept.forever} are counted")
+    if kept.archive.entries > 2 * archived + 2 * SWEEP_FLOOR:
+        raise broken("I5", f"{kept.archive.entries} entries for {archived} kept outcomes")
+    if len(kept.keys.places()) != len(found):
+        raise broken("I23", f"{len(found)} keys are used, and {len(kept.keys.places())} find a job")
+    for place, same in found.items():
+        if kept.keys.jobs_of(place) != same:
+            raise broken("I23", f"key {place[2]!r} does not find the jobs that have it")
+        for job in same[:-1]:
+            if job.options.unique is Unique.UNFINISHED and job.state is not ENDED:
+                raise broken("I23", f"job {job.id.hex()} has not ended, and a later one has its key")
 
 
 def _check_kept(counts: KeptCounts, ended: list[Job]) -> None:

@@ -33,6 +33,8 @@ class Delays:
         its worker, when the store has committed it. One commit serves both if a worker is idle."""
         job_options = job.options
         if job_options.durable:
+            if job_options.keep is not None or job.extras is not None:
+                self._job_registry.kept.note_new(job)
             self._job_registry.pending_commits.save(job, AfterCommit.ACKNOWLEDGE)
         if job_options.delay > 0:
             self.delay(job, now + min(job_options.delay, self._policy.max_delay), now)

@@ -47,6 +47,7 @@ class Dependencies:
 
     def add(self, job: Job, now: float) -> None:
         """Accept a new job that names predecessors. It is acknowledged when the store has committed it."""
+        self._job_registry.kept.note_new(job)
         self._job_registry.pending_commits.save(job, AfterCommit.ACKNOWLEDGE)
         if job.options.delay > 0.0:
             job.start_at = now + min(job.options.delay, self._policy.max_delay)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.core import deadlines
+from dragoman.core.archive import FOREVER
 from dragoman.core.broker import Broker
 from dragoman.core.count_invariants import check_counts
 from dragoman.core.errors import broken
@@ -247,7 +248,7 @@ def _check_deadlines(broker: Broker) -> None:
     if len(alarms) > deadlines.SWEEP_FLOOR + 3 * (alarms.armed + 1):
         raise broken("I11", f"{len(alarms)} timers, {living} live")
     for job in jobs.values():
-        if job.alarm > job.due():
+        if job.alarm > job.due() and job.due() != FOREVER:
             raise broken("I11", f"{_name(job)} has no timer that is early enough")
 
 

@@ -100,7 +100,7 @@ class JobRegistry:
         if key is not None:
             job.key = key
             job.digest = digest(payload)
-            self.kept.archive.note_key(job)
+            self.kept.keys.add(job)
         return job
 
     def end(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any
 
-from dragoman.core.archive import Archive
+from dragoman.core.archive import FOREVER, Archive, keeps_forever
 from dragoman.core.commits import AfterCommit, PendingCommits
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
@@ -20,17 +20,20 @@ from dragoman.core.groups import NEEDED_DELAY, Groups
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.job_counting import count_job
+from dragoman.core.job_extras import JobExtras
+from dragoman.core.job_keys import JobKeys, holds_key
 from dragoman.core.job_links import JobLinks
 from dragoman.core.kept_counts import KeptCounts
 from dragoman.core.lifecycle import move_job
-from dragoman.core.model import Caller, Job, JobId, Payload, Service
+from dragoman.core.model import ABSENT, Caller, Job, JobId, Payload, Service
 from dragoman.core.names import is_name
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.quarantine import Quarantine
 from dragoman.core.states import ENDED, WAITING, Outcome, RefusalReason
-from dragoman.core.store_entries import DeleteJob
+
+Refused = tuple[RefusalReason, str, str]  # the reason, the error message, and the limit that is reached, if any
 
 
 class KeptJobs:
@@ -49,6 +52,9 @@ class KeptJobs:
         self.archive = Archive(policy.max_outcome_bytes)
         self.links = JobLinks(deadlines, self.archive)
         self.groups = Groups(policy, deadlines, self.archive, self.links, pending_commits, effects)
+        self.keys = JobKeys()
+        self.has_store = False  # payloads and results can be fetched from the store
+        self.forever = 0  # jobs whose outcome is kept until it is deleted, ended or not
         self.counts = KeptCounts()
         self.quarantine = Quarantine()
         self.with_extras = ExtrasIndex()  # of all jobs of the registry
@@ -62,23 +68,70 @@ class KeptJobs:
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
-    def first_with(self, owner: Owner, service: Service, key: str) -> Job | None:
-        """Return the job of the same principal that has this key."""
-        return self.archive.find(owner.principal.name, service.name, key)
+    def first_with(self, owner: Owner, service: Service, key: str, extras: JobExtras | None = None) -> Job | None:
+        """Return the job of the same principal that holds this key, or that an earlier copy of the request made."""
+        if extras is not None and extras.request:
+            made = self.keys.find_request(owner.principal.name, service.name, extras.request)
+            if made is not None:
+                return made
+        latest = self.keys.find(owner.principal.name, service.name, key)
+        return latest if latest is not None and holds_key(latest) else None
 
-    def key_conflict(
-        self, key: str, first: Job | None, payload: Payload, job_options: JobOptions
-    ) -> tuple[RefusalReason, str] | None:
-        """Return the reason to refuse a submit with this key, or None. `first`: the job that already has the key."""
-        if not is_name(key, self._policy.max_key_bytes):
-            return RefusalReason.INVALID, f"a key is 1 to {self._policy.max_key_bytes} bytes of printable text"
-        if first is None:
+    def key_taken_from(self, job: Job) -> Job | None:
+        """Return the other job that holds the key of this one now, or None."""
+        if job.key is None:
             return None
-        if job_options.durable and not first.options.durable:  # not stored: it cannot be acknowledged
-            return RefusalReason.KEY_REUSED, f"'{key}' came with a call before"
-        if first.digest != digest(payload):
-            return RefusalReason.KEY_REUSED, f"'{key}' came with another payload before"
-        return None
+        latest = self.keys.find_of(job)
+        return latest if latest is not None and latest is not job and holds_key(latest) else None
+
+    def judge(
+        self,
+        owner: Owner,
+        service: Service,
+        key: str | None,
+        payload: Payload,
+        job_options: JobOptions,
+        extras: JobExtras | None,
+        more_forever: int = 0,
+    ) -> tuple[Job | None, Refused | None]:
+        """Return the job that already has the key of a submit, or the reason to refuse the submit. `more_forever`: jobs
+        of the same batch before it whose outcome is kept until it is deleted."""
+        first = None
+        if key is not None:
+            if not is_name(key, self._policy.max_key_bytes):
+                most = self._policy.max_key_bytes
+                return None, (RefusalReason.INVALID, f"a key is 1 to {most} bytes of printable text", "")
+            first = self.first_with(owner, service, key, extras)
+        if first is not None:
+            if job_options.durable and not first.options.durable:  # not stored: it cannot be acknowledged
+                return None, (RefusalReason.KEY_REUSED, f"'{key}' came with a call before", "")
+            if first.digest != digest(payload):
+                return None, (RefusalReason.KEY_REUSED, f"'{key}' came with another payload before", "")
+        elif (
+            job_options.keep == inf
+            and job_options.durable
+            and self.forever + more_forever >= self._policy.max_kept_forever
+        ):
+            return None, (RefusalReason.BUSY, self.forever_problem(more_forever), "max_kept_forever")
+        return first, None
+
+    @property
+    def has_room_forever(self) -> bool:
+        """True if one more outcome may be kept until it is deleted (L20)."""
+        return self.forever < self._policy.max_kept_forever
+
+    def forever_problem(self, more: int = 0) -> str:
+        """Return the error message for one more."""
+        return (
+            f"the broker has {self.forever + more} jobs whose outcome is kept until it is deleted, the maximum "
+            "(max_kept_forever); delete outcomes that are not needed, or keep this one for a number of seconds"
+        )
+
+    def note_new(self, job: Job) -> None:
+        """Note what few jobs have: the id of its request, an outcome that is kept until it is deleted."""
+        self.keys.add_request(job)
+        if keeps_forever(job):
+            self.forever += 1
 
     def join_first(self, first: Job, caller: Caller) -> None:
         """Let one more caller wait for an earlier job, or deliver its outcome at once."""
@@ -119,7 +172,7 @@ class KeptJobs:
     def reopen(self, job: Job, service: Service, now: float) -> None:
         """Take a job out of quarantine, and make it a waiting job. Only its history stays (R135)."""
         self._deadlines.disarm(job)
-        self.archive.drop(job)
+        self.archive.reopen(job)
         self._count(job, -1)
         move_job(job, WAITING)
         reset_job(job, service, now)
@@ -137,13 +190,26 @@ class KeptJobs:
         job.callers = ()
         job.is_told = True
 
-    def erase(self, job: Job) -> None:
-        """Delete a job whose retention time has passed, or that exceeds the limit."""
-        self._deadlines.disarm(job)
-        self._drop(job)
-        self._counters.erased += 1
-        if job.options.durable:
-            self._effects.append(DeleteJob(job))
+    def erase(self, job: Job, *, is_waited_for: bool = False) -> None:
+        """Delete a job whose retention time has passed, that exceeds the limit, or that somebody deletes.
+        `is_waited_for`: an answer waits for the commit."""
+        while True:
+            self._deadlines.disarm(job)
+            self._drop(job)
+            self._counters.erased += 1
+            if job.options.durable:
+                self._pending_commits.delete(job, is_waited_for)
+            first = self._jobs.get(job.retry_of) if job.retry_of is not None else None
+            if first is None or first.retried_as != job.id:
+                return
+            # In the store, the first job is in quarantine and has the key, as long as there is a retry of it.
+            first.retried_as = None
+            self.keys.remove(first)
+            first.key = None
+            if first.outlives_end or self.archive.is_pinned(first):  # its timer is set
+                self._pending_commits.save(first, rewrites=True)
+                return
+            job = first
 
     def expire(self, job: Job, now: float) -> None:
         """Delete a job whose retention time has passed, unless it is needed: then look again later (R192)."""
@@ -172,8 +238,9 @@ class KeptJobs:
                 self.deliver(job, refusal=refusal)
                 self._drop(job)
             return
-        self.archive.keep(job, now + self._policy.outcome_retention)
-        self._deadlines.arm(job, job.keep_until)
+        self.archive.keep(job, self.keep_until(job, now))
+        if job.keep_until != FOREVER:
+            self._deadlines.arm(job, job.keep_until)
         if job.options.durable:
             self._pending_commits.save(job, AfterCommit.DELIVER)
         else:
@@ -181,11 +248,33 @@ class KeptJobs:
         for oldest in self.archive.over_limit():
             self.erase(oldest)
 
+    def keep_until(self, job: Job, now: float) -> float:
+        """Return the time until which an outcome is kept that is there now. In quarantine a job is kept at least as
+        long as the policy says (R136)."""
+        if keeps_forever(job):
+            return FOREVER
+        keep, usual = job.options.keep, self._policy.outcome_retention
+        if keep is None or keep == inf or (job.quarantined and keep < usual):
+            return now + usual
+        return now + keep
+
+    def leave_to_store(self, job: Job) -> None:
+        """Free the memory of an outcome that is kept until it is deleted. The store has all of it but the progress."""
+        if not self.has_store:
+            return
+        job.result = ABSENT
+        job.failure = job.progress = None
+        if job.quarantined or job.retried_as is not None:
+            job.payload = ABSENT
+
     def _drop(self, job: Job) -> None:
         del self._jobs[job.id]
         if self.with_extras.count:
             self.with_extras.remove(job)
         self.archive.drop(job)
+        self.keys.remove(job)
+        if keeps_forever(job):
+            self.forever -= 1
         self._count(job, -1)
         self.groups.erased(job)
 
@@ -215,9 +304,10 @@ class KeptJobs:
         self._count(job, 1)
         job.is_told = True
         if job.key is not None:
-            self.archive.note_key(job)
+            self.keys.add(job)
         self.archive.keep(job, keep_until)
-        self._deadlines.arm(job, keep_until)
+        if keep_until != FOREVER:
+            self._deadlines.arm(job, keep_until)
 
 
 def reset_job(job: Job, service: Service, now: float) -> None:

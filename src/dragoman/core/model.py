@@ -213,7 +213,7 @@ class Job(WithRareFacts):
     @property
     def outlives_end(self) -> bool:
         """For an ended, kept job: whether its outcome stays in the registry (R136)."""
-        return self.options.keeps_outcome or self.quarantined or self.retried_as is not None
+        return self.options.keep != 0.0 or self.quarantined or self.retried_as is not None
 
     @property
     def is_archived(self) -> bool:

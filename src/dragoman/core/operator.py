@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dragoman.core.accepted_jobs import enter_job
 from dragoman.core.admission import BROKER_STOPS, REFUSED_DRAINING, STOPPED
+from dragoman.core.archive import keeps_forever
 from dragoman.core.attempts import Attempts
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
@@ -70,8 +71,14 @@ class Operator:
     # ---------------------------------------------------------------- quarantined jobs
 
     def retry(self, job: Job, now: float) -> Job | None:
-        """Make a new job from a quarantined job and release that. None: not quarantined, or a limit is reached."""
+        """Make a new job from a quarantined job and release that. It has the same key. None: not quarantined, another
+        job holds its key, or a limit is reached."""
         if not job.quarantined or job.id not in self._job_registry.jobs or self._dispatch.is_draining:
+            return None
+        kept = self._job_registry.kept
+        if kept.key_taken_from(job) is not None:
+            return None
+        if keeps_forever(job) and not kept.has_room_forever:
             return None
         service = self._worker_registry.names.restore_service(job.service.name)
         job_options = replace(job.options, delay=0.0) if job.options.delay else job.options
@@ -81,17 +88,22 @@ class Operator:
         if again is not None:
             again.retry_of, again.caller_dialect = job.id, job.caller_dialect
             if job.extras is not None:
-                self._job_registry.with_extras.add(again, job.extras)
+                self._job_registry.with_extras.add(again, replace(job.extras, request=""))
             self._job_registry.groups.enter(again)
+            if job.key is not None:
+                again.key, again.digest = job.key, job.digest
+                kept.keys.add(again)
             self._job_registry.conversations.begin_retry(again, now)
-            self._job_registry.kept.leave_quarantine(again)
+            kept.leave_quarantine(again)
             self._delays.add(again, now)
         return again
 
     def release(self, job: Job, now: float) -> bool:
         """Queue a quarantined job again under the same id, with all its attempts; its history stays (R135). False: not
-        quarantined, or a limit is reached."""
+        quarantined, a later job has its key, or a limit is reached."""
         if not job.quarantined or self._job_registry.jobs.get(job.id) is not job or self._dispatch.is_draining:
+            return False
+        if job.key is not None and self._job_registry.kept.keys.find_of(job) is not job:
             return False
         registry, policy = self._job_registry, self._policy
         service = self._worker_registry.names.restore_service(job.service.name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from dragoman.core.infinity import inf
+from dragoman.core.states import Unique
 
 DEFAULT_PRIORITY: Final = 5
 HIGHEST_PRIORITY: Final = 9
@@ -51,7 +52,8 @@ class JobOptions:
     retry_cap: float | None = None
     retry_jitter: float | None = None
     orphan_grace: float = 0.0  # seconds that a waiting call outlives its caller
-    keeps_outcome: bool = True  # R136: False: nothing is kept after its end, unless it is quarantined
+    unique: Unique = Unique.KEPT  # R24: how long it holds its idempotency key, if it has one
+    keep: float | None = None  # R136: seconds for which its outcome is kept; None: the policy's; inf: until deleted
     streams: bool = False  # send parts of the result to the caller as they arrive; else they are joined with it
 
     def __post_init__(self) -> None:
@@ -59,3 +61,10 @@ class JobOptions:
             raise ValueError(f"priority {self.priority} is not between 0 and {HIGHEST_PRIORITY}")
         if self.attempts is not None and self.attempts < 1:
             raise ValueError(f"attempts {self.attempts} is less than 1")
+
+
+def options_from(values: dict[str, Any]) -> JobOptions:
+    """Make options from values as JSON has them."""
+    if "unique" in values:
+        values = {**values, "unique": Unique(values["unique"])}
+    return JobOptions(**values)

@@ -63,3 +63,4 @@ class Policy:
     # L20: limits on kept outcomes, by time and by bytes.
     outcome_retention: float = 86_400.0
     max_outcome_bytes: int = GIB
+    max_kept_forever: int = 100_000  # jobs whose outcome is kept until it is deleted, ended or not

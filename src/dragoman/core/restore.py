@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.core.accepted_jobs import enter_job
+from dragoman.core.archive import FOREVER
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.job_counting import count_job
@@ -96,6 +97,7 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of
     if kept.extras is not None:
         broker.job_registry.with_extras.add(job, kept.extras)
+    broker.job_registry.kept.note_new(job)
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
     broker.job_registry.kept.leave_quarantine(job)
     broker.job_registry.groups.enter(job)
@@ -129,7 +131,8 @@ def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> Non
     job.result = ABSENT
     if not kept.quarantined:
         job.payload = b""
-    keep_until = min(kept.keep_until, now + broker.policy.outcome_retention)
+    longest = broker.job_registry.kept.keep_until(job, now)
+    keep_until = longest if longest == FOREVER else min(kept.keep_until, longest)
     broker.job_registry.kept.restore_ended(job, kept.outcome, keep_until)
     broker.job_registry.groups.ended(job, now)
     if not job.outlives_end:  # it ended just before the broker did

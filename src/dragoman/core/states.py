@@ -40,6 +40,14 @@ class RefusalReason(StrEnum):
     TOO_LARGE = "too large"  # the payload is over the principal's limit
 
 
+class Unique(StrEnum):
+    """The time for which a job holds its idempotency key: a submit with a held key returns the job that holds it."""
+
+    WAITING = "waiting"  # until it starts
+    UNFINISHED = "unfinished"  # until it ends
+    KEPT = "kept"  # until its outcome is deleted
+
+
 class WorkerState(StrEnum):
     STARTING = "starting"  # joined, and has not reported that it is ready
     IDLE = "idle"  # has a free slot

@@ -33,12 +33,13 @@ class StoreValue(Effect):
 
 
 class DeleteJob(Effect):
-    """Delete a job whose retention time has passed."""
+    """Delete a job. `number`: as in StoreJob, if something waits for the commit; else 0."""
 
-    __slots__ = ("job",)
+    __slots__ = ("job", "number")
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, number: int = 0) -> None:
         self.job = job
+        self.number = number
 
 
 class CollectInput(Effect):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.core.archive import keeps_forever
 from dragoman.core.attempts import Attempts
 from dragoman.core.commits import AfterCommit
 from dragoman.core.effects import SendJob
@@ -31,9 +32,12 @@ class StoreReports:
                     else:  # it was detached during the commit
                         self._attempts.undelivered(attempt, now)
             elif after_commit is AfterCommit.DELIVER:
-                self._job_registry.kept.deliver(job)
+                kept = self._job_registry.kept
+                kept.deliver(job)
                 if not job.outlives_end:
-                    self._job_registry.kept.expire(job, now)
+                    kept.expire(job, now)
+                elif problem is None and keeps_forever(job) and job.state is ENDED:
+                    kept.leave_to_store(job)
             elif after_commit is AfterCommit.ACKNOWLEDGE:
                 if problem is None:
                     if job.conversation is not None:

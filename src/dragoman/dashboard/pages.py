@@ -17,7 +17,7 @@ from dragoman.operations.dashboard_schemas import PageView, ReasonView
 from dragoman.operations.ladder_views import conversation_view
 from dragoman.operations.ladder_views import worker_view as worker_ladder
 from dragoman.operations.views import moment
-from dragoman.operations.visibility import may_see_all, sees_job, sees_service, sees_worker
+from dragoman.operations.visibility import may_see_all, reads_job, sees_job, sees_service, sees_worker
 from dragoman.operations.visible_views import visible_job, visible_worker
 from dragoman.operations.why import why_view
 
@@ -114,7 +114,8 @@ class Pages:
             return None
         is_queue_seen = sees_service(principal, job.service.name)
         rates = self._sources.sampler.service_rates
-        why = why_view(job, self._broker, now, self._sources.problem(), rates, is_queue_seen)
+        is_reader = reads_job(principal, job)
+        why = why_view(job, self._broker, now, self._sources.problem(), rates, is_queue_seen, is_reader)
         offset = self._sources.offset()
         page = PageView(job=visible_job(job, principal, offset), why=why)
         if job.state is not ENDED:

@@ -85,6 +85,10 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
         "Data in transit, by kind; limited by max_memory together with payloads.",
     ),
     "dragoman_outcomes_kept": (GAUGE, "Ended jobs whose outcome is kept for later requests."),
+    "dragoman_jobs_kept_forever": (
+        GAUGE,
+        "Jobs whose outcome is kept until it is deleted; limited by max_kept_forever.",
+    ),
     "dragoman_store_commit_seconds": (HISTOGRAM, "Duration of the store's commits."),
     "dragoman_store_unavailable": (GAUGE, "1 if the store cannot write, and background jobs are refused."),
     "dragoman_loop_lag_seconds": (HISTOGRAM, "Delay of the event loop's timed iterations."),

@@ -121,6 +121,7 @@ class MetricsSnapshot:
         for kind, size in job_registry.memory.transit.items():
             self._lines.append(sample("dragoman_transit_bytes", labels(kind=kind.value), size))
         self._write("dragoman_outcomes_kept", len(job_registry.jobs) - job_registry.present)
+        self._write("dragoman_jobs_kept_forever", job_registry.kept.forever)
         self._write("dragoman_store_unavailable", int(store.problem is not None))
         self._begin("dragoman_store_commit_seconds")
         self._lines.append(histogram("dragoman_store_commit_seconds", "", store.commits))

@@ -199,7 +199,7 @@ async def _enqueue_request(context: AppContext, request: Request) -> tuple[Enque
     parsed = _enqueue_queries.get(query)
     if parsed is None and "service" in request.query_params:
         parsed = EnqueueRequest(**asdict(in_query(request, EnqueueQuery)))
-        if parsed.key is None and len(query) <= LONGEST_CACHED:
+        if parsed.key is None and parsed.request_id is None and len(query) <= LONGEST_CACHED:
             if len(_enqueue_queries) >= CACHE_SIZE:
                 _enqueue_queries.clear()
             _enqueue_queries[query] = parsed

@@ -7,6 +7,7 @@ Values in a path or a query are text and become numbers where the schema has num
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -18,7 +19,7 @@ from dragoman.http.context import AppContext
 from dragoman.http.operation_call import ClientDisconnected
 from dragoman.http.problems import HttpError, problem
 from dragoman.operations.schemas import OperationRequest
-from dragoman.operations.validation import explain
+from dragoman.operations.validation import MOMENT, explain
 
 if TYPE_CHECKING:
     from starlette.types import Receive
@@ -61,9 +62,12 @@ def in_query(request: Request, schema: type[Any]) -> Any:
         parsed = msgspec.convert(values, schema, strict=False)
     except msgspec.ValidationError as error:
         _invalid(f"in the query: {explain(error, schema)}")
-    for name in values:
-        if getattr(parsed, name) is None and _defaults(schema)[name] is None:  # otherwise null means something
+    for name, given in values.items():
+        read = getattr(parsed, name)
+        if read is None and _defaults(schema)[name] is None:  # otherwise null means something
             _invalid(f"{name}, in the query: leave it out instead of sending null")
+        if isinstance(read, datetime) and "-" not in given[1:]:  # msgspec reads a number as seconds since 1970
+            _invalid(f"in the query: {name}: {MOMENT}")
     return parsed
 
 

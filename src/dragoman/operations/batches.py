@@ -29,6 +29,7 @@ OPTIONS: Final = (
     "priority",
     "attempts",
     "timeout",
+    "keep",
     "retry_first",
     "retry_cap",
     "retry_jitter",
@@ -127,7 +128,9 @@ class BatchReader:
 
     def _options_of(self, form: BatchJob, common: JobOptions | None = None) -> JobOptions:
         """Return the options of one job: its own fields, and those of the batch."""
-        own = {name: value for name in OPTIONS if (value := getattr(form, name)) is not msgspec.UNSET}
+        if form.unique not in (msgspec.UNSET, "kept") and form.key is None:
+            raise OperationError("invalid", "unique is about the key of a job, and this one has none: give a key")
+        own = {name: value for name in (*OPTIONS, "unique") if (value := getattr(form, name)) is not msgspec.UNSET}
         if common is not None and not own:
             return common
         shared: dict[str, Any] = {name: getattr(self._request, name) for name in OPTIONS}

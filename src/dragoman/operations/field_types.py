@@ -15,6 +15,7 @@ MOST_ATTEMPTS = 100
 JOB_TIMEOUT = 60.0  # seconds
 LONGEST_WAIT = 3_600.0  # seconds
 MOST_PREDECESSORS = 1_000  # of one job; a group counts as one
+LONGEST_KEEP = 3_650 * DAY
 
 ID = "^[0-9a-f]{32}$"
 NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
@@ -51,6 +52,32 @@ Tenant = Annotated[
         pattern=NAME,
         description="Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns.",
         examples=["acme"],
+    ),
+]
+Unique = Annotated[
+    Literal["waiting", "unfinished", "kept"],
+    Meta(
+        description="How long the job holds its key: `waiting` until it starts, `unfinished` until it ends, `kept` "
+        "while its outcome is kept. A submit with a key that no job holds makes a new job."
+    ),
+]
+KeepSeconds = Annotated[float, Meta(ge=0, le=LONGEST_KEEP)]
+Keep = Annotated[
+    KeepSeconds | Literal["forever"],
+    Meta(
+        description="Seconds for which the outcome is kept; 0: not at all; `forever`: until it is deleted. By default "
+        "the broker's setting (outcome_retention).",
+        examples=[3_600],
+    ),
+]
+RequestId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=128,
+        pattern=NAME,
+        description="Id of this request, for a job with a key. If the request is repeated with the same id, the answer "
+        "is the job that the first one made, whether that still holds the key or not.",
     ),
 ]
 Text = Annotated[str, Meta(description="Payload as text, encoded as UTF-8.", examples=["hello"])]

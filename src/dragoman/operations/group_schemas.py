@@ -17,6 +17,7 @@ from dragoman.operations.schemas import (
     Jitter,
     JobIdText,
     JobTimeout,
+    Keep,
     Key,
     Moment,
     OperationRequest,
@@ -26,6 +27,7 @@ from dragoman.operations.schemas import (
     RetryMaxDelay,
     ServiceName,
     Text,
+    Unique,
     View,
     WaitSeconds,
 )
@@ -56,6 +58,8 @@ class BatchJob(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=T
     attempts: Attempts | UnsetType = UNSET
     timeout: JobTimeout | UnsetType | None = UNSET
     key: Key | None = None
+    unique: Unique | UnsetType = UNSET
+    keep: Keep | UnsetType | None = UNSET
     retry_first: RetryDelay | UnsetType | None = UNSET
     retry_cap: RetryMaxDelay | UnsetType | None = UNSET
     retry_jitter: Jitter | UnsetType | None = UNSET
@@ -74,6 +78,7 @@ class EnqueueManyRequest(OperationRequest):
     priority: Priority = 5
     attempts: Attempts = 3
     timeout: JobTimeout | None = JOB_TIMEOUT
+    keep: Keep | None = None
     retry_first: RetryDelay | None = None
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None

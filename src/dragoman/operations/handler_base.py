@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure
+from dragoman.core.infinity import inf
 from dragoman.core.model import Job, Payload
 from dragoman.core.names import is_name
 from dragoman.operations.dashboard_handlers import DashboardHandlers
@@ -33,6 +34,7 @@ class HandlerBase(DashboardHandlers):
         self.broker = broker
         self._store_access = store_access
         self._offset = offset  # seconds that the wall clock is ahead of `now`
+        self._next_tick = -inf  # earliest time at which something may be due
 
     @property
     def is_loading(self) -> bool:

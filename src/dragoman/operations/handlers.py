@@ -25,14 +25,15 @@ from dragoman.core.states import ENDED
 from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.error_kinds import ERROR_KINDS
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
+from dragoman.operations.job_acts import cancel_job, delete_job, retry_job
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_options import delayed_options, extras_of, options_of
 from dragoman.operations.limit_handlers import LimitHandlers
+from dragoman.operations.list_schemas import FindJobRequest
 from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.predecessors import linked_extras
-from dragoman.operations.purge import Purge
 from dragoman.operations.recorded_requests import record_request, record_response, status_of
 from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
 from dragoman.operations.scheduled_run import ScheduledRun, forbidden_run
@@ -56,21 +57,13 @@ from dragoman.operations.schemas import (
 from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, RESULT, RETRY
 from dragoman.operations.targets import LOADING, Targets
 from dragoman.operations.views import job_view
-from dragoman.operations.visibility import (
-    owns_job,
-    reads_job,
-    sees_service,
-    signature,
-)
+from dragoman.operations.visibility import reads_job, sees_service, signature
 from dragoman.operations.visible_views import visible_health
 from dragoman.operations.why import why_view
 
 UNTIL_ENDED: Final = 1e18  # time of a request that waits for the outcome of its job without a limit
 LOADING_TICK: Final = 0.2  # seconds between two ticks while jobs of an earlier run are being loaded
 KEYS_LOADING: Final = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
-LIMIT_REACHED: Final = (
-    "a limit is reached (of the broker, of the service, of its caller or of its principal); retry when jobs have ended"
-)
 
 
 class StoreStatus(Protocol):
@@ -102,7 +95,7 @@ class OperationHandlers(LimitHandlers):
         self.store = store
         self._show_health = show_health
         self._waiting: Deadlines[PendingRequest] = Deadlines()
-        self._next_tick = -inf  # earliest time at which something may be due
+        self.bulk_acts.wake = self._wake
         scheduler.find_run = self._find_run
         self.targets = Targets(broker, scheduler)
         self.permissions = Permissions(broker, self.targets)
@@ -149,6 +142,10 @@ class OperationHandlers(LimitHandlers):
         is_full = reads_job(responder.owner.principal, job)
         show_job(job, self.broker, self._store_access, self._offset(), responder, is_full)
 
+    def find_job(self, request: FindJobRequest, payload: Payload, responder: Responder, now: float) -> None:
+        job = self.permissions.job_with_key(request, responder)
+        show_job(job, self.broker, self._store_access, self._offset(), responder, is_full=True)
+
     def payload(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         send_payload(self.targets.job(request.id), self._store_access, self._offset(), responder)
 
@@ -168,16 +165,14 @@ class OperationHandlers(LimitHandlers):
 
     def why(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
-        is_queue_seen = sees_service(responder.owner.principal, job.service.name)
-        responder.answer(why_view(job, self.broker, now, self.store.problem, self.rates, is_queue_seen))
+        principal = responder.owner.principal
+        is_queue_seen, is_reader = sees_service(principal, job.service.name), reads_job(principal, job)
+        responder.answer(why_view(job, self.broker, now, self.store.problem, self.rates, is_queue_seen, is_reader))
 
     def cancel(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
         record_request(job, CANCEL, responder, 0, now)
-        principal = responder.owner.principal
-        by = "on request" if owns_job(principal, job) else signature(principal, "on request", "by ")
-        if not self.broker.withdraw(job, now, f"cancelled {by}"):
-            raise OperationError("conflict", f"job {request.id} has already ended: {job.outcome}")
+        cancel_job(self.broker, job, responder.owner.principal, now)
         record_response(job, responder, CANCEL.status, 0, now)
         self._answer_when_saved(responder, lambda: job_view(job, self._offset()))
 
@@ -186,21 +181,26 @@ class OperationHandlers(LimitHandlers):
         job = self.targets.job(request.id)
         again = self.targets.retried(job)
         if again is None:
-            if not job.quarantined:
-                state = f"ended {job.outcome}" if job.state is ENDED else f"is {job.state}"
-                raise OperationError(
-                    "conflict",
-                    f"job {request.id} {state} and is not in quarantine; only quarantined jobs can be retried",
-                )
-            if self.is_loading:
+            if job.quarantined and self.is_loading:
                 raise OperationError("loading", LOADING)  # an earlier retry of it may be among them
-            again = self.broker.operator.retry(job, now)
-        if again is None:
-            is_draining = self.broker.dispatch.is_draining
-            raise OperationError("busy", "the broker is shutting down; retry later" if is_draining else LIMIT_REACHED)
+            again = retry_job(self.broker, job, now)
         record_request(again, RETRY, responder, 0, now)
         record_response(again, responder, RETRY.status, 0, now)
         self._answer_when_saved(responder, partial(self._job_view, again))
+
+    def delete(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
+        job = self.targets.job(request.id)
+        view = job_view(job, self._offset())
+        if job.state is ENDED and not job.is_told:  # its outcome is being stored
+            self._store_access.when_saved(partial(self._delete_stored, job, view, responder))
+            return
+        delete_job(self.broker, job)
+        self._answer_when_saved(responder, lambda: view)
+
+    def _delete_stored(self, job: Job, view: JobView, responder: Responder, problem: str | None) -> None:
+        if job.is_archived:  # else its outcome is not kept, and it is gone
+            delete_job(self.broker, job)
+        self._answer_when_saved(responder, lambda: view)
 
     def service(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self._service_view(self.targets.service(request.name), now))
@@ -223,10 +223,7 @@ class OperationHandlers(LimitHandlers):
     def purge(self, request: PurgeRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
         self.targets.service(request.name)
-        by = signature(responder.owner.principal, "on request", "by ")
-        purge = Purge(self.broker, request, f"purged {by}")
-        self.slices.add(purge, lambda view: self._answer_when_saved(responder, lambda: view))
-        self._request_tick()
+        self._begin_purge(request, responder, now)
 
     def worker(self, request: WorkerRef, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self._worker_view(self.targets.worker(request.id), responder.owner.principal, now))
@@ -291,11 +288,15 @@ class OperationHandlers(LimitHandlers):
         self._end_waits(now, now)
         self.slices.step(now)
         due = self.scheduler.tick(now, now + self._offset()) if not self.is_loading else now + LOADING_TICK
-        due = min(due, self.group_retries.step(now))
+        due = min(due, self.bulk_acts.step(now))
         self._next_tick = now if not self.slices.is_empty else min(due, self._waiting.next())
         return self._next_tick
 
     # ---------------------------------------------------------------- helpers
+
+    def _wake(self) -> None:
+        """Let the next iteration look for what is due."""
+        self._next_tick = -inf
 
     def _job_view(self, job: Job) -> JobView:
         return job_view(job, self._offset())

@@ -9,11 +9,11 @@ from dragoman.core.broker import Broker
 from dragoman.core.job_counts import count_all
 from dragoman.core.model import Job, JobId, Service
 from dragoman.core.rights import SEE, Principal
-from dragoman.core.states import DONE, ENDED
+from dragoman.operations.job_filter import JobFilter
 from dragoman.operations.list_schemas import MOST_SEARCHED, JobsView, ListJobsRequest
 from dragoman.operations.schemas import JobView, OperationError
 from dragoman.operations.slices import RowReader
-from dragoman.operations.visibility import reads_job, sees_job
+from dragoman.operations.visibility import sees_job
 from dragoman.operations.visible_views import visible_job
 
 
@@ -35,7 +35,18 @@ class JobList:
         # Most rows may belong to others: a row costs a few lookups, and a service is judged once for each page.
         self._is_seen: dict[Service, bool] = {}
         self._found: list[Job] = []
-        self._filter = JobFilter(request, principal)
+        self._filter = JobFilter(
+            principal,
+            offset,
+            kind=request.kind,
+            caller=request.caller,
+            worker=request.worker,
+            text=request.text,
+            reason=request.reason,
+            since=request.since,
+            until=request.until,
+            undone=request.undone,
+        )
         self._searched = 0
         self._last: Job | None = None  # the last job that was looked at
         is_counted = request.state is not None and request.group is None
@@ -137,44 +148,3 @@ def jobs_in_state(broker: Broker, state: str) -> int:
         "running": counts.running,
         "ended": counts.done + counts.undone,
     }[state]
-
-
-class JobFilter:
-    """The filters that take long, or that few jobs match: a request with one of them looks at a limited number."""
-
-    def __init__(self, request: ListJobsRequest, principal: Principal) -> None:
-        self._principal = principal
-        self._is_background = None if request.kind is None else request.kind == "background"
-        self._caller = request.caller
-        self._worker = request.worker
-        self._text = request.text.casefold() if request.text is not None else None
-        self._undone = request.undone
-        given = (self._is_background, self._caller, self._worker, self._text)
-        self.is_used = self._undone or any(each is not None for each in given)
-
-    def matches(self, job: Job) -> bool:
-        return (
-            (self._is_background is None or job.options.durable == self._is_background)
-            and (not self._undone or (job.state is ENDED and job.outcome is not DONE))
-            and (self._caller is None or job.caller_dialect == self._caller)
-            and (self._worker is None or self._ran_on(job, self._worker))
-            and (self._text is None or self._has_text(job, self._text))
-        )
-
-    def _ran_on(self, job: Job, worker: str) -> bool:
-        attempt = job.attempt
-        if attempt is not None and worker in (attempt.worker.name, str(attempt.worker.id)):
-            return True
-        return any(worker in (each.worker, str(each.worker_id)) for each in job.history or ())
-
-    def _has_text(self, job: Job, text: str) -> bool:
-        """True if the text begins its id, or is in its key, the names of its workers or a reason. A key is for readers
-        of the job only (R147)."""
-        attempt = job.attempt
-        return (
-            job.id.hex().startswith(text)
-            or text in job.reason.casefold()
-            or (job.key is not None and text in job.key.casefold() and reads_job(self._principal, job))
-            or (attempt is not None and text in attempt.worker.name.casefold())
-            or any(text in each.worker.casefold() or text in each.reason.casefold() for each in job.history or ())
-        )

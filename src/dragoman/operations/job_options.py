@@ -9,6 +9,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.job_extras import JobExtras, given_extras
 from dragoman.core.model import JobId
 from dragoman.core.options import JobOptions
+from dragoman.core.states import Unique
 from dragoman.core.tenants import tenant_problem
 from dragoman.operations.schemas import EnqueueRequest, OperationError, ScheduleRequest
 from dragoman.operations.validation import duration
@@ -30,11 +31,16 @@ def options_of(request: EnqueueRequest, now: float, ahead: Callable[[], float], 
 
 
 def extras_of(request: EnqueueRequest) -> JobExtras | None:
-    """Return the extras of a job; None if the request has none."""
-    parent, tenant = request.parent, tenant_of(request)
-    if parent is None and request.traceparent is None and not tenant:
+    """Return the extras of a job; None if the request has none. Raises OperationError for a field that needs a key."""
+    if request.key is None:
+        for name, value in (("unique", request.unique != "kept"), ("request_id", request.request_id is not None)):
+            if value:
+                raise OperationError("invalid", f"{name} is about the key of a job, and this one has none: give a key")
+    parent, tenant, made_by = request.parent, tenant_of(request), request.request_id
+    if parent is None and request.traceparent is None and not tenant and made_by is None:
         return None
-    return given_extras(JobId(bytes.fromhex(parent)) if parent is not None else None, request.traceparent, tenant)
+    id = JobId(bytes.fromhex(parent)) if parent is not None else None
+    return given_extras(id, request.traceparent, tenant, made_by or "")
 
 
 def tenant_of(request: EnqueueRequest | ScheduleRequest) -> str:
@@ -58,6 +64,8 @@ def delayed_options(request: EnqueueRequest | ScheduleRequest, delay: float = 0.
         request.retry_first,
         request.retry_cap,
         request.retry_jitter,
+        request.unique if isinstance(request, EnqueueRequest) else "kept",
+        inf if request.keep == "forever" else request.keep,
     )
 
 
@@ -70,6 +78,8 @@ def job_options_for(
     retry_first: float | None,
     retry_cap: float | None,
     retry_jitter: float | None,
+    unique: str,
+    keep: float | None,
 ) -> JobOptions:
     """Return the options of a background job, which waits for a worker without limit. Equal options are one object."""
     return JobOptions(
@@ -82,4 +92,6 @@ def job_options_for(
         retry_first=retry_first,
         retry_cap=retry_cap,
         retry_jitter=retry_jitter,
+        unique=Unique(unique),
+        keep=keep,
     )

@@ -9,6 +9,7 @@ from msgspec import Meta
 from dragoman.operations.schemas import (
     JobIdText,
     JobView,
+    Key,
     Moment,
     OperationRequest,
     OutcomeName,
@@ -50,17 +51,42 @@ class ListJobsRequest(OperationRequest):
         Filter | None,
         Meta(description="Only jobs whose id begins with this text, or whose key, worker or reason contains it."),
     ] = None
+    reason: Annotated[
+        Filter | None, Meta(description="Only jobs with this text in their reason, or in that of an attempt.")
+    ] = None
+    since: Annotated[
+        Moment | None,
+        Meta(description="Only jobs that ended, or were submitted if they have not, at this time or later."),
+    ] = None
+    until: Annotated[Moment | None, Meta(description="Only jobs that ended, or were submitted, before this time.")] = (
+        None
+    )
     undone: Annotated[bool, Meta(description="Only jobs that ended otherwise than done.")] = False
     group: Annotated[JobIdText | None, Meta(description="Only jobs of the group with this id.")] = None
     limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Maximum number of jobs.")] = 100
     after: Annotated[JobIdText | None, Meta(description="Only jobs older than this one.")] = None
 
 
+class FindJobRequest(OperationRequest):
+    """The service and the idempotency key of a job."""
+
+    service: ServiceName
+    key: Key
+    owner: Annotated[
+        Filter | None,
+        Meta(
+            description="Principal that owns the job, by default the one that asks. Jobs of others need `administer` "
+            "over the service."
+        ),
+    ] = None
+
+
 class JobsView(View):
     """A page of jobs, newest first.
 
-    A request with `kind`, `caller`, `worker`, `text` or `undone` looks at 20,000 jobs at most. `searched` is the number
-    of jobs that it looked at; if `complete` is false, there are older ones, and `after` continues the search.
+    A request with another filter than `service`, `state`, `outcome` and `quarantined` looks at 20,000 jobs at most.
+    `searched` is the number of jobs that it looked at; if `complete` is false, there are older ones, and `after`
+    continues the search.
     """
 
     jobs: list[JobView]
@@ -124,7 +150,8 @@ class WhyView(View):
 
     `ahead` is the number of waiting jobs that are dispatched before this one, and `turn_in` the seconds until its turn
     at the present rate. Both are null if they are not known. `earlier` has a sentence about each of the latest three
-    attempts that ended without a result and are not in `why`.
+    attempts that ended without a result and are not in `why`. `more` has sentences about its idempotency key and about
+    the time for which its outcome is kept, if the caller chose them.
     """
 
     id: JobIdText
@@ -134,6 +161,7 @@ class WhyView(View):
     turn_in: float | None = None
     about: WhyAboutView | None = None
     earlier: str = ""
+    more: str = ""
 
 
 # ---------------------------------------------------------------- services and workers

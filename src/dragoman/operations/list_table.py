@@ -6,6 +6,7 @@ from typing import Final
 
 from dragoman.operations.list_schemas import (
     BrokerView,
+    FindJobRequest,
     FleetView,
     JobCountsRequest,
     JobCountsView,
@@ -18,14 +19,14 @@ from dragoman.operations.list_schemas import (
     WorkersView,
 )
 from dragoman.operations.operation import Operation
-from dragoman.operations.schemas import EmptyRequest
+from dragoman.operations.schemas import EmptyRequest, JobView
 
 JOBS: Final = Operation(
     name="jobs",
     request=ListJobsRequest,
     view=JobsView,
-    summary="List jobs, newest first. With `kind`, `caller`, `worker`, `text` or `undone`, at most 20,000 jobs are "
-    "looked at: `searched` is their number, and `complete` is false if there are older ones.",
+    summary="List jobs, newest first. With another filter than `service`, `state`, `outcome` and `quarantined`, at "
+    "most 20,000 jobs are looked at: `searched` is their number, and `complete` is false if there are older ones.",
     right="see",
     target="list",
     method="GET",
@@ -46,6 +47,19 @@ JOB_COUNTS: Final = Operation(
     path="/v1/jobs/counts",
     errors=("loading",),
     command="jobs --counts",
+)
+FIND_JOB: Final = Operation(
+    name="find job",
+    request=FindJobRequest,
+    view=JobView,
+    summary="Find a job by its idempotency key. Of several jobs with the key, it is the one that was submitted last. "
+    "The view is that of `job`.",
+    right="see",
+    target="none",
+    method="GET",
+    path="/v1/jobs/find",
+    errors=("not found", "loading"),
+    command="job --key",
 )
 SERVICES: Final = Operation(
     name="services",

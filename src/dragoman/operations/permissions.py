@@ -14,6 +14,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.events import ADMINISTERED
 from dragoman.core.model import Job, JobId
 from dragoman.core.rights import ADMINISTER, CALL, SEE, WORK, Principal, Right
+from dragoman.operations.list_schemas import FindJobRequest
 from dragoman.operations.operation import Operation
 from dragoman.operations.quarantine_groups import may_use, sees_part
 from dragoman.operations.responders import Responder
@@ -24,6 +25,7 @@ from dragoman.operations.visibility import (
     may_see_all,
     owns_job,
     owns_worker,
+    reads_job,
     sees_group,
     sees_job,
     sees_schedule,
@@ -86,6 +88,17 @@ class Permissions:
         if not sees_job(principal, job):
             self._refuse(principal, SEE, (job.service.name,), dialect)
             raise self._targets.missing_job(id)
+        return job
+
+    def job_with_key(self, request: FindJobRequest, responder: Responder) -> Job:
+        """Return the job with a key, which only its readers may know (R147). Raises OperationError."""
+        principal = responder.owner.principal
+        owner = request.owner if request.owner is not None else principal.name
+        job = self._targets.find_job(owner, request.service, request.key)
+        if job is None or not reads_job(principal, job):
+            if job is not None:
+                self._missing(responder, ADMINISTER, (request.service,))
+            raise self._targets.missing_key(owner, request.service, request.key)
         return job
 
     # ---------------------------------------------------------------- kinds of targets

@@ -27,6 +27,7 @@ class RequestField:
     is_list: bool = False
     is_nullable: bool = False  # None, or null in JSON, is allowed
     choices: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # texts that are allowed besides a number
     description: str = ""
     least: float | None = None
     most: float | None = None
@@ -42,7 +43,9 @@ class RequestField:
             return ", ".join(self.choices[:-1]) + f" or {self.choices[-1]}"
         if self.most is not None:
             most = _number(self.most)
-            return f"more than {self.least:g}, at most {most}" if self.is_above_least else f"{self.least:g} to {most}"
+            words = "".join(f", or {each}" for each in self.words)
+            range = f"more than {self.least:g}, at most {most}" if self.is_above_least else f"{self.least:g} to {most}"
+            return range + words
         if self.most_entries is not None:
             return f"0 to {self.most_entries} entries"
         return f"{self.shortest or 0} to {self.longest} characters" if self.longest is not None else ""
@@ -72,8 +75,10 @@ def _field(name: str, kind: Any, is_required: bool, default: Any) -> RequestFiel
             facts = _facts(inner[1:]) | facts
             kind = inner[0]
         elif origin in (Union, UnionType):
-            facts["is_nullable"] = True
-            (kind,) = (each for each in inner if each is not NoneType)
+            facts["is_nullable"] = NoneType in inner or facts.get("is_nullable", False)
+            kind, *others = (each for each in inner if each is not NoneType)
+            if others:
+                facts["words"] = get_args(others[0])
         elif origin is tuple:
             facts |= {"is_list": True, "most_entries": facts.pop("longest", None)}
             kind = inner[0]

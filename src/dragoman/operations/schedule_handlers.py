@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from dragoman.core.broker import Broker
 from dragoman.core.model import Payload
 from dragoman.core.oversize import over_max_payload
+from dragoman.operations.bulk_handlers import BulkHandlers
 from dragoman.operations.handler_base import StoreAccess
 from dragoman.operations.job_options import tenant_of
 from dragoman.operations.payloads import payload_of
-from dragoman.operations.quarantine_handlers import QuarantineHandlers
 from dragoman.operations.responders import Responder
 from dragoman.operations.scheduler import Scheduler
 from dragoman.operations.schemas import EmptyRequest, OperationError, ScheduleRef, ScheduleRequest, SchedulesView
 from dragoman.operations.visibility import sees_schedule
 
 
-class ScheduleHandlers(QuarantineHandlers):
+class ScheduleHandlers(BulkHandlers):
     """For each row of the table about schedules, the method with its name."""
 
     def __init__(

@@ -25,6 +25,7 @@ from dragoman.operations.field_types import Input as Input
 from dragoman.operations.field_types import Jitter as Jitter
 from dragoman.operations.field_types import JobIdText as JobIdText
 from dragoman.operations.field_types import JobTimeout as JobTimeout
+from dragoman.operations.field_types import Keep as Keep
 from dragoman.operations.field_types import Key as Key
 from dragoman.operations.field_types import Moment as Moment
 from dragoman.operations.field_types import OutcomeName as OutcomeName
@@ -32,6 +33,7 @@ from dragoman.operations.field_types import Parent as Parent
 from dragoman.operations.field_types import PayloadKind as PayloadKind
 from dragoman.operations.field_types import Priority as Priority
 from dragoman.operations.field_types import Quantiles as Quantiles
+from dragoman.operations.field_types import RequestId as RequestId
 from dragoman.operations.field_types import RetryDelay as RetryDelay
 from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
 from dragoman.operations.field_types import ScheduleName as ScheduleName
@@ -40,6 +42,7 @@ from dragoman.operations.field_types import State as State
 from dragoman.operations.field_types import Tenant as Tenant
 from dragoman.operations.field_types import Text as Text
 from dragoman.operations.field_types import Traceparent as Traceparent
+from dragoman.operations.field_types import Unique as Unique
 from dragoman.operations.field_types import WaitSeconds as WaitSeconds
 from dragoman.operations.field_types import WorkerNumber as WorkerNumber
 
@@ -67,6 +70,8 @@ class EnqueueRequest(OperationRequest):
     attempts: Attempts = 3
     timeout: JobTimeout | None = JOB_TIMEOUT
     key: Key | None = None
+    unique: Unique = "kept"
+    keep: Keep | None = None
     retry_first: RetryDelay | None = None
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
@@ -76,6 +81,7 @@ class EnqueueRequest(OperationRequest):
     after: After = ()
     after_failure: AfterFailure = "cancel"
     input: Input = "payload"
+    request_id: RequestId | None = None
 
 
 class JobRef(OperationRequest):
@@ -194,6 +200,14 @@ class JobView(View):
         Literal["payload", "result", "results"] | None, Meta(description="Null for a job that comes after no other.")
     ] = None
     group: Annotated[JobIdText | None, Meta(description="Id of its group.")] = None
+    unique: Annotated[Unique | None, Meta(description="How long it holds its key; `null` without a key.")] = None
+    holds_key: Annotated[
+        bool | None, Meta(description="True while a submit with its key returns this job; `null` without a key.")
+    ] = None
+    keep: Annotated[
+        Keep | None,
+        Meta(description="Seconds for which its outcome is kept, or `forever`; `null`: as the broker's setting says."),
+    ] = None
 
 
 class OutcomeView(View):
@@ -354,6 +368,7 @@ class ScheduleRequest(OperationRequest):
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
     tenant: Tenant | None = None
+    keep: Keep | None = None
 
 
 class ScheduleRef(OperationRequest):

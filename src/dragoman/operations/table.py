@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dragoman.operations.bulk_table import BULK_ACT as BULK_ACT
+from dragoman.operations.bulk_table import CANCEL_JOBS as CANCEL_JOBS
+from dragoman.operations.bulk_table import DELETE_JOBS as DELETE_JOBS
+from dragoman.operations.bulk_table import RETRY_JOBS as RETRY_JOBS
+from dragoman.operations.bulk_table import STOP_BULK_ACT as STOP_BULK_ACT
 from dragoman.operations.cluster_table import CLUSTER as CLUSTER
 from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
 from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
@@ -21,6 +26,7 @@ from dragoman.operations.ladder_table import WORKER_LADDER as WORKER_LADDER
 from dragoman.operations.limit_table import LIMIT as LIMIT
 from dragoman.operations.list_schemas import WhyView
 from dragoman.operations.list_table import BROKER as BROKER
+from dragoman.operations.list_table import FIND_JOB as FIND_JOB
 from dragoman.operations.list_table import FLEET as FLEET
 from dragoman.operations.list_table import JOB_COUNTS as JOB_COUNTS
 from dragoman.operations.list_table import JOBS as JOBS
@@ -134,6 +140,19 @@ RETRY: Final = Operation(
     status=202,
     location=JOB_LOCATION,
     errors=("not found", "conflict", "busy"),
+    returned="id",
+)
+DELETE: Final = Operation(
+    name="delete",
+    request=JobRef,
+    view=JobView,
+    summary="Delete an ended job with its outcome, in quarantine or not. Its key is free then.",
+    right="call",
+    target="job",
+    method="DELETE",
+    path="/v1/jobs/{id}/outcome",
+    writes=True,
+    errors=("not found", "conflict"),
     returned="id",
 )
 WHY: Final = Operation(
@@ -369,15 +388,22 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         ENQUEUE_MANY,
         JOBS,
         JOB_COUNTS,
+        FIND_JOB,
         JOB,
         PAYLOAD,
         CANCEL,
         RESULT,
         RETRY,
+        DELETE,
         WHY,
         GROUP,
         GROUP_RESULTS,
         CANCEL_GROUP,
+        RETRY_JOBS,
+        CANCEL_JOBS,
+        DELETE_JOBS,
+        BULK_ACT,
+        STOP_BULK_ACT,
         QUARANTINE,
         RETRY_GROUP,
         LADDER,

@@ -36,6 +36,16 @@ class Targets:
             return OperationError("loading", LOADING)
         return OperationError("not found", f"no job has id {id}: it never existed, or its outcome was deleted")
 
+    def find_job(self, owner: str, service: str, key: str) -> Job | None:
+        """Return the latest job with this key, of a principal and a service."""
+        return self._broker.job_registry.kept.keys.find(owner, service, key)
+
+    def missing_key(self, owner: str, service: str, key: str) -> OperationError:
+        if self._broker.job_registry.is_loading:
+            return OperationError("loading", LOADING)
+        whose = f"no job of {owner} for service {service!r} has key {key!r}"
+        return OperationError("not found", f"{whose}: it never existed, or its outcome was deleted")
+
     def retried(self, job: Job) -> Job | None:
         """Job that an earlier retry of this one created, or None. Raises OperationError if that job has failed."""
         if job.retried_as is None:

@@ -9,8 +9,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from dragoman.core.archive import FOREVER
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
+from dragoman.core.job_keys import holds_key
 from dragoman.core.model import ABSENT, Job, Payload, Worker
 from dragoman.core.recipients import Recipient, dialect_of
 from dragoman.core.states import DONE, ENDED
@@ -91,7 +93,7 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         max_attempts=job.options.attempts,
         created=moment(job.created + offset),
         not_before=moment(job.start_at + offset) if job.start_at > 0.0 and job.state is not ENDED else None,
-        kept_until=moment(job.keep_until + offset) if job.is_archived else None,
+        kept_until=moment(job.keep_until + offset) if job.is_archived and job.keep_until != FOREVER else None,
         key=job.key,
         tenant=job.tenant or None,
         retry_of=job.retry_of.hex() if job.retry_of is not None else None,
@@ -101,6 +103,11 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
     if extras is not None:
         view.parent = extras.parent.hex() if extras.parent is not None else None
         view.traceparent = extras.traceparent or None
+    if job.key is not None:
+        view.unique = job.options.unique._value_
+        view.holds_key = holds_key(job)
+    if job.options.keep is not None:
+        view.keep = "forever" if job.options.keep == inf else job.options.keep
     if job.conversation is not None and job.conversation.is_kept:
         view.recorded = "messages"
     elif job.state is ENDED:
@@ -141,7 +148,7 @@ def _waited(job: Job) -> float | None:
 def outline(job: Job, offset: float) -> JobView:
     """Return the view of a job for a principal that may see its state and outcome, and no text, address or parent of
     its caller (R147)."""
-    view = replace(job_view(job, offset), key=None, parent=None, traceparent=None)
+    view = replace(job_view(job, offset), key=None, unique=None, holds_key=None, parent=None, traceparent=None)
     if view.caller is not None:
         view.caller = CallerView(dialect=view.caller.dialect, address="")
     return view

@@ -26,6 +26,7 @@ from dragoman.core.states import (
     WAITING,
     AttemptRecord,
 )
+from dragoman.operations.keeping_words import keep_sentence, key_sentence
 from dragoman.operations.list_schemas import WhyAboutView, WhyKind, WhyView
 from dragoman.operations.service_views import RatesOf
 
@@ -49,8 +50,10 @@ def why_view(
     problem: str | None,
     rates: RatesOf,
     is_queue_seen: bool,
+    is_reader: bool,
 ) -> WhyView:
-    """Return the view. `is_queue_seen`: the principal may know of the queue, so the jobs ahead are counted."""
+    """Return the view. `is_queue_seen`: the principal may know of the queue, so the jobs ahead are counted.
+    `is_reader`: it may know the key (R147)."""
     kind, sentence, worker = explain(job, broker, now, problem)
     view = WhyView(
         id=job.id.hex(),
@@ -58,6 +61,7 @@ def why_view(
         kind=kind,
         about=WhyAboutView(service=job.service.name, worker=worker.id if worker is not None else None),
         earlier=_earlier_attempts(job, is_last_told=kind in ("retry", "undone")),
+        more=" ".join(filter(None, (key_sentence(job) if is_reader else "", keep_sentence(job, now)))),
     )
     if is_queue_seen and job.state is WAITING and job.order != inf:
         view.ahead = job.service.queue.count_before(job, MOST_COUNTED)

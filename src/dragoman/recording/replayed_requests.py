@@ -10,7 +10,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.extras_text import extras_of
 from dragoman.core.failure import Failure
 from dragoman.core.model import Token
-from dragoman.core.options import JobOptions
+from dragoman.core.options import options_from
 from dragoman.core.owners import Owner
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.remote_worker import PendingCall, PendingPoll, RemoteHttpWorker
@@ -86,7 +86,7 @@ class ReplayedRequests:
         self._calls[number] = self._side.call(
             service,
             payload,
-            JobOptions(**options),
+            options_from(options),
             answer,
             now,
             deadline=deadline,

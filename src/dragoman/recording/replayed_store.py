@@ -9,7 +9,7 @@ from dragoman.core.extras_text import extras_of
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Job, Payload
-from dragoman.core.options import JobOptions
+from dragoman.core.options import options_from
 from dragoman.core.restore import StoredJob
 from dragoman.core.states import AttemptRecord, Outcome
 from dragoman.core.store_entries import StoreEntry
@@ -64,7 +64,7 @@ class ReplayedStore:
         self._deliver([self._job_of(facts) for facts in batch])
 
     def _job_of(self, facts: dict[str, Any]) -> StoredJob:
-        options = JobOptions(**facts["options"])
+        options = options_from(facts["options"])
         kept = StoredJob(facts["number"], facts["id"], facts["service"], options, facts["created"])
         for name in STORED_FIELDS:
             if name not in ("options", "extras"):

@@ -33,11 +33,12 @@ from dragoman.sdk.errors import (
     PayloadTooLarge,
     error_from,
 )
-from dragoman.sdk.ids import new_key
+from dragoman.sdk.ids import new_key, new_session
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 from dragoman.sdk.tracing import traced, tracing
 
 if TYPE_CHECKING:
+    from dragoman.operations.bulk_schemas import BulkRequest, BulkView
     from dragoman.operations.operation import Operation, RequestType, ViewType
     from dragoman.operations.schemas import EnqueueRequest, OperationRequest, OutcomeView
 
@@ -49,6 +50,8 @@ SHORTEST_WAIT = 5.0  # seconds that an answer may take, even if the caller does 
 LOADING_TIMEOUT = 60.0  # seconds that a broker may take to load its store
 LOADING_DELAY = 0.1  # seconds between two requests while the broker loads its store
 PAGE = 1_000  # entries of a list per request
+BULK_LEASE = 10.0  # seconds after which an act on many jobs stops if this client does not ask for its progress
+BULK_DELAY = 0.1  # seconds between two requests for its progress
 
 
 # -------------------------------------------------------------------- any operation
@@ -137,8 +140,13 @@ def enqueue(request: EnqueueRequest, payload: Frame) -> Steps[str]:
     """Enqueue a background job. Returns its id."""
     from dragoman.operations.table import ENQUEUE
 
-    if request.key is None:
-        request.key = new_key()  # a repeated request must not create a second job
+    # A repeated request must not create a second job.
+    if request.key is not None and request.unique != "kept":
+        request.request_id = new_key()
+    elif request.key is None:
+        if request.unique != "kept":
+            raise ValueError(f"unique={request.unique!r} is about the key of a job, and this one has none: give a key")
+        request.key = new_key()
     extras = _extras_beside(request)
     if tracing.tracer is None or request.traceparent is not None:
         job = yield from view(ENQUEUE, request, payload, extras)
@@ -205,6 +213,20 @@ def cancel(id: str) -> Steps[bool]:
     return job.outcome == "cancelled"
 
 
+def bulk(row: Operation[Any, BulkView], request: BulkRequest) -> Steps[BulkView]:
+    """Act on many jobs, and wait for the end. If this client disappears, the act stops."""
+    from dragoman.operations.bulk_schemas import BulkRef
+    from dragoman.operations.table import BULK_ACT
+
+    request.id = new_session()  # a repeated request must not begin a second act
+    request.lease = BULK_LEASE
+    found = yield from view(row, request)
+    while not found.over:
+        yield BULK_DELAY
+        found = yield from view(BULK_ACT, BulkRef(id=found.id))
+    return found
+
+
 def _outcome(id: str, job: OutcomeView, payload: Frame, codec: Codec) -> Any:
     if job.outcome == "done":
         try:
@@ -223,7 +245,7 @@ def error_of(row: Operation[Any, Any], error: OperationError) -> Exception:
     """Convert a broker's error to the exception that a client raises."""
     detail = error.detail
     if error.kind == "not found":
-        missing = _MISSING.get(row.group, NotFound) if row.path_fields else NotFound
+        missing = NotFound if row.pages else _MISSING.get(row.group, NotFound)
         return missing(detail)
     if error.kind == "invalid":
         return ValueError(detail)

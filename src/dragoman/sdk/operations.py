@@ -15,6 +15,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import Performer
 
 if TYPE_CHECKING:
+    from dragoman.operations.bulk_schemas import BulkView
     from dragoman.operations.cluster_schemas import ClusterView
     from dragoman.operations.dashboard_schemas import OverviewView, SeriesView
     from dragoman.operations.group_schemas import GroupView
@@ -45,6 +46,8 @@ class ClientOperations(Performer, Generic[Result]):
         attempts: int = 3,
         timeout: float | None = 60.0,
         key: str | None = None,
+        unique: Literal["waiting", "unfinished", "kept"] = "kept",
+        keep: float | Literal["forever"] | None = None,
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
@@ -70,6 +73,11 @@ class ClientOperations(Performer, Generic[Result]):
           default: 60]
         - `key`: Idempotency key. A second submit with the same key and payload returns the first job. [1 to 256
           characters]
+        - `unique`: How long the job holds its key: `waiting` until it starts, `unfinished` until it ends, `kept` while
+          its outcome is kept. A submit with a key that no job holds makes a new job. [waiting, unfinished or kept;
+          default: kept]
+        - `keep`: Seconds for which the outcome is kept; 0: not at all; `forever`: until it is deleted. By default the
+          broker's setting (outcome_retention). [0 to 315360000, or forever]
         - `retry_first`: Delay before the second attempt, in seconds; it doubles with each further attempt. By default
           the broker's setting. [0 to 86400 (1 day)]
         - `retry_cap`: Longest delay between two attempts, in seconds. By default the broker's setting. [0 to 86400 (1
@@ -101,6 +109,8 @@ class ClientOperations(Performer, Generic[Result]):
                     attempts=attempts,
                     timeout=timeout,
                     key=key,
+                    unique=unique,
+                    keep=keep,
                     retry_first=retry_first,
                     retry_cap=retry_cap,
                     retry_jitter=retry_jitter,
@@ -126,6 +136,7 @@ class ClientOperations(Performer, Generic[Result]):
         priority: int = 5,
         attempts: int = 3,
         timeout: float | None = 60.0,
+        keep: float | Literal["forever"] | None = None,
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
@@ -147,6 +158,7 @@ class ClientOperations(Performer, Generic[Result]):
             priority=priority,
             attempts=attempts,
             timeout=timeout,
+            keep=keep,
             retry_first=retry_first,
             retry_cap=retry_cap,
             retry_jitter=retry_jitter,
@@ -164,6 +176,7 @@ class ClientOperations(Performer, Generic[Result]):
         priority: int = 5,
         attempts: int = 3,
         timeout: float | None = 60.0,
+        keep: float | Literal["forever"] | None = None,
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
@@ -185,6 +198,7 @@ class ClientOperations(Performer, Generic[Result]):
             priority=priority,
             attempts=attempts,
             timeout=timeout,
+            keep=keep,
             retry_first=retry_first,
             retry_cap=retry_cap,
             retry_jitter=retry_jitter,
@@ -219,6 +233,9 @@ class ClientOperations(Performer, Generic[Result]):
         caller: str | None = None,
         worker: str | None = None,
         text: str | None = None,
+        reason: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         undone: bool = False,
         group: str | None = None,
         limit: int = 100,
@@ -226,8 +243,9 @@ class ClientOperations(Performer, Generic[Result]):
     ) -> list[JobView]:
         """List jobs, newest first.
 
-        With `kind`, `caller`, `worker`, `text` or `undone`, at most 20,000 jobs are looked at: `searched` is their
-        number, and `complete` is false if there are older ones. A `limit` over 1000 is fetched in several pages.
+        With another filter than `service`, `state`, `outcome` and `quarantined`, at most 20,000 jobs are looked at:
+        `searched` is their number, and `complete` is false if there are older ones. A `limit` over 1000 is fetched in
+        several pages.
 
         - `service`: Only jobs of this service. [1 to 128 characters]
         - `state`: Only jobs in this state. [waiting, delayed, dependent, running or ended]
@@ -238,6 +256,9 @@ class ClientOperations(Performer, Generic[Result]):
         - `worker`: Only jobs with an attempt on the worker of this name or number. [1 to 256 characters]
         - `text`: Only jobs whose id begins with this text, or whose key, worker or reason contains it. [1 to 256
           characters]
+        - `reason`: Only jobs with this text in their reason, or in that of an attempt. [1 to 256 characters]
+        - `since`: Only jobs that ended, or were submitted if they have not, at this time or later.
+        - `until`: Only jobs that ended, or were submitted, before this time.
         - `undone`: Only jobs that ended otherwise than done. [default: false]
         - `group`: Only jobs of the group with this id.
         - `limit`: Maximum number of jobs. [1 to 1000; default: 100]
@@ -258,6 +279,9 @@ class ClientOperations(Performer, Generic[Result]):
                     caller=caller,
                     worker=worker,
                     text=text,
+                    reason=reason,
+                    since=since,
+                    until=until,
                     undone=undone,
                     group=group,
                     limit=limit,
@@ -278,6 +302,19 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.table import JOB_COUNTS
 
         return self.operation(JOB_COUNTS, JobCountsRequest(service=service))
+
+    def find_job(self, service: str, key: str, owner: str | None = None) -> JobView:
+        """Find a job by its idempotency key.
+
+        Of several jobs with the key, it is the one that was submitted last. The view is that of `job`.
+
+        - `owner`: Principal that owns the job, by default the one that asks. Jobs of others need `administer` over the
+          service. [1 to 256 characters]
+        """
+        from dragoman.operations.list_schemas import FindJobRequest
+        from dragoman.operations.table import FIND_JOB
+
+        return self.operation(FIND_JOB, FindJobRequest(service=service, key=key, owner=owner))
 
     def job(self, id: str) -> JobView:
         """Show one job.
@@ -332,6 +369,16 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.table import RETRY
 
         return self.operation(RETRY, JobRef(id=id)).id
+
+    def delete(self, id: str) -> str:
+        """Delete an ended job with its outcome, in quarantine or not.
+
+        Its key is free then.
+        """
+        from dragoman.operations.schemas import JobRef
+        from dragoman.operations.table import DELETE
+
+        return self.operation(DELETE, JobRef(id=id)).id
 
     def why(self, id: str) -> str:
         """Explain in one sentence why a job is not running, or how it ended.
@@ -390,6 +437,167 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.table import CANCEL_GROUP
 
         return self.operation(CANCEL_GROUP, GroupRef(id=group))
+
+    def retry_jobs(
+        self,
+        *,
+        service: str | None = None,
+        reason: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        rate: float | None = None,
+        outcome: Literal["done", "failed", "timed out", "lost", "cancelled", "refused"] | None = None,
+    ) -> BulkView:
+        """Retry all jobs in quarantine that match a filter, oldest first.
+
+        Jobs that the principal may not act on are left out. The response is sent when the first jobs are done; `bulk
+        act` returns the progress. A restart of the broker ends it: what is done stays done, and the request can be
+        repeated. Waits for the end. If this program ends before, the act stops within ten seconds.
+
+        - `service`: Only jobs of this service. [1 to 128 characters]
+        - `reason`: Only jobs with this text in their reason, or in that of an attempt. [1 to 256 characters]
+        - `since`: Only jobs that ended, or were submitted if they have not, at this time or later.
+        - `until`: Only jobs that ended, or were submitted, before this time.
+        - `all`: All jobs that match; needed if there is no filter. [default: false]
+        - `dry_run`: Change nothing: only count the jobs, and show the first. [default: false]
+        - `rate`: Jobs a second; without it as many as the broker can. [0.1 to 100000]
+        - `outcome`: Only jobs with this outcome. [done, failed, timed out, lost, cancelled or refused]
+        """
+        from dragoman.operations.bulk_schemas import RetryJobsRequest
+        from dragoman.operations.table import RETRY_JOBS
+
+        return self._follow(
+            operation_steps.bulk(
+                RETRY_JOBS,
+                RetryJobsRequest(
+                    service=service,
+                    reason=reason,
+                    since=since,
+                    until=until,
+                    all=all,
+                    dry_run=dry_run,
+                    rate=rate,
+                    outcome=outcome,
+                ),
+            )
+        )
+
+    def cancel_jobs(
+        self,
+        *,
+        service: str | None = None,
+        reason: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        rate: float | None = None,
+        state: Literal["dependent", "waiting", "delayed", "running"] | None = None,
+    ) -> BulkView:
+        """Cancel all jobs that match a filter and have not ended, oldest first.
+
+        Jobs that the principal may not act on are left out. The response is sent when the first jobs are done; `bulk
+        act` returns the progress. A restart of the broker ends it: what is done stays done, and the request can be
+        repeated. Waits for the end. If this program ends before, the act stops within ten seconds.
+
+        - `service`: Only jobs of this service. [1 to 128 characters]
+        - `reason`: Only jobs with this text in their reason, or in that of an attempt. [1 to 256 characters]
+        - `since`: Only jobs that ended, or were submitted if they have not, at this time or later.
+        - `until`: Only jobs that ended, or were submitted, before this time.
+        - `all`: All jobs that match; needed if there is no filter. [default: false]
+        - `dry_run`: Change nothing: only count the jobs, and show the first. [default: false]
+        - `rate`: Jobs a second; without it as many as the broker can. [0.1 to 100000]
+        - `state`: Only jobs in this state. [dependent, waiting, delayed or running]
+        """
+        from dragoman.operations.bulk_schemas import CancelJobsRequest
+        from dragoman.operations.table import CANCEL_JOBS
+
+        return self._follow(
+            operation_steps.bulk(
+                CANCEL_JOBS,
+                CancelJobsRequest(
+                    service=service,
+                    reason=reason,
+                    since=since,
+                    until=until,
+                    all=all,
+                    dry_run=dry_run,
+                    rate=rate,
+                    state=state,
+                ),
+            )
+        )
+
+    def delete_jobs(
+        self,
+        *,
+        service: str | None = None,
+        reason: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        rate: float | None = None,
+        outcome: Literal["done", "failed", "timed out", "lost", "cancelled", "refused"] | None = None,
+        quarantined: bool | None = None,
+    ) -> BulkView:
+        """Delete all ended jobs that match a filter, with their outcomes, oldest first.
+
+        Jobs that the principal may not act on are left out. The response is sent when the first jobs are done; `bulk
+        act` returns the progress. A restart of the broker ends it: what is done stays done, and the request can be
+        repeated. Waits for the end. If this program ends before, the act stops within ten seconds.
+
+        - `service`: Only jobs of this service. [1 to 128 characters]
+        - `reason`: Only jobs with this text in their reason, or in that of an attempt. [1 to 256 characters]
+        - `since`: Only jobs that ended, or were submitted if they have not, at this time or later.
+        - `until`: Only jobs that ended, or were submitted, before this time.
+        - `all`: All jobs that match; needed if there is no filter. [default: false]
+        - `dry_run`: Change nothing: only count the jobs, and show the first. [default: false]
+        - `rate`: Jobs a second; without it as many as the broker can. [0.1 to 100000]
+        - `outcome`: Only jobs with this outcome. [done, failed, timed out, lost, cancelled or refused]
+        - `quarantined`: Only jobs in quarantine (true), or only jobs that are not (false).
+        """
+        from dragoman.operations.bulk_schemas import DeleteJobsRequest
+        from dragoman.operations.table import DELETE_JOBS
+
+        return self._follow(
+            operation_steps.bulk(
+                DELETE_JOBS,
+                DeleteJobsRequest(
+                    service=service,
+                    reason=reason,
+                    since=since,
+                    until=until,
+                    all=all,
+                    dry_run=dry_run,
+                    rate=rate,
+                    outcome=outcome,
+                    quarantined=quarantined,
+                ),
+            )
+        )
+
+    def bulk_act(self, id: str) -> BulkView:
+        """Show the progress of an act on many jobs.
+
+        It is known for ten minutes after its end, to the principal that has requested it.
+        """
+        from dragoman.operations.bulk_schemas import BulkRef
+        from dragoman.operations.table import BULK_ACT
+
+        return self.operation(BULK_ACT, BulkRef(id=id))
+
+    def stop_bulk_act(self, id: str) -> BulkView:
+        """Stop an act on many jobs.
+
+        What is done stays done; the other jobs are unchanged.
+        """
+        from dragoman.operations.bulk_schemas import BulkRef
+        from dragoman.operations.table import STOP_BULK_ACT
+
+        return self.operation(STOP_BULK_ACT, BulkRef(id=id))
 
     def quarantine(self) -> list[QuarantineGroupView]:
         """List the jobs in quarantine by cause.
@@ -647,6 +855,7 @@ class ClientOperations(Performer, Generic[Result]):
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
         tenant: str | None = None,
+        keep: float | Literal["forever"] | None = None,
     ) -> ScheduleView:
         """Create a schedule, or replace the one of this name.
 
@@ -670,6 +879,8 @@ class ClientOperations(Performer, Generic[Result]):
           setting. [0 to 1]
         - `tenant`: Tenant: the customer or account that the job is for, at most 128 bytes. Tenants take turns. [1 to
           128 characters]
+        - `keep`: Seconds for which the outcome is kept; 0: not at all; `forever`: until it is deleted. By default the
+          broker's setting (outcome_retention). [0 to 315360000, or forever]
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import ScheduleRequest
@@ -692,6 +903,7 @@ class ClientOperations(Performer, Generic[Result]):
                 retry_cap=retry_cap,
                 retry_jitter=retry_jitter,
                 tenant=tenant,
+                keep=keep,
             ),
             self._encoded(payload, codec),
         )

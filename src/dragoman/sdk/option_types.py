@@ -64,6 +64,8 @@ class EnqueueOptions(TypedDict, total=False):
     attempts: int
     timeout: float | None
     key: str | None
+    unique: Literal["waiting", "unfinished", "kept"]
+    keep: float | Literal["forever"] | None
     retry_first: float | None
     retry_cap: float | None
     retry_jitter: float | None

@@ -270,6 +270,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "undelivered_delay": (0.001, 3_600),  # without a delay, a job that no worker takes would loop
     "retry_jitter": (0, 1),  # fraction of the delay
     "max_outcome_bytes": (0, 2**63 - 1),  # 0 keeps none
+    "max_kept_forever": (0, 2**63 - 1),  # 0 keeps none
     "max_bytes_per_service": (0, 2**63 - 1),  # 0: no limit of its own
     "max_bytes_per_caller": (0, 2**63 - 1),  # 0: no limit of its own
 }

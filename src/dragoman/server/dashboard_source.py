@@ -59,7 +59,7 @@ def make_dashboard(
     dashboard = Dashboard(sources, now, runner.reports.internal_error)
     operations.dashboard = dashboard
     operations.rates = sources.sampler.service_rates
-    operations.group_retries.when_retried = changes.jobs_retried
+    operations.bulk_acts.when_retried = changes.jobs_retried
     return dashboard
 
 

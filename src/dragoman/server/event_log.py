@@ -1,5 +1,5 @@
 """Writes log lines about events of the core: workers that join and leave, paused services, refused rights, acts of
-administrators, the drain of the broker.
+administrators, acts on many jobs, the drain of the broker.
 
 The lines and fields are the same in every dialect. The number of lines is limited for each connection and in all, so
 that a worker that joins and leaves repeatedly does not flood the log. Acts of administrators are logged without limit.
@@ -7,6 +7,7 @@ that a worker that joins and leaves repeatedly does not flood the log. Acts of a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from shlex import quote
 from typing import Final
 
@@ -28,6 +29,7 @@ from dragoman.core.events import (
     ServiceEvent,
     WorkerEvent,
 )
+from dragoman.operations.bulk_acts import BulkAct
 from dragoman.server.drops import LogFunction
 from dragoman.server.rate_limit import RateLimit
 
@@ -57,6 +59,7 @@ NAMES: Final = {
     SERVICE_LIMITS_DIFFER: "limits differ",
     RIGHT_REFUSED: "right refused",
 }
+BULK_ACTS: Final = {"retry": "jobs retried", "cancel": "jobs cancelled", "delete": "jobs deleted"}
 
 
 class EventLog:
@@ -109,6 +112,23 @@ class EventLog:
                 return
             fields |= more
         self._log(level, NAMES[kind], **fields)
+
+
+def log_bulk_act(write: Callable[..., object], act: BulkAct) -> None:
+    """Write one line about an act on many jobs that has ended, with the number of jobs."""
+    if act.act not in BULK_ACTS:
+        return  # the log has the request of an administrator
+    fields: dict[str, object] = {"jobs": act.done, "of": act.of, "by": act.owner.principal.name}
+    if act.service:
+        fields = {"service": act.service, **fields}
+    if act.left_out:
+        fields["left_out"] = act.left_out
+    if act.problem:
+        fields["problem"] = act.problem
+    if act.group:
+        write("group retried", group=act.group, **fields)
+    else:
+        write(BULK_ACTS[act.act], **fields)
 
 
 def _worker_fields(event: WorkerEvent) -> dict[str, object]:

@@ -51,6 +51,7 @@ class Restore:
         broker = self._runner.broker
         pending_commits = broker.job_registry.pending_commits
         pending_commits.last = pending_commits.safe = self._store.last_number
+        broker.job_registry.kept.has_store = True
         notes = self._store.notes()
         restore_pauses(broker, notes, offset)
         broker.job_registry.groups.restore(notes)

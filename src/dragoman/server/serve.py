@@ -31,7 +31,7 @@ from dragoman.server.config import Config, default_data_dir
 from dragoman.server.configured_limits import admission_limits
 from dragoman.server.dashboard_source import make_dashboard
 from dragoman.server.datadir import DataFolder, first_id_without_folder
-from dragoman.server.event_log import EventLog
+from dragoman.server.event_log import EventLog, log_bulk_act
 from dragoman.server.event_loop import loop_factory
 from dragoman.server.input_taps import ABORT, DRAIN, LOAD, NO_TAPS, OPERATIONS, STOP, InputTaps
 from dragoman.server.log import make_log
@@ -141,9 +141,7 @@ class Server:
         self.operations.scheduler.when_paused = lambda name, reason: log.warning(
             "schedule paused", name=name, reason=reason
         )
-        self.operations.group_retries.when_over = lambda retry: log.info(
-            "group retried", group=retry.group, service=retry.service, jobs=retry.retried, of=retry.of, by=retry.owner
-        )
+        self.operations.bulk_acts.when_over = partial(log_bulk_act, log.info)
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults = RecentFaults(self.broker.counters, now)

@@ -132,6 +132,7 @@ class BrokerFacts:
             ("max_memory", registry.memory.payloads + registry.memory.in_transit, policy.max_memory),
             ("max_services", len(self._broker.worker_registry.services), policy.max_services),
             ("max_outcome_bytes", registry.kept.archive.bytes, policy.max_outcome_bytes),
+            ("max_kept_forever", registry.kept.forever, policy.max_kept_forever),
             ("max_connections", connections, self._max_connections),
         ]
         if (size := self._store_size()) is not None:

@@ -19,7 +19,7 @@ class NullStore:
         self.commits = Histogram()
 
     def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Callable[[int, str | None], None]) -> None:
-        numbers = [entry.number for entry in entries if not isinstance(entry, DeleteJob)]
+        numbers = [entry.number for entry in entries if entry.number]
         if numbers:
             done(numbers[-1], None)
 

@@ -14,11 +14,11 @@ import json
 from dataclasses import fields
 from typing import Final
 
+from dragoman.core.archive import FOREVER
 from dragoman.core.extras_text import extras_of, extras_text
 from dragoman.core.failure import Failure, pack_failure, unpack_failure
-from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Job, JobId, Payload, Token
-from dragoman.core.options import JobOptions
+from dragoman.core.options import JobOptions, options_from
 from dragoman.core.restore import StoredJob
 from dragoman.core.rights import LOCAL
 from dragoman.core.states import DONE, ENDED, AttemptRecord, Outcome
@@ -165,7 +165,7 @@ def status_row(job: Job, offset: float) -> Row:
         # A retry takes a job out of quarantine in memory only; after a restart, `retry_of` of the new job does it. A
         # retry that comes before this row is made does the same, and may still be refused.
         int(job.quarantined or job.retried_as is not None),
-        job.keep_until + offset if 0.0 <= job.keep_until < inf else None,
+        job.keep_until + offset if 0.0 <= job.keep_until < FOREVER else None,
         _result(job),
         can_resume,
     )
@@ -276,9 +276,11 @@ class RowDecoder:
 
 def _options_of(text: str) -> JobOptions:
     values = json.loads(text)
-    job_options = JobOptions(**values)
+    job_options = options_from(values)
     for name, value in values.items():
         usual = DEFAULTS[name]
+        if name == "unique":
+            continue  # it is one of the words, or there was an error
         if isinstance(usual, bool):
             _require(type(value) is bool, name)
         elif name in COUNTS:

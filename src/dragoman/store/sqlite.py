@@ -131,6 +131,8 @@ class SqliteStore:
                 written.notes.append((entry.key, entry.value))
             else:
                 assert type(entry) is DeleteJob
+                if entry.number:
+                    written.last = entry.number
                 written.erased.append(encoder.erased(entry.job))
         self._writer.queue.put(written)
 

@@ -28,6 +28,8 @@ class TaskOptions(TypedDict, total=False):
     delay: float
     not_before: datetime | None
     key: str | None
+    unique: Literal["waiting", "unfinished", "kept"]
+    keep: float | Literal["forever"] | None
     retry_first: float | None
     retry_cap: float | None
     retry_jitter: float | None
@@ -43,13 +45,15 @@ BACKGROUND: Final = (
     "delay",
     "not_before",
     "key",
+    "unique",
+    "keep",
     "retry_first",
     "retry_cap",
     "retry_jitter",
     "after",
     "after_failure",
 )
-ONE_JOB: Final = ("key", "after", "after_failure")  # of background jobs that are enqueued one by one
+ONE_JOB: Final = ("key", "unique", "after", "after_failure")  # of background jobs that are enqueued one by one
 
 
 def check(options: TaskOptions) -> None:

@@ -226,6 +226,11 @@ class Task(Generic[P, R]):
         """
         return FollowingTask(self._signature, self._codec.decode, self.options, sources)
 
+    def find(self, key: str) -> JobHandle[R]:
+        """Return the handle of the latest background job of this task with this idempotency key. Raises NoSuchJob."""
+        client = current_client()
+        return JobHandle(client.find_job(self.name, key).id, self._codec.decode, client)
+
     # ---------------------------------------------------------------- awaited calls
 
     async def acall(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -263,6 +268,12 @@ class Task(Generic[P, R]):
     ) -> list[JobHandle[Result]]:
         """Make a background job for each value; see `enqueue_many`."""
         return await cast("Task[Any, Result]", self)._aenqueue_many(values, args, kwargs)
+
+    async def afind(self, key: str) -> JobHandle[R]:
+        """Return the handle of a background job by its idempotency key; see `find`."""
+        client = current_async_client()
+        found = await awaited(client, "find_job", self.name, key)
+        return JobHandle(found.id, self._codec.decode, client)
 
     # ---------------------------------------------------------------- worker
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from dragoman.core.results_payload import Entry, Result, pack_results
 from dragoman.dialects.sides import Failure, JobInfo, Outcome
 from dragoman.sdk.context import Context
-from dragoman.sdk.errors import JobCancelled, JobError, NoSuchGroup, NoSuchJob, NoSuchService, error_from
+from dragoman.sdk.errors import JobCancelled, JobError, JobRefused, NoSuchGroup, NoSuchJob, NoSuchService, error_from
 from dragoman.sdk.handlers import HandlerFailed
 from dragoman.sdk.ids import ids_of
 from dragoman.sdk.parts import parts_required
@@ -58,6 +58,7 @@ class EagerClient:
         self._handlers = {task.name: task.task_handler(task.name) for task in tasks}
         self._jobs: dict[str, _EndedJob] = {}
         self._groups: dict[str, list[str]] = {}  # ids of their jobs
+        self._keys: dict[tuple[str, str], tuple[str, bytes, bool]] = {}  # id, payload, and whether it holds its key
 
     def call(self, service: str, payload: bytes, *, codec: Codec, attempts: int | None = None, **_: object) -> Any:
         return codec.decode(self._run(service, payload, attempts or 1).result())
@@ -103,17 +104,24 @@ class EagerClient:
             group = each.options.get("group")
             if group is not None:
                 self._groups.setdefault(group, []).append(each.id)
-        for each in found:
-            self._enqueue(each.id, each.service, each.payload, {**each.options})
-        return [each.id for each in found]
+        return [self._enqueue(each.id, each.service, each.payload, {**each.options}) for each in found]
 
     def _enqueue(self, id: str, service: str, payload: bytes, options: dict[str, Any]) -> str:
+        key = options.get("key")
+        if key is not None and (service, key) in self._keys:
+            first, before, is_held = self._keys[service, key]
+            if is_held and before != payload:
+                raise JobRefused(f"refused: key reused: {key!r} came with another payload before")
+            if is_held:
+                return first
         attempts = options.get("attempts") or ATTEMPTS
         try:
             job = self._run(service, self._with_input(payload, options), attempts, id)
         except JobCancelled as error:
             job = _EndedJob(id, service, datetime.now(UTC), attempts, cancelled=error)
         self._jobs[id] = job
+        if key is not None:
+            self._keys[service, key] = id, payload, options.get("unique", "kept") == "kept"  # it has ended already
         return id
 
     def _with_input(self, payload: bytes, options: dict[str, Any]) -> bytes:
@@ -130,6 +138,12 @@ class EagerClient:
         if options.get("input", "payload") == "payload":
             return payload
         return pack_results(payload, entries)
+
+    def find_job(self, service: str, key: str) -> JobView:
+        try:
+            return self.job(self._keys[service, key][0])
+        except KeyError:
+            raise NoSuchJob(f"no job of service {service!r} has key {key!r}") from None
 
     def group_results(self, id: str, *_: object, errors: str = "raise", **__: object) -> list[Any]:
         jobs = [self._job(each) for each in self._group(id)]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from dragoman import Client
 from dragoman.cli import dragoman
+from dragoman.operations.list_schemas import FindJobRequest
 from dragoman.operations.schemas import EnqueueRequest, JobView, PayloadView, State
 from dragoman.sdk import operation_steps
 from dragoman.sdk.operation import OperationCall
@@ -50,6 +53,43 @@ def test_a_key_is_shown_if_the_caller_chose_it(monkeypatch: pytest.MonkeyPatch) 
     automatic = json.loads(sent.form)["key"]
     assert shown(monkeypatch, view(key="order-17"))["key"] == "order-17"
     assert "key" not in shown(monkeypatch, view(key=automatic))
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "text"),
+    [
+        ({"unique": "waiting", "holds_key": True}, "key", "nightly (unique until it starts)"),
+        ({"unique": "unfinished", "holds_key": False}, "key", "nightly (unique until it ends; not any more)"),
+        ({"keep": "forever"}, "kept", "until it is deleted"),
+        ({"keep": 0.0}, "kept", "not at all"),
+        ({"keep": 7_200.0}, "kept", "for 2 h after its end"),
+        ({"keep": 60.0, "kept_until": datetime(2026, 1, 2, tzinfo=UTC)}, "kept", "until 2026-01-02T00:00:00.000Z"),
+    ],
+)
+def test_key_and_keeping_of_a_job_are_shown(
+    monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], name: str, text: str
+) -> None:
+    assert shown(monkeypatch, replace(view(key="nightly"), **facts))[name] == text
+
+
+def test_a_job_is_named_by_its_id_or_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def answer(client: object, row: object, request: Any, payload: bytes) -> JobView:
+        asked.append(request)
+        return view()
+
+    monkeypatch.setattr(Client, "operation", answer)
+    assert CliRunner().invoke(dragoman, ["job", "--key", "k", "--service", "s", "--owner", "web"]).exit_code == 0
+    assert asked == [FindJobRequest(service="s", key="k", owner="web")]
+    for words in (
+        [],
+        ["--key", "k"],
+        ["--service", "s", ID],
+        [ID, "--key", "k", "--service", "s"],
+        [ID, "--owner", "w"],
+    ):
+        assert CliRunner().invoke(dragoman, ["job", *words]).exit_code == 2, words
 
 
 @pytest.mark.parametrize(

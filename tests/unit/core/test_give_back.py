@@ -237,7 +237,7 @@ def test_job_that_is_released_can_come_into_quarantine_again(broker: CheckedBrok
 def test_stored_job_whose_outcome_is_not_kept_is_erased_when_it_is_done(broker: CheckedBroker, caller: Caller) -> None:
     """R136, R103: its caller gets the outcome first, and that after the commit."""
     broker.worker()
-    job = broker.store(caller=caller, keeps_outcome=False, key="k")
+    job = broker.store(caller=caller, keep=0.0, key="k")
     broker.save_all()
     broker.take()
     broker.succeed(attempt_of(job), b"result", 1.0)
@@ -250,14 +250,14 @@ def test_stored_job_whose_outcome_is_not_kept_is_erased_when_it_is_done(broker: 
 
 def test_quarantined_job_whose_outcome_is_not_kept_stays(broker: CheckedBroker) -> None:
     """R136."""
-    job = in_quarantine(broker, keeps_outcome=False)
+    job = in_quarantine(broker, keep=0.0)
     assert (job.id in broker.jobs, job.is_archived) == (True, True)
 
 
 def test_call_whose_outcome_is_not_kept_frees_its_key_at_its_end(broker: CheckedBroker, caller: Caller) -> None:
     """R24, R136."""
     broker.worker()
-    job = broker.call(caller=caller, key="k", keeps_outcome=False)
+    job = broker.call(caller=caller, key="k", keep=0.0)
     broker.take()
     broker.succeed(attempt_of(job), b"result", 1.0)
     assert (broker.take(), broker.jobs) == ([DeliverOutcome(caller, job, Outcome.DONE, b"result")], {})
@@ -265,7 +265,7 @@ def test_call_whose_outcome_is_not_kept_frees_its_key_at_its_end(broker: Checked
 
 def test_stored_job_that_ended_just_before_a_crash_is_erased_after_it(broker: CheckedBroker) -> None:
     """R136."""
-    first = broker.store(keeps_outcome=False)
+    first = broker.store(keep=0.0)
     broker.withdraw(first, 0.0)
     kept = StoredJob(7, first.id, "s", first.options, 0.0)
     kept.outcome, kept.keep_until = Outcome.DONE, 90.0

@@ -45,7 +45,7 @@ class FakeStore:
         self._waiting: list[Callable[[], None]] = []
 
     def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Callable[[int, str | None], None]) -> None:
-        for number in [entry.number for entry in entries if not isinstance(entry, DeleteJob)][-1:]:
+        for number in [entry.number for entry in entries if entry.number][-1:]:
             if self.is_slow:
                 self._waiting.append(partial(done, number, self.problem))
             else:

@@ -11,13 +11,20 @@ import pytest
 from http_world import World
 
 from case_tables import check_every_row
+from dragoman.operations.bulk_schemas import BulkRef, CancelJobsRequest, DeleteJobsRequest, RetryJobsRequest
 from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.group_schemas import BatchJob, EnqueueManyRequest, GroupRef, GroupResultsRequest
 from dragoman.operations.handlers import FUNCTIONS
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.ladder_schemas import LadderRequest, WorkerLadderRequest
 from dragoman.operations.limit_schemas import LimitRequest
-from dragoman.operations.list_schemas import JobCountsRequest, ListJobsRequest, ListServicesRequest, ListWorkersRequest
+from dragoman.operations.list_schemas import (
+    FindJobRequest,
+    JobCountsRequest,
+    ListJobsRequest,
+    ListServicesRequest,
+    ListWorkersRequest,
+)
 from dragoman.operations.permissions import Permissions
 from dragoman.operations.quarantine_schemas import RetryGroupRequest
 from dragoman.operations.schemas import (
@@ -53,6 +60,9 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
             attempts=1,
             timeout=None,
             key="k",
+            unique="unfinished",
+            keep="forever",
+            request_id="r",
             retry_first=1.0,
             retry_cap=2.0,
             retry_jitter=0.5,
@@ -86,6 +96,11 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
         ListJobsRequest(service="a b&c", state="ended", outcome="timed out", quarantined=False, limit=7, after=ID),
         ListJobsRequest(kind="call", caller="http", worker="w/1", text="50 % off", undone=True, group=ID),
     ],
+    FindJobRequest: [FindJobRequest(service="ä", key="a/b c"), FindJobRequest(service="s", key="k", owner="web")],
+    RetryJobsRequest: [RetryJobsRequest(), RetryJobsRequest(service="ä", reason="50 %", outcome="lost", rate=2.5)],
+    CancelJobsRequest: [CancelJobsRequest(state="delayed", since=MOMENT, until=MOMENT, all=True, dry_run=True)],
+    DeleteJobsRequest: [DeleteJobsRequest(outcome="done", quarantined=False, lease=10.0, id=ID)],
+    BulkRef: [BulkRef(id=ID)],
     JobCountsRequest: [JobCountsRequest(), JobCountsRequest(service="ä")],
     ListServicesRequest: [
         ListServicesRequest(),

@@ -475,6 +475,37 @@ def test_a_service_is_paused_and_resumed(world: World) -> None:
     assert world.ask("POST", "/v1/services/s/resume").json()["paused"] is False
 
 
+def test_jobs_are_retried_cancelled_and_deleted_by_filter(world: World) -> None:
+    ids = [world.enqueue(), world.enqueue(delay=60), world.enqueue("other")]
+    answer = world.ask("POST", "/v1/jobs/cancel", json={"service": "s"})
+    view = answer.json()
+    assert (answer.status_code, view["act"], view["of"], view["done"], view["over"]) == (202, "cancel", 2, 2, True)
+    assert world.ask("GET", f"/v1/bulk/{view['id']}").json() == view
+    assert world.ask("DELETE", f"/v1/bulk/{view['id']}").json() == view
+    assert world.ask("POST", "/v1/jobs/retry", json={"all": True}).json()["of"] == 0
+    counted = world.ask("POST", "/v1/jobs/delete", json={"outcome": "cancelled", "dry_run": True}).json()
+    assert [each["id"] for each in counted["jobs"]] == ids[:2]
+    assert world.ask("DELETE", f"/v1/jobs/{ids[0]}/outcome").json()["id"] == ids[0]
+    assert world.ask("POST", "/v1/jobs/delete", json={"service": "s"}).json()["done"] == 1
+    expect_problem(world.ask("GET", f"/v1/jobs/{ids[1]}"), 404, "not-found")
+    expect_problem(world.ask("DELETE", f"/v1/jobs/{ids[2]}/outcome"), 409, "conflict")
+    expect_problem(world.ask("POST", "/v1/jobs/cancel"), 422, "invalid")
+    expect_problem(world.ask("GET", f"/v1/bulk/{'0' * 32}"), 404, "not-found")
+
+
+def test_a_job_is_found_by_its_key(world: World) -> None:
+    answer = world.ask("POST", "/v1/jobs?service=s&unique=waiting&keep=forever", headers={"Idempotency-Key": "a/b"})
+    found = world.ask("GET", "/v1/jobs/find?service=s&key=a/b").json()
+    assert (found["id"], found["unique"], found["keep"]) == (answer.json()["id"], "waiting", "forever")
+    expect_problem(world.ask("GET", "/v1/jobs/find?service=s&key=b"), 404, "not-found")
+
+
+def test_a_time_in_a_query_is_no_number(world: World) -> None:
+    """Found by schemathesis: a number was read as seconds since 1970."""
+    expect_problem(world.ask("GET", "/v1/jobs?until=0.5"), 422, "invalid")
+    assert world.ask("GET", "/v1/jobs?until=2030-01-01T08:00:00Z").status_code == 200
+
+
 def test_a_service_is_purged(world: World) -> None:
     ids = [world.enqueue(), world.enqueue(delay=60)]
     assert world.ask("POST", "/v1/services/s/purge").json() == {"name": "s", "purged": 2}

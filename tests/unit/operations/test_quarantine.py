@@ -9,7 +9,7 @@ from dragoman.core.events import ADMINISTERED, AdministrationEvent
 from dragoman.core.restore import restore
 from dragoman.core.rights import ALL_RIGHTS, NO_LIMITS, Rights
 from dragoman.core.states import JobState
-from dragoman.operations.group_retries import GroupRetry
+from dragoman.operations.bulk_acts import BulkAct
 from dragoman.operations.quarantine_schemas import QuarantineGroupView, QuarantineView, RetryGroupView
 
 from .world import WALL, World, ended_job
@@ -69,10 +69,10 @@ def test_group_is_the_same_for_a_job_of_an_earlier_run(world: World) -> None:
 
 
 def test_group_is_retried_at_the_rate(world: World) -> None:
-    over: list[GroupRetry] = []
+    over: list[BulkAct] = []
     steps: list[int] = []
-    world.operations.group_retries.when_over = over.append
-    world.operations.group_retries.when_retried = lambda service, jobs, now: steps.append(jobs)
+    world.operations.bulk_acts.when_over = over.append
+    world.operations.bulk_acts.when_retried = lambda service, jobs, now: steps.append(jobs)
     names = [fail(world, f"row {number} is bad") for number in range(5)]
     other = fail(world, "disk full")
     group = next(each for each in world.ask("quarantine").groups if each.count == 5).group
@@ -81,9 +81,9 @@ def test_group_is_retried_at_the_rate(world: World) -> None:
     assert retried(world, names) == 3
     assert progress(world.ask("retry group", group=group)) == (3, 5)
     assert over == []
-    world.wait(1.0)
+    world.wait(1.1)
     assert (retried(world, names), retried(world, [other]), sum(steps)) == (5, 0, 5)
-    assert [(each.retried, each.of) for each in over] == [(5, 5)]
+    assert [(each.done, each.of) for each in over] == [(5, 5)]
     assert world.ask("retry group", group=group).kind == "not found"
 
 
@@ -119,7 +119,7 @@ def test_draining_broker_retries_no_group(world: World) -> None:
     world.broker.operator.close(world.now)
     world.wait(5.0)
     assert retried(world, names) == 1
-    assert world.operations.group_retries.active == []
+    assert world.operations.bulk_acts.active == {}
     assert world.ask("retry group", group=group.group).kind == "draining"
 
 

@@ -38,6 +38,8 @@ from dragoman.server.dashboard_source import make_dashboard
 
 from .world import READY, UNKNOWN, WALL, RecordingResponder, World
 
+BULK = "b" * 32  # id of a bulk act of `web`
+
 TABLE = {
     "web": Rights(call=("mail",), work=("mail",)),
     "other": Rights(call=("mail",)),
@@ -85,6 +87,7 @@ class RightsWorld(World):
         self.web_worker = self.worker("mail", name="w")
         self.web_job = self.enqueue("mail", b"secret", attempts=1, key="invoice-42")
         assert not isinstance(self.ask("set schedule", name="nightly", service="mail", every=3600.0), ErrorView)
+        assert self.ask("retry jobs", id=BULK, service="mail").over
         self.dashboard = make_dashboard(self.runner, self.operations, lambda: READY, lambda: WALL, lambda: self.now)
         for _ in self.dashboard.sample(self.now):
             pass
@@ -138,6 +141,12 @@ MORE_FIELDS: dict[str, dict[str, Any]] = {
     "enqueue many": {"service": "mail", "jobs": (BatchJob(),)},
     "set schedule": {"name": "nightly", "service": "mail", "every": 60.0},
     "job counts": {"service": "mail"},
+    "find job": {"service": "mail", "key": "invoice-42", "owner": "web"},
+    "retry jobs": {"service": "mail"},
+    "cancel jobs": {"service": "mail"},
+    "delete jobs": {"service": "mail"},
+    "bulk act": {"id": BULK},
+    "stop bulk act": {"id": BULK},
 }
 
 KINDS = ("local", "web", "other", "viewer", "ops", "nobody")
@@ -150,15 +159,22 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "enqueue many": (OK, OK, OK, NO, NO, NO),
     "jobs": (1, 1, 0, 1, 1, 0),
     "job counts": (OK, OK, OK, OK, OK, NO),
+    "find job": (OK, OK, GONE, GONE, OK, GONE),
     "job": (OK, OK, GONE, OK, OK, GONE),
     "payload": (OK, OK, GONE, NO, OK, GONE),
     "cancel": (OK, OK, GONE, NO, OK, GONE),
     "result": (OK, OK, GONE, NO, OK, GONE),
     "retry": (OK, OK, GONE, NO, OK, GONE),
+    "delete": (OK, OK, GONE, NO, OK, GONE),
     "why": (OK, OK, GONE, OK, OK, GONE),
     "group": (OK, OK, GONE, OK, OK, GONE),
     "group results": (OK, OK, GONE, NO, OK, GONE),
     "cancel group": (OK, OK, GONE, NO, OK, GONE),
+    "retry jobs": (1, 1, 0, 0, 1, 0),
+    "cancel jobs": (1, 1, 0, 0, 1, 0),
+    "delete jobs": (1, 1, 0, 0, 1, 0),
+    "bulk act": (OK, OK, GONE, GONE, GONE, GONE),
+    "stop bulk act": (OK, OK, GONE, GONE, GONE, GONE),
     "quarantine": (1, 1, 0, 1, 1, 0),
     "retry group": (OK, OK, GONE, NO, OK, GONE),
     "ladder": (OK, OK, GONE, OK, OK, GONE),
@@ -192,6 +208,9 @@ ANSWERS: dict[str, tuple[object, ...]] = {
 
 ENTRIES = {
     "fleet": "states",
+    "retry jobs": "jobs",
+    "cancel jobs": "jobs",
+    "delete jobs": "jobs",
     "overview": "services",
 }  # field of a list's view that has its entries, where methods return the whole view
 
@@ -213,7 +232,7 @@ def test_every_operation_for_every_kind_of_principal() -> None:
 
     def check(name: str, kind: str, answer: object) -> None:
         world, row = RightsWorld(), OPERATIONS[name]
-        if name in ("retry", "quarantine", "retry group"):
+        if name in ("retry", "delete", "quarantine", "retry group", "retry jobs", "delete jobs"):
             world.quarantine()
         fields = fields_of(world, row)
         before = world.facts()
@@ -411,13 +430,15 @@ def test_with_see_a_job_is_shown_without_what_caller_and_worker_wrote() -> None:
         "half",
         "invoice-42",
     )
-    bare = msgspec.structs.replace(running["web"], payload=None, progress=None, key=None)
+    bare = msgspec.structs.replace(running["web"], payload=None, progress=None, key=None, unique=None, holds_key=None)
     assert running["viewer"] == bare
 
     world.quarantine()
     ended = {kind: world.as_(kind, "job", id=world.web_job) for kind in ("web", "ops", "viewer")}
     assert (ended["web"].payload.text, ended["viewer"].reason) == ("secret", "ValueError: poison")
-    assert ended["viewer"] == msgspec.structs.replace(ended["web"], payload=None, progress=None, key=None, error=None)
+    assert ended["viewer"] == msgspec.structs.replace(
+        ended["web"], payload=None, progress=None, key=None, unique=None, holds_key=None, error=None
+    )
 
     done = world.as_("web", "enqueue", b"x", service="mail")
     world.broker.succeed(world.attempt(done.id), b"the result", world.now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dragoman.core.model import Caller, Token
@@ -271,3 +273,42 @@ def test_nested_calls_starve_in_many_slots(world: World) -> None:
         "It waits: the handlers in all 4 slots of its 2 workers wait for jobs of the same workers; give its 2 workers "
         "more slots, start another one, or let handlers enqueue jobs instead of calling."
     )
+
+
+# -------------------------------------------------------------------- keys and kept outcomes
+
+
+@pytest.mark.parametrize(
+    ("fields", "more"),
+    [
+        ({}, ""),
+        ({"key": "auto-1"}, ""),
+        ({"key": "order-1"}, "It holds the key 'order-1' while its outcome is kept."),
+        ({"key": "k", "unique": "waiting"}, "It holds the key 'k' until it starts."),
+        (
+            {"key": "k", "unique": "unfinished", "keep": 0.0},
+            "It holds the key 'k' until it ends. Its outcome is not kept.",
+        ),
+        ({"keep": "forever"}, "Its outcome is kept until it is deleted."),
+        ({"keep": 90.0}, "Its outcome is kept for 90 s."),
+    ],
+)
+def test_more_is_said_about_a_key_and_about_keeping(world: World, fields: dict[str, Any], more: str) -> None:
+    assert world.ask("why", id=world.enqueue(**fields)).more == more
+
+
+def test_key_that_a_job_has_given_up_and_the_time_that_is_left(world: World) -> None:
+    world.worker()
+    name = world.enqueue(key="k", unique="waiting", keep=90.0)
+    world.broker.succeed(world.attempt(name), b"", world.now)
+    world.wait(30.0)
+    told = "It does not hold its key 'k' any more. Its outcome is kept for 60 s from now."
+    assert world.ask("why", id=name).more == told
+
+
+def test_key_is_for_readers_of_the_job_only(world: World) -> None:
+    """R147."""
+    world.broker.principals.apply({"viewer": (Rights(see=("s",)), NO_LIMITS)})
+    name = world.enqueue(key="secret", keep="forever")
+    world.act_as("viewer")
+    assert world.ask("why", id=name).more == "Its outcome is kept until it is deleted."

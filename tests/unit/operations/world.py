@@ -57,6 +57,7 @@ class ManualStore:
                     self.notes[entry.key] = entry.value
             else:
                 self.erased.append(entry.job.id)
+                number = entry.number or number
         if number:
             self.held.append((number, done))
         if not self.is_slow:

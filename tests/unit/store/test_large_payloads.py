@@ -125,15 +125,15 @@ def test_job_that_ends_and_is_retried_in_one_commit_is_stored_in_quarantine(tmp_
     file.close()
 
 
-@pytest.mark.parametrize("keeps_outcome", [True, False])
+@pytest.mark.parametrize("keep", [None, 0.0])
 def test_job_whose_retry_is_refused_in_the_commit_in_which_it_ends_stays_in_quarantine(
-    tmp_path: Path, keeps_outcome: bool
+    tmp_path: Path, keep: float | None
 ) -> None:
     """A bug: after a restart it could not be retried, or was gone."""
     disk = Disk("a disk that is full")
     setup = Setup(tmp_path, vfs=disk.name)
     setup.worker()
-    job = setup.enqueue(BIG, attempts=1, keeps_outcome=keeps_outcome)
+    job = setup.enqueue(BIG, attempts=1, keep=keep)
     setup.settle()
 
     def is_full() -> None:

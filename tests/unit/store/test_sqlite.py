@@ -396,7 +396,7 @@ def test_job_whose_outcome_is_not_kept_is_gone_from_the_store(tmp_path: Path) ->
     """R136."""
     setup = Setup(tmp_path)
     setup.worker()
-    job = setup.enqueue(keeps_outcome=False)
+    job = setup.enqueue(keep=0.0)
     setup.settle()
     assert job.attempt is not None
     setup.broker.succeed(job.attempt, b"result", setup.now)

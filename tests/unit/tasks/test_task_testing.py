@@ -8,7 +8,20 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from dragoman import Context, JobFailed, JobHooks, NoSuchService, PermanentFailure, Retry, Task, Worker, add_hooks, task
+from dragoman import (
+    Context,
+    JobFailed,
+    JobHooks,
+    JobRefused,
+    NoSuchJob,
+    NoSuchService,
+    PermanentFailure,
+    Retry,
+    Task,
+    Worker,
+    add_hooks,
+    task,
+)
 from dragoman.sdk.hooks import remove_hooks
 from dragoman.testing.eager import eager
 
@@ -72,6 +85,21 @@ def test_rules_about_retries_hold_for_tasks_that_yield() -> None:
         assert len(aunsteady.enqueue(1).job().attempts) == 3
         permanent = aunsteady.with_options(never_retry_on=OSError).enqueue(1)
         assert len(permanent.job().attempts) == 1
+
+
+def test_eager_jobs_are_found_by_their_keys() -> None:
+    """All of them have ended, so only a key that is held while the outcome is kept returns the first job."""
+    with eager(add):
+        kept = add.with_options(key="k")
+        first = kept.enqueue(1)
+        assert (kept.enqueue(1).id, add.find("k").id) == (first.id, first.id)
+        with pytest.raises(JobRefused, match="'k' came with another payload before"):
+            kept.enqueue(2)
+        free = add.with_options(key="n", unique="waiting")
+        assert free.enqueue(1).id != free.enqueue(2).id
+        assert add.find("n").result() == 3
+        with pytest.raises(NoSuchJob, match="no job of service 'add' has key 'x'"):
+            add.find("x")
 
 
 def test_eager_failures_are_those_of_a_worker() -> None:

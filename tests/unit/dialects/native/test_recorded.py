@@ -53,7 +53,9 @@ JOB = r"view(\.jobs\[.*?\])?"
 SERVICE = r"view(\.services\[.*?\])?"
 NEW_OF_SERVICES = "paused_at|slots|arrived|dependent|done|undone|wait|run|dialects|need|limits"
 SCHEDULE = r"view(\.recurring\[.*?\])?"
-NEW_OF_JOBS = "tenant|caller|waited|job_timeout|deadline|size|result_size|after|after_failure|input|group"
+NEW_OF_JOBS = (
+    "tenant|caller|waited|job_timeout|deadline|size|result_size|after|after_failure|input|group|unique|holds_key|keep"
+)
 NEW_OF_WORKERS = "listener|address|since|done|undone|pace|holds"
 ALLOWED = [
     Allowed("TELL", r"view(\.jobs\[.+\])?\.retried_as", NOT_THERE, ANY, "a new key of jobs; unknown keys are ignored"),
@@ -61,20 +63,20 @@ ALLOWED = [
     Allowed("TELL", rf"{JOB}\.attempts\[.*\]\.(started|ended)", NOT_THERE, ANY, "new keys of attempts; likewise"),
     Allowed("TELL", rf"{JOB}\.error\.permanent", NOT_THERE, False, "a new key of failures; likewise"),
     Allowed("TELL", rf"{JOB}\.({NEW_OF_JOBS})", NOT_THERE, ANY, "new keys of jobs; likewise"),
-    Allowed("TELL", rf"{JOB}\.(parent|traceparent)", NOT_THERE, None, "new keys of jobs; likewise"),
+    Allowed("TELL", rf"{JOB}\.(parent|traceparent|tenant)", NOT_THERE, None, "new keys of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.children", NOT_THERE, [], "a new key of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.more_children", NOT_THERE, 0, "a new key of jobs; likewise"),
     Allowed("TELL", rf"{JOB}\.attempts\[.*\]\.(dialect|worker_id)", NOT_THERE, ANY, "new keys of attempts; likewise"),
     Allowed("TELL", r"view(\.workers\[\])?\.comes_back", NOT_THERE, False, "a new key of workers; likewise"),
     Allowed("TELL", rf"{SERVICE}\.({NEW_OF_SERVICES})", NOT_THERE, ANY, "new keys of services; likewise"),
     Allowed("TELL", r"view\.(after|counts|searched|complete)", NOT_THERE, ANY, "new keys of lists; likewise"),
-    Allowed("TELL", r"view\.(kind|ahead|turn_in|about|earlier)", NOT_THERE, ANY, "new keys of why; likewise"),
+    Allowed("TELL", r"view\.(kind|ahead|turn_in|about|earlier|more)", NOT_THERE, ANY, "new keys of why; likewise"),
     Allowed("TELL", rf"view(\.workers\[\])?\.({NEW_OF_WORKERS})", NOT_THERE, ANY, "new keys of workers; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.(says|recent|last_took)", NOT_THERE, ANY, "new keys of schedules; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.owner", NOT_THERE, "local", "a new key of schedules; likewise"),
     Allowed("TELL", rf"{SCHEDULE}\.paused_reason", NOT_THERE, "", "a new key of schedules; likewise"),
-    Allowed("TELL", r"view\.key", Text(RETRIED), None, "`retried_as` has replaced the key; the client only shows keys"),
-    Allowed("TELL", rf"view\.jobs\[{RETRIED}\]\.key", Text(RETRIED), None, "the same in a list"),
+    Allowed("TELL", r"view\.key", Text(RETRIED), ANY, "a retry has the key of the first job; clients only show keys"),
+    Allowed("TELL", rf"view\.jobs\[{RETRIED}\]\.key", Text(RETRIED), ANY, "the same in a list"),
     Allowed("TELL", r"view\.jobs\[failing\]\.quarantined", True, False, "a job that was retried leaves the quarantine"),
     Allowed("TELL", r"view\.jobs\[failing\]", "a job", NOT_THERE, "and the list of jobs in quarantine"),
     Allowed("TELL", "payload", b"last", b"first second last", "the result of a background job begins with its parts"),

@@ -13,6 +13,11 @@ import {
 import { timeline } from "./timeline.js";
 
 const REFRESH = 2; // seconds
+const UNIQUE = {
+  waiting: "unique until it starts",
+  unfinished: "unique until it ends",
+  kept: "unique while its outcome is kept",
+};
 
 export const title = ({ id }) => `${id.slice(0, 12)}…`;
 export const live = ({ id }) => `job/${id}`;
@@ -73,7 +78,8 @@ export function render({ address, data, live: snapshot }) {
   return html`<div class="head"><h1 class="mono id">${each.id}</h1>${jobState(state)}${
     each.quarantined && html`<span class="tag warn">quarantine</span>`}
     <span class="grow"></span><span class="acts">${buttons(each)}</span></div>
-  <section class="panel why ${jobColor(state)}" aria-label="Why"><p>${data.why.why}</p>${place(data.why)}</section>
+  <section class="panel why ${jobColor(state)}" aria-label="Why"><p>${data.why.why}</p>${place(data.why)}${
+    data.why.more && html`<small>${data.why.more}</small>`}</section>
   <div class="row job"><div class="stack">
     ${timeline(each, now)}
     ${each.error && error(each.error)}
@@ -114,7 +120,8 @@ function rows(each, group, now) {
     ["Caller", each.caller && html`${dialect(each.caller.dialect)} ${each.caller.address &&
       html`<span class="dim">${each.caller.address}</span>`}`],
     ["Worker", last && workerLink(last.worker_id, last.worker)],
-    ["Key", hasOwnKey(each) && html`<span class="mono">${each.key}</span>`],
+    ["Key", hasOwnKey(each) && html`<span class="mono">${each.key}</span> <span class="dim">${UNIQUE[each.unique]}${
+      each.holds_key === false && ", not any more"}</span>`],
     ["Priority", each.priority],
     ["Attempts", each.max_attempts == null ? each.attempts.length : `${each.attempts.length} of ${each.max_attempts}`],
     ["Submitted", clock(each.created)],
@@ -123,8 +130,8 @@ function rows(each, group, now) {
     ["Waited", each.waited == null ? none : time(each.waited)],
     ["Job time-out", each.job_timeout == null ? none : time(each.job_timeout)],
     ["Deadline", each.deadline && clock(each.deadline)],
-    ["Outcome deleted", each.kept_until &&
-      html`<span title="${clock(each.kept_until)}">${ahead(each.kept_until, now)}</span>`],
+    ["Outcome deleted", each.kept_until
+      ? html`<span title="${clock(each.kept_until)}">${ahead(each.kept_until, now)}</span>` : kept(each)],
     ["After", each.after.length > 0 && html`${each.after.slice(0, MOST_NAMED).map((id) => html`${jobLink(id)} `)}${
       each.after.length > MOST_NAMED && `and ${count(each.after.length - MOST_NAMED)} more`}`],
     ["Input", each.input && each.input !== "payload" && each.input],
@@ -141,6 +148,13 @@ const children = ({ children: jobs, more_children: more }) => panel("Children",
     <td>${jobLink(each.id)}</td><td>${serviceLink(each.service)}</td><td>${jobState(each.outcome ?? each.state)}</td>
     <td>${each.background ? "background job" : "call"}</td></tr>`)),
   { flush: true, note: `submitted by its handler${more ? `; ${count(more)} more` : ""}` });
+
+/** When its outcome will be deleted, as its caller chose it; empty if the broker's setting decides. */
+function kept({ keep }) {
+  if (keep == null) return "";
+  if (keep === "forever") return "when somebody deletes it";
+  return keep ? `${time(keep)} after its end` : "at its end";
+}
 
 const error = ({ type, message, detail }) => panel("Error", html`<p><b class="mono">${type}:</b> ${message}</p>${
   detail && html`<pre>${detail}</pre>`}`, { note: "from the worker" });
