@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Container
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from dragoman.core.archive import FOREVER
 from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.interim_effects import Acknowledge
+from dragoman.core.kept_jobs import digest
 from dragoman.core.model import Attempt, Job, JobId
 from dragoman.core.restore import StoredJob
-from dragoman.core.states import DELAYED, RUNNING, Outcome
+from dragoman.core.states import DELAYED, RUNNING, Outcome, Unique
 from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
 from owners import LOCAL_OWNER
@@ -38,6 +41,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.accepted: dict[bytes, None] = {}  # acknowledged jobs
         self.told: dict[bytes, Outcome] = {}
         self.owners: dict[bytes, str] = {}  # principals of submitted jobs
+        self.results: dict[bytes, bytes] = {}
         self.setup = self.open(self.root / "0", 100.0)
 
     def open(self, folder: Path, now: float) -> Setup:
@@ -59,18 +63,41 @@ class StoreMachine(RuleBasedStateMachine):
         delay=st.sampled_from([0.0, 0.0, 5.0]),
         attempts=st.integers(1, 3),
         principal=st.sampled_from(["local", "local", "web", "batch"]),
+        unique=st.sampled_from(Unique),
+        keep=st.sampled_from([None, None, 0.0, 20.0, inf]),
     )
-    def enqueue(self, size: int, key: str | None, delay: float, attempts: int, principal: str) -> None:
+    def enqueue(
+        self,
+        size: int,
+        key: str | None,
+        delay: float,
+        attempts: int,
+        principal: str,
+        unique: Unique,
+        keep: float | None,
+    ) -> None:
         payload = (key or "x").encode() * size  # the same key with another payload is refused
         setup = self.setup
-        owner = setup.caller_of(principal).owner
-        job_options: dict[str, Any] = {"delay": delay, "attempts": attempts}
-        service = setup.broker.worker_registry.names.restore_service("s")
-        first = setup.broker.job_registry.kept.first_with(owner, service, key) if key is not None else None
-        assert first is None or first.principal.name == principal
-        if first is None:
-            job = setup.enqueue(payload, key=key, principal=principal, **job_options)
-            self.owners[job.id] = principal
+        job_options: dict[str, Any] = {"delay": delay, "attempts": attempts, "unique": unique, "keep": keep}
+        first = self.holder(key, principal) if key is not None else None
+        if first is not None and first.digest != digest(payload):
+            return
+        job = setup.enqueue(payload, key=key, principal=principal, **job_options)
+        assert (job is first) or (first is None and job.id not in self.owners), "a key that was held made a new job"
+        self.owners[job.id] = principal
+
+    def holder(self, key: str, principal: str) -> Job | None:
+        """The job that holds a key, as R24 says it: the latest one, if it has not given the key up."""
+        same = [job for job in self.setup.broker.jobs.values() if (job.key, job.principal.name) == (key, principal)]
+        if not same:
+            return None
+        job = max(same, key=lambda each: each.number)
+        is_held = {
+            Unique.KEPT: True,
+            Unique.UNFINISHED: job.outcome is None,
+            Unique.WAITING: job.outcome is None and not job.spent and not (job.attempt and job.attempt.is_sent),
+        }
+        return job if is_held[job.options.unique] and job.retried_as is None else None
 
     @rule(can_resume=st.booleans(), capacity=st.integers(1, 3))
     def join(self, can_resume: bool, capacity: int) -> None:
@@ -87,7 +114,14 @@ class StoreMachine(RuleBasedStateMachine):
         if fails:
             self.setup.broker.fail(attempt, "no \u20ac", self.setup.now)
         else:
+            self.results[attempt.job.id] = b"r" * size
             self.setup.broker.succeed(attempt, b"r" * size, self.setup.now)
+
+    @rule(pick=st.integers(0, 9))
+    @precondition(lambda self: any(job.is_told for job in self.setup.broker.jobs.values()))
+    def delete(self, pick: int) -> None:
+        ended = [job for job in self.setup.broker.jobs.values() if job.is_told]
+        self.setup.broker.job_registry.kept.erase(ended[pick % len(ended)], is_waited_for=True)
 
     @rule(pick=st.integers(0, 9))
     @precondition(lambda self: self.attempts())
@@ -133,14 +167,23 @@ class StoreMachine(RuleBasedStateMachine):
         assert kept.keys() == memory.keys()
         for number, job in memory.items():
             check_same(kept[number], job, self.setup.broker.attempts.resumable)
+            if job.outcome is Outcome.DONE:
+                assert self.result_of(job) == self.results[job.id]
+
+    def result_of(self, job: Job) -> bytes:
+        """The result of a job, from memory or from the store."""
+        found: list[bytes] = []
+        self.setup.runner.store_access.fetch(job, lambda payload, result, failure: found.append(bytes(result)))
+        self.setup.loop.run_until(lambda: found)
+        return found[0]
 
     @rule()
     def crash(self) -> None:
         """I3, R107, R108."""
         self.wait_for_store()
         self.receive()
-        for id in [id for id in self.accepted if id not in self.setup.broker.jobs]:
-            del self.accepted[id]  # its retention time has passed
+        for id in [id for id in self.accepted if self.is_over(id)]:
+            del self.accepted[id]  # it was deleted, or is going to be
             self.told.pop(id, None)
         spent = {job.id: job.spent for job in self.setup.broker.jobs.values()}
         folder = self.copy()
@@ -155,8 +198,14 @@ class StoreMachine(RuleBasedStateMachine):
             assert job.spent <= spent.get(job.id, 3) + 1
             assert job.principal.name == self.owners[job.id], "a job has changed its owner"
             if job.key is not None:
-                assert self.setup.broker.job_registry.kept.first_with(job.owner, job.service, job.key) is job
+                first = self.setup.broker.job_registry.kept.first_with(job.owner, job.service, job.key)
+                assert first is self.holder(job.key, job.principal.name), "a key finds another job after a crash"
         self.check_payloads()
+
+    def is_over(self, id: bytes) -> bool:
+        """True if the job is deleted, or has ended and its outcome is not kept."""
+        job = self.setup.broker.jobs.get(JobId(id))
+        return job is None or (job.outcome is not None and not job.outlives_end)
 
     def receive(self) -> None:
         """Note what has been promised until now."""
@@ -221,7 +270,8 @@ def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
         assert abs((found.ended or 0.0) - record.ended) < 2e-3
     assert abs(kept.created - job.created) < 1e-3
     if job.outcome is not None:
-        assert abs(kept.keep_until - job.keep_until) < 1e-3
+        is_forever = job.keep_until == FOREVER
+        assert (kept.keep_until == inf) if is_forever else abs(kept.keep_until - job.keep_until) < 1e-3
         assert job.ended is not None
         assert abs((kept.ended or 0.0) - job.ended) < 1e-3
     if job.state is RUNNING:

@@ -35,7 +35,7 @@ class PendingCommits:
 
     def save(self, job: Job, after_commit: AfterCommit = AfterCommit.NOTHING, rewrites: bool = False) -> None:
         """Store the job as it is now. With `AfterCommit.SEND`, its current attempt is held until the commit.
-        `rewrites`: its options have changed, and are stored, too."""
+        `rewrites`: its options or its key have changed, and are stored, too."""
         self.last += 1
         if not job.number:
             job.number = self.last

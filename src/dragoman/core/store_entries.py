@@ -9,7 +9,7 @@ from dragoman.core.recipients import Effect
 class StoreJob(Effect):
     """Write this job as it is now, then call `saved(number)`. Numbers rise, and commits keep their order.
 
-    `rewrites`: its options have changed since the first write.
+    `rewrites`: its options or its key have changed since the first write.
     """
 
     __slots__ = ("job", "number", "rewrites")

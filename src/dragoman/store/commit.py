@@ -12,7 +12,7 @@ class Commit:
 
     def __init__(self) -> None:
         self.jobs: list[Row] = []  # new jobs
-        self.heads: dict[int, Row] = {}  # stored jobs whose options have changed
+        self.heads: dict[int, Row] = {}  # stored jobs whose options or key have changed
         self.statuses: dict[int, Row] = {}
         self.notes: dict[str, str | None] = {}
         self.erased: dict[int, None] = {}

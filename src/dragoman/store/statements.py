@@ -43,9 +43,10 @@ WHERE number IN (SELECT value FROM json_each(?)) AND length(payload) > {LARGE}
 
 
 # The payload has its own checksum. The creation time is updated to the current offset of the wall clock.
-SET_HEAD: Final = "UPDATE job SET wishes = ?, created = ?, head_sum = ? WHERE number = ?"
+SET_HEAD: Final = "UPDATE job SET wishes = ?, created = ?, key = ?, head_sum = ? WHERE number = ?"
 OPTIONS: Final = JOB_COLUMNS.index("wishes")
 CREATED: Final = JOB_COLUMNS.index("created")
+KEY: Final = JOB_COLUMNS.index("key")
 
 
 def _statements(head: str, width: int, tail: str) -> dict[int, str]:
@@ -70,8 +71,8 @@ def write(connection: apsw.Connection, group: Commit, dropped: list[int]) -> Non
     if group.jobs:
         _write_rows(connection, ADD_JOBS, _sealed_jobs(connection, group.jobs))
     for head in group.heads.values():
-        number, created, job_options = head[0], head[CREATED], head[OPTIONS]
-        execute(SET_HEAD, (job_options, created, checksums.job_sums((*head, b""))[0], number))
+        number, created, job_options, key = head[0], head[CREATED], head[OPTIONS], head[KEY]
+        execute(SET_HEAD, (job_options, created, key, checksums.job_sums((*head, b""))[0], number))
     if group.statuses:
         _write_rows(connection, SET_STATUSES, [checksums.sealed_status(row) for row in group.statuses.values()])
     if dropped:
