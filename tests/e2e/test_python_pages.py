@@ -73,9 +73,10 @@ def test_every_program_of_the_page_about_clients_runs(
         if "test_what_happens_without_workers" in names:
             names["test_what_happens_without_workers"](dragoman_client)
         printed.append(capsys.readouterr().out)
-    calls, codec, jobs, background, after, many, awaited, functions, services, local = printed
+    calls, codec, jobs, background, keys, after, many, awaited, functions, services, local = printed
     assert re.fullmatch(r"3\n3\n[0-9a-f]{32} b'12345'\n", calls)
     assert codec == "picture 42\n"
+    assert keys == "done\n"
     assert "b'part of scene 1'\n" in jobs
     assert "{'done': 3, 'total': 10} b'rest'\n" in jobs
     assert len(re.findall(r"^[0-9a-f]{32} b'rest'$", jobs, re.MULTILINE)) == 2

@@ -59,10 +59,11 @@ def ends_as_shown(reader: Reader, program: Program, command: str) -> str:
 
 def test_http(reads: Reads) -> None:
     reader = reads("docs/http.md")
-    call, delayed, enqueue, schedule, events, token, header, services = reader.page.shown
+    call, delayed, enqueue, many, schedule, events, token, header, services = reader.page.shown
     run(reader, call)
     assert (reader.folder / "small.jpg").read_bytes() == b"a cat"
     run(reader, delayed)
+    run(reader, many)
     run(reader, schedule)
     assert reader.dragoman("pause", "resize").ends() == 0  # its events are to be seen from the first on
     job = ID.search(run(reader, enqueue))
@@ -86,11 +87,12 @@ def test_command_line(reads: Reads) -> None:
     (reader.folder / "jq").write_text(JQ)
     (reader.folder / "jq").chmod(0o755)
     reader.environment["PATH"] = f"{reader.folder}:{reader.environment['PATH']}"
-    enqueue, result, retry, schedule, export, jobs, call = reader.page.shown
+    enqueue, result, retry, bulk, schedule, export, jobs, call = reader.page.shown
     job = run(reader, enqueue).strip()
     run(reader, result, job)
     assert (reader.folder / "small.jpg").read_bytes() == b"a cat"
     run(reader, retry)
+    run(reader, bulk)
     run(reader, schedule)
     name, _, url = reader.at_home(export.removeprefix("export ")).partition("=")
     reader.environment[name] = url
@@ -124,7 +126,11 @@ def test_operation(programs: Programs) -> None:
         assert program.ends() == 0, (command, program.err)
     watches = [each for each in commands if each.startswith(("dragoman top", "dragoman tail"))]
     _watch(programs, watches)
-    known = serves + configs + watches
+    acts = [each for each in commands if each.startswith(("dragoman retry", "dragoman quarantine"))]
+    for command in acts:  # by the address of the broker that was watched
+        program = programs.start("sh", "-c", command.replace("dragoman", DRAGOMAN, 1))
+        assert program.ends() == 0, (command, program.err)
+    known = serves + configs + watches + acts
     left = [each for each in commands if each not in known and not f"{each}\n".startswith(NOT_RUN)]
     assert left == []
 

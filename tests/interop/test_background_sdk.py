@@ -481,3 +481,41 @@ def test_outcome_is_kept_for_the_time_of_the_job(client: Client, worker: HandWor
     assert hour.kept_until is not None
     assert hour.ended is not None
     assert abs((hour.kept_until - hour.ended).total_seconds() - 3_600.0) < 1.0
+
+
+# -------------------------------------------------------------------- many jobs
+
+
+def test_many_jobs_are_retried_cancelled_and_deleted(client: Client, worker: HandWorker) -> None:
+    for number in range(120):
+        client.enqueue("echo", b"fail row %d" % number, attempts=1)
+    until(lambda: client.job_counts("echo").quarantined == 120, "all have failed")
+    counted = client.retry_jobs(service="echo", reason="row 11", dry_run=True)
+    assert (counted.of, counted.done, counted.over, len(counted.jobs)) == (11, 0, True, 10)
+    retried = client.retry_jobs(service="echo", since=datetime.now(UTC) - timedelta(hours=1))
+    assert (retried.of, retried.done, retried.left_out, retried.over) == (120, 120, 0, True)
+    until(lambda: client.job_counts("echo").quarantined == 120, "the retries have failed, too")
+    group = client.quarantine()[0]
+    assert client.retry_group(group.group, 1_000).of == 120
+    until(lambda: client.job_counts("echo").undone == 360, "and so have theirs")
+    assert client.delete_jobs(all=True, quarantined=False).done == 240
+    waiting = client.enqueue("nobody", b"x")
+    assert client.cancel_jobs(service="nobody", state="waiting").done == 1
+    assert client.delete(waiting) == waiting
+    with pytest.raises(ValueError, match="the request has no filter"):
+        client.delete_jobs()
+    assert client.purge("echo", states=("ended",)) == 120
+    with pytest.raises(NotFound, match="no act on many jobs"):
+        client.bulk_act(UNKNOWN)
+
+
+def test_many_jobs_are_awaited(broker: LocalBroker) -> None:
+    async def acts() -> None:
+        async with AsyncClient(broker.url) as client:
+            for _ in range(3):
+                await client.enqueue("echo", b"x")
+            view = await client.cancel_jobs(service="echo")
+            assert (view.done, (await client.stop_bulk_act(view.id)).over) == (3, True)
+            assert (await client.delete_jobs(outcome="cancelled")).done == 3
+
+    asyncio.run(acts())

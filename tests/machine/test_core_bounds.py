@@ -98,9 +98,14 @@ class AtTheBounds(Machine):
         owner = chosen(self.owners, who)
         caller = Caller(owner)
         was_running = owner.principal.running
+        holder = self.holder(owner.principal.name, service, key)
+        known = set(self.broker.jobs)
         job = self.broker.submit(service, payload, caller, job_options, self.now, deadline=self.now + deadline, key=key)
         self.carry_out()
         assert len(self.broker.worker_registry.services) <= self.policy.max_services
+        assert job is None or (job is holder) is (job.id in known), "a key that is held makes no new job"
+        assert job is None or holder is None or job is holder, "a key that is held finds its job"
+        assert self.broker.job_registry.kept.forever <= self.policy.max_kept_forever
         assert self.broker.job_registry.present <= self.policy.max_jobs
         assert self.broker.job_registry.memory.payloads <= self.policy.max_memory
         principal, limits = owner.principal, owner.principal.limits
@@ -171,6 +176,21 @@ class AtTheBounds(Machine):
         self.carry_out()
         assert self.broker.job_registry.present <= self.policy.max_jobs
         assert len(self.broker.job_registry.groups.by_id) <= self.policy.max_groups
+
+    def holder(self, principal: str, service: str, key: str | None) -> Job | None:
+        """The job that holds a key, as R24 says it: the latest one, if it has not given the key up."""
+        place = (principal, service, key)
+        same = [job for job in self.broker.jobs.values() if (job.principal.name, job.service.name, job.key) == place]
+        if key is None or not same or same[-1].retried_as is not None:
+            return None
+        job = same[-1]
+        is_sent = job.attempt is not None and job.attempt in self.keys
+        is_held = {
+            Unique.KEPT: True,
+            Unique.UNFINISHED: job.state is not JobState.ENDED,
+            Unique.WAITING: job.state is not JobState.ENDED and not job.spent and not is_sent,
+        }
+        return job if is_held[job.options.unique] else None
 
     @rule(
         services=st.lists(st.sampled_from(["a", "b", "c", "d", "e", ""]), max_size=3),

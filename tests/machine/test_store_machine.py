@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Container
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from dragoman.core.archive import FOREVER
 from dragoman.core.bulk import NewJob
 from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.job_extras import JobExtras, JobInput
+from dragoman.core.kept_jobs import digest
 from dragoman.core.model import ABSENT, Attempt, Job, JobId
 from dragoman.core.options import JobOptions
 from dragoman.core.restore import StoredJob
 from dragoman.core.results_payload import is_packed, unpack_results
-from dragoman.core.states import DELAYED, DEPENDENT, ENDED, RUNNING, Outcome
+from dragoman.core.states import DELAYED, DEPENDENT, ENDED, RUNNING, Outcome, Unique
 from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
 from owners import LOCAL_OWNER
@@ -44,6 +47,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.owners: dict[bytes, str] = {}  # principals of submitted jobs
         self.batches: list[list[JobId]] = []  # jobs that were submitted together
         self.told_batches: list[list[JobId]] = []  # those among them that were acknowledged
+        self.results: dict[bytes, bytes] = {}
         self.setup = self.open(self.root / "0", 100.0)
 
     def open(self, folder: Path, now: float) -> Setup:
@@ -65,18 +69,41 @@ class StoreMachine(RuleBasedStateMachine):
         delay=st.sampled_from([0.0, 0.0, 5.0]),
         attempts=st.integers(1, 3),
         principal=st.sampled_from(["local", "local", "web", "batch"]),
+        unique=st.sampled_from(Unique),
+        keep=st.sampled_from([None, None, 0.0, 20.0, inf]),
     )
-    def enqueue(self, size: int, key: str | None, delay: float, attempts: int, principal: str) -> None:
+    def enqueue(
+        self,
+        size: int,
+        key: str | None,
+        delay: float,
+        attempts: int,
+        principal: str,
+        unique: Unique,
+        keep: float | None,
+    ) -> None:
         payload = (key or "x").encode() * size  # the same key with another payload is refused
         setup = self.setup
-        owner = setup.caller_of(principal).owner
-        job_options: dict[str, Any] = {"delay": delay, "attempts": attempts}
-        service = setup.broker.worker_registry.names.restore_service("s")
-        first = setup.broker.job_registry.kept.first_with(owner, service, key) if key is not None else None
-        assert first is None or first.principal.name == principal
-        if first is None:
-            job = setup.enqueue(payload, key=key, principal=principal, **job_options)
-            self.owners[job.id] = principal
+        job_options: dict[str, Any] = {"delay": delay, "attempts": attempts, "unique": unique, "keep": keep}
+        first = self.holder(key, principal) if key is not None else None
+        if first is not None and first.digest != digest(payload):
+            return
+        job = setup.enqueue(payload, key=key, principal=principal, **job_options)
+        assert (job is first) or (first is None and job.id not in self.owners), "a key that was held made a new job"
+        self.owners[job.id] = principal
+
+    def holder(self, key: str, principal: str) -> Job | None:
+        """The job that holds a key, as R24 says it: the latest one, if it has not given the key up."""
+        same = [job for job in self.setup.broker.jobs.values() if (job.key, job.principal.name) == (key, principal)]
+        if not same:
+            return None
+        job = max(same, key=lambda each: each.number)
+        is_held = {
+            Unique.KEPT: True,
+            Unique.UNFINISHED: job.outcome is None,
+            Unique.WAITING: job.outcome is None and not job.spent and not (job.attempt and job.attempt.is_sent),
+        }
+        return job if is_held[job.options.unique] and job.retried_as is None else None
 
     def predecessors(self, picks: list[int]) -> tuple[JobId, ...]:
         """Ids of jobs and groups that exist."""
@@ -136,7 +163,14 @@ class StoreMachine(RuleBasedStateMachine):
         if fails:
             self.setup.broker.fail(attempt, "no \u20ac", self.setup.now)
         else:
+            self.results[attempt.job.id] = b"r" * size
             self.setup.broker.succeed(attempt, b"r" * size, self.setup.now)
+
+    @rule(pick=st.integers(0, 9))
+    @precondition(lambda self: any(job.is_told for job in self.setup.broker.jobs.values()))
+    def delete(self, pick: int) -> None:
+        ended = [job for job in self.setup.broker.jobs.values() if job.is_told]
+        self.setup.broker.job_registry.kept.erase(ended[pick % len(ended)], is_waited_for=True)
 
     @rule(pick=st.integers(0, 9))
     @precondition(lambda self: self.attempts())
@@ -184,14 +218,23 @@ class StoreMachine(RuleBasedStateMachine):
             check_same(kept[number], job, self.setup.broker.attempts.resumable)
             if job.payload is not ABSENT and (job.state is not ENDED or job.quarantined):
                 assert self.stored_payload(job) == job.payload
+            if job.outcome is Outcome.DONE:
+                assert self.result_of(job) == self.results[job.id]
+
+    def result_of(self, job: Job) -> bytes:
+        """The result of a job, from memory or from the store."""
+        found: list[bytes] = []
+        self.setup.runner.store_access.fetch(job, lambda payload, result, failure: found.append(bytes(result)))
+        self.setup.loop.run_until(lambda: found)
+        return found[0]
 
     @rule()
     def crash(self) -> None:
         """I3, R107, R108."""
         self.wait_for_store()
         self.receive()
-        for id in [id for id in self.accepted if id not in self.setup.broker.jobs]:
-            del self.accepted[id]  # its retention time has passed
+        for id in [id for id in self.accepted if self.is_over(id)]:
+            del self.accepted[id]  # it was deleted, or is going to be
             self.told.pop(id, None)
         spent = {job.id: job.spent for job in self.setup.broker.jobs.values()}
         folder = self.copy()
@@ -206,7 +249,8 @@ class StoreMachine(RuleBasedStateMachine):
             assert job.spent <= spent.get(job.id, 3) + 1
             assert job.principal.name == self.owners[job.id], "a job has changed its owner"
             if job.key is not None:
-                assert self.setup.broker.job_registry.kept.first_with(job.owner, job.service, job.key) is job
+                first = self.setup.broker.job_registry.kept.first_with(job.owner, job.service, job.key)
+                assert first is self.holder(job.key, job.principal.name), "a key finds another job after a crash"
         self.check_batches()
         self.check_payloads()
         self.check_dependent()
@@ -236,6 +280,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.setup.store.fetch(job, lambda payload, *_: found.append(bytes(payload)))
         self.setup.loop.run_until(lambda: found)
         return found[0]
+
+    def is_over(self, id: bytes) -> bool:
+        """True if the job is deleted, or has ended and its outcome is not kept."""
+        job = self.setup.broker.jobs.get(JobId(id))
+        return job is None or (job.outcome is not None and not job.outlives_end)
 
     def receive(self) -> None:
         """Note what has been promised until now."""
@@ -306,8 +355,11 @@ def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
     assert abs(kept.created - job.created) < 1e-3
     if job.outcome is not None:
         assert job.ended is not None
-        keep_until = min(job.keep_until, job.ended + KEEP)  # it is moved in memory only while the outcome is needed
-        assert abs(kept.keep_until - keep_until) < 1e-3
+        if job.keep_until == FOREVER or not job.outlives_end:
+            assert kept.keep_until == inf
+        else:
+            keep_until = min(job.keep_until, job.ended + retention(job))  # moved in memory while the outcome is needed
+            assert abs(kept.keep_until - keep_until) < 1e-3
         assert abs((kept.ended or 0.0) - job.ended) < 1e-3
     if job.state is RUNNING:
         assert job.attempt is not None
@@ -317,6 +369,13 @@ def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
             assert kept.can_resume == job.attempt.worker.profile.can_resume
     if job.state is DELAYED and job.spent:
         assert abs(kept.start_at - job.start_at) < 1e-3
+
+
+def retention(job: Job) -> float:
+    """R136: seconds for which the outcome of a job is kept."""
+    keep = job.options.keep
+    is_spent = job.quarantined or job.retried_as is not None
+    return KEEP if keep is None or (is_spent and keep < KEEP) else keep
 
 
 TestStoreMachine = StoreMachine.TestCase

@@ -9,7 +9,7 @@ from dragoman.core.recipients import Effect
 class StoreJob(Effect):
     """Write this job as it is now, then call `saved(number)`. Numbers rise, and commits keep their order.
 
-    `rewrites`: its options or extras have changed since the first write. `has_new_payload`: so has its payload.
+    `rewrites`: its options, key or extras have changed since the first write. `has_new_payload`: so has its payload.
     """
 
     __slots__ = ("has_new_payload", "job", "number", "rewrites")

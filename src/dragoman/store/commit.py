@@ -13,7 +13,7 @@ class Commit:
 
     def __init__(self) -> None:
         self.jobs: list[Row] = []  # new jobs
-        self.heads: dict[int, Row] = {}  # stored jobs whose options or extras have changed
+        self.heads: dict[int, Row] = {}  # stored jobs whose options, key or extras have changed
         self.payloads: dict[int, Payload] = {}  # of stored jobs whose payload has changed
         self.statuses: dict[int, Row] = {}
         self.notes: dict[str, str | None] = {}

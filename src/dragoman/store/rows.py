@@ -1,9 +1,9 @@
 """Converts jobs to rows, and rows to jobs of an earlier run.
 
-A job's row is written once, unless its options change. Its *status* has a row of its own (table `fate`), so that a
-payload is never written twice. Times are stored as wall clock time, because the broker's clock restarts with the
-machine. Infinite times are NULL. `given` is the start time of the current attempt;
-for an ended job, the time at which it ended. Rows of earlier builds lack that time and the times in the history.
+A job's row is written once, unless its options or its key change. Its *status* has a row of its own (table `fate`), so
+that a payload is never written twice. Times are stored as wall clock time, because the broker's clock restarts with the
+machine. Infinite times are NULL. `given` is the start time of the current attempt; for an ended job, the time at which
+it ended. Rows of earlier builds lack that time and the times in the history.
 `owner` is the name of the job's principal; NULL is `local`, as for all rows of earlier builds (R141). `extras` has the
 job's extras as JSON (`core/extras_text.py`); NULL: none.
 """

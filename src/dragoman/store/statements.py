@@ -43,10 +43,11 @@ WHERE number IN (SELECT value FROM json_each(?)) AND length(payload) > {LARGE}
 
 
 # The payload has its own checksum. The creation time is updated to the current offset of the wall clock.
-SET_HEAD: Final = "UPDATE job SET wishes = ?, created = ?, extras = ?, head_sum = ? WHERE number = ?"
+SET_HEAD: Final = "UPDATE job SET wishes = ?, created = ?, key = ?, extras = ?, head_sum = ? WHERE number = ?"
 SET_PAYLOAD: Final = "UPDATE job SET payload = ?, body_sum = ? WHERE number = ?"
 OPTIONS: Final = JOB_COLUMNS.index("wishes")
 CREATED: Final = JOB_COLUMNS.index("created")
+KEY: Final = JOB_COLUMNS.index("key")
 EXTRAS: Final = JOB_COLUMNS.index("extras")
 
 
@@ -72,8 +73,8 @@ def write(connection: apsw.Connection, group: Commit, dropped: list[int]) -> Non
     if group.jobs:
         _write_rows(connection, ADD_JOBS, _sealed_jobs(connection, group.jobs))
     for head in group.heads.values():
-        number, created, job_options = head[0], head[CREATED], head[OPTIONS]
-        execute(SET_HEAD, (job_options, created, head[EXTRAS], checksums.job_sums((*head, b""))[0], number))
+        number, created, job_options, key = head[0], head[CREATED], head[OPTIONS], head[KEY]
+        execute(SET_HEAD, (job_options, created, key, head[EXTRAS], checksums.job_sums((*head, b""))[0], number))
     for changed, payload in group.payloads.items():
         execute(SET_PAYLOAD, (payload, checksums.body_sum(changed, payload), changed))
     if group.statuses:
