@@ -41,7 +41,8 @@ class PendingCommits:
         has_new_payload: bool = False,
     ) -> None:
         """Store the job as it is now. With `AfterCommit.SEND`, its current attempt is held until the commit.
-        `rewrites`: its options, key or extras have changed, and are stored, too. `has_new_payload`: so has its payload."""
+        `rewrites`: its options, key or extras have changed, and are stored, too. `has_new_payload`: so has its
+        payload."""
         self.last += 1
         if not job.number:
             job.number = self.last
