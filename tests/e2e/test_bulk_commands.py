@@ -66,7 +66,7 @@ def test_pipelines_work_for_more_than_a_page(programs: Programs, tmp_path: Path)
 
 
 def test_ctrl_c_stops_the_act_and_a_second_command_continues(setup: Setup) -> None:
-    """What is done is on disk, and the rest is unchanged. Meanwhile a bar shows the progress."""
+    """Finished jobs are on disk, and the others are unchanged. Meanwhile a bar shows the progress."""
     setup.enqueue(300)
     command = TerminalProgram("cancel", "--all", "--yes", "--rate", "20", "--connect", setup.url)
     command.shows("of 300 jobs")

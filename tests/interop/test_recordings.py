@@ -102,7 +102,7 @@ class HttpHand:
             connection.close()
 
     def join(self, service: str) -> HttpWorker:
-        asked = json.dumps({"services": [service]}).encode()
+        asked = json.dumps({"services": [service], "limits": {service: {"max_running": 90, "rate": "5000/s"}}}).encode()
         status, _, body = self.ask("POST", "/v1/workers", asked, Content_Type="application/json")
         assert status == 201, body
         view = json.loads(body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,11 +11,13 @@ import msgspec
 from dragoman.core.extras_text import extras_text
 from dragoman.core.failure import Failure
 from dragoman.core.job_extras import JobExtras
+from dragoman.core.limit_values import LimitValues
 from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.rights import Principal
 from dragoman.dialects.hidden_fields import hide_batch, hide_fields
+from dragoman.dialects.native.limit_fields import write_limits
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.remote_worker import PendingCall, PendingPoll, RemoteHttpWorker
 from dragoman.operations.group_table import ENQUEUE_MANY
@@ -71,12 +73,21 @@ class RecordedHttpSide:
         self._side.caller_left(call, now)
 
     def join(
-        self, name: str, services: Collection[str], capacity: int, lease: float, owner: Owner, origin: str, now: float
+        self,
+        name: str,
+        services: Collection[str],
+        capacity: int,
+        lease: float,
+        owner: Owner,
+        origin: str,
+        now: float,
+        limits: Mapping[str, LimitValues] | None = None,
     ) -> RemoteHttpWorker | None:
-        self._add("join", name, list(services), capacity, lease, owner_facts(owner), origin, now)
+        declared = write_limits(limits or {})
+        self._add("join", name, list(services), capacity, lease, owner_facts(owner), origin, now, declared)
         self._items.hides_tokens = True  # with this token the worker proves who it is; the broker decides nothing by it
         try:
-            return self._side.join(name, services, capacity, lease, owner, origin, now)
+            return self._side.join(name, services, capacity, lease, owner, origin, now, limits)
         finally:
             self._items.hides_tokens = False
 

@@ -12,6 +12,7 @@ from dragoman.core.failure import Failure
 from dragoman.core.model import Token
 from dragoman.core.options import options_from
 from dragoman.core.owners import Owner
+from dragoman.dialects.native.limit_fields import read_limits
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.remote_worker import PendingCall, PendingPoll, RemoteHttpWorker
 from dragoman.operations.handlers import OperationHandlers
@@ -99,9 +100,18 @@ class ReplayedRequests:
         self._side.caller_left(self._calls.pop(number), now)
 
     def join(
-        self, name: str, services: list[str], capacity: int, lease: float, owner: Any, origin: str, now: float
+        self,
+        name: str,
+        services: list[str],
+        capacity: int,
+        lease: float,
+        owner: Any,
+        origin: str,
+        now: float,
+        limits: dict[str, Any],
     ) -> None:
-        remote = self._side.join(name, services, capacity, lease, owner_of(self._broker, owner), origin, now)
+        declared = read_limits(limits)
+        remote = self._side.join(name, services, capacity, lease, owner_of(self._broker, owner), origin, now, declared)
         if remote is not None:
             self._remotes[remote.worker.id] = remote
 

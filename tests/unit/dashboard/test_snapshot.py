@@ -184,6 +184,7 @@ def test_a_job_page_has_the_job_and_its_why() -> None:
         "turn_in": None,
         "about": {"service": "ocr", "worker": None},
         "earlier": "",
+        "more": "",
     }
 
 

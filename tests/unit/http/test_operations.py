@@ -328,6 +328,7 @@ def test_why_a_job_waits(world: World) -> None:
         "turn_in": None,
         "about": {"service": "s", "worker": None},
         "earlier": "",
+        "more": "",
     }
 
 
