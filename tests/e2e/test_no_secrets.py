@@ -54,7 +54,7 @@ def test_no_secret_in_ps_logs_config_and_files(programs: Programs, tmp_path: Pat
 
     def command(*words: object) -> Program:
         done = programs.run(*words)
-        assert done.ends() == 0, done.err
+        assert done.ends(4 * PATIENCE) == 0, done.err
         return done
 
     def token_of(name: str, *rights: str) -> Path:
@@ -104,7 +104,7 @@ def test_no_secret_in_ps_logs_config_and_files(programs: Programs, tmp_path: Pat
 
     def curl(*words: object, name: str = "web") -> Program:
         done = programs.start("curl", "-sS", "-H", f"@{folder}/{name}.header", *words)
-        assert done.ends() == 0, done.err
+        assert done.ends(4 * PATIENCE) == 0, done.err
         return done
 
     jar, login = folder / "jar", folder / "login"

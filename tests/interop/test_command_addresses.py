@@ -34,6 +34,8 @@ HTTP_ONLY = {"tail", "top"}  # read streams; tests/e2e/test_live_commands.py
 class World:
     """A broker with a hand-written worker, some jobs, and commands that use one of its addresses."""
 
+    group = act = ""  # ids of a group and of an act on many jobs, if there are any
+
     def __init__(self, dialect: str) -> None:
         self.broker = LocalBroker(*LISTEN)
         self.url = self.broker.urls[dialect]
@@ -84,6 +86,17 @@ COMMANDS: dict[str, Words] = {
     "jobs, quarantined": lambda world: ["jobs", "--quarantined"],
     "jobs, none": lambda world: ["jobs", "--service", "nobody"],
     "why": lambda world: ["why", world.waiting],
+    "group": lambda world: ["group", world.client.enqueue_group("later", [b"a", b"b"])],
+    "group, unknown": lambda world: ["group", UNKNOWN],
+    "cancel-group": lambda world: ["cancel-group", world.client.enqueue_group("later", [b"a", b"b"])],
+    "job, by key": lambda world: ["job", "--service", "later", "--key", "k\u202e"],
+    "delete": lambda world: ["delete", world.done, world.waiting, UNKNOWN],
+    "delete, all": lambda world: ["delete", "--all", "--service", "echo", "--dry-run"],
+    "retry, all": lambda world: ["retry", "--all", "--service", "echo", "--yes"],
+    "cancel, all": lambda world: ["cancel", "--all", "--service", "later", "--yes"],
+    "bulk-act": lambda world: ["bulk-act", world.client.cancel_jobs(service="later").id],
+    "bulk-act, unknown": lambda world: ["bulk-act", UNKNOWN],
+    "stop-bulk-act": lambda world: ["stop-bulk-act", world.client.cancel_jobs(service="later").id],
     "cancel": lambda world: ["cancel", world.done, UNKNOWN, "x", world.waiting],
     "retry": lambda world: ["retry", world.done, world.failed],
     "schedule set": lambda world: ["schedule", "set", "hourly", "report", "all", "--every", 3600],
@@ -102,10 +115,13 @@ COMMANDS: dict[str, Words] = {
     "pause": lambda world: ["pause", "later", "--by", "\x1b[2J"],
     "resume": lambda world: ["resume", "later"],
     "resume, unknown": lambda world: ["resume", "nobody"],
+    "limit": lambda world: ["limit", "later", "--max-running", 4, "--rate", "100/min"],
+    "limit, nonsense": lambda world: ["limit", "later", "--rate", "often"],
     "purge": lambda world: ["purge", "later", "--yes"],
     "drain": lambda world: ["drain", world.number],
     "drain, unknown": lambda world: ["drain", 10**9],
     "health": lambda world: ["health"],
+    "cluster status": lambda world: ["cluster", "status"],
     "quarantine": lambda world: ["quarantine"],
     "quarantine retry, unknown": lambda world: ["quarantine", "retry", "0" * 16],
     "ladder, unknown": lambda world: ["ladder", UNKNOWN],
@@ -233,6 +249,14 @@ VIEWS: dict[str, tuple[Words, Callable[[Client[bytes], World], Any]]] = {
         lambda client, world: [client.worker(world.number)],
     ),
     "health": (lambda world: ["health"], lambda client, world: [client.health()]),
+    "group": (lambda world: ["group", world.group], lambda client, world: [client.group(world.group)]),
+    "cancel-group": (lambda world: ["cancel-group", world.group], lambda client, world: [client.group(world.group)]),
+    "limit": (
+        lambda world: ["limit", "later", "--max-running", 4],
+        lambda client, world: [client.service("later")],
+    ),
+    "bulk-act": (lambda world: ["bulk-act", world.act], lambda client, world: [client.bulk_act(world.act)]),
+    "stop-bulk-act": (lambda world: ["stop-bulk-act", world.act], lambda client, world: [client.bulk_act(world.act)]),
     "why": (
         lambda world: ["why", world.failed],
         lambda client, world: [client.operation(WHY, JobRef(id=world.failed))],
@@ -244,6 +268,8 @@ VIEWS: dict[str, tuple[Words, Callable[[Client[bytes], World], Any]]] = {
 }
 # Their values change with each request, or with the request itself: tests of operations compare them.
 WITHOUT_VIEW = {"overview", "show-history", "broker", "listeners", "ladder", "quarantine retry"}
+WITHOUT_VIEW |= {"cancel", "delete", "retry"}  # of many jobs; tests/e2e/test_bulk_commands.py
+WITHOUT_VIEW |= {"cluster status"}  # of a broker in a cluster; tests/e2e/test_cluster.py
 MOVING = re.compile(r'"(silent|oldest|peers)":[0-9.e-]+')
 
 
@@ -266,6 +292,8 @@ def test_every_command_with_json_is_in_the_table() -> None:
 def test_json_is_the_view(dialect: str) -> None:
     world = World(dialect)
     world.client.cancel(world.waiting)
+    world.group = world.client.enqueue_group("later", [b"a", b"b"], delay=3600)
+    world.act = world.client.cancel_jobs(service="nobody").id
 
     def check(name: str) -> None:
         words, views = VIEWS[name]

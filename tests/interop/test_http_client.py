@@ -23,6 +23,7 @@ from dragoman import (
     JobCancelled,
     JobTimeout,
     LocalBroker,
+    NewJob,
     NoSuchService,
     Unsupported,
 )
@@ -214,6 +215,23 @@ ACTS: dict[str, Act] = {
     "enqueue, no seconds": lambda world: world.client.enqueue("echo", timeout=-1),
     "enqueue, nan": lambda world: world.client.enqueue("echo", delay=float("nan")),
     "enqueue, too large": lambda world: world.client.enqueue("echo", bytes(2 << 20)),
+    "enqueue_many": lambda world: [
+        world.client.result(each, timeout=PATIENCE) for each in world.client.enqueue_many("echo", [b"a", b"b"])
+    ],
+    "enqueue_many, too large": lambda world: world.client.enqueue_many("echo", [b"", bytes(2 << 20)]),
+    "enqueue_jobs": lambda world: world.client.result(
+        world.client.enqueue_jobs([first := NewJob("echo", b"x"), NewJob("echo", after=[first], input="result")])[1],
+        timeout=PATIENCE,
+    ),
+    "enqueue_jobs, unknown": lambda world: world.client.enqueue_jobs([NewJob("echo", after=[UNKNOWN])]),
+    "enqueue_group": lambda world: world.client.enqueue_group("later", []),
+    "group": lambda world: world.client.group(world.client.enqueue_group("later", [b"a", b"b"])),
+    "group, unknown": lambda world: world.client.group(UNKNOWN),
+    "group_results": lambda world: world.client.group_results(
+        world.client.enqueue_group("echo", [b"\xff", b"fail so", b"b"], attempts=1), PATIENCE, errors="return"
+    )[::2],
+    "group_results, not yet": lambda world: world.client.group_results(world.client.enqueue_group("later", [b""]), 0),
+    "cancel_group": lambda world: world.client.cancel_group(world.client.enqueue_group("later", [b"a", b"b"])),
     "result": lambda world: world.client.result(world.client.enqueue("echo", b"\xff\0"), timeout=PATIENCE),
     "result, waits": released,
     "result, json": lambda world: world.client.result(world.client.enqueue("echo", [1], codec="json"), codec="json"),
@@ -230,6 +248,8 @@ ACTS: dict[str, Act] = {
     "job, any bytes": lambda world: world.client.job(world.ended(b"\xff")),
     "job, failed": lambda world: world.client.job(world.ended(b"fail so", attempts=1)),
     "job, unknown": lambda world: world.client.job(UNKNOWN),
+    "find_job": lambda world: world.client.enqueue("later", key="k ü") and world.client.find_job("later", "k ü"),
+    "find_job, unknown": lambda world: world.client.find_job("later", "k"),
     "job, no id": lambda world: world.client.job("ä/?"),
     "job, empty": lambda world: world.client.job(""),
     "jobs": lambda world: (
@@ -256,6 +276,18 @@ ACTS: dict[str, Act] = {
     "cancel, unknown": lambda world: world.client.cancel(UNKNOWN),
     "retry": lambda world: world.client.job(world.client.retry(world.ended(b"fail so", attempts=1))).retry_of,
     "retry, done": lambda world: world.client.retry(world.ended(b"hello")),
+    "delete": lambda world: [world.client.delete(job := world.ended(b"x")), world.client.job(job)],
+    "delete, not ended": lambda world: world.client.delete(world.client.enqueue("later")),
+    "retry_jobs": lambda world: (
+        world.ended(b"fail so", attempts=1) and world.client.retry_jobs(service="echo", reason="so")
+    ),
+    "retry_jobs, no filter": lambda world: world.client.retry_jobs(),
+    "cancel_jobs": lambda world: world.client.enqueue("later") and world.client.cancel_jobs(service="later"),
+    "delete_jobs": lambda world: world.ended(b"x") and world.client.delete_jobs(all=True, dry_run=True).of,
+    "bulk_act": lambda world: world.client.bulk_act(world.client.cancel_jobs(service="later").id),
+    "bulk_act, unknown": lambda world: world.client.bulk_act(UNKNOWN),
+    "stop_bulk_act": lambda world: world.client.stop_bulk_act(world.client.cancel_jobs(service="later").id).over,
+    "cluster": lambda world: world.client.cluster(),
     "health": lambda world: idle_workers(world) and world.client.health(),
     "reload_access": lambda world: world.client.reload_access(),
     "why": lambda world: world.client.why(world.client.enqueue("later")),
@@ -279,6 +311,8 @@ ACTS: dict[str, Act] = {
     "resume": lambda world: idle_workers(world) and [world.client.pause("echo"), world.client.resume("echo")],
     "resume, unknown": lambda world: world.client.resume("nobody"),
     "resume, empty": lambda world: world.client.resume(""),
+    "limit": lambda world: idle_workers(world) and world.client.limit("echo", max_running=4, rate="100/min").limits,
+    "limit, no rate": lambda world: world.client.limit("echo", rate="often"),
     "purge": lambda world: [world.client.enqueue("later") for _ in range(3)] and world.client.purge("later"),
     "purge, ended": lambda world: [world.ended(b"x")] and world.client.purge("echo", states=["ended"]),
     "purge, no state": lambda world: world.client.purge("echo", states=["running"]),  # type: ignore[list-item]
