@@ -101,7 +101,15 @@ def test_commands_of_lists_and_facts(broker: LocalBroker) -> None:
     assert job["key"] == "invoice-42"
     assert run_json(broker, "jobs", "--undone") == []
     (counts,) = run_json(broker, "jobs", "--counts")
-    assert counts == {"waiting": 2, "delayed": 1, "dependent": 0, "running": 0, "done": 0, "undone": 0, "quarantined": 0}
+    assert counts == {
+        "waiting": 2,
+        "delayed": 1,
+        "dependent": 0,
+        "running": 0,
+        "done": 0,
+        "undone": 0,
+        "quarantined": 0,
+    }
     assert "not done     0" in run(broker, "jobs", "--counts", "--service", "ocr")
     assert run_json(broker, "workers", "--state", "idle", "--sort", "need") == []
     assert run_json(broker, "workers", "--fleet") == [{"each": 1, "states": "", "first": None, "ids": []}]
