@@ -194,7 +194,7 @@ def test_python_tasks(reads: Reads) -> None:
     reader.serve()
     reader.works("dragoman worker shop")
     reader.works("dragoman worker pages", times=2)
-    reader.works("dragoman worker numbers_tasks", times=2)
+    reader.works("dragoman worker numbers_tasks", times=3)
     reader.session()
     reader.has_typed_all()
 

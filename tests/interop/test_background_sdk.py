@@ -462,18 +462,24 @@ def test_unique_without_a_key_is_an_error(client: Client) -> None:
 # -------------------------------------------------------------------- outcomes
 
 
-def test_outcome_is_kept_for_the_time_of_the_job(client: Client, worker: HandWorker) -> None:
+async def result_after_release(url: str, job: str, worker: HandWorker, token: bytes) -> bytes:
+    """Request a result, and let the worker end the job when the broker has the request."""
+    async with AsyncClient(url) as client:
+        await client.health()
+        requested = asyncio.ensure_future(client.result(job))
+        await asyncio.sleep(0)  # it is sent
+        await client.health()  # sent behind it on the same connection
+        worker.release(token, b"done")
+        return await requested
+
+
+def test_outcome_is_kept_for_the_time_of_the_job(broker: LocalBroker, client: Client, worker: HandWorker) -> None:
     """R136: until it is deleted, for a number of seconds, or not at all."""
     views = {}
     for keep in ("forever", 3_600.0, 0.0):
         job = client.enqueue("echo", b"hold", keep=keep)  # type: ignore[arg-type]
         _, token = worker.held.get(timeout=PATIENCE)
-        waiting: list[bytes] = []
-        thread = threading.Thread(target=lambda job=job, waiting=waiting: waiting.append(client.result(job)))
-        thread.start()
-        worker.release(token, b"done")
-        thread.join(PATIENCE)
-        assert waiting == [b"done"]
+        assert asyncio.run(result_after_release(broker.url, job, worker, token)) == b"done"
         views[keep] = [each for each in client.jobs() if each.id == job]
     assert [len(each) for each in views.values()] == [1, 1, 0]
     forever, hour = views["forever"][0], views[3_600.0][0]

@@ -56,6 +56,7 @@ EnqueueManyQuery = without(EnqueueManyRequest, "EnqueueManyQuery", "jobs")
 EnqueueQuery = without(EnqueueRequest, "EnqueueQuery", "payload", "payload_base64", open=["service"])
 
 BODY_PROBLEMS = (400, 413, 415)  # of every route that reads JSON
+TARGET_TOO_LONG = 414  # `after` in a query may name many jobs
 NEXT_PAGE = " If there are more, `after` is the parameter of the next page, and the Link header is its address."
 APPLIED = Header("Preference-Applied", str, "`wait=30`: the preferred wait that was applied.")
 LINK = Header("Link", str, '`<…>; rel="next"`: the next page, if there are more.')
@@ -284,6 +285,7 @@ SPECIAL_ROUTES = {
         answers={202: JobView, 200: JobView},
         query=EnqueueQuery,
         bodies=(EnqueueRequest, BYTES),
+        problems=tuple(sorted({*_statuses(ENQUEUE), TARGET_TOO_LONG})),
         headers=(
             Header("Idempotency-Key", Key, "A second submit with this key and payload returns the first job."),
             Header("Prefer", str, "`wait=30`: wait up to 30 seconds for the outcome."),
@@ -299,6 +301,7 @@ SPECIAL_ROUTES = {
         handler=enqueue_many,
         query=EnqueueManyQuery,
         bodies=(EnqueueManyRequest, BYTES),
+        problems=tuple(sorted({*_statuses(ENQUEUE_MANY), TARGET_TOO_LONG})),
     ),
     GROUP_RESULTS.name: replace(route_of(GROUP_RESULTS), handler=group_results),
     JOB.name: replace(route_of(JOB), handler=job),

@@ -34,6 +34,8 @@ RateText = Annotated[
         description="Rate of starts: a number and a unit, `s`, `min` or `h`, such as `100/min`. Starts are spread "
         "evenly. `none`: no limit, whatever its workers declare. Without it, unchanged.",
         examples=["100/min"],
+        # For documents only: `read_rate` has the better error.
+        extra_json_schema={"pattern": "^(none|(1000000|[1-9][0-9]{0,5})/(s|min|h))$"},
     ),
 ]
 
