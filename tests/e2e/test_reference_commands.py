@@ -59,15 +59,17 @@ def ends_as_shown(reader: Reader, program: Program, command: str) -> str:
 
 def test_http(reads: Reads) -> None:
     reader = reads("docs/http.md")
-    call, delayed, enqueue, many, schedule, events, token, header, services = reader.page.shown
+    call, delayed, enqueue, after, batch, many, schedule, events, token, header, services = reader.page.shown
     run(reader, call)
     assert (reader.folder / "small.jpg").read_bytes() == b"a cat"
     run(reader, delayed)
+    run(reader, batch)
     run(reader, many)
     run(reader, schedule)
     assert reader.dragoman("pause", "resize").ends() == 0  # its events are to be seen from the first on
     job = ID.search(run(reader, enqueue))
     assert job is not None
+    run(reader, after, job[0])
     watches = start(reader, events, job[0])
     watches.prints("^:")
     assert reader.dragoman("resume", "resize").ends() == 0
@@ -110,6 +112,9 @@ PORT = re.compile(r"(?<=:)\d{4}\b|(?<=frontend=)\d{4}\b")
 NOT_RUN = ("python3 -m venv", "cp deploy/", "systemctl", "dragoman store rescue", "dragoman serve\n")
 
 
+OF_TENANTS = ("dragoman limit", "dragoman enqueue mail")
+
+
 def test_operation(programs: Programs) -> None:
     text = (ROOT / "docs" / "operate.md").read_text()
     blocks = FENCE.findall(text)
@@ -126,7 +131,7 @@ def test_operation(programs: Programs) -> None:
         assert program.ends() == 0, (command, program.err)
     watches = [each for each in commands if each.startswith(("dragoman top", "dragoman tail"))]
     _watch(programs, watches)
-    acts = [each for each in commands if each.startswith(("dragoman retry", "dragoman quarantine"))]
+    acts = [each for each in commands if each.startswith(("dragoman retry", "dragoman quarantine", *OF_TENANTS))]
     for command in acts:  # by the address of the broker that was watched
         program = programs.start("sh", "-c", command.replace("dragoman", DRAGOMAN, 1))
         assert program.ends() == 0, (command, program.err)

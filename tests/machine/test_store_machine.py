@@ -169,8 +169,10 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 9))
     @precondition(lambda self: any(job.is_told for job in self.setup.broker.jobs.values()))
     def delete(self, pick: int) -> None:
-        ended = [job for job in self.setup.broker.jobs.values() if job.is_told]
-        self.setup.broker.job_registry.kept.erase(ended[pick % len(ended)], is_waited_for=True)
+        kept = self.setup.broker.job_registry.kept
+        ended = [job for job in self.setup.broker.jobs.values() if job.is_told and not kept.archive.is_pinned(job)]
+        if ended:
+            kept.erase(ended[pick % len(ended)], is_waited_for=True)
 
     @rule(pick=st.integers(0, 9))
     @precondition(lambda self: self.attempts())

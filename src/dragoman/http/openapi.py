@@ -54,6 +54,7 @@ MEANINGS = {
     409: "The current state does not allow it, or the job was cancelled.",
     410: "It does not exist any more.",
     413: "The body is too large (`max_payload`).",
+    414: "The query is too long (`max_target`).",
     415: "The body has the wrong content type.",
     416: "The payload has fewer bytes.",
     422: "A value is not valid; `detail` tells which.",
