@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from dragoman import Context, task
+from dragoman import Context, enqueue_many, task
 from dragoman.tasks.clients import default_client
 
 
@@ -23,6 +23,21 @@ def by_call(ctx: Context) -> list[str | None]:
 @task
 def by_enqueue(ctx: Context) -> list[str | None]:
     return [ctx.job_id, parent_of.enqueue().result(timeout=50)]
+
+
+@task
+def by_batch(ctx: Context) -> list[str | None]:
+    return [ctx.job_id, enqueue_many([parent_of.prepare()])[0].result(timeout=50)]
+
+
+@task
+def by_group(ctx: Context) -> list[str | None]:
+    return [ctx.job_id, *parent_of.prepare().then(echo).enqueue().result(timeout=50)]
+
+
+@task
+def echo(parent: str | None) -> list[str | None]:
+    return [parent]
 
 
 @task

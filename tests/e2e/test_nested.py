@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from nested_tasks import by_await, by_call, by_enqueue, by_thread, family
+from nested_tasks import by_await, by_batch, by_call, by_enqueue, by_group, by_thread, family
 
 from dragoman import Client, LocalBroker, using
 from programs import Programs, until
@@ -25,7 +25,7 @@ def test_jobs_that_a_handler_submits_know_their_parent(programs: Programs, diale
     """R200. Also from a thread that the handler starts, if it runs in a child process."""
     with LocalBroker("tcp://127.0.0.1:0", "http://127.0.0.1:0") as broker:
         start_worker(programs, broker, dialect, f"--{how}", "2")
-        tasks = [by_call, by_enqueue, by_await] + ([by_thread] if how == "processes" else [])
+        tasks = [by_call, by_enqueue, by_batch, by_group, by_await] + ([by_thread] if how == "processes" else [])
         with Client(broker.urls["native"]) as client, using(client):
             for each in tasks:
                 job, parent = each.with_options(wait_for_worker=True, timeout=60).call()

@@ -11,6 +11,7 @@ import pytest
 from dragoman import (
     AsyncClient,
     Client,
+    Context,
     JobCancelled,
     JobFailed,
     JobTimeout,
@@ -49,7 +50,7 @@ def broker() -> Iterator[LocalBroker]:
 
 @pytest.fixture(scope="module", autouse=True)
 def worker(broker: LocalBroker) -> Iterator[None]:
-    functions: dict[str, Callable[..., Any]] = {"upper": upper, "count": count_results}
+    functions: dict[str, Callable[..., Any]] = {"upper": upper, "count": count_results, "trace": trace_of}
     worker = WorkerThread(broker, (), functions)
     yield
     worker.close()
@@ -66,6 +67,27 @@ def test_many_jobs_are_enqueued_at_once(client: Client) -> None:
     assert [client.result(id, PATIENCE) for id in ids] == [b"A", b"B", b"C"]
     assert client.job(ids[0]).priority == 9
     assert client.enqueue_many("upper", []) == []
+
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def trace_of(_: bytes, ctx: Context) -> bytes:
+    return ctx.traceparent.encode()
+
+
+def test_jobs_of_a_batch_have_tenant_parent_and_trace(client: Client) -> None:
+    """Those of the batch, unless a job names its own."""
+    ids = client.enqueue_many("trace", [b"", b""], tenant="acme", parent=UNKNOWN, traceparent=TRACE)
+    assert [client.result(id, PATIENCE) for id in ids] == [TRACE.encode()] * 2
+    assert [(view.tenant, view.parent) for view in map(client.job, ids)] == [("acme", UNKNOWN)] * 2
+    group = client.enqueue_group("trace", [b""], tenant="acme", parent=UNKNOWN)
+    assert [(view.tenant, view.parent) for view in client.jobs(group=group)] == [("acme", UNKNOWN)]
+    first = NewJob("trace", tenant="other", traceparent=TRACE)
+    last = NewJob("trace", after=[first], tenant="acme", parent=first.id)
+    assert [client.result(id, PATIENCE) for id in client.enqueue_jobs([first, last])] == [TRACE.encode(), b""]
+    found = [client.job(each.id) for each in (first, last)]
+    assert [(view.tenant, view.parent) for view in found] == [("other", None), ("acme", first.id)]
 
 
 def test_group_has_progress_and_results(client: Client) -> None:

@@ -222,6 +222,9 @@ async def enqueue_many(context: AppContext, request: Request) -> Response:
     else:
         batch = EnqueueManyRequest(**asdict(in_query(request, EnqueueManyQuery)))
         payload = await body_of(context, request.receive)
+    batch.parent = parent_of(request, batch.parent)
+    if batch.traceparent is None:
+        batch.traceparent = request.headers.get("traceparent")
     return json_response(await call_operation(context, request, ENQUEUE_MANY.name, batch, payload), 202)
 
 
@@ -301,6 +304,7 @@ SPECIAL_ROUTES = {
         handler=enqueue_many,
         query=EnqueueManyQuery,
         bodies=(EnqueueManyRequest, BYTES),
+        headers=(PARENT_HEADER, TRACE_HEADER),
         problems=tuple(sorted({*_statuses(ENQUEUE_MANY), TARGET_TOO_LONG})),
     ),
     GROUP_RESULTS.name: replace(route_of(GROUP_RESULTS), handler=group_results),

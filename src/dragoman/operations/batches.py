@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from dragoman.core.options import JobOptions
 from dragoman.core.packed_jobs import NO_ID, unpack_jobs
 from dragoman.core.rights import Principal
 from dragoman.operations.group_schemas import MOST_JOBS, BatchJob, EnqueueManyRequest
-from dragoman.operations.job_options import options_of
+from dragoman.operations.job_options import extras_of, options_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.predecessors import check_input, check_job, check_links, find_group, missing
 from dragoman.operations.schemas import EnqueueRequest, OperationError
@@ -34,6 +35,7 @@ OPTIONS: Final = (
     "retry_cap",
     "retry_jitter",
 )
+EXTRAS: Final = ("tenant", "parent", "traceparent")
 _decoder: Final = msgspec.json.Decoder(BatchJob)
 _NO_FIELDS: Final = BatchJob()
 
@@ -57,6 +59,7 @@ class BatchReader:
         self._ids: list[JobId] = []  # of the jobs of the batch
         self._own: set[JobId] = set()  # the same, and those of its groups: only looked up
         self._links = 0
+        self._common_extras: JobExtras | None = None  # of jobs without fields of their own
         self.group: JobId | None = None  # of all jobs
 
     def read(self, payload: Payload) -> list[NewJob]:
@@ -77,6 +80,7 @@ class BatchReader:
         if len(set(self._ids)) < len(self._ids):
             raise OperationError("invalid", "two jobs of the batch have the same id; each needs its own")
         common = self._options_of(_NO_FIELDS)
+        self._common_extras = self._given_extras(_NO_FIELDS)
         jobs = [self._job(index, form, body, common) for index, (_, form, body) in enumerate(forms)]
         check_links(self._broker, self._links)
         return jobs
@@ -119,7 +123,7 @@ class BatchReader:
             raise named(index, OperationError("invalid", "it names no service, and neither does the batch"))
         id = self._ids[index]
         if form is _NO_FIELDS and self.group is None:
-            return NewJob(service, body, common, id)
+            return NewJob(service, body, common, id, None, self._common_extras)
         try:
             extras = self._extras_of(form, body)
             return NewJob(service, body, self._options_of(form, common), id, form.key, extras)
@@ -139,13 +143,23 @@ class BatchReader:
 
     def _extras_of(self, form: BatchJob, body: Payload) -> JobExtras | None:
         group = self.group if form.group is None else JobId(bytes.fromhex(form.group))
+        given = self._given_extras(form)
         if group is None and not form.after and form.input == "payload":
-            return None
+            return given
         input = JobInput(form.input)
         check_input(len(form.after), input, body)
         before = tuple([self._predecessor(each, input) for each in form.after])
         self._links += len(before)
-        return JobExtras(after=before, runs_after_failure=form.after_failure == "run", input=input, group=group)
+        runs = form.after_failure == "run"
+        return replace(given or JobExtras(), after=before, runs_after_failure=runs, input=input, group=group)
+
+    def _given_extras(self, form: BatchJob) -> JobExtras | None:
+        """Return tenant, parent and trace of one job: its own fields, and those of the batch."""
+        own = {name: value for name in EXTRAS if (value := getattr(form, name)) is not msgspec.UNSET}
+        if form is not _NO_FIELDS and not own:
+            return self._common_extras
+        shared: dict[str, Any] = {name: getattr(self._request, name) for name in EXTRAS}
+        return extras_of(EnqueueRequest(service="", **(shared | own)))
 
     def _predecessor(self, named: str | int, input: JobInput) -> JobId:
         if isinstance(named, int):

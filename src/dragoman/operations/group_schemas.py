@@ -22,11 +22,14 @@ from dragoman.operations.schemas import (
     Moment,
     OperationRequest,
     OutcomeName,
+    Parent,
     Priority,
     RetryDelay,
     RetryMaxDelay,
     ServiceName,
+    Tenant,
     Text,
+    Traceparent,
     Unique,
     View,
     WaitSeconds,
@@ -63,6 +66,9 @@ class BatchJob(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=T
     retry_first: RetryDelay | UnsetType | None = UNSET
     retry_cap: RetryMaxDelay | UnsetType | None = UNSET
     retry_jitter: Jitter | UnsetType | None = UNSET
+    tenant: Tenant | UnsetType | None = UNSET
+    parent: Parent | UnsetType | None = UNSET
+    traceparent: Traceparent | UnsetType | None = UNSET
     after: Annotated[tuple[JobIdText | PLACE, ...], Meta(max_length=MOST_PREDECESSORS)] = ()
     after_failure: AfterFailure = "cancel"
     input: Input = "payload"
@@ -82,6 +88,9 @@ class EnqueueManyRequest(OperationRequest):
     retry_first: RetryDelay | None = None
     retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
+    tenant: Tenant | None = None
+    parent: Parent | None = None
+    traceparent: Traceparent | None = None
     group: Annotated[bool, Meta(description="Make the jobs a group.")] = False
     group_id: Annotated[
         GroupId | None,

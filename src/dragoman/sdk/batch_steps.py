@@ -15,6 +15,7 @@ from dragoman.core.failure import Failure, unpack_failure
 from dragoman.core.packed_jobs import pack_jobs, packed_bytes
 from dragoman.dialects.sides import Outcome
 from dragoman.sdk.codecs import Codec
+from dragoman.sdk.current_job import current_extras
 from dragoman.sdk.errors import JobFailed, JobTimeout, NoSuchJob, PartlyEnqueued, PayloadTooLarge, error_from
 from dragoman.sdk.operation_steps import LONGEST_WAIT, SHORTEST_WAIT, Steps, perform, read_view, view
 
@@ -34,6 +35,7 @@ def enqueue_many(request: EnqueueManyRequest, jobs: Iterable[PackedJob]) -> Step
     """Enqueue jobs in as few messages as possible, each of which is one commit. Returns the ids of the jobs."""
     from dragoman.operations.group_table import ENQUEUE_MANY
 
+    _name_parent(request)
     left = deque(jobs)
     total, most = len(left), BATCH_BYTES
     ids: list[str] = []
@@ -98,12 +100,24 @@ def enqueue_whole(request: EnqueueManyRequest, jobs: Iterable[PackedJob]) -> Ste
         raise ValueError("there are no jobs; at least one is needed")
     if len(batch) > MOST_JOBS:
         raise ValueError(f"{len(batch)} jobs cannot be one group; at most {MOST_JOBS} are allowed: make several groups")
+    _name_parent(request)
     try:
         found = yield from view(ENQUEUE_MANY, request, pack_jobs(batch))
     except PayloadTooLarge as error:
         advice = f"the {len(batch)} jobs of a group are one message; make several groups"
         raise PayloadTooLarge(f"{error}: {advice}") from None
     return found
+
+
+def _name_parent(request: EnqueueManyRequest) -> None:
+    """Set parent and trace of the jobs, unless the caller has: those of the job whose handler runs here."""
+    extras = current_extras()
+    if extras is None:
+        return
+    if request.parent is None and extras.parent is not None:
+        request.parent = extras.parent.hex()
+    if request.traceparent is None:
+        request.traceparent = extras.traceparent or None
 
 
 def group_results(id: str, timeout: float | None, errors: Errors, codec: Codec) -> Steps[list[Any]]:

@@ -140,6 +140,9 @@ class ClientOperations(Performer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        tenant: str | None = None,
+        parent: str | None = None,
+        traceparent: str | None = None,
     ) -> list[str]:
         """Enqueue a background job for each payload, in one commit.
 
@@ -162,6 +165,9 @@ class ClientOperations(Performer, Generic[Result]):
             retry_first=retry_first,
             retry_cap=retry_cap,
             retry_jitter=retry_jitter,
+            tenant=tenant,
+            parent=parent,
+            traceparent=traceparent,
         )
         return self._follow(batch_steps.enqueue_many(request, self._packed(payloads, codec)))
 
@@ -180,6 +186,9 @@ class ClientOperations(Performer, Generic[Result]):
         retry_first: float | None = None,
         retry_cap: float | None = None,
         retry_jitter: float | None = None,
+        tenant: str | None = None,
+        parent: str | None = None,
+        traceparent: str | None = None,
     ) -> str:
         """Enqueue a background job for each payload, in one commit, as a group.
 
@@ -202,6 +211,9 @@ class ClientOperations(Performer, Generic[Result]):
             retry_first=retry_first,
             retry_cap=retry_cap,
             retry_jitter=retry_jitter,
+            tenant=tenant,
+            parent=parent,
+            traceparent=traceparent,
         )
         return self._follow(batch_steps.enqueue_group(request, self._packed(payloads, codec)))
 

@@ -69,6 +69,9 @@ class EnqueueOptions(TypedDict, total=False):
     retry_first: float | None
     retry_cap: float | None
     retry_jitter: float | None
+    tenant: str | None
+    parent: str | None
+    traceparent: str | None
     after: JobNames
     after_failure: Literal["cancel", "run"]
     input: Literal["payload", "result", "results"]
