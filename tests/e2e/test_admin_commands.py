@@ -68,7 +68,8 @@ def test_a_job_from_its_order_to_its_result(setup: Setup) -> None:
     early = setup.ask("result", job)
     assert (early.ends(), early.out) == (4, "")
     assert early.err == f"dragoman: timed out: job {job} is still waiting after 0 s\n"
-    assert setup.said("why", job) == "It waits: no worker offers 'up'.\n"
+    held = "It holds the key 'k' while its outcome is kept."
+    assert setup.said("why", job) == f"It waits: no worker offers 'up'.\n{held}\n"
     setup.worker("upper", "up")
     done = setup.ask("result", job, "--wait", 15)
     assert (done.ends(), done.out_bytes) == (0, b"GR\xc3\xbc\xc3\x9fE \xff")

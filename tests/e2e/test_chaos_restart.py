@@ -141,7 +141,7 @@ def judge_whys(told: dict[str, str]) -> None:
         "resting": rf"Retry in {S}: attempt 1 of 3 failed on worker helper: no luck\.",
         "in quarantine": r"It ended failed: attempt 1 of 1 failed on worker helper: no luck\. "
         r"It is in quarantine: `retry` makes a new job from it\.",
-        "done": r"It is done\.",
+        "done": r"It is done\.\nIt holds the key 'the key' while its outcome is kept\.",
         "cancelled": r"It ended cancelled: cancelled on request\.",
         "delivered late": r"It is done\.",
         "failed late": rf"Retry in {S}: attempt 1 of 3 failed on worker helper: too hard\.",

@@ -95,13 +95,13 @@ def test_the_examples_of_the_page_do_what_they_say(
     calling = re.split(r"^## ", page, flags=re.MULTILINE)[1]
     assert calling.startswith("Calling")
     examples = re.findall(r"^```python\n(.*?)^```$", calling, re.MULTILINE | re.DOTALL)
-    assert len(examples) == 7
+    assert len(examples) == 10
     python = ("dragoman.sdk.pickled_calls:run", "--service", "python", "--connect", broker.url)
     programs.dragoman("worker", *python).prints("connected")
     worker = HandWorker(broker.url, "resize", "describe", "render")
     try:
         for example in examples:
-            names = {"big": b"big", "images": [b"1", b"22"], "scenes": [b"a", b"b"]}
+            names = {"big": b"big", "images": [b"1", b"22"], "scenes": [b"a", b"b"], "pictures": [b"1", b"2"]}
             exec(example.replace("tcp://127.0.0.1:7400", broker.url), names)
     finally:
         worker.stop()
