@@ -17,6 +17,7 @@ TARGETS: Final = {
     "sp": "SP over TCP and ipc, both sides",
     "nats": "lines of a NATS server: INFO, messages with headers, errors",
     "nats_keys": "nkeys and files of credentials of NATS",
+    "nats_log": "answers of JetStream and messages of shard logs",
     "length_prefix": "messages with a length prefix",
     "http_client": "HTTP responses",
     "http_framing": "heads and chunks of HTTP requests",

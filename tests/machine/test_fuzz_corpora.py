@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from case_tables import check_every_row
 from dragoman.access import principal_file
 from dragoman.carriers import curve_keys, http, length_prefix, nats, nats_keys, sp, zmtp, zmtp_curve, zmtp_plain
+from dragoman.cluster import direct_batch
 from dragoman.dialects.controller import codec as controller
 from dragoman.dialects.http import codec as http_dialect
 from dragoman.dialects.majordomo import codec as majordomo
@@ -56,6 +57,7 @@ REACHED = {
     "sp": (sp.Sp, "_update_large"),
     "nats": (nats.Nats, "_update_large"),
     "nats_keys": (nats_keys, "_from_base32"),
+    "nats_log": (direct_batch.DirectBatch, "_end_in_order"),
     "length_prefix": (length_prefix.LengthPrefix, "_update_large"),
     "http_client": (http.HttpClient, "_take_trailer"),
     "http_framing": (framing.Chunks, "_begin_chunk"),

@@ -14,6 +14,9 @@ ends as ours, or because another message is in its place.
 claim, writes all rows again that are still true and older than the renewed claim, and purges the log up to that claim
 (R116). `renew` and `purge` are the two ends of this; the owner of the rows does the middle.
 
+**Doubt.** A leader that was frozen or cut off answers as it was, until it learns that it is none any more: a log that
+ends too early may be that, or a loss. So the alarm about it is raised only if it lasts for `DOUBT` seconds.
+
 An owner that writes nothing looks at the log every `VERIFY_EVERY` seconds: another broker may have claimed it.
 """
 
@@ -37,6 +40,7 @@ IDENTITY: Final = "dragoman_identity"  # in the metadata of a stream: the identi
 FIRST_PAUSE: Final = 0.1  # seconds before an inspection is repeated; doubles up to the next
 LONGEST_PAUSE: Final = 2.0
 VERIFY_EVERY: Final = 10.0
+DOUBT: Final = 30.0  # longer than a leader without a majority takes itself for one
 
 
 class LogPhase(Enum):
@@ -115,6 +119,7 @@ class ShardLog:
         self._pause = FIRST_PAUSE
         self._retry_at = inf
         self._verify_at = inf
+        self._doubt_since = inf  # time of the first answer that the log ends too early
 
     @property
     def epoch(self) -> int:
@@ -174,7 +179,7 @@ class ShardLog:
         """Stop at once, without a word in the log."""
         self._life += 1
         self.phase = LogPhase.IDLE
-        self._retry_at = self._verify_at = inf
+        self._retry_at = self._verify_at = self._doubt_since = inf
         if self._writer is not None:
             self.heard(self._writer.last)
             self._writer.abandon()
@@ -214,11 +219,17 @@ class ShardLog:
             if not found.is_temporary:
                 self._alarm(f"the log cannot be used: {found.description}", now)
                 return
-            self._retry_at = now + self._pause
-            self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
+            self._inspect_later(now)
             return
-        self._pause = FIRST_PAUSE
         problem = self._distrust(found)
+        if not problem and found.last < self.highest:
+            self._doubt_since = min(self._doubt_since, now)
+            if now - self._doubt_since < DOUBT:
+                self._inspect_later(now)
+                return
+            problem = f"stream {found.name} ends with {found.last}, and has had {self.highest}: it has lost messages"
+        self._doubt_since = inf
+        self._pause = FIRST_PAUSE
         if problem:
             self._alarm(problem, now)
             return
@@ -232,6 +243,10 @@ class ShardLog:
         self._writer = LogWriter(self._io, _WriterEvents(self), found.last)
         self._writer.claim(self._new_claim(), now)
 
+    def _inspect_later(self, now: float) -> None:
+        self._retry_at = now + self._pause
+        self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
+
     def _distrust(self, found: StreamState) -> str:
         """Return the reason why a stream cannot be the log of this shard; empty: it can (R116)."""
         expected = self._expected
@@ -242,8 +257,6 @@ class ShardLog:
             return f"stream {found.name} has {found.replicas} replicas; {expected.replicas} are configured"
         if not (found.allows_direct and found.denies_delete):
             return f"stream {found.name} has other settings than `dragoman cluster init` gives it"
-        if found.last < self.highest:
-            return f"stream {found.name} ends with {found.last}, and has had {self.highest}: it has lost messages"
         return ""
 
     def _alarm(self, reason: str, now: float) -> None:

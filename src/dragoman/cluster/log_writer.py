@@ -10,7 +10,8 @@ with the same expected sequence, for as long as it takes: no answer says nothing
     because of the sequence             ours                      confirmed
                                         a claim of another        fenced: the shard is lost, nothing more is confirmed
                                         void                      expect the sequence after it, and go on
-                                        none                      send again
+                                        none                      send again; fenced if the log begins later: only
+                                                                  another owner can have purged what we had not seen
     none                            send again
     another error                   note it as `problem`, and send again later
 
@@ -26,7 +27,7 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from dragoman.carriers.malformed import Malformed
-from dragoman.cluster.jetstream import ApiError, Append, AppendOutcome, StoredMessage
+from dragoman.cluster.jetstream import ApiError, Append, AppendOutcome, StoredMessage, StreamState
 from dragoman.cluster.log_io import LogIO
 from dragoman.cluster.log_records import Claim, Commit, LogRecord, Release, encode_batches, encode_record, read_record
 from dragoman.core.infinity import inf
@@ -136,15 +137,20 @@ class LogWriter:
 
     def verify(self, now: float) -> None:
         """Look if the shard is still ours, because nothing was written for a while. `lost` follows if it is not."""
-        if not self.is_idle or self.is_over or not self.epoch:
-            return
-        sequence, tries = self.last + 1, self._tries
+        tries = self._tries
 
-        def found(message: StoredMessage | ApiError | None, then: float) -> None:
-            if isinstance(message, StoredMessage) and self.is_idle and not self.is_over and self._tries == tries:
-                self._found(None, sequence, message, then)
+        def inspected(found: StreamState | ApiError, then: float) -> None:
+            if self.is_idle and not self.is_over and self._tries == tries and isinstance(found, StreamState):
+                self._inspected(found, then)
 
-        self._io.get(sequence, found, now)
+        if self.is_idle and not self.is_over and self.epoch:
+            self._io.inspect(inspected, now)
+
+    def _inspected(self, found: StreamState, now: float) -> None:
+        if found.first > self.last + 1:
+            self._lose("another broker has cleaned the log", now)
+        elif found.last > self.last:
+            self._read(None, self.last + 1, now)
 
     def tick(self, now: float) -> float:
         """Send again what is due. Returns the time of the next call."""
@@ -275,20 +281,43 @@ class LogWriter:
 
     def _look(self, sequence: int, now: float, *, has_skipped: bool = False) -> None:
         """Read the message at a sequence, and decide. `has_skipped`: the one before it was void."""
-        tried = self._tries
+        flight = self._flight
+        assert flight is not None
+        self._read(flight, sequence, now, has_skipped=has_skipped)
+
+    def _read(self, flight: Flight | None, sequence: int, now: float, *, has_skipped: bool = False) -> None:
+        """Read a message. The answer is dropped if something else was sent meanwhile."""
+        tries = self._tries
 
         def found(message: StoredMessage | ApiError | None, then: float) -> None:
-            flight = self._flight
-            if flight is None or flight.sent != tried or self.is_over:
+            if self._flight is not flight or self._tries != tries or self.is_over:
                 return
             if isinstance(message, StoredMessage):
                 self._found(flight, sequence, message, then)
+            elif flight is None:
+                pass
             elif message is None and has_skipped:
                 self._send(then)
+            elif message is None:
+                self._missing(flight, then)
             else:
-                self._wait("" if message is None else message.description, then)
+                self._wait(message.description, then)
 
         self._io.get(sequence, found, now)
+
+    def _missing(self, flight: Flight, now: float) -> None:
+        """Nothing is at the expected place: the leader is behind; or another owner has purged it."""
+        tries = self._tries
+
+        def inspected(found: StreamState | ApiError, then: float) -> None:
+            if self._flight is not flight or self._tries != tries or self.is_over:
+                return
+            if isinstance(found, StreamState) and found.first > self.last + 1:
+                self._lose("another broker has cleaned the log", then)
+            else:
+                self._wait("", then)
+
+        self._io.inspect(inspected, now)
 
     def _found(self, flight: Flight | None, sequence: int, message: StoredMessage, now: float) -> None:
         assert message.sequence == sequence, "the log returned another message"
@@ -306,10 +335,7 @@ class LogWriter:
         else:
             self.voids += 1
             self.last = sequence
-            if flight is not None:
-                self._look(sequence + 1, now, has_skipped=True)
-            else:
-                self.verify(now)
+            self._read(flight, sequence + 1, now, has_skipped=True)
 
     def _is_ours(self, flight: Flight, record: LogRecord) -> bool:
         if isinstance(record, Claim):

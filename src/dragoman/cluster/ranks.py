@@ -22,7 +22,7 @@ def weight(cluster: str, shard: int, broker: str) -> int:
 
 
 def shard_of_key(owner: str, service: str, key: str, shards: int) -> int:
-    """Return the shard of a background job with a key: the same at every broker, so that one core checks it."""
+    """Return the shard of a background job with an idempotency key, the same at every broker: one core checks it."""
     digest = blake2b(digest_size=8)
     for part in (owner, service, key):
         text = part.encode("utf-8", "surrogatepass")

@@ -383,6 +383,29 @@ def test_an_owner_that_looks_passes_over_void_messages() -> None:
     assert a.take() == [("saved", 1, 5, 5)]
 
 
+def test_a_broker_whose_place_in_the_log_was_purged_has_lost_the_shard() -> None:
+    """Found by the simulation: it looked for the message at its place for ever, which the next owner had purged."""
+
+    def check(is_writing: bool) -> None:
+        log = ModelLog()
+        a = Broker(log).own()
+        a.log.add(1, b"one", 0.0)
+        b = Broker(log, "b").own()
+        b.log.add(1, b"one again", 0.0)
+        b.log.renew(0.0)
+        b.log.purge(lambda found, now: None, 0.0)
+        a.take()
+        if is_writing:
+            a.log.add(2, b"late", 0.0)
+        else:
+            a.log.verify(0.0)
+        assert a.take() == [("lost", "another broker has cleaned the log")]
+        b.log.add(2, b"two", 0.0)
+        assert b.take()[-1] == ("saved", 2, 6, 6)
+
+    check_every_row(check, [(True,), (False,)])
+
+
 def test_a_message_that_cannot_be_read_ends_writing() -> None:
     log = ModelLog()
     a = Broker(log).own()
@@ -475,8 +498,25 @@ def test_log_lower_last_sequence_stops_the_claim() -> None:
     for sequence in (4, 5, 6):
         del log.messages[sequence]
     b.log.claim(0.0)
+    now = 0.0
+    while b.log.phase is LogPhase.INSPECTING and now < 100.0:
+        assert b.take() == []
+        now = b.log.tick(now)
+        b.log.tick(now)
+    assert 30.0 <= now <= 33.0  # a leader that does not know that it is none would answer so for a while
     assert b.take() == [("alarm", "stream LOG ends with 3, and has had 6: it has lost messages")]
     assert (b.log.phase, log.last) == (LogPhase.IDLE, 3)
+
+
+def test_a_leader_that_was_behind_only_delays_the_claim() -> None:
+    log = filled(5)
+    b = Broker(log, "b")
+    b.log.heard(6)
+    b.io.log = ModelLog()
+    b.log.claim(0.0)
+    b.io.log = log
+    b.log.tick(b.log.tick(0.0))
+    assert b.take()[0] == ("claimed", 7)
 
 
 def test_a_stream_that_cannot_be_trusted_is_not_claimed() -> None:
