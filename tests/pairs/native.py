@@ -23,14 +23,16 @@ def connect(world: World, role: bytes, about: object) -> Connection:
     return connection
 
 
+_job_numbers = count(1)  # of all callers: the address of a caller that has ended is that of a later one, too
+
+
 class NativeCaller:
     def __init__(self, world: World) -> None:
         self._connection = connect(world, b"\x01", {})
-        self._numbers = count(1)
         self._waiting: set[bytes] = set()
 
     def submit(self, payload: bytes) -> None:
-        job = id(self).to_bytes(8, "big") + next(self._numbers).to_bytes(8, "big")
+        job = next(_job_numbers).to_bytes(16, "big")
         self._waiting.add(job)
         job_timeout = int(JOB_TIMEOUT * 1000).to_bytes(4, "big")
         head = SUBMIT + b"\x01\xff\x00" + bytes(4) + job_timeout + bytes(4) + SERVICE.encode()  # it waits for a worker

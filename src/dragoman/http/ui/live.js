@@ -32,11 +32,12 @@ export class Live {
   /** Seconds since the last snapshot. */
   get silence() { return (performance.now() - this.#last) / 1000; }
 
-  /** Follow the snapshots of this page. */
+  /** Follow the snapshots of this page; of a hidden tab, when it is shown. */
   open(page) {
     if (page === this.page && this.#isActive) return;
     this.page = page;
-    this.#connect();
+    if (document.hidden) this.#close();
+    else this.#connect();
   }
 
   get #isActive() { return this.#source !== null || this.#timer !== null || this.#check !== null; }
