@@ -142,6 +142,18 @@ def test_openssl_s_client_reads_the_greeting(
     client.shows(b"\x00\x05hello")
 
 
+def test_openssl_s_client_needs_the_application_protocol_of_native(
+    setup: Setup, certified: Certified, s_client: Callable[..., Client]
+) -> None:
+    """A client of another dialect gets not a byte of the carrier, though its handshake of TLS succeeds."""
+    port = open_port(setup, certified, protocol="dragoman/1")
+    out = s_client(port, "-tls1_3").rest()
+    assert OUR_GREETING not in out
+    refused = "the client did not offer the application protocol dragoman/1 (ALPN)"
+    until(lambda: setup.journal.mentions(refused), refused)
+    s_client(port, "-tls1_3", "-alpn", "dragoman/1").shows(OUR_GREETING)
+
+
 def test_openssl_s_client_gets_no_old_cipher(
     setup: Setup, certified: Certified, s_client: Callable[..., Client]
 ) -> None:
