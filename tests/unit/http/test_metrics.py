@@ -12,10 +12,11 @@ import pytest
 from dragoman.carriers.length_prefix import LengthPrefix
 from dragoman.core.counters import Counters
 from dragoman.core.histogram import PUBLISHED
+from dragoman.core.memory import Transit
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.rights import ALL_RIGHTS
-from dragoman.core.states import Outcome
+from dragoman.core.states import Outcome, RefusalReason
 from dragoman.http import labels
 from dragoman.http.exposition import OPENMETRICS, PROMETHEUS, MetricType, media_type
 from dragoman.http.labels import OTHER
@@ -119,6 +120,25 @@ def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
     assert told["dragoman_rights_refused_total{right=call,dialect=native}"] == 1
     assert told["dragoman_access_reloads_total{result=done}"] == 1
     assert told["dragoman_handshakes_rejected_total{mechanism=curve,reason=unknown key}"] == 1
+
+
+def test_handshakes_certificates_limits_and_data_in_transit_are_told(scraped: Scraped) -> None:
+    """What an operator sees of a flood: none of these lines had a test."""
+    handshakes = scraped.runner.connections.registry.handshakes
+    for address, mechanism, is_done in (("a", "curve", True), ("a", "curve", True), ("b", "tls", False)):
+        handshakes.begin(address)
+        handshakes.end(mechanism, address, is_done=is_done)
+    handshakes.begin("c")
+    scraped.listener.certificates = lambda: [("127.0.0.1:7400", 4_000.0)]
+    scraped.broker.counters.refuse("resize", RefusalReason.BUSY, "too many", "max_bytes_per_service")
+    scraped.broker.job_registry.memory.set_transit(Transit.BODIES, 7)
+    told = scraped.numbers()
+    assert told["dragoman_handshakes_waiting"] == 1
+    assert told["dragoman_handshakes_total{mechanism=curve,result=done}"] == 2
+    assert told["dragoman_handshakes_total{mechanism=tls,result=failed}"] == 1
+    assert told["dragoman_certificate_expiry_seconds{listener=127.0.0.1:7400}"] == 4_000
+    assert told["dragoman_limits_reached_total{limit=max_bytes_per_service}"] == 1
+    assert told["dragoman_transit_bytes{kind=HTTP bodies}"] == 7
 
 
 def test_the_store_and_the_loop_tell_how_they_do(scraped: Scraped) -> None:

@@ -183,7 +183,7 @@ def test_where_the_kernel_reports_no_users_the_default_with_a_table_is_an_error(
     """Every user was admitted as `anyone`, those of the table and the broker's own included."""
     kernel.test_error = OSError(errno.EAFNOSUPPORT, "no such family")
     world = World(has_table=True)
-    with pytest.raises(OSError, match="loopback=owner at .* no such family; write loopback=anyone"):
+    with pytest.raises(OSError, match=r"loopback=owner at .* no such family; write loopback=anyone"):
         world.rule_of()
     assert world.lines == []
 
