@@ -405,6 +405,27 @@ def test_curl_shows_its_certificate(https: tuple[BrokerSetup, str], certified: C
             stream.kill()
 
 
+def test_page_without_tls_is_foreign_to_https(https: tuple[BrokerSetup, str], certified: Certified) -> None:
+    """A browser shows its certificate for every page that asks, also for one that somebody on the way has written."""
+    _, url = https
+    client = certified.client
+    known = (
+        "--cacert",
+        certified.ca,
+        "--cert",
+        client.cert,
+        "--key",
+        client.key,
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+    )
+    own = url.removesuffix("/livez")
+    for origin, status in ((own, b"200"), (own.replace("https", "http"), b"403")):
+        assert curl(*known, "-H", f"Origin: {origin}", url).stdout == status, origin
+
+
 def test_curl_gets_an_error_before_its_body_is_sent(https: tuple[BrokerSetup, str], certified: Certified) -> None:
     """TLS has no half close, with which the server ends such a response otherwise."""
     setup, url = https
