@@ -11,8 +11,9 @@ from pairs import asgi, native
 def test_dump_has_jobs_and_workers_without_payloads_and_tokens() -> None:
     with asgi.one_world() as world:
         worker = native.NativeWorker(world)
-        for payload in (b"planted one", b"planted two"):
-            native.NativeCaller(world).submit(payload)
+        callers = [native.NativeCaller(world) for _ in range(2)]  # both stay: ids of jobs come from their addresses
+        for caller, payload in zip(callers, (b"planted one", b"planted two"), strict=True):
+            caller.submit(payload)
         assert worker.jobs() == [b"planted one"]
         shown = dump(world.broker)
         text = json.dumps(shown)
