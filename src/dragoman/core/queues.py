@@ -173,7 +173,7 @@ class FairQueue(Generic[J]):
     Nearly always there is one principal, so the queue that was used last is kept at hand.
     """
 
-    __slots__ = ("_by_principal", "_last", "_priority_step", "_ring", "_totals", "length", "service")
+    __slots__ = ("_by_principal", "_last", "_priority_step", "_ring", "_totals", "last_turn", "length", "service")
 
     def __init__(self, priority_step: float, service: str, totals: JobTotals) -> None:
         self.service = service
@@ -183,6 +183,7 @@ class FairQueue(Generic[J]):
         self._last: Queue[J] | None = None
         self._ring: deque[Queue[J]] = deque()  # queues in the order of their turns; one may be empty by now
         self.length = 0  # live jobs of all principals
+        self.last_turn = 0  # number of the last turn of a principal here, at a worker of several services
 
     def __iter__(self) -> Iterator[J]:
         """Iterate over the waiting jobs, in no useful order."""
@@ -193,6 +194,11 @@ class FairQueue(Generic[J]):
     def queues(self) -> list[Queue[J]]:
         """The queues of principals that had waiting jobs."""
         return list(self._by_principal.values())
+
+    @property
+    def is_shared(self) -> bool:
+        """True if several principals may wait here."""
+        return len(self._ring) > 1
 
     def append(self, job: J, now: float) -> None:
         """Add a new job as the last of its principal and priority."""

@@ -189,6 +189,7 @@ class Principal:
         "_rate_time",
         "blocked",
         "is_listed",
+        "last_turn",
         "limits",
         "max_running",
         "name",
@@ -206,6 +207,7 @@ class Principal:
         self.waiting = 0  # jobs that wait or are delayed; `core/lifecycle.py` counts them, and those that run
         self.waiting_bytes = 0  # their payloads
         self.running = 0  # jobs
+        self.last_turn = 0  # number of its last turn at a worker of several services
         self.blocked: dict[str, None] = {}  # services in whose queues its jobs wait because of `max_running`
         self.limits = limits
         self.max_running = UNLIMITED
