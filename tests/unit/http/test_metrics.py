@@ -123,7 +123,7 @@ def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
 
 
 def test_handshakes_certificates_limits_and_data_in_transit_are_told(scraped: Scraped) -> None:
-    """What an operator sees of a flood: none of these lines had a test."""
+    """None of these lines, which show a flood to an operator, had a test."""
     handshakes = scraped.runner.connections.registry.handshakes
     for address, mechanism, is_done in (("a", "curve", True), ("a", "curve", True), ("b", "tls", False)):
         handshakes.begin(address)

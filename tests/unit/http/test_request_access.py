@@ -201,7 +201,7 @@ def test_plain_cookie_is_not_accepted_over_tls() -> None:
 
 
 def test_page_without_tls_is_foreign_to_a_listener_with_it() -> None:
-    """Anybody on the way to the browser can write a page of `http://` with the same name. It was taken for an own one."""
+    """Anybody on the way to the browser can write a page of `http://` with the same name. It was taken for our own."""
     world = TokenWorld(is_tls=True)
     try:
         cookie = {"Cookie": world.login(OPS)}
