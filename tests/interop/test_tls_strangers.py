@@ -142,6 +142,18 @@ def test_openssl_s_client_reads_the_greeting(
     client.shows(b"\x00\x05hello")
 
 
+def test_openssl_s_client_needs_the_application_protocol_of_native(
+    setup: Setup, certified: Certified, s_client: Callable[..., Client]
+) -> None:
+    """A client of another dialect gets not a byte of the carrier, though its handshake of TLS succeeds."""
+    port = open_port(setup, certified, protocol="dragoman/1")
+    out = s_client(port, "-tls1_3").rest()
+    assert OUR_GREETING not in out
+    refused = "the client did not offer the application protocol dragoman/1 (ALPN)"
+    until(lambda: setup.journal.mentions(refused), refused)
+    s_client(port, "-tls1_3", "-alpn", "dragoman/1").shows(OUR_GREETING)
+
+
 def test_openssl_s_client_gets_no_old_cipher(
     setup: Setup, certified: Certified, s_client: Callable[..., Client]
 ) -> None:
@@ -162,11 +174,12 @@ def test_openssl_s_client_cannot_renegotiate(
 
 
 def test_openssl_s_client_gets_no_ticket(setup: Setup, certified: Certified, s_client: Callable[..., Client]) -> None:
-    """R140"""
+    """R140. s_client prints a ticket of TLS 1.3 at its end: the test saw none when the listener sent two."""
     port = open_port(setup, certified)
     for version in ("-tls1_2", "-tls1_3"):
-        out = s_client(port, version).shows(OUR_GREETING)
-        assert b"session ticket" not in out.lower()
+        client = s_client(port, version)
+        client.shows(OUR_GREETING)
+        assert b"session ticket" not in client.rest().lower()
 
 
 def test_a_resumed_session_does_not_skip_the_check_of_a_certificate(setup: Setup, certified: Certified) -> None:
@@ -390,6 +403,27 @@ def test_curl_shows_its_certificate(https: tuple[BrokerSetup, str], certified: C
             until(lambda: read_pem(client.cert.read_text())[0] in shown(), "the protocol has the certificate")
         finally:
             stream.kill()
+
+
+def test_page_without_tls_is_foreign_to_https(https: tuple[BrokerSetup, str], certified: Certified) -> None:
+    """A browser shows its certificate for every page that asks, also for one that somebody on the way has written."""
+    _, url = https
+    client = certified.client
+    known = (
+        "--cacert",
+        certified.ca,
+        "--cert",
+        client.cert,
+        "--key",
+        client.key,
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+    )
+    own = url.removesuffix("/livez")
+    for origin, status in ((own, b"200"), (own.replace("https", "http"), b"403")):
+        assert curl(*known, "-H", f"Origin: {origin}", url).stdout == status, origin
 
 
 def test_curl_gets_an_error_before_its_body_is_sent(https: tuple[BrokerSetup, str], certified: Certified) -> None:

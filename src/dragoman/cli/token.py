@@ -37,7 +37,7 @@ Examples:
 """
 )
 def token() -> None:
-    """Manage bearer tokens, by which clients of HTTP prove who they are."""
+    """Manage bearer tokens, by which clients of HTTP, and of native inside TLS, prove who they are."""
 
 
 @token.command()

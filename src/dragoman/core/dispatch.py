@@ -17,6 +17,7 @@ from dragoman.core.model import Attempt, Job, Service, Worker
 from dragoman.core.running_limits import RunningLimits
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT
+from dragoman.core.turns import Turns
 from dragoman.core.worker_removal import WorkerRemoval
 
 
@@ -31,6 +32,7 @@ class Dispatch(RunningLimits):
         super().__init__(state.worker_registry, state.deadlines)
         self._job_registry = state.job_registry
         self._effects = state.effects
+        self._turns = Turns()
         self._events = state.events
         self._pending_commits = state.job_registry.pending_commits
         self.limiter = Limiter(state)
@@ -137,16 +139,10 @@ class Dispatch(RunningLimits):
         return True
 
     def _next_job(self, worker: Worker) -> Job | None:
-        """Return the job with the lowest queue key among the heads of the worker's queues (R14)."""
+        """Return the job that the worker is to have next (R14)."""
         if self.is_draining:
             return None
         if len(worker.services) == 1:
             service = worker.services[0]
             return service.queue.head() if service.queue.length and not service.closed else None
-        best: Job | None = None
-        for service in worker.services:
-            if service.queue.length and not service.closed:
-                head = service.queue.head()
-                if head is not None and (best is None or head.order < best.order):
-                    best = head
-        return best
+        return self._turns.next_job(worker.services)

@@ -190,7 +190,7 @@ class FairQueue(Ring[J]):
     that was used last is kept at hand.
     """
 
-    __slots__ = ("_last", "_limits", "_priority_step", "_totals")
+    __slots__ = ("_last", "_limits", "_priority_step", "_totals", "last_turn")
 
     def __init__(self, priority_step: float, service: str, totals: JobTotals) -> None:
         super().__init__(service, None)
@@ -200,6 +200,12 @@ class FairQueue(Ring[J]):
         self._priority_step = priority_step
         self._last: Queue[J] | None = None  # of a principal without tenants
         self._limits: ServiceLimits | None = None
+        self.last_turn = 0  # number of the last turn of a principal here, at a worker of several services
+
+    @property
+    def is_shared(self) -> bool:
+        """True if several principals may wait here."""
+        return len(self._turns) > 1
 
     def __iter__(self) -> Iterator[J]:
         """Iterate over the waiting jobs, in no useful order."""

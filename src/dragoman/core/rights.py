@@ -188,6 +188,7 @@ class Principal(RunningAccount):
         "_rate_left",
         "_rate_time",
         "is_listed",
+        "last_turn",
         "limits",
         "name",
         "peers",
@@ -203,6 +204,7 @@ class Principal(RunningAccount):
         self.is_listed = False  # it is in the present table
         self.waiting = 0  # jobs that wait or are delayed; `core/lifecycle.py` counts them, and those that run
         self.waiting_bytes = 0  # their payloads
+        self.last_turn = 0  # number of its last turn at a worker of several services
         self.limits = limits
         self.limit(limits)
         self.peers = 0  # connections

@@ -211,7 +211,10 @@ def body_length(fields: list[tuple[bytes, bytes]], head: re.Match[bytes], limits
         _check_target(method, target, hosts)
     if is_foreign_page(watched.get(b"sec-fetch-site", b""), method, target):
         raise BadRequest(FOREIGN_ORIGIN)
-    return _body_length(watched, host or b"", head[3], limits) if watched else 0
+    origin = watched.get(b"origin")
+    if origin is not None and not is_own_origin(origin, host or b"", is_tls=hosts.is_tls):
+        raise BadRequest(FOREIGN_ORIGIN)
+    return _body_length(watched, head[3], limits) if watched else 0
 
 
 def is_forwarded(fields: list[tuple[bytes, bytes]]) -> bool:
@@ -230,10 +233,7 @@ def _check_target(method: bytes, target: bytes, hosts: Hosts) -> None:
         raise BadRequest(FOREIGN_HOST)
 
 
-def _body_length(watched: dict[bytes, bytes], host: bytes, version: bytes, limits: HttpLimits) -> int:
-    origin = watched.get(b"origin")
-    if origin is not None and not is_own_origin(origin, host):
-        raise BadRequest(FOREIGN_ORIGIN)
+def _body_length(watched: dict[bytes, bytes], version: bytes, limits: HttpLimits) -> int:
     length = 0
     stated = watched.get(b"content-length")
     coding = watched.get(b"transfer-encoding")

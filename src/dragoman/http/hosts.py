@@ -33,6 +33,7 @@ class Hosts:
         self._names = {_bare(name) for name in (*LOOPBACK_NAMES, *more)}
         self._good: set[bytes] = set()
         self._addresses: set[str] = set()
+        self.is_tls = False  # the listener has TLS
 
     def allow(self, name: str) -> None:
         self._names.add(_bare(name))
@@ -60,10 +61,11 @@ class Hosts:
         return found is not None and self.allows(found[1])
 
 
-def is_own_origin(origin: bytes, host: bytes) -> bool:
-    """Tell if the requesting page was served under this name and port; the scheme may be a proxy's."""
+def is_own_origin(origin: bytes, host: bytes, *, is_tls: bool) -> bool:
+    """Tell if the requesting page was served under this name and port. Without TLS here, the scheme may be a proxy's.
+    With it, a page without TLS is foreign: anybody on the way may have written it."""
     origin, host = origin.lower(), host.lower()
-    return host != b"" and origin in (b"http://" + host, b"https://" + host)
+    return host != b"" and (origin == b"https://" + host or (not is_tls and origin == b"http://" + host))
 
 
 def is_foreign_page(site: bytes, method: bytes, target: bytes) -> bool:

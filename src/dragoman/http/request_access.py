@@ -71,7 +71,7 @@ class RequestAccess:
             return None
         if scope["method"] not in SAFE_METHODS:
             origin = fields.get(b"origin")
-            if origin is None or not is_own_origin(origin, fields.get(b"host", b"")):
+            if origin is None or not is_own_origin(origin, fields.get(b"host", b""), is_tls=self.is_tls):
                 self.report("no-origin", address_of(scope), "")
                 detail = (
                     "A request with the login cookie must have an Origin header with the address of this server; "

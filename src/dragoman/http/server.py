@@ -99,6 +99,7 @@ class HttpServer:
     def listen_tls(self, sock: socket.socket, context: Context, failed: TlsReport, limits: HandshakeLimits) -> None:
         """Serve connections with TLS, each with the context that `context` returns. `limits`: of all listeners."""
         self._hosts.allow(sock.getsockname()[0])
+        self._hosts.is_tls = True
         self._acceptors.append(TlsAcceptor(self._loop, sock, self.new_protocol, context, failed, limits))
 
     def new_protocol(self) -> LimitedProtocol:

@@ -152,7 +152,9 @@ class LocalPeers:
             try:
                 self._test(listening.getsockname()[0])
             except OSError as error:
-                if error.errno in SHORTAGES or isinstance(error, TimeoutError) or not access.is_default:
+                is_temporary = error.errno in SHORTAGES or isinstance(error, TimeoutError)
+                # With a table, its users would be admitted as nobody they are, and the broker's own user as well.
+                if is_temporary or not access.is_default or self._authentication.table is not None:
                     problem = f"the kernel does not report the users of connections: {error.strerror or error}"
                     raise OSError(0, f"loopback={rule.value} at {place}: {problem}; {OPEN_TO_ALL}") from error
                 rule = LoopbackRule.ANYONE

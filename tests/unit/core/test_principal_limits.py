@@ -386,3 +386,30 @@ def test_flood_of_one_principal_delays_a_call_of_another_by_at_most_one_job_of_e
         assert ended <= principals
         plain.succeed(job.attempt, b"", float(call))
         plain.effects.clear()
+
+
+@pytest.mark.parametrize(("principals", "most"), [(2, 2), (3, 6), (10, 20)])
+@pytest.mark.parametrize("flooded", ["s", "other", "both"])
+def test_flood_of_one_service_delays_no_call_of_another_service_of_its_worker(
+    broker: CheckedBroker, principals: int, most: int, flooded: str
+) -> None:
+    """R14: with k principals that wait for a worker of n services, a call starts when k * n jobs have ended, or two of
+    two principals. A worker took the oldest job of all its services, so that a flood of one delayed the others."""
+    plain = broker.plain
+    worker = broker.worker("s", "other")
+    callers = [caller_of(principal_of(broker, f"flood {number}")) for number in range(principals - 1)]
+    for number in range(2_000):
+        for name in ("s", "other") if flooded == "both" else (flooded,):
+            plain.submit(name, b"flood", callers[number % len(callers)], WAITS, 0.0)
+    mine = caller_of(principal_of(broker, "mine"))
+    for call in range(1, 21):
+        job = plain.submit("s", b"mine", mine, WAITS, float(call))
+        assert job is not None
+        ended = 0
+        while job.attempt is None:
+            (attempt,) = worker.running.values()
+            plain.succeed(attempt, b"", float(call))
+            ended += 1
+        assert ended <= most
+        plain.succeed(job.attempt, b"", float(call))
+        plain.effects.clear()

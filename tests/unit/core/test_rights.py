@@ -6,7 +6,12 @@ import itertools
 
 import pytest
 
+from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
+from dragoman.core.model import Caller
+from dragoman.core.options import WorkerProfile
+from dragoman.core.policy import Policy
+from dragoman.core.recipients import Recipient
 from dragoman.core.rights import (
     ADMINISTER,
     ALL_RIGHTS,
@@ -23,6 +28,7 @@ from dragoman.core.rights import (
     Rights,
     check_pattern,
 )
+from dragoman.testing.entropy import SeededEntropy
 
 PATTERNS = ("*", "a", "ab", "a*", "ab*", "b", "mail.*", "mail.send", "é*")
 NAMES = (
@@ -215,3 +221,13 @@ def test_principal_is_gone_if_no_table_lists_it_and_it_is_not_built_in() -> None
     assert [each.is_gone for each in (local, anyone, web)] == [False, True, False]
     principals.apply({"anyone": (Rights(call=["a"]), NO_LIMITS)})
     assert [each.is_gone for each in (local, anyone, web)] == [False, False, True]
+
+
+def test_nobody_calls_or_works_without_an_owner() -> None:
+    """A dialect that does not know whose a message is cannot pass it on: no owner is assumed."""
+    with pytest.raises(TypeError, match="owner"):
+        Caller(Recipient())  # type: ignore[call-arg]
+    broker = Broker(Policy(), SeededEntropy())
+    with pytest.raises(TypeError, match="owner"):
+        broker.join(Recipient(), None, "worker", ("s",), WorkerProfile(), 0.0)  # type: ignore[call-arg]
+    assert Principal("somebody").rights == NO_RIGHTS

@@ -50,6 +50,7 @@ def test_unusable_responses_are_malformed() -> None:
             (read_job, Response(200, {}, b""), "bad job"),
             (read_job, Response(200, {**JOB, b"dragoman-timeout": b"nan"}, b""), "bad job"),
             (read_job, Response(200, {**JOB, b"dragoman-attempt": b"\xff"}, b""), "bad job"),
+            (read_job, Response(200, {**JOB, b"dragoman-attempt": b"\x00\x00"}, b""), "bad job"),  # was sent back so
             (read_problem, Response(404, {}, b"{}"), "no problem"),
             (read_problem, Response(404, {b"content-type": b"application/problem+json"}, b"[]"), "bad problem"),
         ],

@@ -43,5 +43,5 @@ def test_a_name_that_was_refused_is_refused_again_and_the_memory_is_bounded() ->
 
 
 def test_an_origin_is_ours_only_with_a_host_to_compare() -> None:
-    assert is_own_origin(b"https://LOCALHOST:1", b"localhost:1")
-    assert not is_own_origin(b"http://", b"")
+    assert is_own_origin(b"https://LOCALHOST:1", b"localhost:1", is_tls=False)
+    assert not is_own_origin(b"http://", b"", is_tls=False)

@@ -200,6 +200,18 @@ def test_plain_cookie_is_not_accepted_over_tls() -> None:
         world.close()
 
 
+def test_page_without_tls_is_foreign_to_a_listener_with_it() -> None:
+    """Anybody on the way to the browser can write a page of `http://` with the same name. It was taken for our own."""
+    world = TokenWorld(is_tls=True)
+    try:
+        cookie = {"Cookie": world.login(OPS)}
+        for origin, expected in ((f"http://{HOST}", 403), (f"https://{HOST}", 200)):
+            headers = {**cookie, "Origin": origin}
+            assert world.ask("POST", "/v1/services/s/pause", headers=headers).status_code == expected, origin
+    finally:
+        world.close()
+
+
 def test_no_response_has_cors_headers(world: TokenWorld) -> None:
     preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
     for method, headers in (("OPTIONS", preflight), ("GET", bearer(WEB)), ("GET", {})):

@@ -28,7 +28,7 @@ from dragoman.dialects.catalogue import DIALECTS
 from dragoman.sdk.address import AddressError, parse
 from dragoman.server.access_control import AccessControl
 from dragoman.server.admission import AdmissionLimits
-from dragoman.server.authentication import Admitted, Authentication, Rejected
+from dragoman.server.authentication import Admitted, Authentication, AuthMechanism, ListenerAuth, Rejected
 from dragoman.server.certificate_watch import DAY, CertificateWatch
 from dragoman.server.listener_security import identity_kinds
 from dragoman.server.runner import Runner
@@ -142,6 +142,46 @@ def test_each_credential_finds_its_principal(world: World, tmp_path: Path) -> No
 
 def der(path: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(path.read_text())
+
+
+def test_credentials_are_looked_up_again_once_the_handshake_is_done(world: World, tmp_path: Path) -> None:
+    """A reload may take them away between the two: what the client had proved then admits nobody."""
+    authority = Authority(tmp_path / "ca")
+    named, unknown = (authority.issue(each, f"subjectAltName=DNS:{each}") for each in ("ops", "stranger"))
+    world.put("web", f'token = ["sha256:{token_hash(TOKEN).hex()}"]')
+    world.put("gpu-1", f'curve = ["{KEY.hex()}"]')
+    world.put("ops", 'tls_name = ["ops"]')
+    world.start()
+    look = world.authentication
+
+    def check(auth: ListenerAuth, credential: bytes | None, name: str | None) -> None:
+        carrier = Zmtp("ROUTER")
+        carrier.peer_key = carrier.peer_token = credential or b""
+        found = auth.judge(look.local, credential, carrier)
+        assert name_of(found) == name
+        assert (auth.rejection(credential) is not None) == (auth is certificates and credential == der(unknown.cert))
+
+    def asking(mechanism: AuthMechanism, *, certificate: bool = False, is_open: bool = False) -> ListenerAuth:
+        return ListenerAuth(look, mechanism, verifies_certificates=certificate, is_open=is_open)
+
+    curve, tokens = asking(AuthMechanism.CURVE), asking(AuthMechanism.TOKEN)
+    certificates = asking(AuthMechanism.NONE, certificate=True)
+    rows = [
+        (curve, KEY, "gpu-1"),
+        (curve, bytes(32), None),
+        (curve, None, None),
+        (tokens, TOKEN.encode(), "web"),
+        (tokens, TOKEN.encode()[:-1], None),
+        (tokens, b"\xff", None),
+        (tokens, None, None),
+        (asking(AuthMechanism.TOKEN, certificate=True), der(named.cert), None),  # the certificate does not decide
+        (certificates, der(named.cert), "ops"),
+        (certificates, der(unknown.cert), None),
+        (certificates, None, None),
+        (asking(AuthMechanism.NONE, is_open=True), None, "anyone"),
+        (asking(AuthMechanism.NONE), None, "local"),
+    ]
+    check_every_row(check, rows)
 
 
 def test_without_a_table_a_verified_certificate_is_anyone(world: World, tmp_path: Path) -> None:

@@ -179,6 +179,15 @@ def test_where_the_kernel_reports_no_users_a_written_rule_is_an_error(kernel: ty
     assert World().rule_of(LocalAccess(ANYONE, is_default=False)) is ANYONE
 
 
+def test_where_the_kernel_reports_no_users_the_default_with_a_table_is_an_error(kernel: type[FakeOwners]) -> None:
+    """Every user was admitted as `anyone`, those of the table and the broker's own included."""
+    kernel.test_error = OSError(errno.EAFNOSUPPORT, "no such family")
+    world = World(has_table=True)
+    with pytest.raises(OSError, match=r"loopback=owner at .* no such family; write loopback=anyone"):
+        world.rule_of()
+    assert world.lines == []
+
+
 def test_a_shortage_does_not_admit_anyone(kernel: type[FakeOwners]) -> None:
     """Another user can use up the file descriptors of the system while the broker starts."""
     for error, problem in ((OSError(errno.ENFILE, "too many files"), "too many files"), (TimeoutError("late"), "late")):

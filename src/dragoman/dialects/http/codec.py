@@ -225,8 +225,8 @@ def read_job(response: Response) -> tuple[str, JobInfo]:
     try:
         token = fields[b"dragoman-attempt"].decode()
         timeout = float(fields.get(b"dragoman-timeout", b"inf"))
-        if isnan(timeout):
-            raise ValueError("a time-out that is not a number")
+        if isnan(timeout) or not _is_field_value(token):
+            raise ValueError("a time-out that is not a number, or a token that no header field can carry")
         return token, JobInfo(
             unquote(fields[b"dragoman-service"].decode()),
             fields[b"dragoman-job"].decode(),
