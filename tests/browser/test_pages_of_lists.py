@@ -193,8 +193,10 @@ def filters_are_in_the_address(world: World) -> None:
 
 def workers_of_a_service_are_as_they_are_now(world: World) -> None:
     """Its page kept the workers that it had found, and the ages of jobs grew that had ended."""
-    worker = HttpWorker(world.api, "busy")
     world.enqueue("busy")
+    command = world.show("/service/busy").locator("section[data-key=Workers] code")
+    expect(command).to_have_text("dragoman worker --exec \"tr a-z A-Z\" --service 'busy'")
+    worker = HttpWorker(world.api, "busy")
     attempt = worker.take()
     page = world.show("/service/busy")
     row = page.locator("section[data-key=Workers] tbody tr").first

@@ -67,3 +67,5 @@ export const missing = (title, sentence) => html`<div class="head"><h1>${title}<
 export const loading = () => html`<p class="dim loading" role="status">Loading…</p>`;
 /** Command that starts a first worker. */
 export const FIRST_WORKER = 'dragoman worker --exec "tr a-z A-Z"';
+/** The same for a service. Its name is quoted for a shell. @param {string} service */
+export const workerOf = (service) => `${FIRST_WORKER} --service '${service.replaceAll("'", "'\\''")}'`;

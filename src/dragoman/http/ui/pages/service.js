@@ -5,7 +5,7 @@ import { chart, legend } from "../charts.js";
 import { html } from "../dom.js";
 import { count, percent, rate, since, time } from "../format.js";
 import {
-  FIRST_WORKER, REFRESH, act, dialect, dialectColor, empty, hot, jobState, panel, rangeChoice, rangeOf, tile, workerState,
+  REFRESH, act, dialect, dialectColor, empty, hot, jobState, panel, rangeChoice, rangeOf, tile, workerOf, workerState,
 } from "../parts.js";
 import { administers } from "../rights.js";
 import { hrefOf } from "../routes.js";
@@ -54,7 +54,7 @@ export function render({ address, data, live: now }) {
   ${says && html`<section class="panel why c-${colorOf(row)}" data-key="says">${says}</section>`}
   ${tiles(row)}
   ${charts(data.series, range)}
-  ${panel("Workers", workers(data.workers, drawnAt(data.workers, nowOf(now))), { flush: true, note: "slowest first", side: all })}
+  ${panel("Workers", workers(id, data.workers, drawnAt(data.workers, nowOf(now))), { flush: true, note: "slowest first", side: all })}
   <div class="row two" data-key="sample">
     ${panel("Not done", reasons(now?.page?.reasons ?? [], nowOf(now)), {
       flush: true, note: "by reason, last hour", side: jobs,
@@ -103,8 +103,8 @@ function charts(series, range) {
 
 // ---------------------------------------------------------------- workers and reasons
 
-function workers(list, now) {
-  if (!list.length) return empty("No worker offers this service now.", FIRST_WORKER);
+function workers(service, list, now) {
+  if (!list.length) return empty("No worker offers this service now.", workerOf(service));
   return html`<div class="scroll"><table><thead><tr><th>Worker</th><th class="hide-s">Dialect</th><th>State</th>
     <th class="hide-s">Slots in use</th><th class="num hide-m">Oldest job</th><th class="num">Pace</th>
     <th class="num hide-s">Done</th></tr></thead><tbody>${list.map((each) => worker(each, now))}</tbody></table></div>`;
