@@ -146,7 +146,8 @@ def verdict(value: float, target: float | None, *, is_clean: bool = True, at_lea
         return ""
     is_reached = value >= target if at_least else value <= target
     answer = ("yes" if is_reached else "no") if is_clean else "NOT CLEAN"
-    return f"target {'≥' if at_least else '≤'} {target:.1f}: {answer}"
+    shown = f"{target:.2f}".removesuffix("0")
+    return f"target {'≥' if at_least else '≤'} {shown}: {answer}"
 
 
 def block(title: str, rows: Sequence[Row]) -> list[str]:

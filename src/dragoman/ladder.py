@@ -17,6 +17,7 @@ MOST_LANES: Final = 6
 MOST_CALLERS: Final = 2
 SILENCE: Final = 1.0  # seconds; a shorter silence is no break
 TIMES_MEDIAN: Final = 10  # a break is longer than this many times the median silence
+RECONSTRUCTED: Final = "Reconstructed from the history of the job."  # the messages were not recorded
 ENTITIES: Final = {"#": "#35;", ";": "#59;", "<": "#lt;", ">": "#gt;", '"': "#quot;"}  # of Mermaid
 
 # ---------------------------------------------------------------- text
@@ -79,6 +80,8 @@ def as_mermaid(view: ConversationView) -> str:
     for lane in view.lanes:
         dialect = f" ({lane.dialect})" if lane.dialect else ""
         lines.append(f"    participant {lane.id} as {_mermaid(lane.name + dialect)}")
+    if view.recorded == "milestones":
+        lines.append(f"    Note over b: {RECONSTRUCTED}")
     for row in with_breaks(view.messages):
         lines.append("    " + _mermaid_row(row))
     if view.more:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from dragoman.ladder import duration, for_picture, plain, since, size, with_breaks
+from dragoman.dialects.catalogue import DIALECTS
+from dragoman.ladder import RECONSTRUCTED, duration, for_picture, plain, since, size, with_breaks
 from dragoman.operations.ladder_schemas import ConversationView, LaneView, RowView
 
 ROW: Final = 25  # height of a row
@@ -89,7 +90,9 @@ def draw(view: ConversationView, *, is_narrow: bool = False) -> str:
     """Return the picture without styles. On a narrow screen all workers share one lane: an attempt has one worker, and
     its band has the name."""
     lanes, rows = for_picture(view)
-    return Picture(lanes, is_narrow).draw(rows, view.more)
+    remarks = [f"… {view.more} more"] if view.more else []
+    remarks += [RECONSTRUCTED] if view.recorded == "milestones" else []
+    return Picture(lanes, is_narrow).draw(rows, remarks)
 
 
 class Picture:
@@ -108,7 +111,7 @@ class Picture:
         self._marks: list[str] = []
         self._y = HEAD + 10
 
-    def draw(self, rows: list[RowView], more: int) -> str:
+    def draw(self, rows: list[RowView], remarks: list[str]) -> str:
         for row in with_breaks(rows):
             if isinstance(row, float):
                 self._break(row)
@@ -118,9 +121,9 @@ class Picture:
                 self._row(row)
         for lane in list(self._began):
             self._bar(lane)
-        if more:
+        for remark in remarks:
             self._y += ROW
-            self._marks.append(f'<text class="size" x="12" y="{self._y + 4}">… {more} more</text>')
+            self._marks.append(f'<text class="size" x="12" y="{self._y + 4}">{remark}</text>')
         bottom = self._y + 22
         lives = "".join(f'<path class="life" d="M{x} {HEAD - 5}V{bottom}"/>' for x in self._different_xs())
         return (
@@ -164,7 +167,8 @@ class Picture:
             is_shared = self._is_narrow and lane.role == "worker" and workers > 1
             is_crowded = self._is_narrow or (workers > CROWD and lane.role == "worker")
             name = f"{workers} workers" if is_shared else _cut(lane.name, 12 if is_crowded else 18)
-            role = f"{lane.dialect} {lane.role}" if lane.dialect and not is_crowded else lane.dialect or lane.role
+            dialect = _title(lane.dialect or "")
+            role = f"{dialect} {lane.role}" if dialect and not is_crowded else dialect or lane.role
             role = "" if is_shared else role
             colour = "c-none" if is_shared else self._colours[lane.id]
             heads.append(
@@ -265,6 +269,10 @@ class Picture:
 def _text(text: str) -> str:
     """Escape a text for SVG."""
     return escape(plain(text))
+
+
+def _title(dialect: str) -> str:
+    return DIALECTS[dialect].title if dialect in DIALECTS else dialect
 
 
 def _cut(text: str, most: int) -> str:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 from test_browser_pages import LIGHT, PATIENCE_MS, chromium
 
 from dragoman import AsyncClient
-from programs import Programs
+from programs import Programs, until
 
 WORKERS, JOBS, AT_ONCE = 100, 10_000, 500
 LEASE = 600  # seconds: these workers send no heartbeats
@@ -43,9 +43,13 @@ def crowded_url(programs: Programs) -> str:
         for number in range(WORKERS):
             form = {"services": ["mail"], "name": f"mail-{number}", "lease": LEASE}
             api.post("/v1/workers", json=form).raise_for_status()
-        totals = api.get("/v1/overview").json()["totals"]
-    assert (sum(totals["workers"].values()), totals["kept"]) == (WORKERS, JOBS)
+        until(lambda: numbers(api) == (WORKERS, JOBS), "all workers are counted")  # every two seconds
     return url
+
+
+def numbers(api: httpx2.Client) -> tuple[int, int]:
+    totals = api.get("/v1/overview").json()["totals"]
+    return sum(totals["workers"].values()), totals["kept"]
 
 
 async def enqueue(url: str) -> None:

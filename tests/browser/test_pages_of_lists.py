@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from page_checks import WIDE, check_looks
+from page_checks import PHONE, WIDE, check_looks
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 from test_browser_pages import LIGHT, PATIENCE_MS, chromium
 
@@ -195,6 +195,41 @@ def filters_are_in_the_address(world: World) -> None:
     page.wait_for_url(f"**/job/{ids[0]}")
     page.go_back()
     expect(rows).to_have_count(2)
+    page.get_by_label("Caller", exact=True).select_option("Majordomo")
+    page.wait_for_url("**/jobs?service=filtered&state=waiting&caller=majordomo")
+    page.get_by_text("No job matches.").wait_for()
+    page.get_by_label("Caller", exact=True).select_option("HTTP")
+    expect(rows).to_have_count(2)
+
+
+def workers_of_a_service_are_as_they_are_now(world: World) -> None:
+    """Its page kept the workers that it had found, and the ages of jobs grew that had ended."""
+    world.enqueue("busy")
+    command = world.show("/service/busy").locator("section[data-key=Workers] code")
+    expect(command).to_have_text("dragoman worker --exec \"tr a-z A-Z\" --service 'busy'")
+    worker = HttpWorker(world.api, "busy")
+    attempt = worker.take()
+    page = world.show("/service/busy")
+    row = page.locator("section[data-key=Workers] tbody tr").first
+    expect(row.locator("td").nth(2)).to_contain_text("busy")
+    expect(row.locator("td").nth(4)).not_to_have_text("–")
+    worker.done(attempt)
+    HttpWorker(world.api, "busy")
+    expect(row.locator("td").nth(4)).to_have_text("–")
+    expect(page.locator("section[data-key=Workers] tbody tr")).to_have_count(2)
+
+
+def schedules_are_run_on_a_phone(world: World) -> None:
+    """Their buttons were left out on narrow screens, and no other page has them."""
+    world.api.put("/v1/schedules/hourly", json={"service": "scheduled", "every": 3600}).raise_for_status()
+    page = world.show("/schedules")
+    page.set_viewport_size(PHONE)
+    try:
+        page.locator("tr[data-key=shourly]").get_by_role("button", name="Run now …").click()
+        page.get_by_role("dialog").get_by_role("button", name="Run now").click()
+        page.wait_for_url("**/job/*")
+    finally:
+        page.set_viewport_size(WIDE)
 
 
 def job_page_shows_parent_and_children(world: World) -> None:
@@ -360,6 +395,8 @@ SCENARIOS: list[Callable[[World], None]] = [
     job_page_says_why,
     job_page_shows_key_and_keeping,
     filters_are_in_the_address,
+    workers_of_a_service_are_as_they_are_now,
+    schedules_are_run_on_a_phone,
     list_of_jobs_stands_still,
     job_page_shows_what_a_job_comes_after_and_its_group,
     pause_by_keyboard,

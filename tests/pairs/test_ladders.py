@@ -273,8 +273,20 @@ def in_browser_code(views: list[ConversationView]) -> list[list[str]]:
 
 def test_the_page_draws_the_same_pictures(stories: dict[str, ConversationView]) -> None:
     views = [*stories.values(), many_attempts(stories["rescue"]), hostile(stories["late"])]
+    views.append(reconstructed(stories["rescue"]))
     for drawn, view in zip(in_browser_code(views), views, strict=True):
         assert drawn == [draw(view), draw(view, is_narrow=True)]
+
+
+def reconstructed(view: ConversationView) -> ConversationView:
+    return msgspec.structs.replace(view, recorded="milestones")
+
+
+def test_a_reconstructed_ladder_is_marked_in_each_form(stories: dict[str, ConversationView]) -> None:
+    """Pictures and Mermaid looked as if the messages had been recorded."""
+    for form in (as_text, as_svg, as_mermaid):
+        assert "econstructed" in form(reconstructed(stories["rescue"])), form
+        assert "econstructed" not in form(stories["rescue"]), form
 
 
 def many_attempts(view: ConversationView) -> ConversationView:

@@ -82,7 +82,7 @@ def _tell(tree: ProcessTree, folder: Path, sizes: Sizes, stays: bool) -> bool:
         _show(title("\nA job that fails"))
         done += retry_from_quarantine(broker, sizes.retry_delay, _show)
 
-        is_right = _sum_up(broker, cells, done, added)
+        is_right = sum_up(broker, cells, done, added)
         if stays:
             _show(title("\nThe demo goes on until Ctrl-C: 20 jobs a second, of which 2 % fail"))
             _show_commands(broker)
@@ -129,7 +129,7 @@ def broker_time(broker: DemoBroker) -> float | None:
     return sum(rate * added for _, _, rate, added in flow) / calls if calls else None
 
 
-def _sum_up(broker: DemoBroker, cells: list[Cell], done: int, added: float | None) -> bool:
+def sum_up(broker: DemoBroker, cells: list[Cell], done: int, added: float | None) -> bool:
     """Print the sum. True if every pair is right, and the broker has done as many jobs as callers have results."""
     right = [cell for cell in cells if not cell.problem]
     _show(title("\nSum"))

@@ -89,7 +89,8 @@ def _lanes(lanes: list[Lane]) -> list[LaneView]:
             views.append(LaneView(id=each.id, role="worker", name=each.name, dialect=each.dialect or None))
         else:
             callers = len(views) - 1 - sum(view.role == "worker" for view in views)
-            views.insert(callers, LaneView(id=each.id, role="caller", name=each.name, dialect=each.dialect or None))
+            name = each.name or "caller"  # in a history, the address of this machine is not known
+            views.insert(callers, LaneView(id=each.id, role="caller", name=name, dialect=each.dialect or None))
     return views
 
 

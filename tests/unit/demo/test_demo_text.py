@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import click
+import pytest
+from click.testing import CliRunner
 
+from case_tables import check_every_row
 from dragoman.cli import dragoman
+from dragoman.demo import processes, story
 from dragoman.demo.load import AWAY, PATIENCE, STAY, Visitor, submit_job
 from dragoman.demo.matrix import Cell, matrix_lines, payloads
 from dragoman.demo.scenes import attempt_lines
-from dragoman.demo.story import next_commands
+from dragoman.demo.story import next_commands, sum_up
 from dragoman.operations.schemas import AttemptView, JobView
 
 
@@ -101,3 +107,33 @@ def test_calls_of_the_load_end_by_themselves() -> None:
     for _ in range(50):
         submit_job(broker)
     assert set(broker.timeouts) == {PATIENCE}
+
+
+class CountingBroker:
+    """A broker that has done this number of jobs."""
+
+    def __init__(self, done: int) -> None:
+        self.http = self
+        self._done = done
+
+    def services(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(ended={"done": self._done, "failed": 3}), SimpleNamespace(ended={})]
+
+
+def test_sum_is_right_only_if_every_pair_is_and_no_job_was_done_twice() -> None:
+    def check(problem: str, counted: int, expected: bool) -> None:
+        cells = [Cell("native", "http", [0.001]), Cell("http", "native", [0.001], problem)]
+        broker: Any = CountingBroker(counted)
+        assert sum_up(broker, cells, 2, None) is expected
+
+    check_every_row(check, [("", 2, True), ("a call returned b'x'", 2, False), ("", 3, False), ("", 1, False)])
+
+
+def test_demo_with_a_wrong_result_has_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(is_right: bool, code: int) -> None:
+        monkeypatch.setattr(story, "tell", lambda sizes, stays: is_right)
+        monkeypatch.setattr(processes, "forget_settings", lambda: None)
+        monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+        assert CliRunner().invoke(dragoman, ["demo"]).exit_code == code
+
+    check_every_row(check, [(True, 0), (False, 1)])

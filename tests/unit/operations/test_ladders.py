@@ -94,3 +94,17 @@ def test_no_payload_is_part_of_a_ladder(world: World) -> None:
     world.worker("s")
     job = world.enqueue("s", b"top secret")
     assert "secret" not in repr(world.ask("ladder", id=job))
+
+
+def test_a_caller_without_an_address_has_a_name_in_a_reconstructed_ladder(world: World) -> None:
+    """Text had lines such as ` --- enqueue --> broker`, and Mermaid a participant without a name."""
+    world.broker.job_registry.conversations.next_at = inf
+    job = world.enqueue("s", attempts=1)
+    world.store.write()
+    world.job(job).owner.address = ""
+    world.worker("s")
+    world.broker.fail(world.attempt(job), "poison", world.now)
+    world.runner.run_once()
+    world.store.write()
+    view = world.ask("ladder", id=job)
+    assert (view.recorded, view.lanes[0].role, view.lanes[0].name) == ("milestones", "caller", "caller")

@@ -1,8 +1,9 @@
 // Ribbons from callers' dialects to workers' dialects; the width of a ribbon is its number of jobs a second.
 
+import { dialectName } from "./dialects.js";
 import { html } from "./dom.js";
 import { rate, time } from "./format.js";
-import { dialectColor, dialectName } from "./parts.js";
+import { dialectColor } from "./parts.js";
 
 const WIDTH = 430, HEIGHT = 226, GAP = 13, LEFT = 100, RIGHT = WIDTH - 148, THINNEST = 2;
 

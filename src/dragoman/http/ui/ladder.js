@@ -1,9 +1,12 @@
 // Ladders: the conversation of a job or a worker, drawn as SVG. The same picture, with the same numbers and classes, as
 // in dragoman/ladder_picture.py; a test compares the two. Colours are in style.css and ladder.css.
 
+import { dialectName } from "./dialects.js";
+
 const ROW = 25, HEAD = 52, BREAK = 27, BAND = 42, WIDTH = 830, NARROW_WIDTH = 352, GUTTER = 58, MARGIN = 12;
 const SHORT_NOTE = 28, LONGEST_NOTE = 80, LONGEST_NARROW_NOTE = 24, CROWD = 3, LEFT_OF = 200;
 const MOST_LANES = 6, MOST_CALLERS = 2, SILENCE = 1, TIMES_MEDIAN = 10;
+const RECONSTRUCTED = "Reconstructed from the history of the job.";
 const KINDS = { done: "done", failed: "failed", "timed out": "timed", lost: "lost" };
 
 /**
@@ -11,7 +14,7 @@ const KINDS = { done: "done", failed: "failed", "timed out": "timed", lost: "los
  * @typedef {{t: number, from?: string, to?: string, message?: string, size?: number, dropped?: string, unsent?: string,
  *   at?: string, note?: string, kind?: string, lost?: string, attempt?: number, lane?: string, title?: string,
  *   says?: string, ends?: string, count?: number}} Row
- * @typedef {{lanes: Lane[], messages: Row[], more: number}} Conversation
+ * @typedef {{lanes: Lane[], messages: Row[], more: number, recorded?: string}} Conversation
  */
 
 /**
@@ -90,6 +93,10 @@ export function drawLadder(conversation, { isNarrow = false } = {}) {
     y += ROW;
     marks.push(`<text class="size" x="12" y="${y + 4}">… ${conversation.more} more</text>`);
   }
+  if (conversation.recorded === "milestones") {
+    y += ROW;
+    marks.push(`<text class="size" x="12" y="${y + 4}">${RECONSTRUCTED}</text>`);
+  }
   const bottom = y + 22;
   const lives = columns.map((x) => `<path class="life" d="M${x} ${HEAD - 5}V${bottom}"/>`).join("");
   return `<svg class="ladder" viewBox="${-MARGIN} 0 ${width + 2 * MARGIN} ${bottom + 6}" role="img" aria-label="Messages in the order in which the broker saw them">${lives}${bars.join("")}${heads(lanes, xs, colours, isNarrow)}${marks.join("")}</svg>`;
@@ -134,7 +141,7 @@ function heads(lanes, xs, colours, isNarrow) {
     const isShared = isNarrow && lane.role === "worker" && workers > 1;
     const isCrowded = isNarrow || (workers > CROWD && lane.role === "worker");
     const name = isShared ? `${workers} workers` : cut(lane.name, isCrowded ? 12 : 18);
-    const role = isShared ? "" : lane.dialect && !isCrowded ? `${lane.dialect} ${lane.role}` : lane.dialect || lane.role;
+    const role = isShared ? "" : lane.dialect && !isCrowded ? `${dialectName(lane.dialect)} ${lane.role}` : dialectName(lane.dialect ?? "") || lane.role;
     return `<g class="${isShared ? "c-none" : text(colours.get(lane.id))}"><text class="who" x="${x}" y="16" text-anchor="middle">${text(name)}</text><text class="role" x="${x}" y="33" text-anchor="middle">${text(role)}</text><circle class="dot" cx="${x}" cy="${HEAD - 8}" r="3"/></g>`;
   }).join("");
 }

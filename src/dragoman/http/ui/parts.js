@@ -1,14 +1,11 @@
 // Small parts that all pages use: panels, tiles, chips, states, buttons, empty states.
 
+import { DIALECTS, dialectName } from "./dialects.js";
 import { html } from "./dom.js";
 import { time } from "./format.js";
 import { STATE_PATHS, icon } from "./icons.js";
 import { hasActs } from "./rights.js";
 
-export const DIALECTS = {
-  native: "Native", pingpong: "PingPong", memodb: "MemoDB", powerhose: "Powerhose", controller: "Worker-Controller",
-  majordomo: "Majordomo", http: "HTTP",
-};
 /** Colours of states. A class `c-…` of style.css sets the colour of an element and its children. */
 export const JOB_COLORS = {
   waiting: "waiting", delayed: "quiet", dependent: "quiet", running: "running", done: "done", failed: "failed", "timed out": "timed",
@@ -20,7 +17,6 @@ export const WORKER_COLORS = {
 };
 export const LEVEL_COLORS = { error: "failed", warning: "waiting", notice: "accent", info: "quiet" };
 
-export const dialectName = (dialect) => DIALECTS[dialect] ?? dialect;
 export const dialectColor = (dialect) => Object.hasOwn(DIALECTS, dialect) ? dialect : "quiet";
 export const dialect = (name) => html`<span class="chip c-${dialectColor(name)}">${dialectName(name)}</span>`;
 
@@ -71,3 +67,5 @@ export const missing = (title, sentence) => html`<div class="head"><h1>${title}<
 export const loading = () => html`<p class="dim loading" role="status">Loading…</p>`;
 /** Command that starts a first worker. */
 export const FIRST_WORKER = 'dragoman worker --exec "tr a-z A-Z"';
+/** The same for a service. Its name is quoted for a shell. @param {string} service */
+export const workerOf = (service) => `${FIRST_WORKER} --service '${service.replaceAll("'", "'\\''")}'`;

@@ -1,9 +1,10 @@
 // Page *Broker*: which callers' dialects reach which workers' dialects, listeners, limits, health and cost.
 
 import { get } from "../api.js";
+import { DIALECTS, dialectName } from "../dialects.js";
 import { html } from "../dom.js";
 import { bytes, clock, count, percent, rate, time } from "../format.js";
-import { DIALECTS, dialect, dialectName, empty, hot, panel } from "../parts.js";
+import { dialect, empty, hot, panel } from "../parts.js";
 import { seesAll } from "../rights.js";
 import { again, facts, meter, none, nowOf, span, table } from "./elements.js";
 

@@ -66,6 +66,14 @@ export const withQuery = ({ page, id, query }, field, value) => hrefOf(page, id,
 /** Milliseconds of the broker's clock, from the last snapshot. */
 export const nowOf = (live) => Date.parse(live?.at) || Date.now();
 
+/** Milliseconds to which ages in these rows refer: when they were drawn first. The rows are not changed by snapshots, and
+ * a job in them may have ended since. @param {object} rows */
+export function drawnAt(rows, now) {
+  if (!ages.has(rows)) ages.set(rows, now);
+  return ages.get(rows);
+}
+const ages = new WeakMap();
+
 /** Fetch a part of the data again, at most every `seconds`, while snapshots arrive. `fetch` returns the changed fields. */
 export async function again(data, seconds, fetch) {
   const at = performance.now();

@@ -1,6 +1,7 @@
 // Page *Jobs*: counts by state, filters in the address, 50 jobs a page. The rows stand still while they are read.
 
 import { get } from "../api.js";
+import { DIALECTS } from "../dialects.js";
 import { html } from "../dom.js";
 import { count, time } from "../format.js";
 import { dialect, empty, jobState } from "../parts.js";
@@ -14,7 +15,8 @@ const REFRESH = 5; // seconds
 const STATES = [["", "all"], ["waiting"], ["delayed"], ["dependent"], ["running"], ["done"], ["undone", "not done"]];
 const KINDS = [["", "all"], ["call", "calls"], ["background"]];
 const OUTCOMES = ["done", "failed", "timed out", "lost", "cancelled", "refused"];
-const TAGS = ["caller", "worker", "group"];
+const TAGS = ["worker", "group"];
+const CALLERS = Object.entries({ ...DIALECTS, schedule: "Schedules" }).filter(([name]) => name !== "controller");
 const FILTERS = ["service", "kind", "caller", "worker", "text", "group", "after"];
 
 /** Fields of the operation for the query of the page. @param {Record<string, string>} query */
@@ -63,6 +65,7 @@ export function render({ address, data, live }) {
   <div class="head filters">
     ${choices("State", STATES.map(([value, label]) => [value, label, number(data.counts, value)]), "state", query)}
     ${select("Service", "service", services(data.services, query.service).map((name) => [name]), "Any service", query)}
+    ${select("Caller", "caller", callers(query.caller), "Any caller", query)}
     ${choices("Kind", KINDS, "kind", query)}
     ${search("Id, key, worker or reason", query, "Id, key, reason …")}
     ${tags(address, isChoice(query.state) ? TAGS : ["state", ...TAGS])}
@@ -85,6 +88,8 @@ function tick(data, now) {
 const newer = (n) => (n >= PAGE ? `${PAGE} or more newer` : `${n} newer`);
 
 const isChoice = (state = "") => STATES.some(([value]) => value === state);
+
+const callers = (chosen) => (chosen && !CALLERS.some(([name]) => name === chosen) ? [[chosen], ...CALLERS] : CALLERS);
 
 const services = (names, chosen) => (chosen && !names.includes(chosen) ? [chosen, ...names] : names);
 

@@ -31,7 +31,7 @@ export function render({ data, live }) {
 }
 
 const HEADS = [["Name"], ["Service", "hide-m"], ["When"], ["Next", "num"], ["Last 20 runs", "hide-s"],
-  ["Took", "num hide-m"], ["Runs", "num hide-m"], ["Skipped", "num hide-m"], ["", "hide-s"]];
+  ["Took", "num hide-m"], ["Runs", "num hide-m"], ["Skipped", "num hide-m"], [""]];
 
 function row(each, now) {
   const href = each.last_job && html`data-href="/job/${each.last_job}"`;
@@ -41,7 +41,7 @@ function row(each, now) {
     <td class="num">${each.paused ? none : ahead(each.next, now)}</td><td class="hide-s">${runs(each.recent ?? "")}</td>
     <td class="num mid hide-m">${time(each.last_took)}</td><td class="num mid hide-m">${count(each.runs)}</td>
     <td class="num hide-m">${each.skipped ? hot("waiting", count(each.skipped)) : html`<span class="dim">0</span>`}</td>
-    <td class="num hide-s"><span class="acts">${(administers(each.service) || isOwn(each.owner)) && buttons(each)}</span></td></tr>`;
+    <td class="num"><span class="acts">${(administers(each.service) || isOwn(each.owner)) && buttons(each)}</span></td></tr>`;
 }
 
 const buttons = ({ name, paused }) => html`${act("run schedule", name, "Run now …", "small calm")}${

@@ -5,15 +5,16 @@ import { chart, legend } from "../charts.js";
 import { html } from "../dom.js";
 import { count, later, percent, rate, since, time } from "../format.js";
 import {
-  FIRST_WORKER, REFRESH, act, dialect, dialectColor, empty, hot, jobState, panel, rangeChoice, rangeOf, tile, workerState,
+  REFRESH, act, dialect, dialectColor, empty, hot, jobState, panel, rangeChoice, rangeOf, tile, workerOf, workerState,
 } from "../parts.js";
 import { administers } from "../rights.js";
 import { hrefOf } from "../routes.js";
 import { advance as advanceSeries, marksOf, sumOf, total } from "../series.js";
 import { slots } from "../service-table.js";
-import { ago, meter, nowOf } from "./elements.js";
+import { again, ago, drawnAt, meter, nowOf } from "./elements.js";
 
 const WORKERS = 10, REASONS = 8; // rows
+const AGAIN = 2; // seconds between two requests for the workers
 const SLOW = 1.5; // pace from which a worker is slow
 const LONG = 5; // seconds of the oldest job that are shown in colour
 
@@ -26,13 +27,16 @@ export async function load(address) {
   const [service, series, workers] = await Promise.all([
     get(base),
     get(`${base}/series`, { range: rangeOf(address) }),
-    get("/v1/workers", { service: id, sort: "slow", limit: WORKERS }),
+    slowest(id),
   ]);
-  return { service, series, workers: workers.workers };
+  return { service, series, ...workers };
 }
 
-export function advance({ series }, snapshot, { id }) {
-  const row = snapshot.services.find((each) => each.name === id);
+const slowest = async (service) => ({ workers: (await get("/v1/workers", { service, sort: "slow", limit: WORKERS })).workers });
+
+export function advance(data, snapshot, { id }) {
+  again(data, AGAIN, () => slowest(id));
+  const { series } = data, row = snapshot.services.find((each) => each.name === id);
   if (!row) return;
   const values = ["arrived", "done", "waiting", "running"].map((each) => [series[each], row[each]]);
   const quantiles = ["p50", "p95", "p99"].flatMap((each, i) => [
@@ -50,7 +54,7 @@ export function render({ address, data, live: now }) {
   ${says && html`<section class="panel why c-${colorOf(row)}" data-key="says">${says}</section>`}
   ${tiles(row)}
   ${charts(data.series, range)}
-  ${panel("Workers", workers(data.workers, now?.at), { flush: true, note: "slowest first", side: all })}
+  ${panel("Workers", workers(id, data.workers, drawnAt(data.workers, nowOf(now))), { flush: true, note: "slowest first", side: all })}
   <div class="row two" data-key="sample">
     ${panel("Not done", reasons(now?.page?.reasons ?? [], nowOf(now)), {
       flush: true, note: "by reason, last hour", side: jobs,
@@ -107,8 +111,8 @@ function charts(series, range) {
 
 // ---------------------------------------------------------------- workers and reasons
 
-function workers(list, now) {
-  if (!list.length) return empty("No worker offers this service now.", FIRST_WORKER);
+function workers(service, list, now) {
+  if (!list.length) return empty("No worker offers this service now.", workerOf(service));
   return html`<div class="scroll"><table><thead><tr><th>Worker</th><th class="hide-s">Dialect</th><th>State</th>
     <th class="hide-s">Slots in use</th><th class="num hide-m">Oldest job</th><th class="num">Pace</th>
     <th class="num hide-s">Done</th></tr></thead><tbody>${list.map((each) => worker(each, now))}</tbody></table></div>`;

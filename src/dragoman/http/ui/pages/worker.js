@@ -1,13 +1,14 @@
 // Page *Worker*: the jobs it holds, its terms, its recent attempts, and its conversation while the page is open.
 
 import { get } from "../api.js";
+import { dialectName } from "../dialects.js";
 import { html } from "../dom.js";
 import { clock, count, plural, time } from "../format.js";
-import { act, dialect, dialectName, jobState, panel, workerState } from "../parts.js";
+import { act, dialect, jobState, panel, workerState } from "../parts.js";
 import { administersEach } from "../rights.js";
 import { hrefOf } from "../routes.js";
 import { conversation, loadConversation, withLadder } from "./conversation.js";
-import { again, facts, jobLink, none, nowOf, serviceLink, span, table, workerColor } from "./elements.js";
+import { again, drawnAt, facts, jobLink, none, nowOf, serviceLink, span, table, workerColor } from "./elements.js";
 import { heard, pace } from "./workers.js";
 
 const RECENT = 10; // jobs
@@ -41,7 +42,7 @@ export function render({ address, data, live: snapshot }) {
   <div class="row job"><div class="stack">
     ${panel("Jobs it holds", holds(each, now), { flush: true, note: `${each.running.length} of ${
       plural(each.capacity, "slot")}` })}
-    ${data.recent.length > 0 && panel("Recent jobs", recent(data.recent, each, now), { flush: true,
+    ${data.recent.length > 0 && panel("Recent jobs", recent(data.recent, each, drawnAt(data.recent, now)), { flush: true,
       side: html`<a class="hint" href="${hrefOf("jobs", "", { worker: each.name })}">All</a>` })}
     ${conversation(data.recorded, address, `/v1/workers/${each.id}/ladder`)}
   </div><div class="stack">${panel("Terms", facts(terms(each, now)))}</div></div>`;

@@ -1,11 +1,12 @@
 // Page *Workers*: the fleet, a square for each worker, and a table with filters, sorted by the broker.
 
 import { get } from "../api.js";
+import { dialectName } from "../dialects.js";
 import { html } from "../dom.js";
 import { count, percent, time } from "../format.js";
-import { DIALECTS, act, dialect, empty, hot, panel, workerState } from "../parts.js";
+import { act, dialect, empty, hot, panel, workerState } from "../parts.js";
 import { administersEach } from "../rights.js";
-import { again, choices, meter, more, none, nowOf, search, select, span, table, tags, withQuery } from "./elements.js";
+import { again, choices, drawnAt, meter, more, none, nowOf, search, select, span, table, tags, withQuery } from "./elements.js";
 
 const PAGE = 50; // workers
 const REFRESH = 2; // seconds
@@ -34,7 +35,7 @@ export function advance(data, snapshot, address) {
 }
 
 export function render({ address, data, live }) {
-  const { query } = address, now = nowOf(live), counts = data.counts ?? null;
+  const { query } = address, now = drawnAt(data.workers, nowOf(live)), counts = data.counts ?? null;
   const isFiltered = FILTERS.some((name) => query[name]);
   const total = counts ? sum(counts.state) : data.workers.length;
   if (!total && !isFiltered) return nothing();
@@ -44,7 +45,7 @@ export function render({ address, data, live }) {
   <div class="head filters">
     ${choices("State", states(counts), "state", query)}
     ${select("Dialect", "dialect", Object.entries(counts?.dialect ?? {}).map(([name, n]) =>
-      [name, `${DIALECTS[name] ?? name} (${count(n)})`]), "Any dialect", query)}
+      [name, `${dialectName(name)} (${count(n)})`]), "Any dialect", query)}
     ${search("Name or service", query)}
     ${tags(address, ["service"])}
     <span class="grow"></span>${select("Sort", "sort", SORTS, "Needs attention first", query)}</div>
