@@ -6,6 +6,7 @@ One test runs all rows, as in `test_browser_pages.py`.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -359,7 +360,7 @@ def one_stream_and_none_while_hidden(world: World) -> None:
 
 
 def broker_ends_and_restarts(world: World) -> None:
-    """The last row: the broker of the rows before is killed."""
+    """Only one row follows: the broker of those before is killed."""
     page = world.open()
     page.clock.install()
     world.show("/service/open", page)
@@ -381,6 +382,17 @@ def broker_ends_and_restarts(world: World) -> None:
     expect(page.get_by_role("button", name="Pause …")).to_be_enabled()
 
 
+def broker_that_drains_says_so(world: World) -> None:
+    """It waits for a running job before it stops."""
+    world.enqueue("drained")
+    HttpWorker(world.api, "drained").take()
+    page = world.show("/", world.open())
+    world.broker.signal(signal.SIGTERM)
+    expect(page.locator("#banner")).to_have_text("The broker accepts no new jobs: the broker is about to stop.")
+    world.broker.kill()
+    world.contexts.pop().close()
+
+
 SCENARIOS: list[Callable[[World], None]] = [
     pages_open,
     values_move,
@@ -397,6 +409,7 @@ SCENARIOS: list[Callable[[World], None]] = [
     menu_on_a_phone,
     one_stream_and_none_while_hidden,
     broker_ends_and_restarts,
+    broker_that_drains_says_so,
 ]
 
 

@@ -59,6 +59,7 @@ FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # `core/broker.py:Broker.submit`, or only the file.
 CODE_NAME = re.compile(r"`((?:[\w.]+/)*\w+\.py)(?::([A-Za-z_][\w.]*))?`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^()\s]+)\)")
+PICTURE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")  # one of the two is empty
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 SHELL = ("sh", "bash", "shell", "console")
 PROGRAM = ("dragoman", ".venv/bin/dragoman")
@@ -159,6 +160,15 @@ def anchors(page: Path) -> set[str]:
     """Headings as GitHub and most others name them: lower case, spaces to dashes, the rest of punctuation dropped."""
     headings = HEADING.findall(without_fences(page))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_picture_exists() -> None:
+    def check(page: Path) -> None:
+        shown = PICTURE.findall(without_fences(page))
+        assert [file for pair in shown if not (page.parent / (file := "".join(pair))).is_file()] == []
+
+    check_every_row(check, [(page,) for page in PAGES])
+    assert len(PICTURE.findall((ROOT / "README.md").read_text())) >= 4
 
 
 def test_pictures_load_quickly() -> None:

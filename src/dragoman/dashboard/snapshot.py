@@ -85,7 +85,7 @@ class Snapshots:
         )
 
     def rows(self, principal: Principal, now: float, service: str | None = None) -> list[ServiceView]:
-        """Return the services of a snapshot, those first that need attention."""
+        """Return the services of a snapshot: those first that a sentence about attention names, then by their need."""
         services = self._sources.broker.worker_registry.services
         if service is not None:
             chosen = [services[service]] if service in services and sees_service(principal, service) else []
@@ -94,6 +94,8 @@ class Snapshots:
         else:
             visible = [each for each in services.values() if sees_service(principal, each.name)]
             chosen = self._sources.sampler.by_need(visible, now)
+        named = {name for each in self._visible_attention(principal) for name in each.finding.services}
+        chosen.sort(key=lambda each: each.name not in named)
         return [self.row(each, now) for each in chosen]
 
     def row(self, service: Service, now: float) -> ServiceView:

@@ -14,6 +14,7 @@ from dragoman.sdk.errors import DragomanError
 
 RATE = 20.0  # jobs a second
 BACKGROUND = 0.3  # fraction of background jobs
+ATTEMPTS = (1, 2, 3)  # of background jobs; those with one go into quarantine when they fail
 PATIENCE = 5.0  # seconds of a call: where a service is paused, calls end and the others go on
 STAY, AWAY = 60.0, 30.0  # seconds that one worker is there, and is not
 
@@ -87,7 +88,7 @@ def submit_job(broker: DemoBroker) -> None:
     payload = f"{service.seconds:g}".encode()
     try:
         if random.random() < BACKGROUND:  # noqa: S311
-            broker.http.enqueue(service.name, payload, attempts=2, retry_first=0.5)
+            broker.http.enqueue(service.name, payload, attempts=random.choice(ATTEMPTS), retry_first=0.5)  # noqa: S311
         else:
             dialects = [each for each in CALLERS if DIALECTS[each].has_service_names or each in service.dialects]
             dialect = random.choice(dialects)  # noqa: S311

@@ -281,6 +281,21 @@ def test_new_jobs_in_quarantine_are_a_change_and_need_attention() -> None:
     assert world.sources.quarantine.recent(world.now + 610.0) == []
 
 
+def test_services_that_a_sentence_names_come_first() -> None:
+    """They were behind those whose jobs wait for a moment."""
+    world = World()
+    world.worker("s")
+    world.fail(world.job("s", JobOptions(waits=True, durable=True, attempts=1)))
+    world.samples(8)
+    world.worker("busy")
+    for _ in range(2):
+        world.job("busy")
+    world.sample(2.0)
+    assert [each.name for each in world.sources.sampler.first] == ["busy", "s"]
+    assert list(world.attention()) == ["quarantined"]
+    assert [each.name for each in world.snapshot().services] == ["s", "busy"]
+
+
 def test_quarantined_jobs_of_an_earlier_run_are_no_news() -> None:
     world = World()
     world.worker("s")

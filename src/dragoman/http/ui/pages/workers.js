@@ -100,7 +100,7 @@ function nothing() {
 
 const HEADS = [["Worker"], ["Dialect", "hide-s"], ["Services", "hide-m"], ["State"], ["Slots in use", "hide-s"],
   ["Oldest job", "num"], ["Last heard", "hide-s"], ["Pace", "num"], ["Done", "num hide-l"],
-  ["Not done", "num hide-l"], ["", "hide-s"]];
+  ["Not done", "num hide-l"], ["", "hide-m"]];
 
 const workerTable = (workers, now) => table(HEADS, workers.map((each) => row(each, now)), "workers");
 
@@ -120,7 +120,7 @@ function row(each, now) {
     <td class="num hide-l mid">${count(each.done)}</td>
     <td class="num hide-l">${each.undone ? hot("failed", count(each.undone)) : html`<span class="dim">${
       count(each.undone)}</span>`}</td>
-    <td class="num hide-s">${mayDrain && act("drain", each.id, "Drain …", "small calm")}</td></tr>`;
+    <td class="num hide-m">${mayDrain && act("drain", each.id, "Drain …", "small calm")}</td></tr>`;
 }
 
 /** Seconds since the last message, as a share of the lease. */
