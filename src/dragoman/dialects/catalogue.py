@@ -49,6 +49,7 @@ class Dialect:
     # The SDK: the client and worker sides, and the class that runs one worker.
     sides: str | None = None  # None: the SDK does not support it
     worker: str = "dragoman.sdk.dialling_worker:DiallingWorker"
+    workers_move: bool = True  # workers can go to another broker when theirs is gone
     has_callers: bool = True
     has_service_names: bool = True  # on the wire
     shares_connections: bool = False  # several workers may use one connection
@@ -130,6 +131,7 @@ _ROWS: Final = (
             submit="job", give=(">WAKE", "<GIVE", ">JOB"), result=("<JOBRES",), done="result", undone="ERROR"
         ),
         worker="dragoman.sdk.powerhose_worker:PowerhoseWorker",
+        workers_move=False,
         has_service_names=False,
     ),
     Dialect(
@@ -160,6 +162,7 @@ _ROWS: Final = (
             submit="", give=(">SET_TASK", "<OK"), result=("<FETCH_ME", ">FETCH", "<OK"), done="", undone=""
         ),
         worker="dragoman.sdk.controller_worker:ControllerWorker",
+        workers_move=False,
         has_callers=False,
         has_service_names=False,
     ),

@@ -201,6 +201,11 @@ class ClientSide(Protocol):
     def lost(self) -> None:
         """Handle the end of the connection."""
 
+    def moved(self) -> None:
+        """Prepare for a connection to another broker, which does not know the calls in progress. Abandon those that a
+        new connection would submit a second time. Called while there is no connection."""
+        return
+
     def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None: ...
 
     def receive(self, message: Message | TooLarge, now: float) -> None:

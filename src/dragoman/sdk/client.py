@@ -10,7 +10,7 @@ import threading
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -66,13 +66,21 @@ class Client(
 
     @overload
     def __init__(
-        self: Client[bytes], url: str | None = ..., *, codec: Literal["bytes"] = ..., **options: Unpack[ClientOptions]
+        self: Client[bytes],
+        url: str | Sequence[str] | None = ...,
+        *,
+        codec: Literal["bytes"] = ...,
+        **options: Unpack[ClientOptions],
     ) -> None: ...
 
     @overload
-    def __init__(self: Client[Any], url: str | None = ..., *, codec: str, **options: Unpack[ClientOptions]) -> None: ...
+    def __init__(
+        self: Client[Any], url: str | Sequence[str] | None = ..., *, codec: str, **options: Unpack[ClientOptions]
+    ) -> None: ...
 
-    def __init__(self, url: str | None = None, *, codec: str = "bytes", **options: Unpack[ClientOptions]) -> None:
+    def __init__(
+        self, url: str | Sequence[str] | None = None, *, codec: str = "bytes", **options: Unpack[ClientOptions]
+    ) -> None:
         """Raises AddressError and CredentialError, which are ValueErrors."""
         self._set_up(url, codec, **options)
         self._process = os.getpid()
@@ -216,7 +224,7 @@ class _IoThread:
         self._loop = new_loop()
         self._is_stopped = False
         self.engine = Engine(options_cache.target, self._loop, self._wake, **settings)
-        self._thread = threading.Thread(target=self._run, name=f"dragoman {options_cache.target.place}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"dragoman {options_cache.target.places}", daemon=True)
         self._thread.start()
 
     def is_current(self) -> bool:

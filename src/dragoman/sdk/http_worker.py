@@ -28,6 +28,7 @@ from dragoman.dialects.http.codec import (
     write_result,
 )
 from dragoman.dialects.sides import FORBIDDEN, Failure, Outcome
+from dragoman.sdk.address import SocketAddress
 from dragoman.sdk.connection_log import ConnectionLog
 from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed
 from dragoman.sdk.http_exchanges import HttpExchanges
@@ -61,7 +62,7 @@ class HttpWorker:
         self._exchanges = HttpExchanges(target)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
-        self._log = ConnectionLog(self._exchanges.recognition)
+        self._log = ConnectionLog(self._exchanges.round)
         self._member: Membership | None = None
         self._held: dict[str, Held] = {}
         self._reporters = asyncio.Semaphore(REPORTERS)
@@ -71,6 +72,10 @@ class HttpWorker:
         self._is_stopping = False
         self._stops_at_once = False
         self._task_error: BaseException | None = None
+
+    @property
+    def _place(self) -> SocketAddress:
+        return self._exchanges.round.current.target.place
 
     # ---------------------------------------------------------------- worker loop
 
@@ -111,7 +116,7 @@ class HttpWorker:
         """Join if necessary, and take one job. Raises BrokerUnavailable and Gone."""
         if self._member is None:
             self._member = await self._join()
-            log.info("connected to %s", self._target.place)
+            log.info("connected to %s", self._place)
         while len(self._held) >= self._concurrency and not self._is_stopping:
             await self._change()
         if self._is_stopping:
@@ -132,8 +137,8 @@ class HttpWorker:
             return _parsed(lambda: read_join(response))
         problem = _parsed(lambda: read_problem(response))
         if problem.kind == FORBIDDEN:
-            raise NotAllowed(f"the broker at {self._target.place} does not allow this worker: {problem.detail}")
-        raise BrokerUnavailable(f"{self._target.place} rejected this worker: {problem.detail}")
+            raise NotAllowed(f"the broker at {self._place} does not allow this worker: {problem.detail}")
+        raise BrokerUnavailable(f"{self._place} rejected this worker: {problem.detail}")
 
     async def _next(self, member: Membership, wait: float) -> Response:
         return await self._exchanges.send(write_next(member, wait, self._held), wait + RESPONSE_TIMEOUT)
