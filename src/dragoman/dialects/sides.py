@@ -133,6 +133,14 @@ class PartsKnowingSide(ReportingSide, Protocol):
         """Announce services whose callers must take parts. Call it before the first connection."""
 
 
+class KeepingSide(WorkerSide, Protocol):
+    """A worker's side on a wire that carries the outcomes of jobs of an earlier connection."""
+
+    def keep_jobs(self) -> None:
+        """Continue jobs whose connection is lost, and send their outcomes on the next one (R107). Call it before the
+        first connection."""
+
+
 class LimitingSide(WorkerSide, Protocol):
     """A worker's side on a wire that carries limits of services."""
 

@@ -13,6 +13,7 @@ from dragoman.dialects.sides import (
     NOTHING_SAID,
     Failure,
     JobInfo,
+    KeepingSide,
     LimitingSide,
     Outcome,
     PartsKnowingSide,
@@ -45,6 +46,8 @@ class DiallingWorker:
         self._side = target.sides.worker_side(target.options, self, target.services, concurrency)
         if target.requires_parts:
             cast(PartsKnowingSide, self._side).require_parts(target.requires_parts)
+        if target.others and target.dialect.workers_keep:
+            cast(KeepingSide, self._side).keep_jobs()
         if target.limits:
             cast(LimitingSide, self._side).declare_limits(target.limits)
         self._loop = asyncio.get_running_loop()

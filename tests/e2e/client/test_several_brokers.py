@@ -119,18 +119,22 @@ def start(programs: Programs, port: int, data: Path, http_port: int) -> Program:
     return program
 
 
-@pytest.mark.parametrize("dialect", ["native", "http"])
+@pytest.mark.parametrize(("dialect", "worker_dialect"), [("native", "native"), ("native", "http"), ("http", "native")])
 def test_a_wait_for_a_background_job_goes_on_at_the_broker_that_has_it_now(
-    programs: Programs, tmp_path: Path, dialect: str
+    programs: Programs, tmp_path: Path, dialect: str, worker_dialect: str
 ) -> None:
-    """The second broker has the store of the first one. An HTTP worker delivers there what it ran meanwhile."""
+    """The second broker has the store of the first one. The worker delivers there what it ran meanwhile."""
     native, http = (free_port(), free_port()), (free_port(), free_port())
     urls = {
         name: f"{scheme}://127.0.0.1:{one},127.0.0.1:{two}"
         for name, scheme, (one, two) in [("native", "tcp", native), ("http", "http", http)]
     }
     one = start(programs, native[0], tmp_path / "data", http[0])
-    with RunningWorker(urls["http"]) as worker, Client(urls[dialect]) as client, ThreadPoolExecutor() as threads:
+    with (
+        RunningWorker(urls[worker_dialect]) as worker,
+        Client(urls[dialect]) as client,
+        ThreadPoolExecutor() as threads,
+    ):
         id = client.enqueue("held", b"x")
         waiting = threads.submit(client.result, id)
         assert worker.started.wait(PATIENCE)
