@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 
+from dragoman.sdk.address import SocketAddress
 from dragoman.sdk.errors import BrokerUnavailable, NotAllowed, WrongDialect
 from dragoman.sdk.recognition import Recognition
 from dragoman.sdk.targets import Target
@@ -59,6 +60,16 @@ class Round:
     def __init__(self, candidates: Candidates) -> None:
         self._candidates = candidates
         self.restart()
+
+    @property
+    def place(self) -> SocketAddress:
+        """The current address."""
+        return self.current.target.place
+
+    @property
+    def recognition(self) -> Recognition:
+        """The identification of the current address."""
+        return self.current.recognition
 
     @property
     def is_known(self) -> bool:

@@ -49,7 +49,9 @@ class Client(
     The client connects when it is first used, and reconnects by itself. All methods may be called from any thread; one
     I/O thread does all reading and writing. After a fork, create a new client in the child process.
 
-    The default URL is the environment variable DRAGOMAN_URL, else tcp://127.0.0.1:7400.
+    The default URL is the environment variable DRAGOMAN_URL, else tcp://127.0.0.1:7400. Several addresses are those of
+    the brokers of one cluster: "tcp://a:7400,b:7400", or a list of URLs. The first one is tried first. When the broker
+    is gone, the client goes to another one: calls that were sent raise BrokerUnavailable, all other requests continue.
 
     `connect_timeout`: seconds that a job waits for a connection before it raises BrokerUnavailable; the same limit
     applies to a sent job after its connection is lost. `wait_for_broker=False`: do not retry if

@@ -21,7 +21,6 @@ from dragoman.dialects.sides import (
     Outcome,
     SubmitOptions,
 )
-from dragoman.sdk.address import SocketAddress
 from dragoman.sdk.candidates import Candidates, Round
 from dragoman.sdk.errors import (
     BrokerUnavailable,
@@ -34,7 +33,7 @@ from dragoman.sdk.errors import (
 )
 from dragoman.sdk.operation import OperationCall
 from dragoman.sdk.outgoing import OutgoingConnection, handshake_problem, open_connection
-from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
+from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
@@ -131,14 +130,6 @@ class ClientConnection:
         return self._link is not None and (self._is_shared or not self.jobs) and self.side.is_ready
 
     @property
-    def _recognition(self) -> Recognition:
-        return self._round.current.recognition
-
-    @property
-    def _place(self) -> SocketAddress:
-        return self._round.current.target.place
-
-    @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """The running tasks of this connection."""
         return [task for task in (self.dialling, self._identifying) if task is not None]
@@ -230,7 +221,9 @@ class ClientConnection:
         chosen = self._round.current
         carrier = chosen.target.client_carrier()
         self._has_received = False
-        opening = self._open(self._place, carrier, self._received, self._ended, self._dial_limit, self._batch_done)
+        opening = self._open(
+            self._round.place, carrier, self._received, self._ended, self._dial_limit, self._batch_done
+        )
         early: list[Callable[[], None]] = []
         self._early = early
         try:
@@ -242,7 +235,7 @@ class ClientConnection:
             self.side.moved()
         self._link = link
         self.dialling = None
-        if not self._recognition.is_known:
+        if not self._round.recognition.is_known:
             self._identify_timer = asyncio.get_running_loop().call_later(SILENCE_LIMIT, self._identify_if_silent)
         self.side.opened(monotonic())
         for event in early:
@@ -260,14 +253,14 @@ class ClientConnection:
         try:
             self.side.receive(message, monotonic())
         except Malformed as problem:
-            if self._recognition.is_known or problem.reason == FORBIDDEN:
+            if self._round.recognition.is_known or problem.reason == FORBIDDEN:
                 self._invalid_message(problem)
             else:
                 self._disconnect()
                 self.dialling = asyncio.get_running_loop().create_task(self._explain(problem))
         else:
             if not self._is_suspect:
-                self._recognition.is_known = True
+                self._round.recognition.is_known = True
 
     def _batch_done(self) -> None:
         if self._has_received and not self._may_dial_at_once and self.side.is_ready:
@@ -282,7 +275,7 @@ class ClientConnection:
             self._identifying = asyncio.get_running_loop().create_task(self._identify_port(self._link))
 
     async def _identify_port(self, link: OutgoingConnection) -> None:
-        problem = await self._recognition.problem()
+        problem = await self._round.recognition.problem()
         self._identifying = None
         if problem is not None and link is self._link:
             self._reject_port(problem)
@@ -290,7 +283,7 @@ class ClientConnection:
     async def _explain(self, invalid: Malformed) -> None:
         """Identify the port after an invalid first message."""
         try:
-            problem = await self._recognition.problem(thorough=True)
+            problem = await self._round.recognition.problem(thorough=True)
         finally:
             self.dialling = None
         if problem is not None:
@@ -300,13 +293,13 @@ class ClientConnection:
 
     async def _check_answer(self, job: PendingItem, result: Frame) -> None:
         """Identify the port after a first answer that may be a result, or a worker port's reply to a wrong client."""
-        problem = await self._recognition.problem(thorough=True)
+        problem = await self._round.recognition.problem(thorough=True)
         self._identifying = None
         self._is_suspect = False
         if problem is not None:
             self._reject_port(problem)
         else:
-            self._recognition.is_known = True
+            self._round.recognition.is_known = True
             self.answered(job, result)
 
     def _reject_port(self, problem: WrongDialect) -> None:
@@ -324,7 +317,7 @@ class ClientConnection:
     def _invalid_message(self, problem: Malformed) -> None:
         """Close the connection after an invalid message and fail its jobs."""
         if not self.side.is_ready:
-            rejected = f"the broker at {self._place} rejected the connection: {problem.detail}"
+            rejected = f"the broker at {self._round.place} rejected the connection: {problem.detail}"
             kind = NotAllowed if problem.reason == FORBIDDEN else BrokerUnavailable
             failure = self._round.failed(kind(rejected))
             if failure is None:
@@ -354,9 +347,9 @@ class ClientConnection:
         if self._early is not None:
             self._early.append(partial(self._ended, problem))
             return
-        reason = f"the connection to the broker at {self._place} ended before the response: {problem}"
+        reason = f"the connection to the broker at {self._round.place} ended before the response: {problem}"
         if self._link is not None and not self.side.is_ready:
-            failure = self._round.failed(BrokerUnavailable(handshake_problem(self._place, problem)))
+            failure = self._round.failed(BrokerUnavailable(handshake_problem(self._round.place, problem)))
             self._go_on(failure, reason)
             return
         self._link = None
@@ -382,7 +375,7 @@ class ClientConnection:
 
     def answered(self, job_ref: Hashable, result: Frame) -> None:
         job: PendingItem = job_ref  # type: ignore[assignment]
-        if len(result) <= MAX_SUSPICIOUS_SIZE and not self._recognition.is_known and result in SUSPICIOUS:
+        if len(result) <= MAX_SUSPICIOUS_SIZE and not self._round.recognition.is_known and result in SUSPICIOUS:
             self._is_suspect = True
             self._identifying = asyncio.get_running_loop().create_task(self._check_answer(job, result))
             return
@@ -398,10 +391,8 @@ class ClientConnection:
         failure: Failure | None = None,
         refusal: str = "",
     ) -> None:
-        if refusal == UNAUTHENTICATED:
-            self._unauthenticated(job_ref)
-        elif refusal in NOT_ADMITTED:
-            self._not_admitted(job_ref, reason)
+        if refusal == UNAUTHENTICATED or refusal in NOT_ADMITTED:
+            self._not_admitted(job_ref, refusal, reason)
         else:
             self._fail(job_ref, error_from(outcome, reason, failure, refusal))
 
@@ -420,20 +411,17 @@ class ClientConnection:
             job.answer(view, payload)
 
     def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
-        if kind == UNAUTHENTICATED:
-            self._unauthenticated(job_ref)
-        elif kind in NOT_ADMITTED:
-            self._not_admitted(job_ref, detail)
+        if kind == UNAUTHENTICATED or kind in NOT_ADMITTED:
+            self._not_admitted(job_ref, kind, detail)
         else:
             self._fail(job_ref, OperationError(kind, detail))
 
-    def _not_admitted(self, job_ref: Hashable, detail: str) -> None:
-        self._fail(job_ref, NotAllowed(f"the broker at {self._place} does not admit this client: {detail}"))
-
-    def _unauthenticated(self, job_ref: Hashable) -> None:
+    def _not_admitted(self, job_ref: Hashable, kind: str, detail: str) -> None:
         from dragoman.sdk.refusals import unauthenticated
 
-        self._fail(job_ref, unauthenticated(self._place, self._round.current.target.proof))
+        target = self._round.current.target
+        error = NotAllowed(f"the broker at {target.place} does not admit this client: {detail}")
+        self._fail(job_ref, unauthenticated(target.place, target.proof) if kind == UNAUTHENTICATED else error)
 
     def _fail(self, job_ref: Hashable, error: DragomanError) -> None:
         job: PendingItem = job_ref  # type: ignore[assignment]
@@ -444,7 +432,7 @@ class ClientConnection:
     def reconnect(self, reason: str) -> None:
         if self._link is not None:
             if not self.side.is_ready:
-                failure = self._round.failed(BrokerUnavailable(f"connected to {self._place}, but {reason}"))
+                failure = self._round.failed(BrokerUnavailable(f"connected to {self._round.place}, but {reason}"))
                 self._go_on(failure, reason)
                 return
             self._disconnect()

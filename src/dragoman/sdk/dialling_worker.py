@@ -19,13 +19,12 @@ from dragoman.dialects.sides import (
     PartsKnowingSide,
     ReportingSide,
 )
-from dragoman.sdk.address import SocketAddress
 from dragoman.sdk.candidates import Candidates, Round
 from dragoman.sdk.connection_log import ConnectionLog
 from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed, WrongDialect
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
-from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
+from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
@@ -68,14 +67,6 @@ class DiallingWorker:
         self._stop_at_once = asyncio.Event()
         self._lost = asyncio.Event()
 
-    @property
-    def _recognition(self) -> Recognition:
-        return self._round.current.recognition
-
-    @property
-    def _place(self) -> SocketAddress:
-        return self._round.current.target.place
-
     # ---------------------------------------------------------------- WorkerIO
 
     def send(self, frames: Sequence[Frame]) -> None:
@@ -84,7 +75,7 @@ class DiallingWorker:
 
     def run(self, job_ref: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
         job = self._jobs[job_ref] = RunningJob(self, job_ref, payload, assignment)
-        if len(payload) <= MAX_SUSPICIOUS_SIZE and not self._recognition.is_known and payload in SUSPICIOUS:
+        if len(payload) <= MAX_SUSPICIOUS_SIZE and not self._round.recognition.is_known and payload in SUSPICIOUS:
             self._start_identifying(0.0, job)
         else:
             self._job_runner.begin(job)
@@ -99,7 +90,7 @@ class DiallingWorker:
         self._disconnect()
 
     def refused(self, reason: str) -> None:
-        self._refusal = f"the broker at {self._place} does not allow this worker: {reason}"
+        self._refusal = f"the broker at {self._round.place} does not allow this worker: {reason}"
         self._disconnect()
 
     def leave(self, reason: str) -> None:
@@ -181,11 +172,11 @@ class DiallingWorker:
     async def _connect(self) -> None:
         """Connect, unless `stop` is called meanwhile; then READY is not sent. Raises BrokerUnavailable."""
         self._lost.clear()
-        place = self._place
+        place = self._round.place
         carrier = self._round.current.target.worker_carrier()
         self._has_answered = False
         link = open_connection(place, carrier, self._received, self._ended, CONNECT_TIMEOUT)
-        opening = asyncio.ensure_future(self._recognition.open(link))
+        opening = asyncio.ensure_future(self._round.recognition.open(link))
         await first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())
         if not opening.done():
             return
@@ -226,13 +217,13 @@ class DiallingWorker:
                 self._is_last_invalid = True
             elif self._suspect is None and not self._has_answered:
                 self._has_answered = True
-                self._recognition.is_known = True
+                self._round.recognition.is_known = True
                 self._round.succeeded()
 
     def _start_identifying(self, delay: float, suspect: RunningJob | None = None) -> None:
         """Identify the port after `delay`, unless a valid message arrives first. `suspect`: a message that may be a job
         or the reply of a wrong port."""
-        if not self._recognition.is_known:
+        if not self._round.recognition.is_known:
             if self._identifying is not None:
                 self._identifying.cancel()
             self._suspect = suspect
@@ -240,7 +231,7 @@ class DiallingWorker:
 
     async def _identify_port(self, delay: float) -> None:
         await asyncio.sleep(delay)
-        problem = await self._recognition.problem(thorough=self._suspect is not None)
+        problem = await self._round.recognition.problem(thorough=self._suspect is not None)
         suspect, self._suspect = self._suspect, None
         if problem is not None:
             self._port_error = problem
@@ -248,21 +239,21 @@ class DiallingWorker:
                 del self._jobs[suspect.job_ref]
             self._disconnect()
         elif suspect is not None:
-            self._recognition.is_known = True
+            self._round.recognition.is_known = True
             self._job_runner.begin(suspect)
-        self._log.proven(self._place)
+        self._log.proven(self._round.place)
 
     async def _identify_lost_port(self) -> None:
         """Identify the port of the lost connection if its first message was invalid."""
         if self._identifying is not None:
             self._identifying.cancel()
         if self._is_last_invalid and not self._is_done and not self._port_error and not self._refusal:
-            self._port_error = await self._recognition.problem(thorough=True)
+            self._port_error = await self._round.recognition.problem(thorough=True)
 
     def _ended(self, problem: str) -> None:
         if not self._lost.is_set():
             if not self._is_done:
-                self._log.write(logging.WARNING, "connection to %s lost: %s", self._place, problem)
+                self._log.write(logging.WARNING, "connection to %s lost: %s", self._round.place, problem)
             self._disconnect()
 
     def _disconnect(self) -> None:

@@ -36,8 +36,6 @@ class HttpExchanges:
             response = await self._exchange(connection, request, timeout)
             refusal = _refusal(connection.candidate, response)
             if refusal is None:
-                if connection.candidate is self.round.current:
-                    self.round.succeeded()
                 return response
             failure = self._failed(connection.candidate, refusal)
             if failure is not None:

@@ -28,7 +28,6 @@ from dragoman.dialects.http.codec import (
     write_result,
 )
 from dragoman.dialects.sides import FORBIDDEN, Failure, Outcome
-from dragoman.sdk.address import SocketAddress
 from dragoman.sdk.connection_log import ConnectionLog
 from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed
 from dragoman.sdk.http_exchanges import HttpExchanges
@@ -73,10 +72,6 @@ class HttpWorker:
         self._stops_at_once = False
         self._task_error: BaseException | None = None
 
-    @property
-    def _place(self) -> SocketAddress:
-        return self._exchanges.round.current.target.place
-
     # ---------------------------------------------------------------- worker loop
 
     async def serve(self) -> int:
@@ -116,7 +111,8 @@ class HttpWorker:
         """Join if necessary, and take one job. Raises BrokerUnavailable and Gone."""
         if self._member is None:
             self._member = await self._join()
-            log.info("connected to %s", self._place)
+            self._exchanges.round.succeeded()
+            log.info("connected to %s", self._exchanges.round.place)
         while len(self._held) >= self._concurrency and not self._is_stopping:
             await self._change()
         if self._is_stopping:
@@ -137,8 +133,14 @@ class HttpWorker:
             return _parsed(lambda: read_join(response))
         problem = _parsed(lambda: read_problem(response))
         if problem.kind == FORBIDDEN:
-            raise NotAllowed(f"the broker at {self._place} does not allow this worker: {problem.detail}")
-        raise BrokerUnavailable(f"{self._place} rejected this worker: {problem.detail}")
+            place = self._exchanges.round.place
+            refusal = NotAllowed(f"the broker at {place} does not allow this worker: {problem.detail}")
+            failure = self._exchanges.round.failed(refusal)
+            if failure is not None:
+                raise failure
+            self._log.moved(refusal)
+            return await self._join()
+        raise BrokerUnavailable(f"{self._exchanges.round.place} rejected this worker: {problem.detail}")
 
     async def _next(self, member: Membership, wait: float) -> Response:
         return await self._exchanges.send(write_next(member, wait, self._held), wait + RESPONSE_TIMEOUT)

@@ -178,11 +178,11 @@ class WorkerSide:
 
     def report(self, job_ref: Hashable, payload: Frame, now: float, *, is_part: bool) -> str | None:
         assert isinstance(job_ref, bytes)
-        if len(payload) > self._welcome.max_payload:
-            return f"{len(payload)} bytes are over the broker's max_payload {self._welcome.max_payload}"
         if is_part and job_ref in self._kept:
             return "the connection to the broker ended"
         if job_ref in self._running:
+            if len(payload) > self._welcome.max_payload:
+                return f"{len(payload)} bytes are over the broker's max_payload {self._welcome.max_payload}"
             if is_part and self._hello.returns:
                 self._with_parts.add(job_ref)
             self._send(write_report(job_ref, payload, is_part=is_part), now)
