@@ -167,6 +167,14 @@ def test_commands_take_several_addresses(programs: Programs) -> None:
     assert nobody.err.count("no broker answers at") == 2
 
 
+def test_a_port_with_another_protocol_is_left_for_the_next_address(programs: Programs) -> None:
+    broker = Broker(programs)
+    url = both(broker.http.replace("http", "tcp"), broker.url)
+    with RunningWorker(url), Client(url) as client:
+        until(lambda: offers(broker, "echo"), "the worker is at the native port")
+        assert client.call("echo", b"x", timeout=PATIENCE) == b"x"
+
+
 def test_both_are_stopped_and_one_is_back(programs: Programs) -> None:
     one, two = Broker(programs), Broker(programs)
     url = both(one.url, two.url)

@@ -283,14 +283,17 @@ def test_the_end_of_a_connection_that_has_just_opened_starts_one_dial(monkeypatc
             link = await open(*words)
             if len(world.links) == 1:
                 words[3]("closed")
+            else:
+                await asyncio.sleep(1)
             return link
 
         for connection in world.engine._connections:
             connection._open = close_at_once
-        (job,) = jobs_of(1)
+        job, another = jobs_of(2)
         world.enter(job)
         await world.run_once()
-        await asyncio.sleep(1)
+        world.enter(another)
+        await asyncio.sleep(2)
         assert world.dialled == [A, B]
         world.links[1].receive(WELCOME)
         world.links[1].receive([b"\x20" + job.job_id, b"r"])
