@@ -58,12 +58,20 @@ def http_target(url: str | None) -> Target:
 
 
 class BrokerHttp:
-    """Requests to the HTTP listener of a broker, each on a connection of its own."""
+    """Requests to the HTTP listener of a broker, each on a connection of its own. Of several addresses, the one that
+    answered last is tried first."""
 
     def __init__(self, url: str | None) -> None:
         """Raises AddressError."""
-        self._target = http_target(url)
-        self.place = str(self._target.place)
+        self._targets = list(http_target(url).each)
+
+    @property
+    def _target(self) -> Target:
+        return self._targets[0]
+
+    @property
+    def place(self) -> str:
+        return str(self._target.place)
 
     def get(self, path: str, **query: object) -> Any:
         """Return the JSON of a response. Raises DragomanError."""
@@ -97,6 +105,20 @@ class BrokerHttp:
 
     def _open(self, method: str, target: str, body: str | None, timeout: float) -> http.client.HTTPResponse:
         """Send a request and return the response, whose body is still to be read. Raises DragomanError."""
+        problems: list[BrokerUnavailable] = []
+        for _ in self._targets:
+            try:
+                made = self._connect(timeout)
+            except OSError as error:
+                problems.append(self._no_answer(error))
+                self._targets.append(self._targets.pop(0))
+                continue
+            return self._request(made, method, target, body, timeout)
+        raise BrokerUnavailable("; ".join(map(str, problems)))
+
+    def _request(
+        self, made: socket.socket, method: str, target: str, body: str | None, timeout: float
+    ) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection("localhost", timeout=timeout)
         place = self._target.place
         host = "localhost" if isinstance(place, UnixAddress) else str(place)
@@ -107,16 +129,19 @@ class BrokerHttp:
             name, _, value = token.decode().strip().partition(": ")
             headers[name] = value
         try:
-            connection.sock = self._connect(timeout)
+            connection.sock = made
             connection.request(method, target, body, headers)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise BrokerUnavailable(f"no broker answers at {self.place}: {problem.lower()}") from error
+            raise self._no_answer(error) from error
         if response.status >= 400:
             raise self._error(response)
         return response
+
+    def _no_answer(self, error: OSError | http.client.HTTPException) -> BrokerUnavailable:
+        problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return BrokerUnavailable(f"no broker answers at {self.place}: {problem.lower()}")
 
     def _connect(self, timeout: float) -> socket.socket:
         """Return a connected socket whose reads take at most `timeout` seconds. Raises OSError."""

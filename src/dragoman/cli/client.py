@@ -36,7 +36,8 @@ def connect_option(command: Command) -> Command:
         "--connect",
         "url",
         metavar="URL",
-        help=f"Address of the broker, native (tcp://, ipc://) or HTTP (http://, http+unix://).  {DEFAULT}",
+        help=f"Address of the broker, native (tcp://, ipc://) or HTTP (http://, http+unix://); several brokers of "
+        f"a cluster: tcp://a:7400,b:7400.  {DEFAULT}",
     )(command)
 
 

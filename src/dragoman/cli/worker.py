@@ -32,6 +32,7 @@ Examples:
   dragoman worker --exec "convert - -resize 10% -" --connect pingpong+tcp://127.0.0.1:7401
   dragoman worker --exec "gzip -c" --service gzip --concurrency 4 --connect memodb+tcp://127.0.0.1:7405
   dragoman worker mypackage.images:worker --connect http://127.0.0.1:7480
+  dragoman worker mypackage.images:worker --connect tcp://eu1:7400,eu2:7400,eu3:7400
   dragoman worker mypackage.images:worker --connect "tcp://broker:7400?server_key=HEX&key=gpu-1"
 
 Exit codes: 0 stopped; 2 usage; 3 the broker does not accept this key, token or certificate.
@@ -173,12 +174,12 @@ def _run_object(
 
 def _share_address(made: Worker) -> None:
     """Let tasks and clients in the handlers use the broker of this worker, unless the environment names another."""
-    from dragoman.sdk.address import parse
+    from dragoman.sdk.address_list import as_one_url, parse_all
     from dragoman.sdk.client_settings import BACKGROUND
     from dragoman.sdk.targets import SPOKEN
 
-    if BACKGROUND in SPOKEN[parse(made.url, SPOKEN, dials=True).dialect].capabilities:
-        os.environ.setdefault(URL_VARIABLE, made.url)
+    if BACKGROUND in SPOKEN[parse_all(made.url, SPOKEN)[0].dialect].capabilities:
+        os.environ.setdefault(URL_VARIABLE, as_one_url(made.url))
 
 
 def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | None, chosen: dict[str, Any]) -> Worker:

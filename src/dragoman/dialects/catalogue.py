@@ -49,6 +49,8 @@ class Dialect:
     # The SDK: the client and worker sides, and the class that runs one worker.
     sides: str | None = None  # None: the SDK does not support it
     worker: str = "dragoman.sdk.dialling_worker:DiallingWorker"
+    workers_move: bool = True  # workers can go to another broker when theirs is gone
+    workers_keep: bool = False  # they can continue its jobs, and send the outcomes to the other one
     has_callers: bool = True
     has_service_names: bool = True  # on the wire
     shares_connections: bool = False  # several workers may use one connection
@@ -77,6 +79,7 @@ _ROWS: Final = (
         listen="dragoman.server.wiring:listen_native",
         hides="dragoman.dialects.native.payload_hiding:hide_payloads",
         sides="dragoman.sdk.dialect_sides:native",
+        workers_keep=True,
         messages=MessageNames(submit="SUBMIT", give=(">JOB",), result=("<RESULT",), done="RESULT", undone="FAILED"),
         shares_connections=True,
         reports=True,
@@ -130,6 +133,7 @@ _ROWS: Final = (
             submit="job", give=(">WAKE", "<GIVE", ">JOB"), result=("<JOBRES",), done="result", undone="ERROR"
         ),
         worker="dragoman.sdk.powerhose_worker:PowerhoseWorker",
+        workers_move=False,
         has_service_names=False,
     ),
     Dialect(
@@ -160,6 +164,7 @@ _ROWS: Final = (
             submit="", give=(">SET_TASK", "<OK"), result=("<FETCH_ME", ">FETCH", "<OK"), done="", undone=""
         ),
         worker="dragoman.sdk.controller_worker:ControllerWorker",
+        workers_move=False,
         has_callers=False,
         has_service_names=False,
     ),

@@ -134,6 +134,14 @@ class PartsKnowingSide(ReportingSide, Protocol):
         """Announce services whose callers must take parts. Call it before the first connection."""
 
 
+class KeepingSide(WorkerSide, Protocol):
+    """A worker's side on a wire that carries the outcomes of jobs of an earlier connection."""
+
+    def keep_jobs(self) -> None:
+        """Continue jobs whose connection is lost, and send their outcomes on the next one (R107). Call it before the
+        first connection."""
+
+
 class LimitingSide(WorkerSide, Protocol):
     """A worker's side on a wire that carries limits of services."""
 
@@ -201,6 +209,11 @@ class ClientSide(Protocol):
 
     def lost(self) -> None:
         """Handle the end of the connection."""
+
+    def moved(self) -> None:
+        """Prepare for a connection to another broker, which does not know the calls in progress. Abandon those that a
+        new connection would submit a second time. Called while there is no connection."""
+        return
 
     def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None: ...
 

@@ -6,7 +6,7 @@ app.add_middleware(DragomanMiddleware, url="tcp://broker:7400")
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 from dragoman.sdk.async_client import AsyncClient
@@ -27,7 +27,9 @@ class DragomanMiddleware:
     The client is also `request.scope["dragoman"]`. The arguments are those of AsyncClient.
     """
 
-    def __init__(self, app: Application, url: str | None = None, **options: Unpack[ClientOptions]) -> None:
+    def __init__(
+        self, app: Application, url: str | Sequence[str] | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
         """Raises AddressError and CredentialError."""
         self._app = app
         self._new_client: Callable[[], AsyncClient[bytes]] = lambda: AsyncClient(url, **options)

@@ -93,6 +93,14 @@ class Address:
 def parse(url: str, dialects: Collection[str], *, dials: bool = False) -> Address:
     """Parse `url`; `dialects` are the names allowed in front of the `+`. `dials`: the address of a client or a worker,
     for which an error does not suggest port 0."""
+    first, *others = parse_each(url, dialects, dials=dials)
+    if others:
+        raise address_error(url, "one host is allowed here; only clients and workers take several")
+    return first
+
+
+def parse_each(url: str, dialects: Collection[str], *, dials: bool = False) -> list[Address]:
+    """Parse a URL that may name several hosts, `tcp://a:7400,b:7400?options`. The options apply to each."""
     _refuse_strange_characters(url)
     _refuse_secrets(url, dials)
     scheme, separator, rest = url.partition("://")
@@ -106,11 +114,23 @@ def parse(url: str, dialects: Collection[str], *, dials: bool = False) -> Addres
         raise address_error(url, "an address has no fragment; remove the '#' or write it as %23")
     dialect, transport = _read_scheme(scheme.lower(), dialects, url)
     text, _, query = rest.partition("?")
-    place, options = _read_place(transport, _decode(text, url), url, dials), _split_options(query, url)
-    if transport in _TLS_TRANSPORTS and isinstance(place, TcpAddress):
-        files = {name: options.pop(name) for name in TLS_OPTIONS if name in options}
-        place = TlsAddress(place.host, place.port, TlsFiles(**files, protocol=_TLS_PROTOCOLS.get(dialect, "")))
-    return Address(url, dialect, transport, place, MappingProxyType(options))
+    places = [_read_place(transport, _decode(each, url), url, dials) for each in _hosts(transport, text, url)]
+    options = _split_options(query, url)
+    if transport in _TLS_TRANSPORTS:
+        named = {name: options.pop(name) for name in TLS_OPTIONS if name in options}
+        files = TlsFiles(**named, protocol=_TLS_PROTOCOLS.get(dialect, ""))
+        places = [TlsAddress(each.host, each.port, files) for each in places if isinstance(each, TcpAddress)]
+    return [Address(url, dialect, transport, each, MappingProxyType(options)) for each in places]
+
+
+def _hosts(transport: str, text: str, url: str) -> list[str]:
+    """Split `a:1,b:2`. The path of a Unix socket may have commas."""
+    if re.search(r",[A-Za-z+]*://", text):
+        raise address_error(url, "write the scheme and the options once: tcp://a:7400,b:7400?options")
+    pieces = [text] if transport in _UNIX_TRANSPORTS else text.split(",")
+    if len(pieces) > 1 and not all(each.strip("/") for each in pieces):
+        raise address_error(url, "a host is missing beside a comma; remove the comma, or write host:port")
+    return pieces
 
 
 def _refuse_strange_characters(url: str) -> None:

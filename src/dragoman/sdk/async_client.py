@@ -6,7 +6,7 @@ import asyncio
 import os
 import warnings
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -47,7 +47,7 @@ class AsyncClient(
     @overload
     def __init__(
         self: AsyncClient[bytes],
-        url: str | None = ...,
+        url: str | Sequence[str] | None = ...,
         *,
         codec: Literal["bytes"] = ...,
         **options: Unpack[ClientOptions],
@@ -55,10 +55,12 @@ class AsyncClient(
 
     @overload
     def __init__(
-        self: AsyncClient[Any], url: str | None = ..., *, codec: str, **options: Unpack[ClientOptions]
+        self: AsyncClient[Any], url: str | Sequence[str] | None = ..., *, codec: str, **options: Unpack[ClientOptions]
     ) -> None: ...
 
-    def __init__(self, url: str | None = None, *, codec: str = "bytes", **options: Unpack[ClientOptions]) -> None:
+    def __init__(
+        self, url: str | Sequence[str] | None = None, *, codec: str = "bytes", **options: Unpack[ClientOptions]
+    ) -> None:
         """Raises AddressError and CredentialError, which are ValueErrors."""
         self._set_up(url, codec, **options)
         self._options = options

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import SubmitOptions
+from dragoman.sdk.address_list import Urls
 from dragoman.sdk.client_settings import CONNECTIONS, client_is_closed, settings_of, window_of
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
@@ -31,7 +32,7 @@ Payloads = TypeVar("Payloads", contravariant=True)
 class ClientSettings:
     """The validated address, codec and settings of a client."""
 
-    url: str
+    url: str | tuple[str, ...]
     options_cache: SubmitOptionsCache
     _codec: Codec
     _settings: dict[str, Any]
@@ -39,7 +40,7 @@ class ClientSettings:
 
     def _set_up(
         self,
-        url: str | None,
+        url: Urls | None,
         codec: str,
         connect_timeout: float = 10.0,
         connections: int = CONNECTIONS,

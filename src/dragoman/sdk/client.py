@@ -10,7 +10,7 @@ import threading
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -49,7 +49,9 @@ class Client(
     The client connects when it is first used, and reconnects by itself. All methods may be called from any thread; one
     I/O thread does all reading and writing. After a fork, create a new client in the child process.
 
-    The default URL is the environment variable DRAGOMAN_URL, else tcp://127.0.0.1:7400.
+    The default URL is the environment variable DRAGOMAN_URL, else tcp://127.0.0.1:7400. Several addresses are those of
+    the brokers of one cluster: "tcp://a:7400,b:7400", or a list of URLs. The first one is tried first. When the broker
+    is gone, the client goes to another one: calls that were sent raise BrokerUnavailable, all other requests continue.
 
     `connect_timeout`: seconds that a job waits for a connection before it raises BrokerUnavailable; the same limit
     applies to a sent job after its connection is lost. `wait_for_broker=False`: do not retry if
@@ -66,13 +68,21 @@ class Client(
 
     @overload
     def __init__(
-        self: Client[bytes], url: str | None = ..., *, codec: Literal["bytes"] = ..., **options: Unpack[ClientOptions]
+        self: Client[bytes],
+        url: str | Sequence[str] | None = ...,
+        *,
+        codec: Literal["bytes"] = ...,
+        **options: Unpack[ClientOptions],
     ) -> None: ...
 
     @overload
-    def __init__(self: Client[Any], url: str | None = ..., *, codec: str, **options: Unpack[ClientOptions]) -> None: ...
+    def __init__(
+        self: Client[Any], url: str | Sequence[str] | None = ..., *, codec: str, **options: Unpack[ClientOptions]
+    ) -> None: ...
 
-    def __init__(self, url: str | None = None, *, codec: str = "bytes", **options: Unpack[ClientOptions]) -> None:
+    def __init__(
+        self, url: str | Sequence[str] | None = None, *, codec: str = "bytes", **options: Unpack[ClientOptions]
+    ) -> None:
         """Raises AddressError and CredentialError, which are ValueErrors."""
         self._set_up(url, codec, **options)
         self._process = os.getpid()
@@ -216,7 +226,7 @@ class _IoThread:
         self._loop = new_loop()
         self._is_stopped = False
         self.engine = Engine(options_cache.target, self._loop, self._wake, **settings)
-        self._thread = threading.Thread(target=self._run, name=f"dragoman {options_cache.target.place}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"dragoman {options_cache.target.places}", daemon=True)
         self._thread.start()
 
     def is_current(self) -> bool:

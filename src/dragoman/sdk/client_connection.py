@@ -21,6 +21,7 @@ from dragoman.dialects.sides import (
     Outcome,
     SubmitOptions,
 )
+from dragoman.sdk.candidates import Candidates, Round
 from dragoman.sdk.errors import (
     BrokerUnavailable,
     DragomanError,
@@ -32,7 +33,7 @@ from dragoman.sdk.errors import (
 )
 from dragoman.sdk.operation import OperationCall
 from dragoman.sdk.outgoing import OutgoingConnection, handshake_problem, open_connection
-from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
+from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
@@ -72,7 +73,7 @@ class PendingItem(Protocol):
 class ConnectionOwner(Protocol):
     """The engine, as a connection sees it."""
 
-    recognition: Recognition
+    candidates: Candidates
 
     def batch_done(self, connection: ClientConnection) -> None:
         """Called when all messages that arrived together have been handled."""
@@ -98,7 +99,9 @@ class ClientConnection:
         """`connect_timeout`: seconds that a job waits for a connection; dial delays leave time for several attempts."""
         self._target = target
         self._owner = owner
-        self._recognition = owner.recognition
+        self._round = Round(owner.candidates)
+        self._dial_limit = owner.candidates.dial_limit(DIAL_LIMIT, connect_timeout)
+        self._last = self._round.current  # the address of the last connection
         self._open = open
         self._link: OutgoingConnection | None = None
         self._back_off = BackOff(random.uniform, cap=min(MAX_DIAL_DELAY, connect_timeout / 4))
@@ -194,14 +197,18 @@ class ClientConnection:
                 try:
                     await self._connect()
                     return
-                except NotAllowed as problem:
-                    self._refused(problem)
-                    break
                 except BrokerUnavailable as problem:
-                    self._owner.unreachable(problem)
-                delay = self._back_off.next()
+                    failure = self._round.failed(problem)
+                if isinstance(failure, NotAllowed):
+                    self._refused(failure)
+                    break
+                delay = 0.0
+                if failure is not None:  # all addresses have been tried
+                    self._owner.unreachable(failure)
+                    delay = self._back_off.next()
         finally:
-            self.dialling = None
+            if self.dialling is asyncio.current_task():
+                self.dialling = None
         self._owner.lost(self)
 
     def _refused(self, problem: NotAllowed) -> None:
@@ -211,19 +218,24 @@ class ClientConnection:
         self._owner.unreachable(problem)
 
     async def _connect(self) -> None:
-        place = self._target.place
-        carrier = self._target.client_carrier()
+        chosen = self._round.current
+        carrier = chosen.target.client_carrier()
         self._has_received = False
-        opening = self._open(place, carrier, self._received, self._ended, DIAL_LIMIT, self._batch_done)
+        opening = self._open(
+            self._round.place, carrier, self._received, self._ended, self._dial_limit, self._batch_done
+        )
         early: list[Callable[[], None]] = []
         self._early = early
         try:
-            link = await self._recognition.open(opening)
+            link = await chosen.recognition.open(opening)
         finally:
             self._early = None
+        if chosen is not self._last:
+            self._last = chosen
+            self.side.moved()
         self._link = link
         self.dialling = None
-        if not self._recognition.is_known:
+        if not self._round.recognition.is_known:
             self._identify_timer = asyncio.get_running_loop().call_later(SILENCE_LIMIT, self._identify_if_silent)
         self.side.opened(monotonic())
         for event in early:
@@ -241,19 +253,20 @@ class ClientConnection:
         try:
             self.side.receive(message, monotonic())
         except Malformed as problem:
-            if self._recognition.is_known or problem.reason == FORBIDDEN:
+            if self._round.recognition.is_known or problem.reason == FORBIDDEN:
                 self._invalid_message(problem)
             else:
                 self._disconnect()
                 self.dialling = asyncio.get_running_loop().create_task(self._explain(problem))
         else:
             if not self._is_suspect:
-                self._recognition.is_known = True
+                self._round.recognition.is_known = True
 
     def _batch_done(self) -> None:
         if self._has_received and not self._may_dial_at_once and self.side.is_ready:
             self._may_dial_at_once = True
             self._back_off.reset()
+            self._round.succeeded()
         self._owner.batch_done(self)
 
     def _identify_if_silent(self) -> None:
@@ -262,7 +275,7 @@ class ClientConnection:
             self._identifying = asyncio.get_running_loop().create_task(self._identify_port(self._link))
 
     async def _identify_port(self, link: OutgoingConnection) -> None:
-        problem = await self._recognition.problem()
+        problem = await self._round.recognition.problem()
         self._identifying = None
         if problem is not None and link is self._link:
             self._reject_port(problem)
@@ -270,7 +283,7 @@ class ClientConnection:
     async def _explain(self, invalid: Malformed) -> None:
         """Identify the port after an invalid first message."""
         try:
-            problem = await self._recognition.problem(thorough=True)
+            problem = await self._round.recognition.problem(thorough=True)
         finally:
             self.dialling = None
         if problem is not None:
@@ -280,33 +293,50 @@ class ClientConnection:
 
     async def _check_answer(self, job: PendingItem, result: Frame) -> None:
         """Identify the port after a first answer that may be a result, or a worker port's reply to a wrong client."""
-        problem = await self._recognition.problem(thorough=True)
+        problem = await self._round.recognition.problem(thorough=True)
         self._identifying = None
         self._is_suspect = False
         if problem is not None:
             self._reject_port(problem)
         else:
-            self._recognition.is_known = True
+            self._round.recognition.is_known = True
             self.answered(job, result)
 
     def _reject_port(self, problem: WrongDialect) -> None:
+        failure = self._round.failed(problem)
+        if not isinstance(failure, WrongDialect):
+            self._go_on(failure, str(problem))
+            return
+        wrong = failure
         self._disconnect()
-        self.fail_all(lambda: WrongDialect(str(problem), problem.operation_sentence))
+        self.fail_all(lambda: WrongDialect(str(wrong), wrong.operation_sentence))
         self.side = self._target.sides.client_side(self._target.options, self)
-        self._owner.unreachable(problem)
+        self._owner.unreachable(wrong)
         self._owner.lost(self)
 
     def _invalid_message(self, problem: Malformed) -> None:
         """Close the connection after an invalid message and fail its jobs."""
         if not self.side.is_ready:
-            rejected = f"the broker at {self._target.place} rejected the connection: {problem.detail}"
+            rejected = f"the broker at {self._round.place} rejected the connection: {problem.detail}"
             kind = NotAllowed if problem.reason == FORBIDDEN else BrokerUnavailable
-            self._owner.unreachable(kind(rejected))
+            failure = self._round.failed(kind(rejected))
+            if failure is None:
+                self._go_on(None, rejected)
+                return
+            self._owner.unreachable(failure)
         reason = f"failed: invalid response from the broker: {problem.detail}"
         self._disconnect()
         self.fail_all(lambda: JobFailed(reason))
         self.side = self._target.sides.client_side(self._target.options, self)
         self._owner.lost(self)
+
+    def _go_on(self, failure: BrokerUnavailable | None, reason: str) -> None:
+        """Dial the next address: at once, or after a delay if all have failed. Calls in progress stay, if they can."""
+        self._disconnect()
+        self._may_dial_at_once = failure is None
+        if failure is not None:
+            self._owner.unreachable(failure)
+        self._end_connection(reason, is_delayed=failure is not None)
 
     def _disconnect(self) -> None:
         if self._link is not None:
@@ -317,16 +347,23 @@ class ClientConnection:
         if self._early is not None:
             self._early.append(partial(self._ended, problem))
             return
+        reason = f"the connection to the broker at {self._round.place} ended before the response: {problem}"
         if self._link is not None and not self.side.is_ready:
-            self._owner.unreachable(BrokerUnavailable(handshake_problem(self._target.place, problem)))
+            failure = self._round.failed(BrokerUnavailable(handshake_problem(self._round.place, problem)))
+            self._go_on(failure, reason)
+            return
         self._link = None
+        self._round.restart()
+        self._end_connection(reason, is_delayed=True)
+
+    def _end_connection(self, reason: str, is_delayed: bool) -> None:
+        """Fail the jobs, or dial if they outlive the connection."""
         self.side.lost()
         if not self.side.outlives_connections:
-            reason = f"the connection to the broker at {self._target.place} ended before the response: {problem}"
             self.fail_all(lambda: BrokerUnavailable(reason))
             self.side = self._target.sides.client_side(self._target.options, self)
         elif self.jobs:
-            self._may_dial_at_once = False
+            self._may_dial_at_once = not is_delayed
             self.dial()
         self._owner.lost(self)
 
@@ -338,7 +375,7 @@ class ClientConnection:
 
     def answered(self, job_ref: Hashable, result: Frame) -> None:
         job: PendingItem = job_ref  # type: ignore[assignment]
-        if len(result) <= MAX_SUSPICIOUS_SIZE and not self._recognition.is_known and result in SUSPICIOUS:
+        if len(result) <= MAX_SUSPICIOUS_SIZE and not self._round.recognition.is_known and result in SUSPICIOUS:
             self._is_suspect = True
             self._identifying = asyncio.get_running_loop().create_task(self._check_answer(job, result))
             return
@@ -354,10 +391,8 @@ class ClientConnection:
         failure: Failure | None = None,
         refusal: str = "",
     ) -> None:
-        if refusal == UNAUTHENTICATED:
-            self._unauthenticated(job_ref)
-        elif refusal in NOT_ADMITTED:
-            self._not_admitted(job_ref, reason)
+        if refusal == UNAUTHENTICATED or refusal in NOT_ADMITTED:
+            self._not_admitted(job_ref, refusal, reason)
         else:
             self._fail(job_ref, error_from(outcome, reason, failure, refusal))
 
@@ -376,20 +411,17 @@ class ClientConnection:
             job.answer(view, payload)
 
     def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
-        if kind == UNAUTHENTICATED:
-            self._unauthenticated(job_ref)
-        elif kind in NOT_ADMITTED:
-            self._not_admitted(job_ref, detail)
+        if kind == UNAUTHENTICATED or kind in NOT_ADMITTED:
+            self._not_admitted(job_ref, kind, detail)
         else:
             self._fail(job_ref, OperationError(kind, detail))
 
-    def _not_admitted(self, job_ref: Hashable, detail: str) -> None:
-        self._fail(job_ref, NotAllowed(f"the broker at {self._target.place} does not admit this client: {detail}"))
-
-    def _unauthenticated(self, job_ref: Hashable) -> None:
+    def _not_admitted(self, job_ref: Hashable, kind: str, detail: str) -> None:
         from dragoman.sdk.refusals import unauthenticated
 
-        self._fail(job_ref, unauthenticated(self._target.place, self._target.proof))
+        target = self._round.current.target
+        error = NotAllowed(f"the broker at {target.place} does not admit this client: {detail}")
+        self._fail(job_ref, unauthenticated(target.place, target.proof) if kind == UNAUTHENTICATED else error)
 
     def _fail(self, job_ref: Hashable, error: DragomanError) -> None:
         job: PendingItem = job_ref  # type: ignore[assignment]
@@ -400,6 +432,8 @@ class ClientConnection:
     def reconnect(self, reason: str) -> None:
         if self._link is not None:
             if not self.side.is_ready:
-                self._owner.unreachable(BrokerUnavailable(f"connected to {self._target.place}, but {reason}"))
+                failure = self._round.failed(BrokerUnavailable(f"connected to {self._round.place}, but {reason}"))
+                self._go_on(failure, reason)
+                return
             self._disconnect()
             self._ended(reason)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
 from dragoman.sdk.address import SocketAddress
 from dragoman.sdk.errors import WrongDialect
-from dragoman.sdk.recognition import Recognition
 
 log = logging.getLogger("dragoman.worker")
+
+
+class PortKnowledge(Protocol):
+    """Implemented by `recognition.py:Recognition` and, for several addresses, by `candidates.py:Round`."""
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether a broker has answered at the address."""
 
 
 class ConnectionLog:
     """Logs attempts to connect. A port that has another protocol is reported once: the worker retries, because a broker
     may take the port later, but the lines of these attempts have level debug until a broker answers."""
 
-    def __init__(self, recognition: Recognition) -> None:
+    def __init__(self, recognition: PortKnowledge) -> None:
         self._recognition = recognition
         self._reported = ""  # the last report about a wrong port
         self._is_connection_hidden = False  # the line about the present connection had level debug
@@ -42,6 +50,10 @@ class ConnectionLog:
             log.error(
                 "%s. Stop this worker and correct its address; until then it retries without further messages", problem
             )
+
+    def moved(self, problem: object) -> None:
+        """Log an error after which the worker dials another address at once."""
+        log.warning("%s; trying another address", problem)
 
     @property
     def _is_quiet(self) -> bool:

@@ -13,16 +13,18 @@ from dragoman.dialects.sides import (
     NOTHING_SAID,
     Failure,
     JobInfo,
+    KeepingSide,
     LimitingSide,
     Outcome,
     PartsKnowingSide,
     ReportingSide,
 )
+from dragoman.sdk.candidates import Candidates, Round
 from dragoman.sdk.connection_log import ConnectionLog
 from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed, WrongDialect
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
-from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS, Recognition
+from dragoman.sdk.recognition import SILENCE_LIMIT, SUSPICIOUS
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
@@ -43,18 +45,21 @@ class DiallingWorker:
         self._side = target.sides.worker_side(target.options, self, target.services, concurrency)
         if target.requires_parts:
             cast(PartsKnowingSide, self._side).require_parts(target.requires_parts)
+        if target.others and target.dialect.workers_keep:
+            cast(KeepingSide, self._side).keep_jobs()
         if target.limits:
             cast(LimitingSide, self._side).declare_limits(target.limits)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
-        self._recognition = Recognition(target, "worker")
-        self._log = ConnectionLog(self._recognition)
+        self._round = Round(Candidates(target, "worker"))
+        self._log = ConnectionLog(self._round)
         self._identifying: asyncio.Task[None] | None = None  # identifies the port
         self._link: OutgoingConnection | None = None
         self._jobs: dict[Hashable, RunningJob] = {}
         self._reports = target.dialect.reports
         self._suspect: RunningJob | None = None
         self._refusal = ""  # the reason for which the broker does not allow this worker
+        self._has_answered = False  # a valid message has arrived on this connection
         self._is_last_invalid = False  # the last message on this connection was invalid
         self._port_error: WrongDialect | None = None
         self._is_flush_due = False
@@ -70,7 +75,7 @@ class DiallingWorker:
 
     def run(self, job_ref: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
         job = self._jobs[job_ref] = RunningJob(self, job_ref, payload, assignment)
-        if len(payload) <= MAX_SUSPICIOUS_SIZE and not self._recognition.is_known and payload in SUSPICIOUS:
+        if len(payload) <= MAX_SUSPICIOUS_SIZE and not self._round.recognition.is_known and payload in SUSPICIOUS:
             self._start_identifying(0.0, job)
         else:
             self._job_runner.begin(job)
@@ -85,7 +90,7 @@ class DiallingWorker:
         self._disconnect()
 
     def refused(self, reason: str) -> None:
-        self._refusal = f"the broker at {self._target.place} does not allow this worker: {reason}"
+        self._refusal = f"the broker at {self._round.place} does not allow this worker: {reason}"
         self._disconnect()
 
     def leave(self, reason: str) -> None:
@@ -100,28 +105,50 @@ class DiallingWorker:
         while not self._is_done:
             try:
                 await self._connect()
-            except NotAllowed as problem:
-                log.error("stopping: %s", problem)
-                return NOT_ALLOWED
             except BrokerUnavailable as problem:
-                if self._stop.is_set() and self._side.is_busy:
-                    log.error("results dropped, because the broker is unavailable: %s", problem)
+                failure = self._next_address(problem)
+                if isinstance(failure, NotAllowed):
+                    log.error("stopping: %s", failure)
+                    return NOT_ALLOWED
+                if failure is not None and self._stop.is_set() and self._side.is_busy:
+                    log.error("results dropped, because the broker is unavailable: %s", failure)
                     break
-                await self._wait_before_dial(problem)
+                if failure is not None:
+                    await self._wait_before_dial(failure)
                 continue
             await self._serve_connection()
             await self._close_connection()
-            if self._refusal:
-                log.error("stopping: %s", self._refusal)
-                return NOT_ALLOWED
             await self._identify_lost_port()
+            reason = self._connection_failure()
+            if isinstance(reason, NotAllowed):
+                log.error("stopping: %s", reason)
+                return NOT_ALLOWED
             if self._jobs and not self._side.is_busy and not self._target.dialect.shares_connections:
                 # These jobs came on the lost connection and ended with it, in the broker's view. The worker is not free
                 # before their handlers have ended.
                 await self._finish_jobs()
-            if not self._is_done:
-                await self._wait_before_dial(self._port_error or "connection lost")
+            if reason is not None and not self._is_done:
+                await self._wait_before_dial(reason)
         return 0
+
+    def _connection_failure(self) -> BrokerUnavailable | str | None:
+        """Return the reason for a delay before the next dial, or None if another address is dialled at once."""
+        refusal, self._refusal = self._refusal, ""
+        if refusal:
+            return self._next_address(NotAllowed(refusal))
+        if self._port_error is not None:
+            return self._next_address(self._port_error)
+        if not self._has_answered and not self._is_done:
+            return self._next_address(BrokerUnavailable("connection lost"))
+        self._round.restart()
+        return "connection lost"
+
+    def _next_address(self, problem: BrokerUnavailable) -> BrokerUnavailable | None:
+        """Go to the next address. Returns None, or the problem if all have been tried."""
+        failure = self._round.failed(problem)
+        if failure is None:
+            self._log.moved(problem)
+        return failure
 
     def stop(self) -> None:
         """Finish the running jobs on the open connection, then stop; the second call stops at once."""
@@ -145,10 +172,11 @@ class DiallingWorker:
     async def _connect(self) -> None:
         """Connect, unless `stop` is called meanwhile; then READY is not sent. Raises BrokerUnavailable."""
         self._lost.clear()
-        place = self._target.place
-        carrier = self._target.worker_carrier()
+        place = self._round.place
+        carrier = self._round.current.target.worker_carrier()
+        self._has_answered = False
         link = open_connection(place, carrier, self._received, self._ended, CONNECT_TIMEOUT)
-        opening = asyncio.ensure_future(self._recognition.open(link))
+        opening = asyncio.ensure_future(self._round.recognition.open(link))
         await first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())
         if not opening.done():
             return
@@ -187,13 +215,15 @@ class DiallingWorker:
             self._side.receive(message, self._loop.time())
             if self._link is None:
                 self._is_last_invalid = True
-            elif self._suspect is None:
-                self._recognition.is_known = True
+            elif self._suspect is None and not self._has_answered:
+                self._has_answered = True
+                self._round.recognition.is_known = True
+                self._round.succeeded()
 
     def _start_identifying(self, delay: float, suspect: RunningJob | None = None) -> None:
         """Identify the port after `delay`, unless a valid message arrives first. `suspect`: a message that may be a job
         or the reply of a wrong port."""
-        if not self._recognition.is_known:
+        if not self._round.recognition.is_known:
             if self._identifying is not None:
                 self._identifying.cancel()
             self._suspect = suspect
@@ -201,7 +231,7 @@ class DiallingWorker:
 
     async def _identify_port(self, delay: float) -> None:
         await asyncio.sleep(delay)
-        problem = await self._recognition.problem(thorough=self._suspect is not None)
+        problem = await self._round.recognition.problem(thorough=self._suspect is not None)
         suspect, self._suspect = self._suspect, None
         if problem is not None:
             self._port_error = problem
@@ -209,21 +239,21 @@ class DiallingWorker:
                 del self._jobs[suspect.job_ref]
             self._disconnect()
         elif suspect is not None:
-            self._recognition.is_known = True
+            self._round.recognition.is_known = True
             self._job_runner.begin(suspect)
-        self._log.proven(self._target.place)
+        self._log.proven(self._round.place)
 
     async def _identify_lost_port(self) -> None:
         """Identify the port of the lost connection if its first message was invalid."""
         if self._identifying is not None:
             self._identifying.cancel()
-        if self._is_last_invalid and not self._is_done and not self._port_error:
-            self._port_error = await self._recognition.problem(thorough=True)
+        if self._is_last_invalid and not self._is_done and not self._port_error and not self._refusal:
+            self._port_error = await self._round.recognition.problem(thorough=True)
 
     def _ended(self, problem: str) -> None:
         if not self._lost.is_set():
             if not self._is_done:
-                self._log.write(logging.WARNING, "connection to %s lost: %s", self._target.place, problem)
+                self._log.write(logging.WARNING, "connection to %s lost: %s", self._round.place, problem)
             self._disconnect()
 
     def _disconnect(self) -> None:

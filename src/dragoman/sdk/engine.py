@@ -16,11 +16,11 @@ from collections.abc import Callable
 from math import inf
 from time import monotonic
 
+from dragoman.sdk.candidates import Candidates
 from dragoman.sdk.client_connection import ClientConnection, OpenLink, PendingItem
 from dragoman.sdk.coarse_timers import CoarseTimers
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobTimeout, NotAllowed, WrongDialect
 from dragoman.sdk.outgoing import open_connection
-from dragoman.sdk.recognition import Recognition
 from dragoman.sdk.targets import Target
 
 GRACE = 0.5  # seconds after a job's time-out in which the broker may report the time-out itself
@@ -48,7 +48,7 @@ class Engine:
         self._connect_timeout = connect_timeout
         self._wait_for_broker = wait_for_broker
         self._open = open
-        self.recognition = Recognition(target, "client")
+        self.candidates = Candidates(target, "client")
         self._max_connections = 1 if target.dialect.calls_at_once else connections
         self._grace = GRACE if "timeout" in target.dialect.capabilities else 0.0
         self._inbox: deque[PendingItem] = deque()
@@ -236,7 +236,9 @@ class Engine:
         seconds = job.submit_options.timeout or self._default_timeout
         hint = f"; {self._hint}" if self._hint else ""
         if job.connection is None and not any(each.is_ready for each in self._connections):
-            hint = f"; the job was not sent: {self._problem or f'{self._target.place} has not completed the handshake'}"
+            hint = (
+                f"; the job was not sent: {self._problem or f'{self._target.places} has not completed the handshake'}"
+            )
         self._drop(job, now)
         job.fail(JobTimeout(f"timed out: no answer within {seconds:g} s{hint}"))
 
@@ -267,7 +269,7 @@ class Engine:
         return inf
 
     def _no_broker(self) -> BrokerUnavailable:
-        problem = str(self._problem or f"the connection to {self._target.place} was lost")
+        problem = str(self._problem or f"the connection to {self._target.places} was lost")
         return BrokerUnavailable(f"{problem}; no connection within {self._connect_timeout:g} s (connect_timeout)")
 
     # ---------------------------------------------------------------- closing

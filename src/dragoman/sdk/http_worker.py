@@ -61,7 +61,7 @@ class HttpWorker:
         self._exchanges = HttpExchanges(target)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
-        self._log = ConnectionLog(self._exchanges.recognition)
+        self._log = ConnectionLog(self._exchanges.round)
         self._member: Membership | None = None
         self._held: dict[str, Held] = {}
         self._reporters = asyncio.Semaphore(REPORTERS)
@@ -111,7 +111,8 @@ class HttpWorker:
         """Join if necessary, and take one job. Raises BrokerUnavailable and Gone."""
         if self._member is None:
             self._member = await self._join()
-            log.info("connected to %s", self._target.place)
+            self._exchanges.round.succeeded()
+            log.info("connected to %s", self._exchanges.round.place)
         while len(self._held) >= self._concurrency and not self._is_stopping:
             await self._change()
         if self._is_stopping:
@@ -132,8 +133,14 @@ class HttpWorker:
             return _parsed(lambda: read_join(response))
         problem = _parsed(lambda: read_problem(response))
         if problem.kind == FORBIDDEN:
-            raise NotAllowed(f"the broker at {self._target.place} does not allow this worker: {problem.detail}")
-        raise BrokerUnavailable(f"{self._target.place} rejected this worker: {problem.detail}")
+            place = self._exchanges.round.place
+            refusal = NotAllowed(f"the broker at {place} does not allow this worker: {problem.detail}")
+            failure = self._exchanges.round.failed(refusal)
+            if failure is not None:
+                raise failure
+            self._log.moved(refusal)
+            return await self._join()
+        raise BrokerUnavailable(f"{self._exchanges.round.place} rejected this worker: {problem.detail}")
 
     async def _next(self, member: Membership, wait: float) -> Response:
         return await self._exchanges.send(write_next(member, wait, self._held), wait + RESPONSE_TIMEOUT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from dragoman.dialects.sides import SubmitOptions
+from dragoman.sdk.address_list import Urls, first_url
 from dragoman.sdk.credentials import NO_CREDENTIALS, Credentials
 from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.targets import SPOKEN, Target, caller_target, check_services
@@ -17,9 +18,9 @@ _Key = tuple[str, float | None, float | None, float | None, int | None, int | No
 class SubmitOptionsCache:
     """Validated submit options of one client. May be used from any thread."""
 
-    def __init__(self, url: str, credentials: Credentials = NO_CREDENTIALS) -> None:
+    def __init__(self, url: Urls, credentials: Credentials = NO_CREDENTIALS) -> None:
         """Raises AddressError and CredentialError."""
-        self._url = url
+        self._url = first_url(url)
         self.target: Target = caller_target(url, None, credentials)
         self._known: dict[_Key, SubmitOptions] = {}
 

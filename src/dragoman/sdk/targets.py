@@ -1,4 +1,4 @@
-"""The target of a client or a worker, parsed from its URL: dialect, socket address and options."""
+"""The target of a client or a worker, parsed from its URLs: dialect, socket addresses and options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.carriers.carrier import Carrier
 from dragoman.dialects.catalogue import DIALECTS, Dialect
-from dragoman.sdk.address import Address, SocketAddress, TlsAddress, address_error, parse, parse_frontend, read_options
+from dragoman.sdk.address import Address, SocketAddress, TlsAddress, address_error, parse_frontend, read_options
+from dragoman.sdk.address_list import Urls, first_url, parse_all
 from dragoman.sdk.credentials import NO_CREDENTIALS, CredentialError, Credentials, Tls
 from dragoman.sdk.dialect_sides import Sides
 from dragoman.sdk.proof import URL_OPTIONS, Proof, proof_of
@@ -42,7 +43,7 @@ COMMON = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed URL of a client or a worker."""
+    """A parsed URL of a client or a worker. With several addresses, `others` has one target for each further one."""
 
     dialect: Dialect
     sides: Sides
@@ -52,6 +53,17 @@ class Target:
     services: tuple[str, ...] = ()
     requires_parts: tuple[str, ...] = ()  # those of a worker's services whose callers must take parts
     limits: Mapping[str, LimitValues] = field(default_factory=dict)  # that a worker declares, by service
+    others: tuple[Target, ...] = ()
+
+    @property
+    def each(self) -> tuple[Target, ...]:
+        """One target for each address."""
+        return (self, *self.others)
+
+    @property
+    def places(self) -> str:
+        """All addresses, for messages."""
+        return ", ".join(str(each.place) for each in self.each)
 
     def client_carrier(self) -> Carrier:
         """Return the carrier of a new connection of a client, or of an HTTP worker."""
@@ -62,22 +74,34 @@ class Target:
         return self.sides.worker_carrier(self.place, self.proof)
 
 
-def worker_target(url: str, services: Sequence[str] = (), credentials: Credentials = NO_CREDENTIALS) -> Target:
+def worker_target(url: Urls, services: Sequence[str] = (), credentials: Credentials = NO_CREDENTIALS) -> Target:
     """Return the target of a worker with these services. Raises AddressError and CredentialError."""
-    address = _parse(url, credentials)
+    target = _together(url, [_worker_target(each, services, credentials) for each in _parse_all(url, credentials)])
+    if target.others and not target.dialect.workers_move:
+        able = ", ".join(sorted(name for name, each in SPOKEN.items() if each.workers_move))
+        raise address_error(
+            first_url(url), f"a worker in {target.dialect.name} takes one address; several are possible in {able}"
+        )
+    return target
+
+
+def _worker_target(address: Address, services: Sequence[str], credentials: Credentials) -> Target:
     dialect = SPOKEN[address.dialect]
     options = _options("WorkerOptions", dialect, address)
-    check_services(dialect, url, options.service, services)
+    check_services(dialect, address.url, options.service, services)
     sides = sides_of(dialect)
     proof = proof_of(address, address.place, sides, credentials)
     return Target(dialect, sides, address.place, options, proof, tuple(services) or (options.service,))
 
 
-def caller_target(url: str, service: str | None = None, credentials: Credentials = NO_CREDENTIALS) -> Target:
+def caller_target(url: Urls, service: str | None = None, credentials: Credentials = NO_CREDENTIALS) -> Target:
     """Return the target of a client: the frontend if the URL names one, else its host and port. Raises AddressError and
     CredentialError."""
-    address = _parse(url, credentials)
-    dialect = SPOKEN[address.dialect]
+    return _together(url, [_caller_target(each, service, credentials) for each in _parse_all(url, credentials)])
+
+
+def _caller_target(address: Address, service: str | None, credentials: Credentials) -> Target:
+    dialect, url = SPOKEN[address.dialect], address.url
     if not dialect.has_callers:
         raise address_error(
             url,
@@ -92,6 +116,30 @@ def caller_target(url: str, service: str | None = None, credentials: Credentials
     return Target(dialect, sides, place, options, proof_of(address, place, sides, credentials))
 
 
+def _together(url: Urls, targets: Sequence[Target]) -> Target:
+    """Return the first target, with the others in it. Raises AddressError."""
+    first, *others = targets
+    if not others:
+        return first
+    known: set[str] = set()
+    for each in targets:
+        if str(each.place) in known:
+            raise address_error(first_url(url), f"{each.place} occurs twice; name each broker once")
+        known.add(str(each.place))
+        if each.options != first.options:
+            name = next(
+                name
+                for name in (option.name for option in fields(first.options))
+                if getattr(each.options, name) != getattr(first.options, name)
+            )
+            raise address_error(
+                first_url(url),
+                f"the option {name}= of {each.place} differs from that of {first.place}; write the same for all "
+                "addresses (only keys, tokens and certificates may differ)",
+            )
+    return replace(first, others=tuple(others))
+
+
 @cache
 def sides_of(dialect: Dialect) -> Sides:
     assert dialect.sides is not None
@@ -99,11 +147,16 @@ def sides_of(dialect: Dialect) -> Sides:
     return sides
 
 
-def _parse(url: str, credentials: Credentials) -> Address:
-    """Parse an address and add the argument `tls`. Files of TLS are read, so that an error in them is found before the
-    first dial."""
-    tls = credentials.tls
-    address = parse(_TRANSPORT.sub(_with_tls, url, count=1) if tls else url, SPOKEN, dials=True)
+def _parse_all(url: Urls, credentials: Credentials) -> list[Address]:
+    """Parse addresses and add the argument `tls`."""
+    if credentials.tls:
+        given = [url] if isinstance(url, str) else url
+        url = [_TRANSPORT.sub(_with_tls, each, count=1) for each in given]
+    return [_with_tls_files(each, credentials.tls) for each in parse_all(url, SPOKEN)]
+
+
+def _with_tls_files(address: Address, tls: Tls | bool | None) -> Address:
+    """Add the argument `tls`. Files of TLS are read, so that an error in them is found before the first dial."""
     place = address.place
     if not isinstance(place, TlsAddress):
         if tls:

@@ -37,13 +37,14 @@ class Worker:
 
     Functions run in child processes, one per core by default, or in threads if `threads` is set. Coroutine functions
     share one event loop. Times are in seconds, sizes in bytes; docs/workers.md lists the options and their defaults.
-    The default URL is the environment variable DRAGOMAN_URL, else tcp://127.0.0.1:7400. The arguments `key`,
-    `server_key`, `token`, `token_file` and `tls` are those of `Client`.
+    The default URL is the environment variable DRAGOMAN_URL, else tcp://127.0.0.1:7400. Several addresses are those of
+    the brokers of one cluster, as for `Client`: when the broker is gone, the worker goes to another one. The arguments
+    `key`, `server_key`, `token`, `token_file` and `tls` are those of `Client`.
     """
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         *,
         processes: int | None = None,
         threads: int | None = None,

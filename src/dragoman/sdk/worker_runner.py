@@ -11,7 +11,8 @@ from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Protocol
 
-from dragoman.sdk.address import address_error, parse
+from dragoman.sdk.address import address_error
+from dragoman.sdk.address_list import first_url, parse_all
 from dragoman.sdk.credentials import Credentials
 from dragoman.sdk.dialling_worker import first
 from dragoman.sdk.event_loop import new_loop
@@ -28,7 +29,7 @@ log = logging.getLogger("dragoman.worker")
 class WorkerDefinition(Protocol):
     """A worker as its program defines it; implemented by `worker.py:Worker`."""
 
-    url: str
+    url: str | tuple[str, ...]
     credentials: Credentials
     execution: ExecutionOptions
     services: dict[str, Handler]
@@ -62,14 +63,14 @@ def run(
     requiring = tuple(name for name, each in services.items() if each.parts == "require")
     if requiring and not target.dialect.knows_parts:
         raise address_error(
-            worker.url,
+            first_url(worker.url),
             f"{requiring[0]!r} requires callers that take parts (parts='require'), and workers in "
             f"{target.dialect.name} do not know which do; use a native URL, tcp://127.0.0.1:7400, or parts='join'",
         )
     limits = {name: each.limits for name, each in services.items() if not each.limits.is_empty}
     if limits and not target.dialect.carries_limits:
         raise address_error(
-            worker.url,
+            first_url(worker.url),
             f"{next(iter(limits))!r} declares limits, and workers in {target.dialect.name} cannot; use a native URL, "
             "tcp://127.0.0.1:7400, or HTTP, or set them by: dragoman limit",
         )
@@ -94,7 +95,7 @@ def target_of(worker: WorkerDefinition) -> Target:
     names = tuple(worker.services)
     if not names:
         raise ValueError("this worker offers nothing: decorate a function with @worker.service(NAME)")
-    address = parse(worker.url, SPOKEN, dials=True)
+    address = parse_all(worker.url, SPOKEN)[0]
     dialect = SPOKEN[address.dialect]
     if dialect.shares_connections:
         return worker_target(worker.url, names, worker.credentials)
@@ -107,8 +108,12 @@ def target_of(worker: WorkerDefinition) -> Target:
         return replace(worker_target(worker.url, named, worker.credentials), services=(chosen,))
     problem = f"a worker in {address.dialect} offers one service"
     if chosen is not None:
-        raise address_error(worker.url, f"{problem}; the URL chooses {chosen!r}, but this one has {', '.join(names)}")
-    raise address_error(worker.url, f"{problem}, but this one has {', '.join(names)}; add service=NAME to the URL")
+        raise address_error(
+            first_url(worker.url), f"{problem}; the URL chooses {chosen!r}, but this one has {', '.join(names)}"
+        )
+    raise address_error(
+        first_url(worker.url), f"{problem}, but this one has {', '.join(names)}; add service=NAME to the URL"
+    )
 
 
 class WorkerRunner:

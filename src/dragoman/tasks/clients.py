@@ -6,7 +6,7 @@ import atexit
 import inspect
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +21,7 @@ _chosen: ContextVar[AnyClient | None] = ContextVar("dragoman_client", default=No
 _everywhere: AnyClient | None = None  # the one of a `using_everywhere` block
 _lock = threading.Lock()
 _default: Client[Any] | None = None
-_default_url: str | None = None
+_default_url: str | Sequence[str] | None = None
 _process = 0  # in which `_default` was created; it does not survive a fork
 
 
@@ -84,7 +84,7 @@ def default_client() -> Client[Any]:
         return _default
 
 
-def set_default_url(url: str) -> None:
+def set_default_url(url: str | Sequence[str]) -> None:
     """Set the address of the client of this process, in place of DRAGOMAN_URL. Call it before the first job."""
     global _default_url
     _default_url = url

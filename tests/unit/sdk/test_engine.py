@@ -4,142 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from engine_world import RESUMED, FakeJob, FakeLink, World, jobs_of, run
 
-from dragoman.carriers.carrier import Frame
 from dragoman.dialects.native.codec import write_error
 from dragoman.dialects.native.messages import HELLO
 from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.engine import Engine
-from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobFailed, JobTimeout, NotAllowed
-from dragoman.sdk.operation import OperationCall
+from dragoman.sdk.errors import BrokerUnavailable, JobCancelled, JobFailed, JobTimeout, NotAllowed
 from dragoman.sdk.submit_options import SubmitOptionsCache
 
-WELCOME = [b"\x02\x01", b'{"window":4,"max_payload":100,"resume":30,"lease":10,"heartbeat":2.5}']
-RESUMED = [b"\x02\x01", b'{"window":4,"max_payload":100,"resume":30,"resumed":true,"lease":10,"heartbeat":2.5}']
 NATIVE, PINGPONG = "tcp://127.0.0.1:1", "pingpong+tcp://127.0.0.1:1"
-
-
-class FakeLink:
-    """A fake connection; the test acts as the broker behind it."""
-
-    def __init__(self, heard: Any, ended: Any, batch_done: Any) -> None:
-        self._heard, self.ended, self._paused = heard, ended, batch_done
-        self.sent: list[list[Frame]] = []
-        self.writes: list[list[list[Frame]]] = []
-        self.is_closed = False
-
-    def send(self, frames: Sequence[Frame]) -> None:
-        self.sent.append(list(frames))
-
-    def flush(self) -> None:
-        if self.sent:
-            self.writes.append(self.sent)
-            self.sent = []
-
-    def close(self) -> None:
-        self.flush()
-        self.is_closed = True
-
-    def receive(self, *messages: list[bytes]) -> None:
-        for message in messages:
-            self._heard(message)
-        self._paused()
-
-    def take(self) -> list[list[list[Frame]]]:
-        writes, self.writes = self.writes, []
-        return writes
-
-
-class FakeJob:
-    def __init__(self, payload: bytes = b"p", submit_options: SubmitOptions | None = None, number: int = 1) -> None:
-        self.submit_options = submit_options or SubmitOptions("echo")
-        self.payload: Frame = payload
-        self.job_id = number.to_bytes(16, "big")
-        self.extras = None
-        self.operation: OperationCall | None = None
-        self.connection: Any = None
-        self.is_over = False
-        self.entered = 0.0
-        self.due = 0.0
-        self.outcome: Any = None
-        self.reports: list[tuple[Frame, bool, int]] = []
-
-    def tell(self, view: bytes, payload: Frame) -> None:
-        assert self.outcome is None
-        self.outcome = (view, bytes(payload))
-
-    def succeed(self, result: Frame) -> None:
-        assert self.outcome is None
-        self.outcome = bytes(result)
-
-    def fail(self, error: DragomanError) -> None:
-        assert self.outcome is None
-        self.outcome = error
-
-    def report(self, payload: Frame, is_part: bool, attempt: int) -> None:
-        self.reports.append((payload, is_part, attempt))
-
-
-class World:
-    def __init__(self, url: str, **settings: Any) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.links: list[FakeLink] = []
-        self.wakes = 0
-        self.problem: str | None = None
-        usual: dict[str, Any] = {"connect_timeout": 5.0, "connections": 2} | settings
-        self.engine = Engine(SubmitOptionsCache(url).target, self.loop, self._wake, open=self._open, **usual)
-
-    def _wake(self, call: Callable[[], None]) -> None:
-        self.wakes += 1
-        self.loop.call_soon(call)
-
-    async def _open(
-        self, place: Any, carrier: Any, heard: Any, ended: Any, timeout: float, batch_done: Any
-    ) -> FakeLink:
-        if self.problem is not None:
-            raise BrokerUnavailable(self.problem)
-        self.links.append(FakeLink(heard, ended, batch_done))
-        return self.links[-1]
-
-    def enter(self, *jobs: FakeJob) -> None:
-        for job in jobs:
-            self.engine.enter(job)
-
-    async def run_once(self) -> None:
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-    async def until(self, fact: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10):
-            while not fact():
-                await asyncio.sleep(0.005)
-
-    async def connected(self, *jobs: FakeJob) -> FakeLink:
-        self.enter(*jobs)
-        await self.run_once()
-        link = self.links[-1]
-        link.take()
-        link.receive(WELCOME)
-        return link
-
-
-def run(main: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(20):
-            await main()
-
-    asyncio.run(limited())
-
-
-def jobs_of(count: int) -> list[FakeJob]:
-    return [FakeJob(b"%d" % number, WISHES, number) for number in range(1, count + 1)]
-
-
-WISHES = SubmitOptions("echo")
 
 
 def test_jobs_that_come_at_once_cost_one_wake_up_and_one_write() -> None:

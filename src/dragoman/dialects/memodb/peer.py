@@ -257,6 +257,12 @@ class ClientSide(sides.ClientSide):
     def lost(self) -> None:
         pass
 
+    def moved(self) -> None:
+        """Abandon all calls: another broker would take them for new ones."""
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            self._io.abandoned(call.job_ref, "the connection to the broker ended; the job may have run")
+
     def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         seconds = self._options.job_timeout or inf if timeout is None else timeout
         milliseconds = ENDLESS if seconds == inf else max(1, ceil(min(seconds, LONGEST) * 1000))

@@ -75,6 +75,12 @@ class WorkerSide:
         self._result_bytes = 0
         self._result_limit = 0
         self._timers = HeartbeatTimers(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
+        self._kept: set[bytes] = set()  # tokens of running jobs of lost connections
+        self._undelivered: list[tuple[bytes, Frame, Failure | None, Outcome]] = []  # outcomes for the next broker
+        self._with_parts: set[bytes] = set()  # tokens of running jobs that have sent parts, if jobs are kept
+
+    def keep_jobs(self) -> None:
+        self._hello = replace(self._hello, returns=True)
 
     def declare_limits(self, limits: Mapping[str, LimitValues]) -> None:
         self._hello = replace(self._hello, limits=limits)
@@ -86,7 +92,9 @@ class WorkerSide:
     @property
     def is_busy(self) -> bool:
         """Also True until the broker has sent BYE: jobs that it sent before it received DRAIN must be returned."""
-        return bool(self._running) or bool(self._done) or (self._is_leaving and self._is_open)
+        if self._running or self._done or self._kept or self._undelivered:
+            return True
+        return self._is_leaving and self._is_open
 
     def opened(self, now: float) -> None:
         self._is_open = True
@@ -98,12 +106,24 @@ class WorkerSide:
             self._io.send([bytes((DRAIN,))])
 
     def lost(self) -> None:
-        """Cancel running jobs: their attempts have ended with the connection."""
+        """Cancel running jobs, because their attempts have ended with the connection; or keep them for the next broker.
+        It cannot join their results with parts that were sent to this one."""
+        kept = self._running - self._with_parts if self._hello.returns else set()
+        if self._hello.returns:
+            self._undelivered += [
+                (token, result, None, Outcome.DONE) for token, result in zip(self._done, self._results, strict=True)
+            ]
+        self._lose_connection(self._running - kept)
+        self._kept |= kept
+
+    def _lose_connection(self, cancelled: set[bytes]) -> None:
         self._is_open = False
+        self._welcome = BEFORE_WELCOME
         self._prefetched.clear()
         self._forget_results()
-        running, self._running = self._running, set()
-        for token in sorted(running):
+        self._running = set()
+        self._with_parts.clear()
+        for token in sorted(cancelled):
             self._io.recall(token, "the connection to the broker ended")
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
@@ -128,6 +148,8 @@ class WorkerSide:
             self._results.append(result)
             self._result_bytes += size
             self._start_next()
+        elif job_ref in self._kept:
+            self._deliver((job_ref, result, None, Outcome.DONE), now)
 
     def failed(
         self,
@@ -139,10 +161,14 @@ class WorkerSide:
     ) -> None:
         token = self._end(job_ref)
         if token is not None:
-            report = failure or Failure("", reason)
-            retry_in = report.retry_in if self._welcome.retries else None
-            self._send(write_failed(outcome, token, report.type, report.message, report.traceback, retry_in), now)
+            self._send_failure(token, failure or Failure("", reason), outcome, now)
             self._start_next()
+        elif job_ref in self._kept:
+            self._deliver((job_ref, b"", failure or Failure("", reason), outcome), now)
+
+    def _send_failure(self, token: bytes, report: Failure, outcome: Outcome, now: float) -> None:
+        retry_in = report.retry_in if self._welcome.retries else None
+        self._send(write_failed(outcome, token, report.type, report.message, report.traceback, retry_in), now)
 
     def returned(self, job_ref: Hashable, now: float) -> None:
         """Report that a job has stopped after RECALL."""
@@ -153,9 +179,13 @@ class WorkerSide:
 
     def report(self, job_ref: Hashable, payload: Frame, now: float, *, is_part: bool) -> str | None:
         assert isinstance(job_ref, bytes)
-        if len(payload) > self._welcome.max_payload:
-            return f"{len(payload)} bytes are over the broker's max_payload {self._welcome.max_payload}"
+        if is_part and job_ref in self._kept:
+            return "the connection to the broker ended"
         if job_ref in self._running:
+            if len(payload) > self._welcome.max_payload:
+                return f"{len(payload)} bytes are over the broker's max_payload {self._welcome.max_payload}"
+            if is_part and self._hello.returns:
+                self._with_parts.add(job_ref)
             self._send(write_report(job_ref, payload, is_part=is_part), now)
         return None
 
@@ -167,6 +197,7 @@ class WorkerSide:
 
     def stop(self) -> None:
         self._is_leaving = True
+        self._cancel_kept()
         if self._is_open:
             self._io.send([bytes((DRAIN,))])
             prefetched, self._prefetched = list(self._prefetched), {}
@@ -201,6 +232,8 @@ class WorkerSide:
                 self._io.refused(f"{WITHOUT_PARTS} {self._hello.parts[0]!r}")
             elif self._hello.limits and not self._welcome.limits:
                 self._io.refused(f"{WITHOUT_LIMITS} {next(iter(self._hello.limits))!r}")
+            else:
+                self._send_undelivered(now)
         elif kind == BYE:
             self._bye(*read_bye(message))
         elif kind == ERROR:
@@ -223,7 +256,7 @@ class WorkerSide:
                 job.waited,
                 job.takes_parts,
             )
-            if len(self._running) < self._concurrency:
+            if len(self._running) + len(self._kept) < self._concurrency:
                 self._running.add(job.token)
                 self._io.run(job.token, message[index], assignment)
             else:
@@ -237,7 +270,8 @@ class WorkerSide:
 
     def _bye(self, is_final: bool, sentence: str) -> None:
         if is_final or self._is_leaving:
-            self.lost()  # running jobs end, too
+            self._cancel_kept()
+            self._lose_connection(self._running)
             self._io.leave(sentence)
         else:
             self._io.reconnect(f"the broker sent BYE: {sentence}")
@@ -248,13 +282,35 @@ class WorkerSide:
         if job_ref not in self._running:
             return None
         self._running.remove(job_ref)
+        self._with_parts.discard(job_ref)
         return job_ref
+
+    def _cancel_kept(self) -> None:
+        kept, self._kept = self._kept, set()
+        for token in sorted(kept):
+            self._io.recall(token, "its broker is gone")
+
+    def _deliver(self, undelivered: tuple[bytes, Frame, Failure | None, Outcome], now: float) -> None:
+        """Send the outcome of a job of a lost connection: the broker may know it, or drops it."""
+        self._kept.discard(undelivered[0])
+        self._undelivered.append(undelivered)
+        if self._welcome is not BEFORE_WELCOME:
+            self._send_undelivered(now)
+        self._start_next()
+
+    def _send_undelivered(self, now: float) -> None:
+        undelivered, self._undelivered = self._undelivered, []
+        for token, result, failure, outcome in undelivered:
+            if failure is None:
+                self._send(write_result([token], [result]), now)
+            else:
+                self._send_failure(token, failure, outcome, now)
 
     def _forget_results(self) -> None:
         self._done, self._results, self._result_bytes = [], [], 0
 
     def _start_next(self) -> None:
-        if self._prefetched and len(self._running) < self._concurrency:
+        if self._prefetched and len(self._running) + len(self._kept) < self._concurrency:
             token = next(iter(self._prefetched))
             payload, assignment = self._prefetched.pop(token)
             self._running.add(token)
