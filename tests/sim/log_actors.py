@@ -254,7 +254,20 @@ class Kinds:
     client: type[NatsClient] = NatsClient
 
 
-class LogBroker(ShardActions, NatsWatcher):
+class LogWatcher(NatsWatcher):
+    """Passes news about the connection on: a class that is compiled cannot be one of two bases."""
+
+    def __init__(self, broker: LogBroker) -> None:
+        self._broker = broker
+
+    def connected(self, info: object, now: float) -> None:
+        self._broker.connected(info, now)
+
+    def away(self, reason: str, now: float) -> None:
+        self._broker.away(reason, now)
+
+
+class LogBroker(ShardActions):
     """One run of one broker."""
 
     def __init__(
@@ -273,7 +286,7 @@ class LogBroker(ShardActions, NatsWatcher):
         self._late: list[Callable[[], None]] = []
         self._nonces = 0
         entropy = SeededEntropy(world.random.random().hex())
-        self.client = kinds.client(f"dgm.{CLUSTER}.r.{name}.{self.incarnation}".encode(), self)
+        self.client = kinds.client(f"dgm.{CLUSTER}.r.{name}.{self.incarnation}".encode(), LogWatcher(self))
         urls = ",".join(model.url(each) for each in model.servers)
         pool = ServerPool(parse_nats(f"nats://{urls}"), entropy.jitter)
         self.side = NatsSide(PipeIO(self, model), self.client, pool, ConnectOptions, LOCAL_OWNER)
