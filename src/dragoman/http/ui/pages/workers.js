@@ -9,7 +9,7 @@ import { administersEach } from "../rights.js";
 import { again, choices, drawnAt, meter, more, none, nowOf, search, select, span, table, tags, withQuery } from "./elements.js";
 
 const PAGE = 50; // workers
-const REFRESH = 2; // seconds
+const REFRESH = 3; // seconds
 const LETTERS = { i: "idle", b: "busy", s: "stuck", d: "detached", r: "draining", t: "starting", o: "backing off" };
 const STATES = Object.values(LETTERS);
 const SORTS = [["slow", "Slowest first"], ["silent", "Most silent first"], ["name", "By name"]];
@@ -102,7 +102,12 @@ const HEADS = [["Worker"], ["Dialect", "hide-s"], ["Services", "hide-m"], ["Stat
   ["Oldest job", "num"], ["Last heard", "hide-s"], ["Pace", "num"], ["Done", "num hide-l"],
   ["Not done", "num hide-l"], ["", "hide-m"]];
 
-const workerTable = (workers, now) => table(HEADS, workers.map((each) => row(each, now)), "workers");
+const made = new WeakMap(); // tables by their lists: the same list is not written again for each snapshot
+
+function workerTable(workers, now) {
+  if (!made.has(workers)) made.set(workers, table(HEADS, workers.map((each) => row(each, now)), "workers"));
+  return made.get(workers);
+}
 
 function row(each, now) {
   const held = each.running.length, ages = (each.holds ?? []).map((hold) => span(hold.since, null, now));
