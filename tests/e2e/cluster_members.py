@@ -21,6 +21,7 @@ LISTENERS = (
     "memodb+tcp://127.0.0.1:0",
 )
 PATIENCE = 60.0
+ADOPT_AFTER = 4.0  # seconds; brokers of tests share few cores with others
 NAMES = ("eu1", "eu2", "eu3")
 
 
@@ -51,7 +52,7 @@ class Member:
         name: str,
         *,
         listeners: tuple[str, ...] = LISTENERS,
-        adopt_after: float = 10.0,
+        adopt_after: float = ADOPT_AFTER,
     ) -> None:
         self.name = name
         self._programs = programs
@@ -59,6 +60,11 @@ class Member:
         flags = ("--cluster", url_of(nats), "--broker-name", name, "--data", "memory", "--strict")
         times = ("--set", f"cluster_adopt_after={adopt_after}")
         self.program = programs.dragoman("serve", *listeners, *flags, *times)
+        self.urls: dict[str, str] = {}
+        self.pingpong_workers = ""
+
+    def wait(self) -> None:
+        """Wait until it listens."""
         self.program.prints("Try, in two other terminals")
         self.urls = {
             dialect: url if url.startswith("http") else f"{dialect}+{url}"
@@ -99,10 +105,12 @@ def start_members(
     names: tuple[str, ...] = NAMES,
     *,
     listeners: tuple[str, ...] = LISTENERS,
-    adopt_after: float = 10.0,
+    adopt_after: float = ADOPT_AFTER,
 ) -> list[Member]:
     """Start brokers, and wait until they know each other."""
     made = [Member(programs, nats, name, listeners=listeners, adopt_after=adopt_after) for name in names]
+    for member in made:
+        member.wait()
     for member in made:
         until(lambda member=member: len(member.knows()) == len(names), f"{member.name} knows all", PATIENCE)
     return made
@@ -111,6 +119,16 @@ def start_members(
 def wait_for_owners(members: list[Member], shards: int = 4) -> None:
     """Wait until all shards are owned by these brokers."""
     until(lambda: sum(each.shards() for each in members) == shards, "all shards are owned", PATIENCE)
+
+
+def wait_for_balance(members: list[Member], shards: int = 4) -> None:
+    """Wait until the shards are shared out evenly: none of them moves any more."""
+
+    def is_even() -> bool:
+        counts = [each.shards() for each in members]
+        return sum(counts) == shards and max(counts) - min(counts) <= 1
+
+    until(is_even, "the shards are shared out", PATIENCE)
 
 
 def enqueue(members: list[Member], service: str, payload: bytes, key: str, **options: Any) -> tuple[str, Member]:

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cluster_members import PATIENCE, Member, enqueue_at, initialise, start_members, start_nats
+from cluster_members import PATIENCE, Member, enqueue_at, initialise, start_members, start_nats, wait_for_balance
 
 from dragoman import Client, JobRefused
 from nats_servers import NatsServer
@@ -66,7 +66,7 @@ def test_a_job_at_a_broker_that_is_killed_is_tried_again_elsewhere(members: list
     first, second, third = members
     second.worker("waits", "waits")
     until(lambda: first.offers("waits"), "the service is offered", PATIENCE)
-    until(first.shards, "it has a shard", PATIENCE)
+    wait_for_balance(members)
     payload = str(tmp_path).encode()
     with closing(Client(first.url)) as client:
         job = enqueue_at(first, "waits", payload, attempts=2, retry_first=0.1)

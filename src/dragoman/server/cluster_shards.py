@@ -111,7 +111,7 @@ class ClusterShards(TimedRecipient):
             settings.release,
             Expected(layout.identity, layout.replicas),
             logs,
-            ShardSettings(adopt_after=settings.adopt_after, silent_after=min(3.0, 0.5 * settings.adopt_after)),
+            _times(settings.adopt_after),
             now,
         )
         self.placement.keeper = keeper
@@ -126,6 +126,17 @@ class ClusterShards(TimedRecipient):
 
         heard: Callable[[int], None] = keeper.kept[shard].log.heard
         scout(log, self._side.name, unowned, heard, now)
+
+
+def _times(adopt_after: float) -> ShardSettings:
+    most = ShardSettings()
+    return ShardSettings(
+        adopt_after=adopt_after,
+        turn=min(most.turn, 0.1 * adopt_after),
+        silent_after=min(most.silent_after, 0.5 * adopt_after),
+        again_after=min(most.again_after, 0.2 * adopt_after),
+        balance_every=min(most.balance_every, adopt_after),
+    )
 
 
 def layout_problem(cluster: str, found: StreamState | ApiError) -> Layout | str:
