@@ -31,7 +31,7 @@ class Layout:
 
     @property
     def durability(self) -> str:
-        """What the acknowledgement of a background job means."""
+        """The meaning of the acknowledgement of a background job."""
         if self.replicas < 3:
             return "single"
         return "durable" if self.is_synced else "replicated"

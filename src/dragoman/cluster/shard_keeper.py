@@ -44,7 +44,7 @@ RELEASE_WITHIN: Final = 5.0  # seconds in which what waits for commits of a shar
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Hub(Recipient):
-    """What the keeper needs of the cluster's side."""
+    """The cluster's side, as the keeper needs it."""
 
     name: str
     incarnation: str
