@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dragoman.cluster.layout import Durability
 from dragoman.cluster.ranks import shard_of_key
 from dragoman.cluster.shard_bytes import MOST_SHARDS, with_shard
 from dragoman.cluster.shard_keeper import ShardKeeper
@@ -30,7 +31,7 @@ class Placement:
 
     def __init__(self, broker: Broker, store: ShardStore) -> None:
         self.keeper: ShardKeeper | None = None  # until the layout of the cluster is known
-        self.durability = "single"
+        self.durability: Durability = "single"
         self._broker = broker
         self._store = store
         self._turn = 0

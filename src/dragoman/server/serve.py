@@ -134,6 +134,7 @@ class Server:
         self.host = AsyncioHost(loop, self.runner, now, self.authentication, taps)
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
+            self.operations.durability = lambda: "disk"
             kept, began = taps.store(self.store), now()
             taps.restored(self.store.last_number, self.store.notes(), began, began + offset())
             self._restoring = Restore(kept, self.runner, tapped_now, self._loaded)
