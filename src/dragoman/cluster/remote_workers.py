@@ -6,6 +6,7 @@ has free slots, less those that are on their way. Attempts that it answers *busy
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import Final, final
 
@@ -121,6 +122,8 @@ class RemoteWorkers:
         assert type(remote) is RemoteService
         job, peer = attempt.job, remote.peer
         extras = job.extras
+        if extras is not None and (extras.after or extras.group is not None):
+            extras = replace(extras, after=(), group=None)  # its links are here
         peer.attempts[attempt.token] = attempt
         remote.in_flight.append(peer.link.next_number)
         peer.link.add(
@@ -167,14 +170,15 @@ class RemoteWorkers:
         if remote is not None:
             self._count(remote, record.idle, acknowledged, now)
 
-    def result(self, peer: Peer, record: Result, now: float) -> None:
+    def outcome(self, peer: Peer, record: Result | Failed, now: float) -> None:
         attempt = self._take(peer, record.token)
         if attempt is not None:
-            self._broker.succeed(attempt, record.result, now)
+            self.finish(attempt, record, now)
 
-    def failed(self, peer: Peer, record: Failed, now: float) -> None:
-        attempt = self._take(peer, record.token)
-        if attempt is None:
+    def finish(self, attempt: Attempt, record: Result | Failed, now: float) -> None:
+        """Report the outcome of an attempt to the core."""
+        if isinstance(record, Result):
+            self._broker.succeed(attempt, record.result, now)
             return
         outcome = OUTCOMES.get(record.outcome, Outcome.FAILED)
         failure = unpack_failure(record.failure) if record.failure else None

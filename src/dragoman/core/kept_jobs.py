@@ -133,6 +133,12 @@ class KeptJobs:
         if keeps_forever(job):
             self.forever += 1
 
+    def disown(self, job: Job) -> None:
+        """Undo `note_new` and give its key up: another broker of the cluster decides about this job now."""
+        self.keys.remove(job)
+        if keeps_forever(job):
+            self.forever -= 1
+
     def join_first(self, first: Job, caller: Caller) -> None:
         """Let one more caller wait for an earlier job, or deliver its outcome at once."""
         if not self.attend(first, caller):
@@ -211,6 +217,11 @@ class KeptJobs:
                 return
             job = first
 
+    def forget(self, job: Job) -> None:
+        """Remove an ended job that another broker of the cluster keeps now. The store is not told."""
+        self._deadlines.disarm(job)
+        self._drop(job)
+
     def expire(self, job: Job, now: float) -> None:
         """Delete a job whose retention time has passed, unless it is needed: then look again later (R192)."""
         until = now + NEEDED_DELAY if self.archive.is_pinned(job) else self.groups.needed_until(job, now)
@@ -272,9 +283,7 @@ class KeptJobs:
         if self.with_extras.count:
             self.with_extras.remove(job)
         self.archive.drop(job)
-        self.keys.remove(job)
-        if keeps_forever(job):
-            self.forever -= 1
+        self.disown(job)
         self._count(job, -1)
         self.groups.erased(job)
 

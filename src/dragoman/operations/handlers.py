@@ -33,6 +33,7 @@ from dragoman.operations.list_schemas import FindJobRequest
 from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
+from dragoman.operations.placement import check_shared, placed_id
 from dragoman.operations.predecessors import linked_extras
 from dragoman.operations.recorded_requests import record_request, record_response, status_of
 from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
@@ -61,6 +62,7 @@ from dragoman.operations.visibility import reads_job, sees_service, signature
 from dragoman.operations.visible_views import visible_health
 from dragoman.operations.why import why_view
 
+ClusterNumbers = dict[str, list[tuple[dict[str, str], float]]]  # labels and value of each sample, by metric
 UNTIL_ENDED: Final = 1e18  # time of a request that waits for the outcome of its job without a limit
 LOADING_TICK: Final = 0.2  # seconds between two ticks while jobs of an earlier run are being loaded
 KEYS_LOADING: Final = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
@@ -100,6 +102,7 @@ class OperationHandlers(LimitHandlers):
         self.targets = Targets(broker, scheduler)
         self.permissions = Permissions(broker, self.targets)
         self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
+        self.cluster_numbers: Callable[[], ClusterNumbers] = dict  # likewise
         self.show_cluster: Callable[[], ClusterView] = no_cluster  # likewise
 
     # ---------------------------------------------------------------- operations
@@ -116,6 +119,8 @@ class OperationHandlers(LimitHandlers):
             # `enqueue` is frequent. For a principal that may call the service, there is no more to check.
             if row is not ENQUEUE or not (rights.calls_all or rights.may(CALL, request.service)):
                 act = self.permissions.check(row, request, responder)
+            if self.placement is not None:
+                check_shared(self.placement, operation)
             pending: PendingRequest | None = FUNCTIONS[operation](self, request, payload, responder, now)
         except OperationError as error:
             responder.refuse(error.problem)
@@ -133,14 +138,21 @@ class OperationHandlers(LimitHandlers):
         extras = extras_of(request)
         if request.after or request.input != "payload":
             extras = linked_extras(extras, request, body, self.broker, responder.owner.principal)
-        job = self.broker.submit(request.service, body, pending, job_options, now, key=request.key, extras=extras)
+        id = None
+        if self.placement is not None:
+            owner = responder.owner.principal.name
+            id = placed_id(self.placement, owner, request.service, request.key, request.after)
+        job = self.broker.submit(
+            request.service, body, pending, job_options, now, key=request.key, id=id, extras=extras
+        )
         record_request(job, ENQUEUE, responder, len(body), now)
         return pending
 
     def job(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
         is_full = reads_job(responder.owner.principal, job)
-        show_job(job, self.broker, self._store_access, self._offset(), responder, is_full)
+        durability = self.durability() if job.options.durable else None
+        show_job(job, self.broker, self._store_access, self._offset(), responder, is_full, durability)
 
     def find_job(self, request: FindJobRequest, payload: Payload, responder: Responder, now: float) -> None:
         job = self.permissions.job_with_key(request, responder)
@@ -252,7 +264,10 @@ class OperationHandlers(LimitHandlers):
             assert isinstance(pending, PendingRequest)
             if pending.due == inf:  # else it waits for the outcome
                 record_response(effect.job, pending.responder, ENQUEUE.status, 0, now)
-                self._finish(pending, now).answer(job_view(effect.job, self._offset()))
+                view = job_view(effect.job, self._offset())
+                if self.placement is not None:
+                    view.durability = self.durability()
+                self._finish(pending, now).answer(view)
         elif isinstance(effect, DeliverOutcome):
             pending = effect.caller
             assert isinstance(pending, PendingRequest)
@@ -309,8 +324,11 @@ class OperationHandlers(LimitHandlers):
         run = ScheduledRun(self.scheduler, request.name, owner)
         pending = PendingRequest(self, run, UNTIL_ENDED)
         extras = JobExtras(tenant=request.tenant) if request.tenant else None
+        id = None
+        if self.placement is not None and (id := self.placement.run_id()) is None:
+            return None
         job = self.broker.submit(
-            request.service, payload, pending, delayed_options(request), now, key=key, extras=extras
+            request.service, payload, pending, delayed_options(request), now, key=key, id=id, extras=extras
         )
         run.job = job.id if job is not None else None
         return run.job

@@ -146,6 +146,9 @@ class ChildView(View):
     background: bool
 
 
+Durability = Literal["memory", "disk", "single", "replicated", "durable"]
+
+
 class JobView(View):
     id: JobIdText
     service: str
@@ -207,6 +210,14 @@ class JobView(View):
     keep: Annotated[
         Keep | None,
         Meta(description="Seconds for which its outcome is kept, or `forever`; `null`: as the broker's setting says."),
+    ] = None
+    durability: Annotated[
+        Durability | None,
+        Meta(
+            description="What an acknowledged background job survives: `memory`: nothing; `disk`: a crash of this "
+            "machine; in a cluster, `single`: the loss of brokers; `replicated`: also that of one NATS server; "
+            "`durable`: also a power cut of all. The operation `job` shows it, and `enqueue` in a cluster."
+        ),
     ] = None
 
 

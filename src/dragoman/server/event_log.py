@@ -8,8 +8,9 @@ that a worker that joins and leaves repeatedly does not flood the log. Acts of a
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from shlex import quote
-from typing import Final
+from typing import Any, Final
 
 from dragoman.core.events import (
     ADMINISTERED,
@@ -30,6 +31,7 @@ from dragoman.core.events import (
     WorkerEvent,
 )
 from dragoman.operations.bulk_acts import BulkAct
+from dragoman.operations.handlers import OperationHandlers
 from dragoman.server.drops import LogFunction
 from dragoman.server.rate_limit import RateLimit
 
@@ -155,3 +157,9 @@ def _refusal_fields(event: RefusalEvent) -> dict[str, object]:
         "dialect": event.dialect,
         "advice": f"if it is to have this right: dragoman access allow {event.principal} {patterns}",
     }
+
+
+def log_operations(operations: OperationHandlers, log: Any) -> None:
+    """Log what schedules and acts on many jobs do by themselves."""
+    operations.scheduler.when_paused = lambda name, reason: log.warning("schedule paused", name=name, reason=reason)
+    operations.bulk_acts.when_over = partial(log_bulk_act, log.info)

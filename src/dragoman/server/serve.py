@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.access.location import AccessPlaces
-from dragoman.access.problems import AccessError
 from dragoman.core.admission import BROKER_STOPS
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.http.all_bodies import AllBodies
 from dragoman.operations.handlers import OperationHandlers
-from dragoman.operations.schemas import AccessView, HealthView, OperationError
+from dragoman.operations.schemas import HealthView
 from dragoman.sdk.address import AddressError, TcpAddress
 from dragoman.server import clock
 from dragoman.server.access_control import AccessControl
@@ -31,13 +30,13 @@ from dragoman.server.config import Config, default_data_dir
 from dragoman.server.configured_limits import admission_limits
 from dragoman.server.dashboard_source import make_dashboard
 from dragoman.server.datadir import DataFolder, first_id_without_folder
-from dragoman.server.event_log import EventLog, log_bulk_act
+from dragoman.server.event_log import EventLog, log_operations
 from dragoman.server.event_loop import loop_factory
 from dragoman.server.input_taps import ABORT, DRAIN, LOAD, NO_TAPS, OPERATIONS, STOP, InputTaps
 from dragoman.server.log import make_log
-from dragoman.server.open_store import open_store
+from dragoman.server.open_store import open_shard_store, open_store
 from dragoman.server.recent_faults import RecentFaults
-from dragoman.server.restore import Restore
+from dragoman.server.restore import Restore, prepare_restore
 from dragoman.server.runner import Runner
 from dragoman.server.sd_notify import SdNotifier
 from dragoman.server.server_facts import BrokerFacts
@@ -51,6 +50,7 @@ from dragoman.store.sqlite import SqliteStore
 from dragoman.streams.tls_context import ListenerTls
 
 if TYPE_CHECKING:
+    from dragoman.cluster.store import ShardStore
     from dragoman.http.broker_side import HttpBrokerSide
     from dragoman.http.server import HttpServer
     from dragoman.server.cluster_member import ClusterMember
@@ -94,18 +94,22 @@ class Server:
         self._taps = taps
         limits = admission_limits(config)
         taps.begin(config, limits, first_worker, release, log)
-        self.broker = Broker(config.policy, taps.entropy(clock.SystemEntropy()), first_worker=first_worker)
+        entropy = clock.ClusterEntropy() if config.cluster else clock.SystemEntropy()
+        self.broker = Broker(config.policy, taps.entropy(entropy), first_worker=first_worker)
         if config.ladders:
             self.broker.job_registry.conversations.start()
         self.stopped: asyncio.Future[int] = loop.create_future()
-        self.store: SqliteStore | NullStore = NullStore()
-        if folder is not None:
+        self.store: SqliteStore | NullStore | ShardStore = NullStore()
+        if config.cluster:
+            self.store = open_shard_store(loop, folder, config, release, log, now)
+        elif folder is not None:
             self.store = open_store(loop, folder, config, release, log, progress, self._store_failed)
         store, tapped_now = taps.store(self.store), taps.clock(now)
         self.runner = Runner(self.broker, store, tapped_now, self._write_log, limits, strict=config.strict)
         self._run_once = taps.run_once(self.runner.run_once)
         ahead = time.time() - now()  # with a virtual clock, the wall clock follows it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
+        self._offset = offset
         self.operations = OperationHandlers(
             self.broker, self.runner.store_access, store, taps.offset(offset), self.health
         )
@@ -124,24 +128,18 @@ class Server:
             no_access=no_access,
             taps=taps,
         )
-        self.operations.reload_table = taps.reload(self._reload_table)
+        self.operations.reload_table = taps.reload(self.access_control.reload_on_request)
         self.facts = BrokerFacts(self.runner, config, self.store, release, self.dashboard.instance, now() + offset())
         self.operations.server_facts = self.facts
         self.host = AsyncioHost(loop, self.runner, now, self.authentication, taps)
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
-            taps.restored(self.store.last_number, self.store.notes(), began := now(), began + offset())
-            self._restoring = Restore(taps.store(self.store), self.runner, tapped_now, self._loaded)
-            notes = self._restoring.prepare(offset(), began)
-            for name in self._restoring.unread_limits:
-                log.warning("limits invalid", service=name, note="set them again with dragoman limit")
-            unread = self.operations.scheduler.load(notes, began, began + offset())
-            for name, problem in unread.items():
-                log.warning("schedule invalid", name=name, problem=problem)
-        self.operations.scheduler.when_paused = lambda name, reason: log.warning(
-            "schedule paused", name=name, reason=reason
-        )
-        self.operations.bulk_acts.when_over = partial(log_bulk_act, log.info)
+            self.operations.durability = lambda: "disk"
+            kept, began = taps.store(self.store), now()
+            taps.restored(self.store.last_number, self.store.notes(), began, began + offset())
+            self._restoring = Restore(kept, self.runner, tapped_now, self._loaded)
+            prepare_restore(self._restoring, self.operations.scheduler, offset(), began, log)
+        log_operations(self.operations, log)
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults = RecentFaults(self.broker.counters, now)
@@ -177,11 +175,7 @@ class Server:
         self.facts.opened = opened
         self.operations.listeners.update(self.facts.urls())
         if self._config.cluster:
-            from dragoman.server.cluster_member import ClusterMember
-
-            digest = self.access_control.digest
-            self._member = ClusterMember(self._config, self.runner, self._now(), self._release, digest)
-            self.operations.show_cluster = self._member.view
+            self._member = self._join_cluster()
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)
@@ -192,6 +186,15 @@ class Server:
             self._taps.note(LOAD, self._now())
             self._restoring.start()
         return opened
+
+    def _join_cluster(self) -> ClusterMember:
+        from dragoman.server.cluster_member import ClusterMember
+
+        store: Any = self.store
+        digest = self.access_control.digest
+        member = ClusterMember(self._config, self.runner, store, self._now, self._release, digest)
+        member.serve(self.operations, self._offset)
+        return member
 
     def _open(self, listener: Listener) -> list[tuple[str, str]]:
         """Open a listener. Returns (role, address) of its sockets. If one fails, the others are closed again."""
@@ -211,15 +214,6 @@ class Server:
                 self.host.close_listener(listener_socket.place)
             raise
         return places
-
-    def _reload_table(self) -> AccessView:
-        """Reload on request. Raises OperationError."""
-        try:
-            report = self.access_control.reload()
-        except AccessError as error:
-            raise OperationError("invalid", "; ".join(str(each) for each in error.problems)) from None
-        changes = report.changes
-        return AccessView(list(changes.added), list(changes.removed), list(changes.changed), report.disconnected)
 
     def protect_secrets(self) -> None:
         """Protect the memory of this process, if secret keys are in it."""
@@ -288,28 +282,29 @@ class Server:
         self._is_draining = True
         self._taps.note(DRAIN, now := self._now())
         self.broker.operator.close(now)
+        if self._member is not None:
+            self._member.drain(now)
         for _, session in self._http:
             session.close()
         self._run_once()
         self._stop_when_drained(self._now() + self._config.drain_timeout)
 
     def _stop_when_drained(self, until: float) -> None:
-        if not self._running() and not self._is_writing() and not self._is_saving():
+        is_writing = self.runner.connections.registry.is_writing
+        if not (self._running() or is_writing or self._is_saving() or self._has_shards()):
             self._stop("drained")
         elif self._now() >= until:
             self._stop("drain_timeout passed")
         else:
             self._loop.call_later(0.02, self._stop_when_drained, until)
 
-    def _is_writing(self) -> bool:
-        """True if replies are still being written: the last one may be more than the kernel takes at once."""
-        return any(
-            peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.runner.connections.peers
-        )
-
     def _is_saving(self) -> bool:
         """True if a decision is not committed yet."""
         return self.broker.job_registry.pending_commits.is_holding
+
+    def _has_shards(self) -> bool:
+        """True if background jobs of a cluster are still being handed over."""
+        return self._member is not None and not self._member.is_drained
 
     def _running(self) -> int:
         return sum(len(worker.running) for worker in self.broker.worker_registry.workers.values())
@@ -327,7 +322,7 @@ class Server:
 
     def _stop_when_saved(self, until: float) -> None:
         """Stop after the last commits: outcomes of background jobs are delivered after they are stored."""
-        if self._is_saving() and self._now() < until:
+        if (self._is_saving() or self._has_shards()) and self._now() < until:
             self._loop.call_later(0.005, self._stop_when_saved, until)
         else:
             self._taps.note(STOP, now := self._now())
@@ -412,16 +407,23 @@ def run(
                 no_access=no_access,
                 taps=taps,
             )
-            return runner.run(_serve(server, folder.path if folder is not None else None, announce))
+            return runner.run(_serve(server, config, folder.path if folder is not None else None, announce))
     finally:
         if folder is not None:
             folder.close()
 
 
 async def _serve(
-    make_server: Callable[..., Server], folder: Path | None, announce: Callable[[Opened, Path | None], None]
+    make_server: Callable[..., Server],
+    config: Config,
+    folder: Path | None,
+    announce: Callable[[Opened, Path | None], None],
 ) -> int:
     loop = asyncio.get_running_loop()
+    if config.cluster:
+        from dragoman.server.cluster_init import check_initialised
+
+        await check_initialised(config)
     server = make_server(loop, folder=folder)
     notifier = SdNotifier(os.environ)
 

@@ -55,6 +55,7 @@ NEW_OF_SERVICES = "paused_at|slots|arrived|dependent|done|undone|wait|run|dialec
 SCHEDULE = r"view(\.recurring\[.*?\])?"
 NEW_OF_JOBS = (
     "tenant|caller|waited|job_timeout|deadline|size|result_size|after|after_failure|input|group|unique|holds_key|keep"
+    "|durability"
 )
 NEW_OF_WORKERS = "listener|address|since|done|undone|pace|holds"
 ALLOWED = [
