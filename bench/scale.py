@@ -214,7 +214,7 @@ class Phase:
 
 def spread_workers(cluster: Cluster, size: Size) -> dict[str, int]:
     """Register all workers, unevenly. Returns their number for each service."""
-    random = Random(f"workers {size.seed}")  # noqa: S311 - repeatable on purpose
+    random = Random(f"workers {size.seed}")
     with_workers = cluster.members[: max(1, size.brokers - size.brokers // 4)]
     places: list[tuple[Member, str, float]] = []
     for index in range(size.services):
@@ -234,7 +234,7 @@ def spread_workers(cluster: Cluster, size: Size) -> dict[str, int]:
 
 def submit_all(cluster: Cluster, size: Size, by_service: dict[str, int], tell: Callable[[str], None]) -> None:
     """Submit all jobs, for each service in proportion to its workers."""
-    random = Random(f"calls {size.seed}")  # noqa: S311 - repeatable on purpose
+    random = Random(f"calls {size.seed}")
     per_step = size.load * size.workers / size.run_time * STEP
     names, weights = list(by_service), list(accumulate(by_service.values()))
     submitted, next_at, clock = 0, random.expovariate(per_step), 0.0
@@ -321,7 +321,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=100_000, help="Workers (default: %(default)s).")
     parser.add_argument("--jobs", type=int, default=1_000_000, help="Jobs (default: %(default)s).")
     parser.add_argument("--services", type=int, default=defaults.services, help="Services (default: %(default)s).")
-    parser.add_argument("--load", type=float, default=defaults.load, help="Share of busy workers (default: %(default)s).")
+    parser.add_argument(
+        "--load", type=float, default=defaults.load, help="Share of busy workers (default: %(default)s)."
+    )
     parser.add_argument(
         "--run-time", type=float, default=defaults.run_time, help="Mean seconds of a job (default: %(default)s)."
     )

@@ -112,7 +112,7 @@ class Programs(Recipient):
 
     def _start(self, attempt: Attempt, now: float) -> None:
         jobs = self._jobs
-        number = int.from_bytes(attempt.job.id[:NUMBER_BYTES], "big")
+        number = int.from_bytes(attempt.job.payload[:NUMBER_BYTES], "big")  # its id may be another one
         jobs.runs[number] += 1
         wait = now - jobs.submitted_at[number]
         if type(attempt.job.callers[0]) is TakenJob:
@@ -252,7 +252,7 @@ class Cluster:
         self, brokers: int, most_jobs: int, *, seed: int = 0, latency: int = 1, loss: float = 0.0, run_time: float = 1.0
     ) -> None:
         self.seed = seed
-        self.random = Random(seed)  # noqa: S311 - repeatable on purpose
+        self.random = Random(seed)
         self.now = START
         self.step_number = 0
         self.jobs = Jobs(most_jobs)

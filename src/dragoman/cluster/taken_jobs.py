@@ -38,7 +38,7 @@ class TakenJobs:
         """Start a job of another broker, or answer that no slot is free."""
         broker, token = self._broker, Token(record.token)
         service = broker.worker_registry.services.get(record.service)
-        if service is None or broker.dispatch.is_draining or not idle_slots(service, self._recipient):
+        if service is None or broker.dispatch.is_draining or not idle_slots(service, self._recipient, 1):
             peer.link.add(Busy(token))
             peer.freed[record.service] = None
             return
