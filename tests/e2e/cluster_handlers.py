@@ -28,3 +28,10 @@ def waits(payload: bytes, ctx: Context) -> bytes:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return b"went"
+
+
+def writes(payload: bytes) -> bytes:
+    """Write a line to a file for each run."""
+    with open(payload.decode(), "a") as file:
+        file.write("run\n")
+    return payload

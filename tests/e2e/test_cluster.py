@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
@@ -10,72 +9,24 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from cluster_members import PATIENCE, Member, enqueue_at, initialise, start_members, start_nats, wait_for_balance
 
 from dragoman import Client, JobRefused
-from nats_servers import NatsServer, start_on_free_ports
-from programs import Program, Programs, until
-
-HERE = Path(__file__).parent
-LISTENERS = (
-    "tcp://127.0.0.1:0",
-    "http://127.0.0.1:0",
-    "majordomo+tcp://127.0.0.1:0",
-    "pingpong+tcp://127.0.0.1:0?frontend=0&service=pingpong",
-    "memodb+tcp://127.0.0.1:0",
-)
-PATIENCE = 60.0
+from nats_servers import NatsServer
+from programs import Programs, until
 
 
 @pytest.fixture
 def nats(tmp_path: Path) -> Iterator[NatsServer]:
-    server = start_on_free_ports(lambda: NatsServer(tmp_path / "nats"))
+    server = start_nats(tmp_path / "nats")
     yield server
     server.kill()
 
 
-class Member:
-    """One broker of the cluster."""
-
-    def __init__(self, programs: Programs, nats: NatsServer, name: str) -> None:
-        self.name = name
-        self._programs = programs
-        flags = ("--cluster", nats.url, "--broker-name", name, "--data", "memory", "--strict")
-        self.program = programs.dragoman("serve", *LISTENERS, *flags)
-        self.program.prints("Try, in two other terminals")
-        self.urls = {
-            dialect: url if url.startswith("http") else f"{dialect}+{url}"
-            for dialect, url in re.findall(r"^  (\w+) +(\w+://\S+) +(?:both|callers)", self.program.out, re.MULTILINE)
-        }
-        self.pingpong_workers = re.findall(r"^  pingpong +(\w+://\S+) +workers", self.program.out, re.MULTILINE)[0]
-
-    @property
-    def url(self) -> str:
-        return self.urls["native"]
-
-    def worker(self, function: str, service: str, dialect: str = "native") -> Program:
-        url = self.urls[dialect]
-        words: tuple[object, ...] = ("--service", service, "--threads", 2)
-        if dialect == "pingpong":
-            url, words = f"pingpong+{self.pingpong_workers}?service=pingpong", ("--concurrency", 1)
-        return self._programs.dragoman("worker", f"cluster_handlers:{function}", *words, "--connect", url)
-
-    def knows(self) -> list[str]:
-        """Return the names of the members of the cluster."""
-        with closing(Client(self.url)) as client:
-            return [each.name for each in client.cluster().members]
-
-    def offers(self, service: str) -> bool:
-        with closing(Client(self.url)) as client:
-            return any(service in each.services and each.state == "idle" for each in client.workers())
-
-
 @pytest.fixture
 def members(programs: Programs, nats: NatsServer) -> list[Member]:
-    programs.environment["PYTHONPATH"] = str(HERE)
-    made = [Member(programs, nats, name) for name in ("eu1", "eu2", "eu3")]
-    for member in made:
-        until(lambda member=member: len(member.knows()) == 3, f"{member.name} knows all", PATIENCE)
-    return made
+    initialise(programs, nats.url)
+    return start_members(programs, nats)
 
 
 def test_callers_of_every_dialect_reach_workers_of_every_dialect_at_another_broker(
@@ -115,8 +66,10 @@ def test_a_job_at_a_broker_that_is_killed_is_tried_again_elsewhere(members: list
     first, second, third = members
     second.worker("waits", "waits")
     until(lambda: first.offers("waits"), "the service is offered", PATIENCE)
+    wait_for_balance(members)
+    payload = str(tmp_path).encode()
     with closing(Client(first.url)) as client:
-        job = client.enqueue("waits", str(tmp_path).encode(), attempts=2, retry_first=0.1)
+        job = enqueue_at(first, "waits", payload, attempts=2, retry_first=0.1)
         until(lambda: (tmp_path / "started").exists(), "the job runs", PATIENCE)
         second.program.kill()
         (tmp_path / "go").touch()

@@ -78,13 +78,26 @@ class Free(Record, frozen=True, tag=7):
     idle: int
 
 
-AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free
+class Seek(Record, frozen=True, tag=8):
+    """The sender has adopted the job of this attempt, which a worker of the receiver had. It waits for the outcome."""
+
+    token: bytes
+
+
+class Ack(Record, frozen=True, tag=9):
+    """The outcome of an attempt at a background job is in the log, or does not matter any more."""
+
+    token: bytes
+
+
+AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack
 
 
 class Packet(msgspec.Struct, array_like=True, frozen=True):
     """One NATS message of a link. `body`: encoded records, or a fragment of them; `number` 0: it has none.
 
     `acknowledged`: number up to which the sender has received everything. `is_last`: the body ends with this packet.
+    `link`: number of the sender's end of the link. `other`: that of the receiver's end, as far as it is known.
     """
 
     version: int
@@ -94,6 +107,8 @@ class Packet(msgspec.Struct, array_like=True, frozen=True):
     acknowledged: int
     is_last: bool
     body: bytes
+    link: int = 0
+    other: int = 0
 
 
 class ServiceGossip(msgspec.Struct, array_like=True, frozen=True):
@@ -117,6 +132,7 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     got: dict[str, int] = {}
     access: str = ""  # digest of its access table
     uptime: int = 0  # seconds since its start
+    shards: dict[int, int] = {}  # that it has, with the epoch of each
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

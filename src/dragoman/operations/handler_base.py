@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dragoman.core.broker import Broker
+from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.core.failure import Failure
 from dragoman.core.model import Job, Payload
 from dragoman.core.names import is_name
 from dragoman.operations.dashboard_handlers import DashboardHandlers
+from dragoman.operations.placement import Placement
 from dragoman.operations.responders import Responder
-from dragoman.operations.schemas import ErrorView, OperationError, View
+from dragoman.operations.schemas import ErrorKind, ErrorView, OperationError, View
 from dragoman.operations.targets import LOADING
 
 
@@ -32,6 +34,7 @@ class HandlerBase(DashboardHandlers):
         super().__init__()
         self.broker = broker
         self._store_access = store_access
+        self.placement: Placement | None = None  # of a broker in a cluster; the server sets it
         self._offset = offset  # seconds that the wall clock is ahead of `now`
 
     @property
@@ -59,6 +62,7 @@ class HandlerBase(DashboardHandlers):
             if problem is None:
                 responder.answer(view())
             else:
-                responder.refuse(ErrorView(kind="store unavailable", detail=problem))
+                kind: ErrorKind = "partitioned" if problem == UNKNOWN_FATE else "store unavailable"
+                responder.refuse(ErrorView(kind=kind, detail=problem))
 
         self._store_access.when_saved(saved)

@@ -25,8 +25,14 @@ from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.nats_side import NatsSide
 from dragoman.cluster.server_pool import ServerPool
 from dragoman.cluster.settings import ClusterSettings
+from dragoman.cluster.store import ShardStore
+from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.operations.cluster_schemas import ClusterView
+from dragoman.operations.handlers import OperationHandlers
+from dragoman.operations.limits import restore_limits
+from dragoman.operations.pauses import restore_pauses
 from dragoman.sdk.address import AddressError
+from dragoman.server.cluster_shards import ClusterShards
 from dragoman.server.cluster_status import cluster_view
 from dragoman.server.config import Config
 from dragoman.server.connection_limits import ConnectionLimits
@@ -40,11 +46,18 @@ class ClusterMember:
     """The connection to NATS and the cluster's side of one broker."""
 
     def __init__(
-        self, config: Config, runner: Runner, now: float, release: str, access_digest: Callable[[], str]
+        self,
+        config: Config,
+        runner: Runner,
+        store: ShardStore,
+        clock: Callable[[], float],
+        release: str,
+        access_digest: Callable[[], str],
     ) -> None:
         """Raises AddressError and OSError."""
         self._broker = broker = runner.broker
-        io = runner.connections
+        self._now = clock
+        io, now = runner.connections, clock()
         name = config.broker_name or default_name()
         try:
             check_name("cluster", config.cluster_name)
@@ -52,7 +65,9 @@ class ClusterMember:
         except ValueError as error:
             raise AddressError(str(error)) from None
         owner = broker.owners.of_stored(broker.principals.local)
-        settings = ClusterSettings(config.cluster_name, name, release, access_digest=access_digest)
+        settings = ClusterSettings(
+            config.cluster_name, name, release, adopt_after=config.cluster_adopt_after, access_digest=access_digest
+        )
         self.side = ClusterSide(broker, io, settings, owner, now)
         inbox = f"dgm.{config.cluster_name}.r.{name}.{self.side.incarnation}".encode()
         self.client = NatsClient(inbox, self.side.watcher)
@@ -74,10 +89,39 @@ class ClusterMember:
             )
         except ValueError as error:
             raise AddressError(str(error)) from None
-        runner.sessions += [self._nats, self.side]
+        self.shards = ClusterShards(broker, self.side, self.client, store, now)
+        runner.sessions += [self._nats, self.side, self.shards]
+        store.when_lost = lambda number: runner.store_access.call_waiting(number, UNKNOWN_FATE)
 
     def view(self) -> ClusterView:
-        return cluster_view(self.side, self.client, self._broker)
+        layout = self.shards.layout
+        durability = layout.durability if layout is not None else ""
+        return cluster_view(self.side, self.client, self._broker, durability, self._now())
+
+    def serve(self, operations: OperationHandlers, offset: Callable[[], float]) -> None:
+        """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
+        operations.show_cluster = self.view
+        operations.placement = self.shards.placement
+        operations.targets.job_elsewhere = self.shards.placement.job_elsewhere
+
+        def restored(notes: dict[str, str], now: float) -> None:
+            restore_pauses(self._broker, notes, offset())
+            restore_limits(self._broker, notes, now)
+            operations.scheduler.load(notes, now, now + offset())
+
+        self.side.hub.when_notes = restored
+        self.side.hub.when_no_notes = lambda now: operations.scheduler.unload()
+
+    def drain(self, now: float) -> None:
+        """Give all shards to other brokers: this one stops."""
+        if self.side.keeper is not None:
+            self.side.keeper.shards.drain(now)
+
+    @property
+    def is_drained(self) -> bool:
+        """True if no shard is left, and the outcomes of background jobs that ran here are with their new owners."""
+        keeper = self.side.keeper
+        return keeper is None or not self.client.is_connected or (keeper.shards.is_drained and not keeper.outcomes)
 
     def close(self) -> None:
         """Leave the cluster: the broker stops."""
