@@ -23,9 +23,11 @@ from dragoman.cluster.broker_side import ClusterSide
 from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.peers import TakenJob
 from dragoman.cluster.settings import ClusterSettings
+from dragoman.cluster.shard_bytes import CALL as CALL_BYTE
+from dragoman.cluster.shard_bytes import with_shard
 from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome, Effect, SendJob
-from dragoman.core.model import Attempt, Caller, JobId, Worker
+from dragoman.core.model import Attempt, Caller, JobId, Token, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
@@ -43,7 +45,15 @@ CALL: Final = JobOptions(queue_timeout=3_600.0, job_timeout=3_600.0, waits=True)
 SLOT: Final = WorkerProfile(lease=30.0)
 NUMBER_BYTES: Final = 8
 PAYLOAD_BYTES: Final = 100
+END_OF_ID: Final = bytes(7) + bytes((CALL_BYTE,))
 PADDING: Final = bytes(PAYLOAD_BYTES - NUMBER_BYTES)
+
+
+class CallEntropy(SeededEntropy):
+    """Tokens of calls, as a broker in a cluster makes them."""
+
+    def token(self) -> Token:
+        return Token(with_shard(super().token(), CALL_BYTE))
 
 
 class Traffic:
@@ -163,7 +173,7 @@ class Member:
         self.iterations = 0
         self.remarks: dict[str, int] = defaultdict(int)
         policy = Policy(max_jobs=10_000_000, max_jobs_per_service=10_000_000, max_memory=1 << 40)
-        self.broker = Broker(policy, SeededEntropy(f"{cluster.seed} {index}"))
+        self.broker = Broker(policy, CallEntropy(f"{cluster.seed} {index}"))
         self.owner = Owner(Principal(LOCAL, ALL_RIGHTS), is_limited=False)
         self.programs = Programs(self)
         self.caller = Caller(self.programs, self.owner)
@@ -203,7 +213,7 @@ class Member:
             services, self.calls = self.calls, []
             for service in services:
                 number = self.cluster.jobs.new(now)
-                broker.submit(service, number + PADDING, self.caller, CALL, now, id=JobId(number + number))
+                broker.submit(service, number + PADDING, self.caller, CALL, now, id=JobId(number + END_OF_ID))
         if self.finished:
             attempts, self.finished = self.finished, []
             for attempt in attempts:
