@@ -13,7 +13,7 @@ from dragoman.core.names import is_name
 from dragoman.operations.dashboard_handlers import DashboardHandlers
 from dragoman.operations.placement import Placement
 from dragoman.operations.responders import Responder
-from dragoman.operations.schemas import ErrorKind, ErrorView, OperationError, View
+from dragoman.operations.schemas import Durability, ErrorKind, ErrorView, OperationError, View
 from dragoman.operations.targets import LOADING
 
 
@@ -34,6 +34,7 @@ class HandlerBase(DashboardHandlers):
         super().__init__()
         self.broker = broker
         self._store_access = store_access
+        self.durability: Callable[[], Durability] = lambda: "memory"  # the server sets it
         self.placement: Placement | None = None  # of a broker in a cluster; the server sets it
         self._offset = offset  # seconds that the wall clock is ahead of `now`
 

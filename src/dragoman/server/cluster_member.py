@@ -101,8 +101,9 @@ class ClusterMember:
     def serve(self, operations: OperationHandlers, offset: Callable[[], float]) -> None:
         """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
         operations.show_cluster = self.view
-        operations.placement = self.shards.placement
-        operations.targets.job_elsewhere = self.shards.placement.job_elsewhere
+        operations.placement = placement = self.shards.placement
+        operations.durability = lambda: placement.durability
+        operations.targets.job_elsewhere = placement.job_elsewhere
 
         def restored(notes: dict[str, str], now: float) -> None:
             restore_pauses(self._broker, notes, offset())
