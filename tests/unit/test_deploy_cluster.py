@@ -20,6 +20,7 @@ import yaml
 
 from access_tables import any_authentication, use_keys
 from case_tables import check_every_row
+from cluster_files import DEPLOY, compose, made_secrets, nats_config
 from dragoman.carriers.nats import Nats
 from dragoman.cli import dragoman
 from dragoman.cluster.nats_address import NatsAddress, parse_nats
@@ -36,15 +37,10 @@ from dragoman.server.wiring import prepare
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 NATS_SERVER = Path(sys.executable).with_name("nats-server")
 PATHS = {each.path for each in (*health.ROUTES, *told.ROUTES)}
 SERVERS = ("nats-0", "nats-1", "nats-2")
 BROKERS = ("dragoman-0", "dragoman-1", "dragoman-2")
-
-
-def compose() -> dict[str, Any]:
-    return dict(yaml.safe_load((DEPLOY / "compose.cluster.yaml").read_text()))
 
 
 def manifests(name: str) -> dict[tuple[str, str], dict[str, Any]]:
@@ -163,41 +159,6 @@ def test_each_broker_has_its_own_name_and_data() -> None:
 
 
 # ---------------------------------------------------------------- secrets and NATS
-
-
-def made_secrets(folder: Path) -> dict[str, Path]:
-    """Run the script that makes keys, passwords and certificates. Returns its folders, by the name in the container."""
-    (script,) = compose()["services"]["setup"]["command"]
-    folders = {name: folder / name for name in ("worker", "nats", "broker", "init", "access", "work")}
-    for each in folders.values():
-        each.mkdir(mode=0o700)
-    text = script.replace("$$", "$").replace('"$(mktemp -d)"', str(folders["work"]))
-    for name in ("worker", "nats", "broker", "init", "access"):
-        text = re.sub(rf"(?<=[ =])/{name}(?=[/ \n]|$)", str(folders[name]), text)
-    text = re.sub(r"^chown .*$", "", text, flags=re.MULTILINE)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "XDG_"))}
-    done = subprocess.run(
-        ["sh", "-ec", text], env=kept | {"PATH": path}, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return folders
-
-
-def nats_config(folder: Path, secrets: Path, name: str) -> Path:
-    """Write the configuration of a server, with folders of the test."""
-    text = (DEPLOY / "nats" / "cluster.conf").read_text()
-    for before, after in {
-        "/etc/nats/secret": str(secrets),
-        "secret/passwords.conf": f"{secrets.name}/passwords.conf",
-        '"/data"': f'"{folder / name}"',
-        "/run/nats": str(folder),
-    }.items():
-        assert before in text
-        text = text.replace(before, after)
-    path = folder / f"{name}.conf"
-    path.write_text(text)
-    return path
 
 
 def test_the_script_makes_what_brokers_and_servers_need(tmp_path: Path) -> None:
