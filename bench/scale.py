@@ -153,7 +153,10 @@ def simulate(size: Size, tell: Callable[[str], None] = lambda line: None) -> Rep
     busy.end()
     cluster.run_for(5.0)  # whatever would be doubled arrives by then
     jobs = cluster.jobs
-    refused = jobs.gives - jobs.hops
+    hops = len(jobs.hop_waits)
+    starts = len(jobs.local_waits) + hops
+    gives = sum(each.broker.counters.dispatched for each in cluster.members) - starts  # the rest are to other brokers
+    refused = gives - hops
     return Report(
         size=size,
         is_compiled=not str(core_broker.__file__).endswith(".py"),
@@ -174,10 +177,10 @@ def simulate(size: Size, tell: Callable[[str], None] = lambda line: None) -> Rep
         messages_per_job=(busy.gossip.published + busy.links.published) / size.jobs,
         link_messages_per_job=busy.links.published / size.jobs,
         bytes_per_job=(busy.gossip.bytes + busy.links.bytes) / size.jobs,
-        hop_share=jobs.hops / size.jobs,
-        gives=jobs.gives,
+        hop_share=hops / size.jobs,
+        gives=gives,
         busy=refused,
-        busy_share=refused / max(1, jobs.gives),
+        busy_share=refused / max(1, gives),
         local_waits=Waits.of(jobs.local_waits),
         hop_waits=Waits.of(jobs.hop_waits),
         cpu_per_job_us=sum(busy.cpu) / size.jobs * 1e6,

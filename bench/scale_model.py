@@ -88,10 +88,8 @@ class Jobs:
         self.ended = 0
         self.done = 0
         self.wrong = 0  # results of another job
-        self.gives = 0  # jobs sent to another broker
-        self.hops = 0  # jobs that started there
-        self.local_waits = array("d")
-        self.hop_waits = array("d")
+        self.local_waits = array("d")  # of jobs that started at a worker of their own broker
+        self.hop_waits = array("d")  # of those that started elsewhere
 
     def new(self, now: float) -> bytes:
         """Number a job. Returns the number as bytes."""
@@ -126,7 +124,6 @@ class Programs(Recipient):
         jobs.runs[number] += 1
         wait = now - jobs.submitted_at[number]
         if type(attempt.job.callers[0]) is TakenJob:
-            jobs.hops += 1
             jobs.hop_waits.append(wait)
         else:
             jobs.local_waits.append(wait)
@@ -142,17 +139,6 @@ class Programs(Recipient):
             if effect.result[:NUMBER_BYTES] != number:
                 self._jobs.wrong += 1
         self._jobs.end(int.from_bytes(number, "big"))
-
-
-class CountedSide(ClusterSide):
-    """The cluster's side of a broker, with a count of the jobs that it sends."""
-
-    jobs: Jobs
-
-    def execute(self, effect: Effect, now: float) -> None:
-        if type(effect) is SendJob:
-            self.jobs.gives += 1
-        super().execute(effect, now)
 
 
 class Member:
@@ -181,8 +167,7 @@ class Member:
         self._beat = 0  # the worker that sends the next heartbeat
         self.runner = Runner(self.broker, NullStore(), lambda: cluster.now, self._log, AdmissionLimits())
         settings = ClusterSettings("scale", self.name)
-        self.side = CountedSide(self.broker, self.runner.connections, settings, self.owner, cluster.now)
-        self.side.jobs = cluster.jobs
+        self.side = ClusterSide(self.broker, self.runner.connections, settings, self.owner, cluster.now)
         self.client = NatsClient(f"dgm.scale.r.{self.name}".encode(), self.side.watcher)
         self.side.start(self.client)
         self.runner.sessions.append(self.side)

@@ -21,7 +21,7 @@ from dragoman.cluster.layout import Layout, log_subject, stream_config, stream_n
 from dragoman.cluster.requests import AnswerKind
 from dragoman.server import cluster_init
 from dragoman.server.nats_connection import NatsConnection
-from nats_servers import NatsServer
+from nats_servers import NatsServer, start_on_free_ports
 
 LAYOUT = Layout("a1b2", 2, 1, True)
 PATIENCE = 30.0
@@ -70,8 +70,10 @@ async def check(url: str, folders: dict[str, Path]) -> None:
 def test_users_may_do_what_they_need_and_no_more(tmp_path: Path) -> None:
     """`DGM_dragoman_*` in a permission matched no stream: a wildcard of NATS stands for a whole token."""
     folders = made_secrets(tmp_path, "DNS:localhost,IP:127.0.0.1")
-    settings = server_settings(nats_config(tmp_path, folders["nats"], "solo"))
-    server = NatsServer(tmp_path, "solo", settings).start()
+    settings = server_settings(nats_config(tmp_path, folders["nats"], "solo")).replace(
+        "nats/passwords", "../nats/passwords"
+    )
+    server = start_on_free_ports(lambda: NatsServer(tmp_path / "server", "solo", settings))
     try:
         url = f"tls://localhost:{server.port}?ca={folders['broker']}/ca.crt"
         asyncio.run(check(url, folders))
