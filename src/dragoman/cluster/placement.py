@@ -21,6 +21,7 @@ from dragoman.cluster.store import NOTES, ShardStore
 from dragoman.core.broker import Broker
 from dragoman.core.model import JobId
 
+AUTOMATIC_KEY: Final = "auto-"  # of a client that may repeat its request; the request has the same `after` then
 KEYS_IN_BATCHES: Final = "jobs of a batch have no keys in a cluster: they share one shard, and a key has its own"
 SEVERAL_SHARDS: Final = "the jobs that it names are in several shards of the cluster; name jobs of one batch"
 OTHER_IDS: Final = f"in a cluster, ids of one batch end with the same byte, which is below {MOST_SHARDS}"
@@ -78,7 +79,7 @@ class Placement:
         if problem is not None or keeper is None:
             return problem or "the layout of the cluster is not known yet"
         shards = {keeper.shard_of(id): None for id in after}
-        if key is not None:
+        if key is not None and not (after and key.startswith(AUTOMATIC_KEY)):
             shards[shard_of_key(owner, service, key, len(keeper.kept))] = None
         if len(shards) > 1:
             return SEVERAL_SHARDS

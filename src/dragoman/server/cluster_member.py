@@ -33,7 +33,7 @@ from dragoman.operations.limits import restore_limits
 from dragoman.operations.pauses import restore_pauses
 from dragoman.sdk.address import AddressError
 from dragoman.server.cluster_shards import ClusterShards
-from dragoman.server.cluster_status import cluster_view
+from dragoman.server.cluster_status import cluster_numbers, cluster_view
 from dragoman.server.config import Config
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
@@ -57,6 +57,7 @@ class ClusterMember:
         """Raises AddressError and OSError."""
         self._broker = broker = runner.broker
         self._now = clock
+        self._store = store
         io, now = runner.connections, clock()
         name = config.broker_name or default_name()
         try:
@@ -101,6 +102,7 @@ class ClusterMember:
     def serve(self, operations: OperationHandlers, offset: Callable[[], float]) -> None:
         """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
         operations.show_cluster = self.view
+        operations.cluster_numbers = lambda: cluster_numbers(self.side, self._store)
         operations.placement = placement = self.shards.placement
         operations.durability = lambda: placement.durability
         operations.targets.job_elsewhere = placement.job_elsewhere

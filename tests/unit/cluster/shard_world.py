@@ -109,6 +109,7 @@ class ShardNode(Node):
         self.keeper = ShardKeeper(
             self.broker, self.side.hub, self.store, "test", "1", Expected("id", 3), logs, TIMES, world.now
         )
+        self.keeper.clean_above = world.clean_above
         self.placement.keeper = self.keeper
         self.side.keep_shards(self.keeper, world.now)
         self.side.settings = ClusterSettings("test", name, adopt_after=TIMES.adopt_after)
@@ -185,7 +186,10 @@ class ShardNode(Node):
 class ShardWorld(World):
     """Brokers that share logs, and the record of what clients and workers have seen, by payload."""
 
-    def __init__(self, *names: str, seed: int = 0, loss: float = 0.0, log_loss: float = 0.0) -> None:
+    def __init__(
+        self, *names: str, seed: int = 0, loss: float = 0.0, log_loss: float = 0.0, clean_above: int = 1 << 30
+    ) -> None:
+        self.clean_above = clean_above
         self.logs = [ModelLog() for _ in range(SHARDS)]
         self.log_loss = log_loss
         self.accepted: dict[bytes, bytes] = {}  # id of each job that was acknowledged

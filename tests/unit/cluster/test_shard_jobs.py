@@ -148,11 +148,77 @@ def test_all_brokers_restart() -> None:
     assert [getattr(world.find(id), "outcome", None) for id in ids] == [DONE] * 5
 
 
+def test_cleaning_keeps_every_live_row() -> None:
+    """R116: also payloads and results that only the log has, keys, delays, retries and notes."""
+    world = world_with_workers("a", "b", clean_above=4_000)
+    done = [enqueue(world, b"done %d" % number) for number in range(4)]
+    world.node("a").worker("s", capacity=50)
+    world.run(0.5)
+    world.work()
+    world.run(0.5)
+    waiting = [enqueue(world, b"waiting %d" % number, delay=5_000.0, key=f"k{number}") for number in range(8)]
+    for name in ("a", "b"):
+        world.freeze(name)
+    for round in range(3):  # each owner has all payloads and results in its log only
+        node = world.start("c")
+        world.run_until(lambda node=node: len(node.owned) == SHARDS)
+        node.worker("s", capacity=50)
+        firsts = [log.first for log in world.logs]
+        for number in range(100):
+            node.enqueue(b"filler %d %d" % (round, number), keeps_outcome=False)
+            world.run(0.05)
+            world.work()
+        world.run(1.0)
+        assert node.keeper.cleanings >= SHARDS
+        assert all(log.first > first for log, first in zip(world.logs, firsts, strict=True))
+        assert all(log.state().size < 20_000 for log in world.logs)
+        found = [world.find(id) for id in done + waiting]
+        assert [job.outcome for job in found if job is not None] == [DONE] * 4 + [None] * 8
+        assert [job.key for job in found[4:] if job is not None] == [f"k{number}" for number in range(8)]
+        world.freeze("c")
+    node = world.start("d")
+    world.run_until(lambda: len(node.owned) == SHARDS)
+    bodies: dict[bytes, tuple[bytes, bytes]] = {}
+    for id in done + waiting:
+        job = world.find(id)
+        assert job is not None
+
+        def fetched(payload: object, result: object, failure: object, id: bytes = id) -> None:
+            assert isinstance(payload, bytes)
+            assert isinstance(result, bytes)
+            bodies[id] = payload, result
+
+        node.store.fetch(job, fetched)
+    world.run(1.0)
+    assert [bodies[id][1] for id in done] == [b"DONE %d" % number for number in range(4)]
+    assert [bodies[id][0] for id in waiting] == [b"waiting %d" % number for number in range(8)]
+
+
+def test_an_outcome_is_sent_again_to_the_next_owner() -> None:
+    """C5: the owner dies before it has committed the outcome that it was sent."""
+    world = world_with_workers("a", "b", "c")
+    id = enqueue(world, b"x", attempts=1)
+    owner = owner_of(world, id)
+    other = next(each for each in world.all_nodes if each is not owner)
+    other.worker("s")
+    world.run_until(lambda: other.local.sent)
+    world.freeze(owner.name)
+    world.work()
+    world.run(0.1)
+    assert len(other.keeper.outcomes) == 1
+    world.run_until(lambda: getattr(world.find(id), "outcome", None) is not None)
+    job = world.find(id)
+    assert job is not None
+    assert (job.outcome, job.spent, world.runs) == (DONE, 0, {b"x": 1})
+    world.run(1.0)
+    assert not len(other.keeper.outcomes)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_nothing_acknowledged_is_lost_whatever_is_killed_frozen_or_cut(seed: int) -> None:
     """C1 to C6: brokers are killed, frozen and cut off while messages and answers of logs get lost."""
     names = ("a", "b", "c")
-    world = world_with_workers(*names, seed=seed, loss=0.01, log_loss=0.05)
+    world = world_with_workers(*names, seed=seed, loss=0.01, log_loss=0.05, clean_above=4_000)
     random = world.random
     for name in names:
         world.node(name).worker("s", capacity=3)
