@@ -11,7 +11,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.nats_info import ServerInfo
-from dragoman.cluster.capacity import capacity_of
+from dragoman.cluster.capacity import Capacity
 from dragoman.cluster.link import Link
 from dragoman.cluster.names import Subjects
 from dragoman.cluster.nats_client import NatsClient, NatsWatcher
@@ -51,6 +51,7 @@ from dragoman.dialects.interface import BrokerIO
 GOSSIP_EVERY: Final = 1.0  # seconds, if nothing changes
 GOSSIP_SOONEST: Final = 0.02  # seconds between two changes; more with many services
 GOSSIP_COST: Final = 0.00002  # seconds more for each service
+GOSSIP_PER_BROKER: Final = 0.001  # seconds more for each other broker: each receives the gossip of all
 LISTEN_FIRST: Final = 1.3  # seconds before the first gossip: longer than the others are silent
 RIVAL_FOR: Final = 3.0  # seconds after the last gossip of another run of a broker with this name
 MAX_PEERS: Final = 64
@@ -66,6 +67,7 @@ class ClusterSide(TimedRecipient):
         self._io = io
         self.settings = settings
         self._subjects = Subjects(settings.cluster)
+        self._capacity = Capacity(broker, self)
         self.name = settings.broker
         self.incarnation = broker.entropy.token().hex()[:16]
         self.watcher = ConnectionWatcher(self)
@@ -180,7 +182,7 @@ class ClusterSide(TimedRecipient):
     # ---------------------------------------------------------------- gossip
 
     def _tick_gossip(self, now: float) -> float:
-        soonest = self._looked_at + GOSSIP_SOONEST + GOSSIP_COST * len(self._broker.worker_registry.services)
+        soonest = self._looked_at + self._gossip_interval()
         if now < soonest:
             return soonest
         self._looked_at = now
@@ -190,6 +192,12 @@ class ClusterSide(TimedRecipient):
             self._publish(self._subjects.gossip, encode_gossip(made))
         return self._gossip_at + GOSSIP_EVERY
 
+    def _gossip_interval(self) -> float:
+        """Return the shortest time between two changes. With more brokers it is longer, so that each of them receives
+        at most a thousand messages a second."""
+        services = len(self._broker.worker_registry.services)
+        return GOSSIP_SOONEST + GOSSIP_COST * services + GOSSIP_PER_BROKER * len(self.peers)
+
     def _made_gossip(self, now: float) -> Gossip:
         return Gossip(
             VERSION,
@@ -197,7 +205,7 @@ class ClusterSide(TimedRecipient):
             self.incarnation,
             self.settings.release,
             self._broker.dispatch.is_draining,
-            capacity_of(self._broker, self),
+            self._capacity.services(now),
             {peer.name: peer.link.received for peer in self.peers.values()},
             self.settings.access_digest(),
             round(now - self._started),

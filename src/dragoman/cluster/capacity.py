@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from dragoman.cluster.records import ServiceGossip
 from dragoman.core.broker import Broker
+from dragoman.core.infinity import inf
 from dragoman.core.model import Service, Worker
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import IDLE
 
 MOST_COUNTED: Final = 256  # idle slots of one service: more make no difference to other brokers
+COUNT_EVERY: Final = 1.0  # seconds; workers that join or leave are counted at once
+
+
+@final
+class Capacity:
+    """Counts workers for gossip. Gossip is sent up to 50 times a second, and workers are many: all of them are visited
+    only when one has joined or left, and once a second, because a worker may change its services."""
+
+    def __init__(self, broker: Broker, remote: Recipient) -> None:
+        """`remote`: recipient of workers at other brokers."""
+        self._broker = broker
+        self._remote = remote
+        self._workers: dict[str, list[int]] = {}  # workers and slots of each service
+        self._present = (-1, -1)  # number of workers, and the newest one, when they were counted
+        self._counted_at = -inf
+
+    def services(self, now: float) -> dict[str, ServiceGossip]:
+        """Return the services that workers of this broker offer."""
+        workers = self._broker.worker_registry.workers
+        present = (len(workers), next(reversed(workers), 0))
+        if present != self._present or now >= self._counted_at + COUNT_EVERY:
+            self._present, self._counted_at = present, now
+            self._workers = _own_workers(self._broker, self._remote)
+        return _services(self._broker, self._remote, self._workers)
 
 
 def capacity_of(broker: Broker, remote: Recipient) -> dict[str, ServiceGossip]:
     """Return the services that workers of this broker offer. `remote` is the recipient of workers at other brokers."""
+    return _services(broker, remote, _own_workers(broker, remote))
+
+
+def _own_workers(broker: Broker, remote: Recipient) -> dict[str, list[int]]:
+    """Return the number of workers and slots of each service."""
     workers: dict[str, list[int]] = {}
     for worker in broker.worker_registry.workers.values():
         if worker.recipient is remote:
@@ -23,25 +53,32 @@ def capacity_of(broker: Broker, remote: Recipient) -> dict[str, ServiceGossip]:
             counts = workers.setdefault(service.name, [0, 0])
             counts[0] += 1
             counts[1] += worker.profile.capacity
+    return workers
+
+
+def _services(broker: Broker, remote: Recipient, workers: dict[str, list[int]]) -> dict[str, ServiceGossip]:
     services = broker.worker_registry.services
     return {
         name: ServiceGossip(count, slots, idle_slots(services[name], remote), services[name].queue.length)
         for name, (count, slots) in workers.items()
+        if name in services  # else its last worker has changed its services since the count
     }
 
 
-def idle_slots(service: Service, remote: Recipient) -> int:
-    """Return the free slots of this broker's own workers of a service, at most `MOST_COUNTED`; 0 if it is paused or at
-    a limit, or if its own jobs wait."""
+def idle_slots(service: Service, remote: Recipient, most: int = MOST_COUNTED) -> int:
+    """Return the free slots of this broker's own workers of a service, at most `most`; 0 if it is paused or at a limit,
+    or if its own jobs wait."""
     if service.closed or service.queue.length:
         return 0
+    if service.idle.length >= most:  # each has a free slot, and workers at other brokers are always held back (R38)
+        return most
     count = 0
     for idle in (service.idle, service.held_back):
         for worker in idle:
             if worker.recipient is not remote:
                 count += _free(worker)
-                if count >= MOST_COUNTED:
-                    return MOST_COUNTED
+                if count >= most:
+                    return most
     return count
 
 

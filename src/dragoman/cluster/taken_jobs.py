@@ -48,7 +48,7 @@ class TakenJobs:
         if self.has(token):
             return  # it is here already
         service = broker.worker_registry.services.get(record.service)
-        if service is None or broker.dispatch.is_draining or not idle_slots(service, self._recipient):
+        if service is None or broker.dispatch.is_draining or not idle_slots(service, self._recipient, 1):
             peer.link.add(Busy(token))
             peer.freed[record.service] = None
             return

@@ -143,7 +143,7 @@ def credentials_in(path: Path | None) -> Credentials:
     """
     if path is None:
         return NO_CREDENTIALS
-    if os.stat(path).st_mode & 0o077:
+    if os.stat(path).st_mode & 0o077 and not _is_credential(path):
         raise AddressError(f"{path}: other users can read this file; run: chmod 600 {path}")
     text = path.read_text("utf-8").strip()
     try:
@@ -159,3 +159,9 @@ def credentials_in(path: Path | None) -> Credentials:
         raise AddressError(f"{path}: it has no credentials; write {allowed}")
     user, colon, password = text.partition(":")
     return PasswordCredentials(user, password) if colon else TokenCredentials(text)
+
+
+def _is_credential(path: Path) -> bool:
+    """True if systemd or Kubernetes has put the file there, and is responsible for its mode."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    return bool(folder) and path.resolve().is_relative_to(Path(folder or ".").resolve())

@@ -88,6 +88,7 @@ class Node:
         self.subscribed: dict[bytes, bytes] = {}
         self.is_connected = False
         self.inbox: list[tuple[bytes, bytes]] = []
+        self.published = 0  # messages
         self.broker = Broker(Policy(), CallEntropy(f"{name} {run}"))
         self.local = Local()
         self.io = NodeIO(self)
@@ -125,6 +126,7 @@ class Node:
             assert verb == b"SUB"
             self.subscribed[subject] = sid
         else:
+            self.published += 1
             self.world.publish(bytes(frames[0]), bytes(frames[3]))
 
     def cut(self) -> None:
