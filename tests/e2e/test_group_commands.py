@@ -79,7 +79,7 @@ def test_group_is_cancelled_and_told_as_it_is(programs: Programs, broker: LocalB
     group = run(programs, "enqueue", "nobody", "--lines", str(lines), "--group").out.strip()
     waiting = run(programs, "group", group, "--wait", "0.1", code=4)
     assert f"group {group} is not complete: 0 of 2" in waiting.err
-    assert re.search(r"^says +2 of 2, 2 failed$", run(programs, "cancel-group", group).out, re.MULTILINE)
+    assert re.search(r"^says +2 of 2, 2 cancelled$", run(programs, "cancel-group", group).out, re.MULTILINE)
     assert "2 cancelled" in run(programs, "group", group).out
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from traced_tasks import FileExporter, again, branch, in_a_thread, leaf, plain
+from traced_tasks import FileExporter, again, branch, count, in_a_thread, leaf, plain
 
-from dragoman import Client, JobFailed, LocalBroker, Worker, using
+from dragoman import Client, JobFailed, LocalBroker, NoSuchJob, Worker, group, using
 from dragoman.integrations.opentelemetry import stop_tracing, trace_jobs
 from programs import PATIENCE, Programs, until
 
@@ -102,6 +102,29 @@ def test_background_job_and_its_retry_are_in_the_trace_of_the_submit(spans: Span
         job.id,
     )
     assert (found["run again"]["status"], found["run again"]["events"]) == ("UNSET", ["retry"]), "it is no error"
+
+
+def test_batch_is_one_submit_and_all_its_jobs_are_below_it(spans: Spans) -> None:
+    jobs = leaf.enqueue_many(["a", "b"])
+    assert [job.result(timeout=60) for job in jobs] == ["a", "b"]
+    found = spans(5)
+    assert tree(found) == {"submit leaf": None, "wait leaf": "submit leaf", "run leaf": "submit leaf"}
+    assert (found["submit leaf"]["kind"], found["submit leaf"]["parent"] is None) == ("PRODUCER", False)
+    assert found["submit leaf"]["attributes"]["messaging.batch.message_count"] == 2
+
+
+def test_group_and_the_job_after_it_are_below_one_submit(spans: Spans) -> None:
+    last = group([leaf.prepare("a"), leaf.prepare("b")]).then(count).enqueue()
+    assert last.result(timeout=60) == 2
+    several = "submit several services"
+    below = ["wait leaf", "run leaf", "wait count", "run count"]
+    assert tree(spans(7)) == {several: None, **dict.fromkeys(below, several)}
+
+
+def test_batch_that_is_refused_is_an_error_of_its_submit(spans: Spans) -> None:
+    with pytest.raises(NoSuchJob):
+        leaf.with_options(after=["f" * 32]).prepare("a").enqueue()
+    assert spans(1)["submit leaf"]["status"] == "ERROR"
 
 
 def test_error_is_recorded_where_it_was_raised_and_where_it_arrived(spans: Spans) -> None:

@@ -54,6 +54,11 @@ def leaf(word: str) -> str:
 
 
 @task
+def count(words: list[str]) -> int:
+    return len(words)
+
+
+@task
 def branch(word: str) -> str:
     return leaf.call(word)
 

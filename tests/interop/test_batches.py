@@ -155,7 +155,7 @@ def test_group_that_is_not_complete_times_out(client: Client) -> None:
     group = client.enqueue_group("nobody", [b"a", b"b"])
     with pytest.raises(JobTimeout, match=rf"^timed out: group {group} is not complete after 0.1 s"):
         client.group_results(group, 0.1)
-    assert client.cancel_group(group).says == "2 of 2, 2 failed"
+    assert client.cancel_group(group).says == "2 of 2, 2 cancelled"
 
 
 def test_all_of_it_can_be_awaited(broker: LocalBroker) -> None:

@@ -69,6 +69,7 @@ class Limited(Machine):
         if job.service.name == "free":
             self.take_turn(job)
             return
+        self.turns.pop((job.principal.name, job.tenant), None)  # it was its turn, at a worker of both services
         limits = job.service.limits
         assert limits is not None
         assert limits.running <= limits.max_running, "a job was started over max_running"

@@ -152,6 +152,16 @@ class TenantQueues(Ring[J]):
                 heapreplace(heap, (first.order, number, queue))
         return None
 
+    @property
+    def is_shared(self) -> bool:
+        """True if several tenants may wait here."""
+        return len(self._turns) > 1
+
+    def pass_turn(self, tenant: str) -> None:
+        """Let the next tenant be first, if it is the turn of this one: it has got a job of another service."""
+        if self._turns and self._turns[0] is self.members.get(tenant):
+            self._turns.rotate(-1)
+
     def clear(self) -> None:
         """Forget all queues: there are no jobs."""
         self.head()
@@ -190,7 +200,7 @@ class FairQueue(Ring[J]):
     that was used last is kept at hand.
     """
 
-    __slots__ = ("_last", "_limits", "_priority_step", "_totals", "last_turn")
+    __slots__ = ("_last", "_limits", "_priority_step", "_totals")
 
     def __init__(self, priority_step: float, service: str, totals: JobTotals) -> None:
         super().__init__(service, None)
@@ -200,12 +210,15 @@ class FairQueue(Ring[J]):
         self._priority_step = priority_step
         self._last: Queue[J] | None = None  # of a principal without tenants
         self._limits: ServiceLimits | None = None
-        self.last_turn = 0  # number of the last turn of a principal here, at a worker of several services
 
     @property
     def is_shared(self) -> bool:
-        """True if several principals may wait here."""
-        return len(self._turns) > 1
+        """True if several principals, or several tenants of one, may wait here."""
+        turns = self._turns
+        if len(turns) == 1:
+            only = turns[0]
+            return isinstance(only, TenantQueues) and only.is_shared
+        return len(turns) > 1
 
     def __iter__(self) -> Iterator[J]:
         """Iterate over the waiting jobs, in no useful order."""
@@ -247,6 +260,15 @@ class FairQueue(Ring[J]):
         elif not member.length:
             self.end_turns(member)
         elif len(turns) > 1:
+            turns.rotate(-1)
+
+    def pass_turn(self, job: J) -> None:
+        """Let the next party be first, if it is the turn of this job's: it got the job, which is of another service."""
+        turns = self._turns
+        if turns and turns[0] is self.members.get(job.owner.principal.name):
+            first = turns[0]
+            if isinstance(first, TenantQueues):
+                first.pass_turn(job.tenant)
             turns.rotate(-1)
 
     def remove(self, job: J) -> None:

@@ -56,16 +56,18 @@ class SubmitTracer:
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer
 
-    def submit(self, service: str, is_background: bool, traceparent: str) -> OpenSubmit:
+    def submit(self, service: str, is_background: bool, traceparent: str, jobs: int = 1) -> OpenSubmit:
         kind = SpanKind.PRODUCER if is_background else SpanKind.CLIENT
         parent = None  # the current span
         if traceparent and not trace.get_current_span().get_span_context().is_valid:
             parent = _extracted(traceparent)  # a thread of the handler does not inherit the span of the run
-        attributes = {
+        attributes: dict[str, str | int] = {
             "messaging.system": NAME,
             "messaging.operation.type": "send",
             "messaging.destination.name": service,
         }
+        if jobs > 1:
+            attributes["messaging.batch.message_count"] = jobs
         return OpenSubmit(self._tracer.start_span(f"submit {service}", parent, kind, attributes))
 
 

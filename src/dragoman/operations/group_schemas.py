@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -109,6 +110,15 @@ class EnqueueManyView(View):
 
     jobs: list[JobIdText]
     group: GroupId | None = None
+
+
+def progress_of(size: int, done: int, outcomes: Mapping[str, int]) -> str:
+    """Return the progress of a group in words: `412 of 5,000, 3 failed`. `outcomes`: numbers of jobs that are not done.
+    Jobs that were cancelled have not failed."""
+    cancelled = outcomes.get("cancelled", 0)
+    undone = sum(outcomes.values())
+    failed = f", {undone - cancelled:,} failed" if undone > cancelled else ""
+    return f"{done + undone:,} of {size:,}{failed}" + (f", {cancelled:,} cancelled" if cancelled else "")
 
 
 class GroupRef(OperationRequest):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.core.groups import PRESENT, Group
 from dragoman.core.infinity import inf
 from dragoman.core.states import DONE
-from dragoman.operations.group_schemas import GroupView
+from dragoman.operations.group_schemas import GroupView, progress_of
 from dragoman.operations.views import moment
 
 
@@ -23,7 +23,7 @@ def group_view(group: Group, offset: float) -> GroupView:
         open=group.open,
         done=group.done,
         undone=group.undone,
-        says=progress_of(group),
+        says=progress_of(group.size, group.done, outcomes),
         complete=group.is_complete,
         outcomes=outcomes,
         deleted=sum(letter != PRESENT for letter in group.gone),
@@ -33,9 +33,3 @@ def group_view(group: Group, offset: float) -> GroupView:
         ended=moment(group.ended + offset) if group.ended is not None else None,
         kept_until=moment(group.keep_until + offset) if group.keep_until != inf else None,
     )
-
-
-def progress_of(group: Group) -> str:
-    """Return the progress in words: `412 of 5,000, 3 failed`."""
-    failed = f", {group.undone:,} failed" if group.undone else ""
-    return f"{group.done + group.undone:,} of {group.size:,}{failed}"

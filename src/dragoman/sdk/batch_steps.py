@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +20,7 @@ from dragoman.sdk.codecs import Codec
 from dragoman.sdk.current_job import current_extras
 from dragoman.sdk.errors import JobFailed, JobTimeout, NoSuchJob, PartlyEnqueued, PayloadTooLarge, error_from
 from dragoman.sdk.operation_steps import LONGEST_WAIT, SHORTEST_WAIT, Steps, perform, read_view, view
+from dragoman.sdk.tracing import tracing
 
 if TYPE_CHECKING:
     from dragoman.core.packed_jobs import PackedJob
@@ -33,10 +36,15 @@ Errors = Literal["raise", "return"]
 
 def enqueue_many(request: EnqueueManyRequest, jobs: Iterable[PackedJob]) -> Steps[list[str]]:
     """Enqueue jobs in as few messages as possible, each of which is one commit. Returns the ids of the jobs."""
+    left = deque(jobs)
+    with _followed(request, left):
+        ids = yield from _enqueue_parts(request, left)
+    return ids
+
+
+def _enqueue_parts(request: EnqueueManyRequest, left: deque[PackedJob]) -> Steps[list[str]]:
     from dragoman.operations.group_table import ENQUEUE_MANY
 
-    _name_parent(request)
-    left = deque(jobs)
     total, most = len(left), BATCH_BYTES
     ids: list[str] = []
     while left:
@@ -100,24 +108,47 @@ def enqueue_whole(request: EnqueueManyRequest, jobs: Iterable[PackedJob]) -> Ste
         raise ValueError("there are no jobs; at least one is needed")
     if len(batch) > MOST_JOBS:
         raise ValueError(f"{len(batch)} jobs cannot be one group; at most {MOST_JOBS} are allowed: make several groups")
-    _name_parent(request)
     try:
-        found = yield from view(ENQUEUE_MANY, request, pack_jobs(batch))
+        with _followed(request, batch):
+            found = yield from view(ENQUEUE_MANY, request, pack_jobs(batch))
     except PayloadTooLarge as error:
         advice = f"the {len(batch)} jobs of a group are one message; make several groups"
         raise PayloadTooLarge(f"{error}: {advice}") from None
     return found
 
 
-def _name_parent(request: EnqueueManyRequest) -> None:
-    """Set parent and trace of the jobs, unless the caller has: those of the job whose handler runs here."""
+@contextmanager
+def _followed(request: EnqueueManyRequest, jobs: Collection[PackedJob]) -> Iterator[None]:
+    """Set parent and trace of the jobs, unless the caller has: those of the job whose handler runs here. A tracer
+    follows the submit of all jobs as one."""
     extras = current_extras()
-    if extras is None:
-        return
-    if request.parent is None and extras.parent is not None:
+    if request.parent is None and extras is not None and extras.parent is not None:
         request.parent = extras.parent.hex()
-    if request.traceparent is None:
-        request.traceparent = extras.traceparent or None
+    if request.traceparent is not None:
+        yield
+        return
+    inherited = extras.traceparent if extras is not None else ""
+    span = None
+    if tracing.tracer is not None and jobs:
+        span = tracing.tracer.submit(_service_of(request, jobs), True, inherited, len(jobs))
+    request.traceparent = (span.traceparent if span is not None else "") or inherited or None
+    problem = None
+    try:
+        yield
+    except BaseException as error:
+        problem = error
+        raise
+    finally:
+        if span is not None:
+            span.end("", problem)
+
+
+def _service_of(request: EnqueueManyRequest, jobs: Iterable[PackedJob]) -> str:
+    """Return the name of the service of all jobs."""
+    if request.service is not None:
+        return request.service
+    services = {str(json.loads(fields).get("service")) for _, fields, _ in jobs}
+    return services.pop() if len(services) == 1 else "several services"
 
 
 def group_results(id: str, timeout: float | None, errors: Errors, codec: Codec) -> Steps[list[Any]]:

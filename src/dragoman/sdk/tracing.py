@@ -25,8 +25,9 @@ class SubmitSpan(Protocol):
 class Tracer(Protocol):
     """Follows submits of this process."""
 
-    def submit(self, service: str, is_background: bool, traceparent: str) -> SubmitSpan:
-        """Begin a submit. `traceparent`: the trace of the job whose handler runs here; empty: there is none."""
+    def submit(self, service: str, is_background: bool, traceparent: str, jobs: int = 1) -> SubmitSpan:
+        """Begin a submit. `traceparent`: the trace of the job whose handler runs here; empty: there is none. `jobs`:
+        their number, if it is that of a batch."""
 
 
 class Tracing:

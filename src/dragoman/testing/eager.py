@@ -150,7 +150,7 @@ class EagerClient:
         return [each.result() if each.error is None or errors == "raise" else each.error for each in jobs]
 
     def group(self, id: str) -> GroupView:
-        from dragoman.operations.group_schemas import GroupView
+        from dragoman.operations.group_schemas import GroupView, progress_of
 
         jobs = [self._job(each) for each in self._group(id)]
         outcomes: Counter[str] = Counter(each.outcome for each in jobs if each.error is not None)
@@ -161,7 +161,7 @@ class EagerClient:
             open=0,
             done=len(jobs) - undone,
             undone=undone,
-            says=f"{len(jobs):,} of {len(jobs):,}" + (f", {undone:,} failed" if undone else ""),
+            says=progress_of(len(jobs), len(jobs) - undone, outcomes),
             complete=True,
             outcomes=dict(outcomes),
             deleted=0,

@@ -7,10 +7,12 @@ import pytest
 from dragoman.core.fair_queue import TenantQueues
 from dragoman.core.job_extras import JobExtras
 from dragoman.core.limit_values import LimitValues
-from dragoman.core.model import Job
+from dragoman.core.model import Job, Worker
 from dragoman.core.options import JobOptions
 from dragoman.core.queues import SWEEP_FLOOR
 from dragoman.core.restore import StoredJob, restore
+from dragoman.core.turns import MOST_TENANTS, Turns
+from owners import LOCAL_OWNER
 
 from .world import NOBODY, CheckedBroker, attempt_of, caller_of, principal_of
 
@@ -320,3 +322,103 @@ def test_entries_of_tenants_that_went_are_swept_out(broker: CheckedBroker) -> No
     tenants = broker.worker_registry.services["s"].queue.members["local"]
     assert isinstance(tenants, TenantQueues)
     assert len(tenants._by_age) <= 10 * SWEEP_FLOOR
+
+
+# ---------------------------------------------------------------- workers of several services
+
+
+@pytest.mark.parametrize("flooded", [("s",), ("other",), ("s", "other"), ("s", "other", "third")])
+@pytest.mark.parametrize(("tenants", "most"), [(1, 2), (4, 10)])
+def test_flood_of_a_tenant_delays_no_tenant_at_a_worker_of_several_services(
+    broker: CheckedBroker, flooded: tuple[str, ...], tenants: int, most: int
+) -> None:
+    """R14, R186. A worker of several services took the oldest job of its principal, so that many jobs of one tenant
+    delayed those of all others, in its other services and, if a queue had one tenant, in all of them."""
+    plain = broker.plain
+    worker = broker.worker("s", "other", "third", "fourth")
+    for number in range(2_000):
+        extras = JobExtras(tenant=f"flood {number % tenants}")
+        plain.submit(flooded[number % len(flooded)], b"", caller_of(LOCAL_OWNER.principal), WAITS, 0.0, extras=extras)
+    for call in range(1, 21):
+        job = plain.submit("s", b"", caller_of(LOCAL_OWNER.principal), WAITS, float(call), extras=JobExtras(tenant="a"))
+        assert job is not None
+        assert jobs_before(broker, worker, job) <= most
+        plain.succeed(attempt_of(job), b"", float(call))
+        plain.effects.clear()
+
+
+def jobs_before(broker: CheckedBroker, worker: Worker, job: Job) -> int:
+    """Let the worker serve until it has this job. Returns the number of jobs that ended before."""
+    ended = 0
+    while job.attempt is None:
+        (attempt,) = worker.running.values()
+        broker.plain.succeed(attempt, b"", 100.0)
+        ended += 1
+    return ended
+
+
+def test_urgent_job_of_a_principal_passes_its_jobs_in_a_queue_that_it_shares(broker: CheckedBroker) -> None:
+    """R14: at each of its turns it got a job of the queue that it shares, as long as both had jobs there."""
+    web, other = caller_of(principal_of(broker, "web")), caller_of(principal_of(broker, "other"))
+    worker = broker.worker("s", "second")
+    for _ in range(500):
+        for each in (web, other):
+            broker.plain.submit("s", b"", each, WAITS, 0.0)
+    job = broker.plain.submit("second", b"", web, JobOptions(waits=True, priority=9), 1.0)
+    assert job is not None
+    assert jobs_before(broker, worker, job) <= 2
+
+
+def test_many_tenants_of_a_principal_delay_no_other_principal(broker: CheckedBroker) -> None:
+    """R14: each of them is new, and the other principal is behind a tenant that is not."""
+    web, other = caller_of(principal_of(broker, "web")), caller_of(principal_of(broker, "other"))
+    worker = broker.worker("s", "second")
+    for number in range(500):
+        broker.plain.submit("s", b"", web, WAITS, 0.0, extras=JobExtras(tenant="known"))
+        broker.plain.submit("second", b"", web, WAITS, 0.0, extras=JobExtras(tenant=f"new {number}"))
+    for call in range(1, 6):
+        job = broker.plain.submit("s", b"", other, WAITS, float(call))
+        assert job is not None
+        assert jobs_before(broker, worker, job) <= 2
+        broker.plain.succeed(attempt_of(job), b"", float(call))
+
+
+def test_new_tenants_delay_no_known_one(broker: CheckedBroker) -> None:
+    """R186: all of them have had their turn longer ago, or never."""
+    caller = caller_of(LOCAL_OWNER.principal)
+    worker = broker.worker("s", "second")
+    for number in range(500):
+        broker.plain.submit("second", b"", caller, WAITS, 0.0, extras=JobExtras(tenant=f"new {number}"))
+    for call in range(1, 21):
+        job = broker.plain.submit("s", b"", caller, WAITS, float(call), extras=JobExtras(tenant="known"))
+        assert job is not None
+        assert jobs_before(broker, worker, job) <= 3
+        broker.plain.succeed(attempt_of(job), b"", float(call))
+
+
+def test_jobs_of_one_tenant_keep_their_order_over_services(broker: CheckedBroker) -> None:
+    """R14: beside another tenant that has jobs for one of the services."""
+    caller = caller_of(LOCAL_OWNER.principal)
+    worker = broker.worker("s", "second")
+    jobs = []
+    for number in range(20):
+        broker.plain.submit("s", b"", caller, WAITS, float(number), extras=JobExtras(tenant="other"))
+        name = "second" if number % 3 else "s"
+        jobs.append(broker.plain.submit(name, b"", caller, WAITS, float(number), extras=JobExtras(tenant="mine")))
+    order = []
+    while worker.running:
+        (attempt,) = worker.running.values()
+        if attempt.job.tenant == "mine":
+            order.append(jobs.index(attempt.job))
+        broker.plain.succeed(attempt, b"", 100.0)
+    assert order == sorted(order)
+    assert len(order) == len(jobs)
+
+
+def test_turns_of_the_latest_tenants_are_known() -> None:
+    """I5: names of tenants come from outside."""
+    turns = Turns()
+    for number in range(MOST_TENANTS + 10):
+        turns.turn_of("web", f"t{number}")
+    assert len(turns.tenants) == MOST_TENANTS
+    assert ("web", "t9") not in turns.tenants

@@ -50,12 +50,12 @@ def test_progress_is_counted_and_said(world: World) -> None:
     fail(world, names[3])
     world.ask("cancel", id=names[4])
     view = world.ask("group", id=group)
-    assert (view.open, view.done, view.undone, view.says) == (2, 1, 2, "3 of 5, 2 failed")
+    assert (view.open, view.done, view.undone, view.says) == (2, 1, 2, "3 of 5, 1 failed, 1 cancelled")
     assert (view.outcomes, view.services, view.owner) == ({"failed": 1, "cancelled": 1}, ["s"], "local")
     for name in names[1:3]:
         finish(world, name)
     view = world.ask("group", id=group)
-    assert (view.complete, view.says, view.ended is not None) == (True, "5 of 5, 2 failed", True)
+    assert (view.complete, view.says, view.ended is not None) == (True, "5 of 5, 1 failed, 1 cancelled", True)
     assert view.kept_until is not None
 
 
