@@ -168,6 +168,15 @@ Input = Annotated[
 WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the outcome.")]
 
 State = Literal["waiting", "delayed", "dependent", "running", "ended"]
+Durability = Literal["memory", "disk", "single", "replicated", "durable"]
+DurabilityShown = Annotated[
+    Durability | None,
+    Meta(
+        description="What an acknowledged background job survives: `memory`: nothing; `disk`: a crash of this machine; "
+        "in a cluster, `single`: the loss of brokers; `replicated`: also that of one NATS server; `durable`: also a "
+        "power cut of all. The operation `job` shows it, and `enqueue` in a cluster."
+    ),
+]
 PayloadKind = Literal["text", "JSON", "pickle", "bytes"]
 OutcomeName = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
 ErrorKind = Literal[

@@ -50,7 +50,9 @@ def show_job(
         return
     principal = responder.owner.principal
     if not is_full:
-        responder.answer(with_family(outline(job, offset), job, principal, broker))
+        bare = outline(job, offset)
+        bare.durability = durability
+        responder.answer(with_family(bare, job, principal, broker))
         return
 
     def show(payload: Payload, result: Payload, failure: Failure | None) -> None:

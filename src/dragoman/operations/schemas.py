@@ -20,6 +20,8 @@ from dragoman.operations.field_types import AfterFailure as AfterFailure
 from dragoman.operations.field_types import Attempts as Attempts
 from dragoman.operations.field_types import Base64 as Base64
 from dragoman.operations.field_types import Delay as Delay
+from dragoman.operations.field_types import Durability as Durability
+from dragoman.operations.field_types import DurabilityShown as DurabilityShown
 from dragoman.operations.field_types import ErrorKind as ErrorKind
 from dragoman.operations.field_types import Input as Input
 from dragoman.operations.field_types import Jitter as Jitter
@@ -146,9 +148,6 @@ class ChildView(View):
     background: bool
 
 
-Durability = Literal["memory", "disk", "single", "replicated", "durable"]
-
-
 class JobView(View):
     id: JobIdText
     service: str
@@ -211,14 +210,7 @@ class JobView(View):
         Keep | None,
         Meta(description="Seconds for which its outcome is kept, or `forever`; `null`: as the broker's setting says."),
     ] = None
-    durability: Annotated[
-        Durability | None,
-        Meta(
-            description="What an acknowledged background job survives: `memory`: nothing; `disk`: a crash of this "
-            "machine; in a cluster, `single`: the loss of brokers; `replicated`: also that of one NATS server; "
-            "`durable`: also a power cut of all. The operation `job` shows it, and `enqueue` in a cluster."
-        ),
-    ] = None
+    durability: DurabilityShown = None
 
 
 class OutcomeView(View):

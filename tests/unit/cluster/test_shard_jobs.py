@@ -165,7 +165,7 @@ def test_cleaning_keeps_every_live_row() -> None:
         node.worker("s", capacity=50)
         firsts = [log.first for log in world.logs]
         for number in range(100):
-            node.enqueue(b"filler %d %d" % (round, number), keeps_outcome=False)
+            node.enqueue(b"filler %d %d" % (round, number), keep=0.0)
             world.run(0.05)
             world.work()
         world.run(1.0)
