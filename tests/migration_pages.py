@@ -60,6 +60,9 @@ def check(path: str) -> None:
                     continue
                 process = sessions.start(words, output=subprocess.PIPE)
                 printed, _ = process.communicate(timeout=PATIENCE)
+                if process.returncode:
+                    log.seek(0)
+                    raise SystemExit(f"{path}: {command} failed\n{log.read().decode(errors='replace')}")
                 assert_fits(printed.decode(), output)
 
 

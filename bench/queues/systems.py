@@ -120,6 +120,7 @@ ON_REDIS = (
             *("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "ERROR"),
         ),
         "celery",
+        "packaging",  # imported by kombu's transport for Redis, which does not require it
     ),
     _on_redis(
         "Dramatiq",

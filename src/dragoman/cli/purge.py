@@ -27,7 +27,8 @@ Examples:
 def purge(service: str, url: str | None, ended: bool, yes: bool) -> None:
     """Cancel all waiting, delayed and dependent jobs of SERVICE.
 
-    Running jobs go on. This cannot be undone, so the command asks for confirmation.
+    Running jobs go on. This cannot be undone, so the command asks for confirmation. To select jobs by their reason or
+    time, use `dragoman cancel --all` or `dragoman delete --all`.
     """
     name = plain(service)
     action = f"Delete the outcomes of the ended jobs of {name}" if ended else f"Cancel all waiting jobs of {name}"
