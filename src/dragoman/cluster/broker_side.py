@@ -25,6 +25,7 @@ from dragoman.cluster.records import (
     Free,
     Give,
     Gossip,
+    LetGo,
     Packet,
     Progress,
     Result,
@@ -307,6 +308,8 @@ class ClusterSide(TimedRecipient):
             self.hub.take_seek(peer, Token(record.token))
         elif isinstance(record, Ack):
             self.hub.take_ack(record.token)
+        elif isinstance(record, LetGo):
+            self.hub.rest(now)
         elif isinstance(record, Busy):
             self._workers.busy(peer, record, now)
         elif isinstance(record, Free):

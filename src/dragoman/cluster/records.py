@@ -90,7 +90,11 @@ class Ack(Record, frozen=True, tag=9):
     token: bytes
 
 
-AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack
+class LetGo(Record, frozen=True, tag=10):
+    """An operator wants the receiver to give its shards to others."""
+
+
+AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack | LetGo
 
 
 class Packet(msgspec.Struct, array_like=True, frozen=True):

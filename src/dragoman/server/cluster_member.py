@@ -102,6 +102,7 @@ class ClusterMember:
     def serve(self, operations: OperationHandlers, offset: Callable[[], float]) -> None:
         """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
         operations.show_cluster = self.view
+        operations.let_go = self.side.hub.let_go
         operations.cluster_numbers = lambda: cluster_numbers(self.side, self._store)
         operations.placement = placement = self.shards.placement
         operations.durability = lambda: placement.durability
