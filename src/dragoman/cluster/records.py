@@ -137,6 +137,7 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     access: str = ""  # digest of its access table
     uptime: int = 0  # seconds since its start
     shards: dict[int, int] = {}  # that it has, with the epoch of each
+    pauses: dict[str, str] | None = None  # of the broker that owns shard 0: paused services, and who has paused each
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
