@@ -25,6 +25,7 @@ from dragoman.cluster.records import (
     Free,
     Give,
     Gossip,
+    LetGo,
     Packet,
     Progress,
     Result,
@@ -38,6 +39,8 @@ from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.shard_bytes import CALL, shard_of
 from dragoman.cluster.shard_hub import ShardHub
 from dragoman.cluster.shard_keeper import ShardKeeper
+from dragoman.cluster.shared_pauses import SharedPauses
+from dragoman.cluster.store import NOTES
 from dragoman.cluster.taken_jobs import TakenJobs
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
@@ -75,6 +78,7 @@ class ClusterSide(TimedRecipient):
         self._started = now
         self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
         self._taken = TakenJobs(broker, self)
+        self._pauses = SharedPauses(broker)
         self._links = 0  # made so far
         myself = Peer(self.name, self.incarnation, Link(self.name, self.incarnation, 1 << 20), now)
         self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self._taken, self._request_flush)
@@ -210,6 +214,7 @@ class ClusterSide(TimedRecipient):
             self.settings.access_digest(),
             round(now - self._started),
             self.keeper.shards.epochs if self.keeper is not None else {},
+            self._pauses.told() if self.keeper is not None and self.keeper.owns(NOTES) else None,
         )
 
     def _receive_gossip(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
@@ -239,6 +244,8 @@ class ClusterSide(TimedRecipient):
         self._broker.availability.heal(gossip.services)
         if self.keeper is not None:
             self.keeper.shards.heard(peer.name, peer.incarnation, gossip.shards, gossip.draining, now)
+            if gossip.pauses is not None and self.keeper.shards.owner(NOTES, now) == peer.name:
+                self._pauses.heard(gossip.pauses, now)
         self._request_flush()
 
     def _hear_rival(self, gossip: Gossip, now: float) -> None:
@@ -315,6 +322,8 @@ class ClusterSide(TimedRecipient):
             self.hub.take_seek(peer, Token(record.token))
         elif isinstance(record, Ack):
             self.hub.take_ack(record.token)
+        elif isinstance(record, LetGo):
+            self.hub.rest(now)
         elif isinstance(record, Busy):
             self._workers.busy(peer, record, now)
         elif isinstance(record, Free):

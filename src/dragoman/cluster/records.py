@@ -90,7 +90,11 @@ class Ack(Record, frozen=True, tag=9):
     token: bytes
 
 
-AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack
+class LetGo(Record, frozen=True, tag=10):
+    """An operator wants the receiver to give its shards to others."""
+
+
+AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack | LetGo
 
 
 class Packet(msgspec.Struct, array_like=True, frozen=True):
@@ -133,6 +137,7 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     access: str = ""  # digest of its access table
     uptime: int = 0  # seconds since its start
     shards: dict[int, int] = {}  # that it has, with the epoch of each
+    pauses: dict[str, str] | None = None  # of the broker that owns shard 0: paused services, and who has paused each
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

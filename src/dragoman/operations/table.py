@@ -15,6 +15,7 @@ from dragoman.operations.bulk_table import DELETE_JOBS as DELETE_JOBS
 from dragoman.operations.bulk_table import RETRY_JOBS as RETRY_JOBS
 from dragoman.operations.bulk_table import STOP_BULK_ACT as STOP_BULK_ACT
 from dragoman.operations.cluster_table import CLUSTER as CLUSTER
+from dragoman.operations.cluster_table import RELEASE_SHARDS as RELEASE_SHARDS
 from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
 from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
 from dragoman.operations.group_table import CANCEL_GROUP as CANCEL_GROUP
@@ -429,6 +430,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         LISTENERS,
         BROKER,
         CLUSTER,
+        RELEASE_SHARDS,
         HEALTH,
         OVERVIEW,
         SERVICE_SERIES,

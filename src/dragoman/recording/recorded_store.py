@@ -29,6 +29,7 @@ STORED_FIELDS: Final = (
     "given",
     "history",
     "id",
+    "is_elsewhere",
     "keep_until",
     "key",
     "number",

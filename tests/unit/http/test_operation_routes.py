@@ -12,6 +12,7 @@ from http_world import World
 
 from case_tables import check_every_row
 from dragoman.operations.bulk_schemas import BulkRef, CancelJobsRequest, DeleteJobsRequest, RetryJobsRequest
+from dragoman.operations.cluster_schemas import BrokerRef
 from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.group_schemas import BatchJob, EnqueueManyRequest, GroupRef, GroupResultsRequest
 from dragoman.operations.handlers import FUNCTIONS
@@ -49,6 +50,7 @@ MOMENT = datetime(2030, 1, 1, 8, tzinfo=UTC)
 
 # For each type of request: one in which as little as possible is said, and one in which everything is.
 REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
+    BrokerRef: [BrokerRef(broker="eu1")],
     EnqueueRequest: [
         EnqueueRequest(service="s"),
         EnqueueRequest(
