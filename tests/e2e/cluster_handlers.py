@@ -28,3 +28,7 @@ def waits(payload: bytes, ctx: Context) -> bytes:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return b"went"
+
+
+def fails(payload: bytes) -> bytes:
+    raise ValueError("it fails")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
@@ -10,20 +9,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from cluster_members import PATIENCE, Member, start_members
 
 from dragoman import Client, JobRefused
 from nats_servers import NatsServer, start_on_free_ports
-from programs import Program, Programs, until
-
-HERE = Path(__file__).parent
-LISTENERS = (
-    "tcp://127.0.0.1:0",
-    "http://127.0.0.1:0",
-    "majordomo+tcp://127.0.0.1:0",
-    "pingpong+tcp://127.0.0.1:0?frontend=0&service=pingpong",
-    "memodb+tcp://127.0.0.1:0",
-)
-PATIENCE = 60.0
+from programs import Programs, until
 
 
 @pytest.fixture
@@ -33,49 +23,9 @@ def nats(tmp_path: Path) -> Iterator[NatsServer]:
     server.kill()
 
 
-class Member:
-    """One broker of the cluster."""
-
-    def __init__(self, programs: Programs, nats: NatsServer, name: str) -> None:
-        self.name = name
-        self._programs = programs
-        flags = ("--cluster", nats.url, "--broker-name", name, "--data", "memory", "--strict")
-        self.program = programs.dragoman("serve", *LISTENERS, *flags)
-        self.program.prints("Try, in two other terminals")
-        self.urls = {
-            dialect: url if url.startswith("http") else f"{dialect}+{url}"
-            for dialect, url in re.findall(r"^  (\w+) +(\w+://\S+) +(?:both|callers)", self.program.out, re.MULTILINE)
-        }
-        self.pingpong_workers = re.findall(r"^  pingpong +(\w+://\S+) +workers", self.program.out, re.MULTILINE)[0]
-
-    @property
-    def url(self) -> str:
-        return self.urls["native"]
-
-    def worker(self, function: str, service: str, dialect: str = "native") -> Program:
-        url = self.urls[dialect]
-        words: tuple[object, ...] = ("--service", service, "--threads", 2)
-        if dialect == "pingpong":
-            url, words = f"pingpong+{self.pingpong_workers}?service=pingpong", ("--concurrency", 1)
-        return self._programs.dragoman("worker", f"cluster_handlers:{function}", *words, "--connect", url)
-
-    def knows(self) -> list[str]:
-        """Return the names of the members of the cluster."""
-        with closing(Client(self.url)) as client:
-            return [each.name for each in client.cluster().members]
-
-    def offers(self, service: str) -> bool:
-        with closing(Client(self.url)) as client:
-            return any(service in each.services and each.state == "idle" for each in client.workers())
-
-
 @pytest.fixture
 def members(programs: Programs, nats: NatsServer) -> list[Member]:
-    programs.environment["PYTHONPATH"] = str(HERE)
-    made = [Member(programs, nats, name) for name in ("eu1", "eu2", "eu3")]
-    for member in made:
-        until(lambda member=member: len(member.knows()) == 3, f"{member.name} knows all", PATIENCE)
-    return made
+    return start_members(programs, nats, "eu1", "eu2", "eu3")
 
 
 def test_callers_of_every_dialect_reach_workers_of_every_dialect_at_another_broker(

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import nats
 import pytest
 from nats.errors import NoRespondersError
 
+import nats
 from authority import Authority
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.nats_connect import KeyCredentials

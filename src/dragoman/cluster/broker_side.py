@@ -16,9 +16,12 @@ from dragoman.cluster.link import Link
 from dragoman.cluster.names import Subjects
 from dragoman.cluster.nats_client import NatsClient, NatsWatcher
 from dragoman.cluster.peers import Peer
+from dragoman.cluster.questions import Questions
 from dragoman.cluster.records import (
     VERSION,
+    Answer,
     AnyRecord,
+    Ask,
     Busy,
     Failed,
     Free,
@@ -26,6 +29,7 @@ from dragoman.cluster.records import (
     Gossip,
     Packet,
     Progress,
+    Recall,
     Result,
     encode_gossip,
     read_gossip,
@@ -66,7 +70,8 @@ class ClusterSide(TimedRecipient):
         self.peers: dict[str, Peer] = {}
         self._started = now
         self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
-        self._taken = TakenJobs(broker, self)
+        self.taken = TakenJobs(broker, self)
+        self.questions = Questions(self._request_flush)
         self._client: NatsClient | None = None
         self._max_message = 1 << 20  # bytes that the NATS server accepts
         self._takes_part_at = inf  # until then it only listens: an older run of a broker with this name may be heard
@@ -112,9 +117,9 @@ class ClusterSide(TimedRecipient):
         if type(effect) is SendJob:
             self._workers.send_job(effect, now)
         elif type(effect) is DeliverOutcome:
-            self._taken.outcome(effect)
+            self.taken.outcome(effect)
         elif type(effect) is DeliverProgress:
-            self._taken.progress(effect)
+            self.taken.progress(effect)
         elif type(effect) is CancelAttempt:
             self._workers.cancel(effect)
         elif type(effect) is RemoveWorker:
@@ -122,7 +127,7 @@ class ClusterSide(TimedRecipient):
         self._request_flush()
 
     def tick(self, now: float) -> float:
-        due = inf
+        due = self.questions.tick(now)
         for peer in list(self.peers.values()):
             if peer.due() <= now:
                 if peer.is_silent:
@@ -224,7 +229,8 @@ class ClusterSide(TimedRecipient):
         """End everything with a broker that is gone, or that has restarted."""
         del self.peers[peer.name]
         self._workers.gone(peer, reason, now)
-        self._taken.gone(peer, now)
+        self.taken.gone(peer, now)
+        self.questions.gone(peer, now)
         self._io.remark("broker left", level="warning", cluster=self.settings.cluster, broker=peer.name, reason=reason)
 
     # ---------------------------------------------------------------- links
@@ -248,7 +254,7 @@ class ClusterSide(TimedRecipient):
 
     def _handle(self, peer: Peer, record: AnyRecord, acknowledged: int, now: float) -> None:
         if isinstance(record, Give):
-            self._taken.give(peer, record, now)
+            self.taken.give(peer, record, now)
         elif isinstance(record, Result):
             self._workers.result(peer, record, now)
         elif isinstance(record, Failed):
@@ -259,8 +265,14 @@ class ClusterSide(TimedRecipient):
             self._workers.free(peer, record, acknowledged, now)
         elif isinstance(record, Progress):
             self._workers.progress(peer, record, now)
+        elif isinstance(record, Recall):
+            self.taken.recall(peer, record, now)
+        elif isinstance(record, Ask):
+            self.questions.asked(peer, record, now)
+        elif isinstance(record, Answer):
+            self.questions.answered(peer, record, now)
         else:
-            self._taken.recall(peer, record, now)
+            self.questions.left(peer, record, now)
 
     def _request_flush(self) -> None:
         if not self._is_flush_requested:
@@ -272,7 +284,7 @@ class ClusterSide(TimedRecipient):
         self._is_flush_requested = False
         for peer in self.peers.values():
             if peer.freed:
-                self._taken.add_free(peer)
+                self.taken.add_free(peer)
             packets = peer.link.flush(now)
             if packets:
                 self._send(peer, packets)

@@ -78,7 +78,44 @@ class Free(Record, frozen=True, tag=7):
     idle: int
 
 
-AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free
+class Ask(Record, frozen=True, tag=8):
+    """An operation for the receiver to execute. `request`: JSON, as a native client sends it.
+
+    `principal`, `address`, `label`, `dialect` and `origin` are those of the client. The receiver trusts brokers of its
+    cluster for them, and checks the rights of the principal in its own access table. `shard`: the receiver must have
+    it; None: no shard is needed.
+    """
+
+    number: int
+    operation: str
+    request: bytes
+    principal: str
+    payload: bytes = b""
+    shard: int | None = None
+    address: str = ""
+    label: str = ""
+    dialect: str = ""
+    origin: str = ""
+
+
+class Answer(Record, frozen=True, tag=9):
+    """The response to an operation: a view in JSON; or an error, if `kind` is not empty."""
+
+    number: int
+    view: bytes = b""
+    payload: bytes = b""
+    failure: bytes = b""  # packed (core/failure.py); empty: none
+    kind: str = ""
+    detail: str = ""
+
+
+class Leave(Record, frozen=True, tag=10):
+    """Nobody waits for the response any more."""
+
+    number: int
+
+
+AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Ask | Answer | Leave
 
 
 class Packet(msgspec.Struct, array_like=True, frozen=True):

@@ -20,3 +20,13 @@ def shard_of(id: bytes) -> int:
 def with_shard(id: bytes, shard: int) -> bytes:
     """Return this id or token in another shard."""
     return id[:-1] + bytes((shard,))
+
+
+def home_of(id: bytes, shards: int) -> int | None:
+    """Return the shard of a job or a group with this id, of so many shards; None: it is a call, in nobody's log.
+
+    Brokers make ids whose last byte is the number of their shard. A client may choose the id of a job or a group, and
+    does not know how many shards there are: any last byte has a shard.
+    """
+    last = id[-1]
+    return last % shards if last < MOST_SHARDS else None

@@ -33,6 +33,7 @@ class TakenJobs:
         self._broker = broker
         self._recipient = recipient
         self._options: dict[tuple[float, int, bool], JobOptions] = {}
+        self.ended: dict[str, dict[str, int]] = {}  # by service and outcome; their own broker counts them, too
 
     def give(self, peer: Peer, record: Give, now: float) -> None:
         """Start a job of another broker, or answer that no slot is free."""
@@ -102,6 +103,9 @@ class TakenJobs:
         taken.remove_job(job)
         taken.peer.taken.pop(token, None)
         taken.peer.freed[taken.service] = None
+        if job is not None:
+            ended = self.ended.setdefault(taken.service, {})
+            ended[effect.outcome.value] = ended.get(effect.outcome.value, 0) + 1
         if effect.outcome is DONE:
             link.add(Result(token, bytes(effect.result)))
         elif effect.outcome is REFUSED or (effect.outcome is TIMED_OUT and job is not None and not job.spent):

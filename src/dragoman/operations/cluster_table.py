@@ -17,6 +17,7 @@ CLUSTER: Final = Operation(
     target="broker",
     method="GET",
     path="/v1/cluster",
+    answered_by="this broker",
     errors=("conflict",),
     command="cluster status",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from dragoman.operations.schemas import (
     JobIdText,
@@ -15,6 +15,7 @@ from dragoman.operations.schemas import (
     ServiceName,
     ServiceView,
     State,
+    Unanswered,
     View,
     WorkerView,
 )
@@ -67,6 +68,7 @@ class JobsView(View):
     after: JobIdText | None = None
     searched: int = 0
     complete: bool = True
+    unanswered: Unanswered = UNSET
 
 
 class JobCountsRequest(OperationRequest):
@@ -84,6 +86,7 @@ class JobCountsView(View):
     undone: int
     quarantined: int
     dependent: int = 0
+    unanswered: Unanswered = UNSET
 
 
 WhyKind = Literal[
@@ -155,6 +158,7 @@ class ListServicesRequest(OperationRequest):
 class ServicesView(View):
     services: list[ServiceView]
     after: str | None = None
+    unanswered: Unanswered = UNSET
 
 
 class ListWorkersRequest(OperationRequest):
@@ -188,6 +192,7 @@ class WorkersView(View):
     workers: list[WorkerView]
     counts: WorkerCountsView | None = None
     after: str | None = None
+    unanswered: Unanswered = UNSET
 
 
 class FleetView(View):
@@ -202,6 +207,7 @@ class FleetView(View):
     states: str
     first: int | None
     ids: list[int]
+    unanswered: Unanswered = UNSET
 
 
 # ---------------------------------------------------------------- the broker

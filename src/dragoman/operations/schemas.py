@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, field
 
 from dragoman.operations.field_types import DAY as DAY
 from dragoman.operations.field_types import ID as ID
@@ -34,12 +34,15 @@ from dragoman.operations.field_types import Priority as Priority
 from dragoman.operations.field_types import Quantiles as Quantiles
 from dragoman.operations.field_types import RetryDelay as RetryDelay
 from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
+from dragoman.operations.field_types import RowBroker as RowBroker
+from dragoman.operations.field_types import RowBrokers as RowBrokers
 from dragoman.operations.field_types import ScheduleName as ScheduleName
 from dragoman.operations.field_types import ServiceName as ServiceName
 from dragoman.operations.field_types import State as State
 from dragoman.operations.field_types import Tenant as Tenant
 from dragoman.operations.field_types import Text as Text
 from dragoman.operations.field_types import Traceparent as Traceparent
+from dragoman.operations.field_types import Unanswered as Unanswered
 from dragoman.operations.field_types import WaitSeconds as WaitSeconds
 from dragoman.operations.field_types import WorkerNumber as WorkerNumber
 
@@ -194,6 +197,7 @@ class JobView(View):
         Literal["payload", "result", "results"] | None, Meta(description="Null for a job that comes after no other.")
     ] = None
     group: Annotated[JobIdText | None, Meta(description="Id of its group.")] = None
+    broker: RowBroker = UNSET
 
 
 class OutcomeView(View):
@@ -235,6 +239,7 @@ class PurgeRequest(OperationRequest):
 class PurgeView(View):
     name: str
     purged: int
+    unanswered: Unanswered = UNSET
 
 
 class LimitsView(View):
@@ -277,6 +282,8 @@ class ServiceView(View):
     dialects: Annotated[list[str], Meta(description="Dialects of its workers.")] = []
     need: Annotated[int, Meta(description="Need of attention: services with the highest number come first.")] = 0
     limits: Annotated[LimitsView | None, Meta(description="Its limits; null if it has none.")] = None
+    brokers: RowBrokers = UNSET
+    unanswered: Unanswered = UNSET
 
 
 class WorkerRef(OperationRequest):
@@ -325,6 +332,7 @@ class WorkerView(View):
         ),
     ] = None
     holds: list[HeldJobView] = []
+    broker: RowBroker = UNSET
 
 
 # ---------------------------------------------------------------- schedules
@@ -384,10 +392,12 @@ class ScheduleView(View):
         ),
     ] = ""
     last_took: Annotated[float | None, Meta(description="Run time of the run that ended last, in seconds.")] = None
+    broker: RowBroker = UNSET
 
 
 class SchedulesView(View):
     schedules: list[ScheduleView]
+    unanswered: Unanswered = UNSET
 
 
 # ---------------------------------------------------------------- the broker

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -26,13 +27,18 @@ from dragoman.cluster.nats_side import NatsSide
 from dragoman.cluster.server_pool import ServerPool
 from dragoman.cluster.settings import ClusterSettings
 from dragoman.operations.cluster_schemas import ClusterView
+from dragoman.operations.handlers import OperationHandlers
 from dragoman.sdk.address import AddressError
+from dragoman.server.cluster_answers import ClusterAnswers
+from dragoman.server.cluster_places import NoShards, Places, ShardOwners
+from dragoman.server.cluster_router import ClusterRouter
 from dragoman.server.cluster_status import cluster_view
 from dragoman.server.config import Config
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
 
 MAX_SEND_BUFFER: Final = 256 << 20  # bytes; links hold as much for each broker
+NUMBER_BITS: Final = 41  # of the number of a worker at one broker; 12 bits before them are from the broker's name
 OTHER_LETTERS: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -40,7 +46,13 @@ class ClusterMember:
     """The connection to NATS and the cluster's side of one broker."""
 
     def __init__(
-        self, config: Config, runner: Runner, now: float, release: str, access_digest: Callable[[], str]
+        self,
+        config: Config,
+        runner: Runner,
+        operations: OperationHandlers,
+        now: float,
+        release: str,
+        access_digest: Callable[[], str],
     ) -> None:
         """Raises AddressError and OSError."""
         self._broker = broker = runner.broker
@@ -75,6 +87,21 @@ class ClusterMember:
         except ValueError as error:
             raise AddressError(str(error)) from None
         runner.sessions += [self._nats, self.side]
+        self._share(operations, runner)
+
+    def _share(self, operations: OperationHandlers, runner: Runner) -> None:
+        """Let brokers of the cluster execute operations for each other."""
+        wake = runner.connections.request_iteration
+        places = Places(operations, self.side.name, self._shard_owners())
+        self.side.questions.answerer = ClusterAnswers(operations, places, wake)
+        router = ClusterRouter(operations, self.side, places, wake)
+        runner.sessions.append(router)
+        operations.brokers = router
+        operations.show_cluster = self.view
+
+    def _shard_owners(self) -> ShardOwners:
+        """Return the owners of shards. Without shards, each broker keeps the jobs that it accepted."""
+        return NoShards()
 
     def view(self) -> ClusterView:
         return cluster_view(self.side, self.client, self._broker)
@@ -82,6 +109,12 @@ class ClusterMember:
     def close(self) -> None:
         """Leave the cluster: the broker stops."""
         self._nats.close()
+
+
+def first_worker_of(config: Config, first: int) -> int:
+    """Return the first number of a worker: brokers of a cluster have different numbers, so that one names a worker."""
+    name = config.broker_name or default_name()
+    return first + (int.from_bytes(blake2b(name.encode(), digest_size=2).digest(), "big") >> 4 << NUMBER_BITS)
 
 
 def default_name() -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from dragoman.access.location import AccessPlaces
@@ -181,9 +182,8 @@ class Server:
         if self._config.cluster:
             from dragoman.server.cluster_member import ClusterMember
 
-            digest = self.access_control.digest
-            self._member = ClusterMember(self._config, self.runner, self._now(), self._release, digest)
-            self.operations.show_cluster = self._member.view
+            facts = (self._now(), self._release, self.access_control.digest)
+            self._member = ClusterMember(self._config, self.runner, self.operations, *facts)
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)
@@ -401,6 +401,8 @@ def run(
         path = Path(config.data).expanduser() if config.data else default_data_dir(environment)
         folder = DataFolder(path, partial(make_store, author=release))
         first_worker = folder.first_id
+    if config.cluster:
+        first_worker = resolve_name("dragoman.server.cluster_member:first_worker_of")(config, first_worker)
     try:
         with asyncio.Runner(loop_factory=loop_factory(config.loop)) as runner:
             server = partial(

@@ -204,7 +204,7 @@ class PowerhoseBrokerSide(BrokerSide):
 
     def _check_free(self, place: object, endpoint: str, peer: Connection) -> None:
         """Raise Malformed if another principal has registered this place under another spelling (R177)."""
-        principal = peer.owner.principal
+        name = str(place)
         for other in self._remotes.values():
             is_foreign = other.owner.principal is not peer.owner.principal
             if other.place == name and is_foreign and other.is_in_use(self._options.service):
