@@ -6,7 +6,10 @@ it sends here (`taken_jobs.py`). While NATS is away, everything local goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
+
+from msgspec.structs import replace
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
@@ -36,6 +39,14 @@ from dragoman.cluster.records import (
     read_packet,
 )
 from dragoman.cluster.remote_workers import RemoteWorkers
+from dragoman.cluster.service_settings import (
+    Settings,
+    apply_settings,
+    encode_settings,
+    read_settings,
+    settings_of,
+    with_times,
+)
 from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.taken_jobs import TakenJobs
 from dragoman.core.broker import Broker
@@ -70,7 +81,7 @@ class ClusterSide(TimedRecipient):
         self.peers: dict[str, Peer] = {}
         self._started = now
         self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
-        self.taken = TakenJobs(broker, self)
+        self._taken = TakenJobs(broker, self)
         self.questions = Questions(self._request_flush)
         self._client: NatsClient | None = None
         self._max_message = 1 << 20  # bytes that the NATS server accepts
@@ -79,6 +90,9 @@ class ClusterSide(TimedRecipient):
         self._gossip_at = -inf  # time of the last gossip
         self._looked_at = -inf  # time at which the capacity was last compared
         self._is_flush_requested = False
+        self.has_settings: Callable[[str], bool] = lambda _: False  # True for the broker that has shard 0
+        self._settings: Settings | None = None  # as they were sent last; None: not since it has shard 0
+        self._settings_at = -inf
 
     def start(self, client: NatsClient) -> None:
         """Use this client from now on."""
@@ -91,6 +105,10 @@ class ClusterSide(TimedRecipient):
     @property
     def is_connected(self) -> bool:
         return self._client is not None and self._client.is_connected
+
+    @property
+    def taken(self) -> TakenJobs:
+        return self._taken
 
     def connected(self, info: ServerInfo, now: float) -> None:
         """Continue the links, and send gossip, on a new connection."""
@@ -117,9 +135,9 @@ class ClusterSide(TimedRecipient):
         if type(effect) is SendJob:
             self._workers.send_job(effect, now)
         elif type(effect) is DeliverOutcome:
-            self.taken.outcome(effect)
+            self._taken.outcome(effect)
         elif type(effect) is DeliverProgress:
-            self.taken.progress(effect)
+            self._taken.progress(effect)
         elif type(effect) is CancelAttempt:
             self._workers.cancel(effect)
         elif type(effect) is RemoveWorker:
@@ -149,10 +167,23 @@ class ClusterSide(TimedRecipient):
             return soonest
         self._looked_at = now
         made = self._made_gossip(now)
-        if made != self._gossip or now >= self._gossip_at + GOSSIP_EVERY:
+        is_due = now >= self._gossip_at + GOSSIP_EVERY
+        settings = self._settings_to_send(now)
+        if made != self._gossip or is_due or settings:
             self._gossip, self._gossip_at = made, now
-            self._publish(self._subjects.gossip, encode_gossip(made))
+            self._publish(self._subjects.gossip, encode_gossip(replace(made, settings=settings) if settings else made))
         return self._gossip_at + GOSSIP_EVERY
+
+    def _settings_to_send(self, now: float) -> bytes:
+        """Return the pauses and limits of services, if this broker has them: each second, and when they change."""
+        if not self.has_settings(self.name):
+            self._settings = None
+            return b""
+        settings = settings_of(self._broker)
+        if settings == self._settings and now < self._settings_at + GOSSIP_EVERY:
+            return b""
+        self._settings, self._settings_at = settings, now
+        return encode_settings(with_times(settings, self._broker, now))
 
     def _made_gossip(self, now: float) -> Gossip:
         return Gossip(
@@ -192,6 +223,8 @@ class ClusterSide(TimedRecipient):
         peer.gossip = gossip
         self._workers.heard(peer, gossip, gossip.got.get(self.name, 0), now)
         self._broker.availability.heal(gossip.services)
+        if gossip.settings and self.has_settings(peer.name):
+            apply_settings(self._broker, read_settings(gossip.settings), now)
         self._request_flush()
 
     def _hear_rival(self, gossip: Gossip, now: float) -> None:
@@ -229,7 +262,7 @@ class ClusterSide(TimedRecipient):
         """End everything with a broker that is gone, or that has restarted."""
         del self.peers[peer.name]
         self._workers.gone(peer, reason, now)
-        self.taken.gone(peer, now)
+        self._taken.gone(peer, now)
         self.questions.gone(peer, now)
         self._io.remark("broker left", level="warning", cluster=self.settings.cluster, broker=peer.name, reason=reason)
 
@@ -254,7 +287,7 @@ class ClusterSide(TimedRecipient):
 
     def _handle(self, peer: Peer, record: AnyRecord, acknowledged: int, now: float) -> None:
         if isinstance(record, Give):
-            self.taken.give(peer, record, now)
+            self._taken.give(peer, record, now)
         elif isinstance(record, Result):
             self._workers.result(peer, record, now)
         elif isinstance(record, Failed):
@@ -266,7 +299,7 @@ class ClusterSide(TimedRecipient):
         elif isinstance(record, Progress):
             self._workers.progress(peer, record, now)
         elif isinstance(record, Recall):
-            self.taken.recall(peer, record, now)
+            self._taken.recall(peer, record, now)
         elif isinstance(record, Ask):
             self.questions.asked(peer, record, now)
         elif isinstance(record, Answer):
@@ -284,7 +317,7 @@ class ClusterSide(TimedRecipient):
         self._is_flush_requested = False
         for peer in self.peers.values():
             if peer.freed:
-                self.taken.add_free(peer)
+                self._taken.add_free(peer)
             packets = peer.link.flush(now)
             if packets:
                 self._send(peer, packets)

@@ -78,7 +78,7 @@ class Free(Record, frozen=True, tag=7):
     idle: int
 
 
-class Ask(Record, frozen=True, tag=8):
+class Ask(Record, frozen=True, tag=10):
     """An operation for the receiver to execute. `request`: JSON, as a native client sends it.
 
     `principal`, `address`, `label`, `dialect` and `origin` are those of the client. The receiver trusts brokers of its
@@ -98,7 +98,7 @@ class Ask(Record, frozen=True, tag=8):
     origin: str = ""
 
 
-class Answer(Record, frozen=True, tag=9):
+class Answer(Record, frozen=True, tag=11):
     """The response to an operation: a view in JSON; or an error, if `kind` is not empty."""
 
     number: int
@@ -109,7 +109,7 @@ class Answer(Record, frozen=True, tag=9):
     detail: str = ""
 
 
-class Leave(Record, frozen=True, tag=10):
+class Leave(Record, frozen=True, tag=12):
     """Nobody waits for the response any more."""
 
     number: int
@@ -154,6 +154,7 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     got: dict[str, int] = {}
     access: str = ""  # digest of its access table
     uptime: int = 0  # seconds since its start
+    settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -2,6 +2,9 @@
 
 Any broker can route a question by the id of a job, and a result by its token, without a table. Everything else of an id
 and of a token stays random, and the layout of UUIDv7 is kept.
+
+Ids that a broker makes end with the number of their shard. Clients that choose ids themselves, for batches, may end
+them with any byte below `MOST_SHARDS`: the remainder by the number of shards is the shard.
 """
 
 from __future__ import annotations
@@ -13,20 +16,16 @@ MOST_SHARDS: Final = 250
 
 
 def shard_of(id: bytes) -> int:
-    """Return the shard of a job or an attempt, or CALL."""
+    """Return the shard of a job or an attempt, as its broker wrote it, or CALL."""
     return id[-1]
+
+
+def shard_in(id: bytes, shards: int) -> int:
+    """Return the shard of a job, a group or an attempt in a cluster of so many shards; -1: it is in none."""
+    byte = id[-1]
+    return byte % shards if byte < MOST_SHARDS else -1
 
 
 def with_shard(id: bytes, shard: int) -> bytes:
     """Return this id or token in another shard."""
     return id[:-1] + bytes((shard,))
-
-
-def home_of(id: bytes, shards: int) -> int | None:
-    """Return the shard of a job or a group with this id, of so many shards; None: it is a call, in nobody's log.
-
-    Brokers make ids whose last byte is the number of their shard. A client may choose the id of a job or a group, and
-    does not know how many shards there are: any last byte has a shard.
-    """
-    last = id[-1]
-    return last % shards if last < MOST_SHARDS else None

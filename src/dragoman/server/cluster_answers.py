@@ -40,13 +40,9 @@ class ClusterAnswers(Answerer):
             responder.refuse(ErrorView(kind="not found", detail="the job belongs to another broker"))
             return None
         self._wake()
-        shards.place(shard)
-        try:
-            return call_json(
-                self._handlers, question.operation, question.request, question.payload, responder, now, is_here=True
-            )
-        finally:
-            shards.place(None)
+        return call_json(
+            self._handlers, question.operation, question.request, question.payload, responder, now, is_here=True
+        )
 
     def leave(self, pending: object, now: float) -> None:
         assert isinstance(pending, PendingRequest)

@@ -94,6 +94,7 @@ class ClusterMember:
         wake = runner.connections.request_iteration
         places = Places(operations, self.side.name, self._shard_owners())
         self.side.questions.answerer = ClusterAnswers(operations, places, wake)
+        self.side.has_settings = places.has_settings
         router = ClusterRouter(operations, self.side, places, wake)
         runner.sessions.append(router)
         operations.brokers = router

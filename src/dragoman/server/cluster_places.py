@@ -8,12 +8,13 @@ for at all brokers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from dragoman.cluster.ranks import shard_of_key
-from dragoman.cluster.shard_bytes import home_of
+from dragoman.cluster.shard_bytes import shard_in
 from dragoman.core.model import Job, JobId, Payload, WorkerId
 from dragoman.core.packed_jobs import NO_ID, unpack_jobs
 from dragoman.operations.group_schemas import MOST_JOBS, EnqueueManyRequest
@@ -23,7 +24,10 @@ from dragoman.operations.schemas import EnqueueRequest, OperationError
 from dragoman.operations.service_views import CLUSTER
 
 SHARD_OF_NOTES: Final = 0  # schedules, pauses and limits
-ONE_SHARD: Final = "all ids of one request must end in the same two digits, so that one broker has the jobs"
+ONE_SHARD: Final = (
+    "in a cluster, all ids in one request must end with the same byte, below fa, so that one broker has the jobs: name "
+    "jobs of one batch, of one group or of one chain"
+)
 
 
 class ShardOwners(Protocol):
@@ -39,9 +43,6 @@ class ShardOwners(Protocol):
     def is_ready(self, shard: int) -> bool:
         """True if this broker has the shard and has read all its jobs."""
 
-    def place(self, shard: int | None) -> None:
-        """Give this shard to the ids that are made from now on; None: any shard of this broker."""
-
 
 class NoShards:
     """Background jobs without shards."""
@@ -54,15 +55,9 @@ class NoShards:
     def is_ready(self, shard: int) -> bool:
         return True
 
-    def place(self, shard: int | None) -> None:
-        pass
-
 
 class Place(NamedTuple):
-    """`here`: at this broker; `shard`: at the owner of a shard; `search`: at the broker that has it; `all`: at each.
-
-    `shard` of a place `here` is that of the jobs that the operation creates; None: any shard of this broker.
-    """
+    """`here`: at this broker; `shard`: at the owner of this shard; `search`: at the broker that has it; `all`: at each."""
 
     kind: Literal["here", "shard", "search", "all"]
     shard: int | None = None
@@ -109,6 +104,12 @@ class Places:
                 return HERE if is_here else SEARCH
         return HERE
 
+    def has_settings(self, broker: str) -> bool:
+        """True for the broker that has the pauses and limits of services. It has read them, if it is this one."""
+        if not self.shards.count or self.shards.owner(SHARD_OF_NOTES) != broker:
+            return False
+        return broker != self._name or self.shards.is_ready(SHARD_OF_NOTES)
+
     def is_copy(self, row: Operation[Any, Any], request: Any) -> bool:
         """True if the operation is about a job that runs here for another broker: that one answers."""
         if row.answered_by != "job owner":
@@ -120,7 +121,6 @@ class Places:
         return self._broker.jobs.get(JobId(bytes.fromhex(id)))
 
     def _of_id(self, id: str, is_group: bool) -> Place:
-        shard = home_of(bytes.fromhex(id), self.shards.count) if self.shards.count else None
         if is_group:
             is_here = JobId(bytes.fromhex(id)) in self._broker.job_registry.groups.by_id
         else:
@@ -129,8 +129,9 @@ class Places:
             if job is None:
                 is_here = self._broker.job_registry.conversations.find(JobId(bytes.fromhex(id))) is not None
         if is_here:
-            return Place("here", shard)
-        return SEARCH if shard is None else Place("shard", shard)
+            return HERE
+        shard = shard_in(bytes.fromhex(id), self.shards.count) if self.shards.count else -1
+        return SEARCH if shard < 0 else Place("shard", shard)
 
     def _of_new_job(self, request: EnqueueRequest, principal: str) -> Place:
         if not self.shards.count:
@@ -152,15 +153,13 @@ class Places:
             ids += _ids_in(payload)
         return Place("shard", self._common(ids)) if ids else self._of_any()
 
-    def _common(self, ids: Any) -> int:
+    def _common(self, ids: Iterable[bytes]) -> int:
         """Return the shard of all these ids. Raises OperationError if there are several."""
-        homes = {home_of(each, self.shards.count) for each in ids}
-        if len(homes) > 1:
-            raise OperationError("invalid", f"in a cluster, {ONE_SHARD}; jobs of one batch or group have such ids")
-        home = homes.pop()
-        if home is None:
-            raise OperationError("invalid", "in a cluster, an id that ends in fa to ff is that of a call")
-        return home
+        found: dict[int, None] = dict.fromkeys(shard_in(each, self.shards.count) for each in ids)
+        shard = next(iter(found))
+        if len(found) > 1 or shard < 0:
+            raise OperationError("invalid", ONE_SHARD)
+        return shard
 
     def _of_any(self) -> Place:
         """Return a shard of this broker, or any that has an owner."""
@@ -172,7 +171,7 @@ class Places:
             shard = (self._turn + number) % count
             if shards.owner(shard) == self._name:
                 if shards.is_ready(shard):
-                    return Place("here", shard)
+                    return HERE
             elif known is None and shards.owner(shard):
                 known = shard
         return Place("shard", self._turn % count if known is None else known)

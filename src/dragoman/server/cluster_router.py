@@ -113,7 +113,7 @@ class ClusterRouter(TimedRecipient):
         try:
             place = self._places.of(row, request, payload, responder.owner.principal.name)
             if self._is_here(place):
-                return self._execute(row, request, payload, responder, place, now)
+                return self._execute(row, request, payload, responder, now)
             if row.target in ("service", "broker"):  # the broker that executes it checks every right once more
                 self._handlers.permissions.check(row, request, responder)
         except OperationError as error:
@@ -159,21 +159,10 @@ class ClusterRouter(TimedRecipient):
         return shards.owner(place.shard) == self._side.name and shards.is_ready(place.shard)
 
     def _execute(
-        self,
-        row: Operation[Any, Any],
-        request: Any,
-        payload: Payload,
-        responder: Responder,
-        place: Place,
-        now: float,
+        self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, now: float
     ) -> PendingRequest | None:
-        shards = self._places.shards
-        shards.place(place.shard)
-        try:
-            marked = MarkingResponder(responder, self._side.name)
-            return self._handlers.ask(row.name, request, payload, marked, now, is_here=True)
-        finally:
-            shards.place(None)
+        marked = MarkingResponder(responder, self._side.name)
+        return self._handlers.ask(row.name, request, payload, marked, now, is_here=True)
 
     # ---------------------------------------------------------------- one broker
 
@@ -186,7 +175,7 @@ class ClusterRouter(TimedRecipient):
             return
         if self._is_here(place):
             work.is_over = True
-            work.local = self._execute(work.row, self._rest(work, now), work.payload, work.responder, place, now)
+            work.local = self._execute(work.row, self._rest(work, now), work.payload, work.responder, now)
             self._wake()
         else:
             self._forward(work, place, now)
@@ -306,7 +295,7 @@ class ClusterRouter(TimedRecipient):
             self._refuse(work, "partitioned", detail)
             return
         work.is_over = True
-        work.local = self._execute(work.row, work.request, work.payload, work.responder, Place("here"), now)
+        work.local = self._execute(work.row, work.request, work.payload, work.responder, now)
         self._wake()
 
     def _deliver(self, work: Forwarded, broker: str, answer: Answer) -> None:
