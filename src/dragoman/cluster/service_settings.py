@@ -17,7 +17,7 @@ from dragoman.core.model import Service
 
 
 class ServiceSetting(msgspec.Struct, array_like=True, frozen=True):
-    """What operators have set for one service. `paused_for`: seconds since the pause; -1: not known."""
+    """A pause and limits that operators have set for one service. `paused_for`: seconds; -1: not known."""
 
     is_paused: bool
     paused_by: str = ""

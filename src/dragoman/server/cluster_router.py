@@ -15,27 +15,23 @@ import msgspec
 
 from dragoman.cluster.broker_side import ClusterSide
 from dragoman.cluster.questions import MOVED, Ending, Question
-from dragoman.cluster.records import Answer, Ask
-from dragoman.core.failure import Failure, unpack_failure
+from dragoman.cluster.records import Answer
+from dragoman.core.failure import unpack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import Payload
 from dragoman.core.recipients import Effect, TimedRecipient
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.jobs_by_id import JobsById
-from dragoman.operations.merged_views import MERGERS
 from dragoman.operations.operation import Operation
 from dragoman.operations.responders import ForwardedRequest, PendingRequest, Responder
-from dragoman.operations.schemas import ErrorView, OperationError, View
-from dragoman.operations.table import ENQUEUE, OPERATIONS
+from dragoman.operations.schemas import ErrorView, OperationError
+from dragoman.operations.table import ENQUEUE
+from dragoman.server.cluster_gathering import ANSWER_TIME, Gathered, Gathering
+from dragoman.server.cluster_messages import MarkingResponder, question_of, view_of
 from dragoman.server.cluster_places import Place, Places
 
 PATIENCE: Final = 3.0  # seconds for which an operation waits until the owner of a shard is known
 AGAIN_AFTER: Final = 0.1  # seconds between two looks
-ANSWER_TIME: Final = 10.0  # seconds for an answer, besides those that the operation itself waits
-PART_TIME: Final = 2.0  # seconds for the part of one broker in a list
-
-_encoder = msgspec.json.Encoder()
-_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
 class Forwarded:
@@ -58,23 +54,6 @@ class Forwarded:
         self.is_over = False
 
 
-class Gathered:
-    """An operation that all brokers execute, with the parts that have arrived."""
-
-    __slots__ = ("errors", "is_over", "open", "parts", "request", "responder", "row", "unanswered", "waiting")
-
-    def __init__(self, row: Operation[Any, Any], request: Any, responder: Responder) -> None:
-        self.row = row
-        self.request = request
-        self.responder = responder
-        self.open: dict[str, Question] = {}
-        self.parts: dict[str, View] = {}
-        self.errors: dict[str, ErrorView] = {}
-        self.unanswered: dict[str, None] = {}
-        self.waiting = 0  # parts that have not arrived
-        self.is_over = False
-
-
 class ClusterRouter(TimedRecipient):
     """Passes operations on, for one broker."""
 
@@ -90,7 +69,7 @@ class ClusterRouter(TimedRecipient):
         self._places = places
         self._wake = wake
         self._later: list[tuple[float, Forwarded]] = []
-        self._known: dict[str, None] = {}  # brokers at the time when NATS was connected last
+        self._gathering = Gathering(handlers, side, wake)
 
     # ---------------------------------------------------------------- facts for lists
 
@@ -121,7 +100,7 @@ class ClusterRouter(TimedRecipient):
             return None
         if place.kind == "all":
             gathered = Gathered(row, request, responder)
-            self._gather(gathered, payload, now)
+            self._gathering.begin(gathered, payload, now)
             return None if gathered.is_over else ForwardedRequest(self, responder, gathered)
         wait = getattr(request, "wait", 0.0)
         work = Forwarded(row, request, payload, responder, now + max(PATIENCE, wait))
@@ -213,11 +192,8 @@ class ClusterRouter(TimedRecipient):
         for name, peer in sorted(self._side.peers.items()):
             if peer.is_silent or not self._send(work, name, None, now):
                 work.missed[name] = "it is not heard"
-        if not self._side.is_connected:
-            for name in self._known:
-                work.missed.setdefault(name, "it is not heard")
-        else:
-            self._known = dict.fromkeys(self._side.peers)
+        for name in self._gathering.lost_brokers():
+            work.missed.setdefault(name, "it is not heard")
         if not work.open:
             self._end_search(work, now)
 
@@ -321,160 +297,3 @@ class ClusterRouter(TimedRecipient):
         work.open.clear()
         work.responder.refuse(ErrorView(kind=kind, detail=detail))  # type: ignore[arg-type]
         self._wake()
-
-    # ---------------------------------------------------------------- all brokers
-
-    def _gather(self, work: Gathered, payload: Payload, now: float) -> None:
-        side = self._side
-        if side.is_connected:
-            self._known = dict.fromkeys(side.peers)
-        else:
-            work.unanswered.update(self._known)
-        live = [name for name, peer in sorted(side.peers.items()) if side.is_connected and not peer.is_silent]
-        work.unanswered.update((name, None) for name in sorted(side.peers) if name not in live)
-        request = MERGERS[work.row.name].request(work.request, len(live) + 1)
-        work.waiting = len(live) + 1
-        ask = question_of(work.row, request, payload, work.responder, None)
-        timeout = ANSWER_TIME if work.row.writes else PART_TIME
-        for name in live:
-            done = partial(self._part_arrived, work, name)
-            question = side.questions.ask(side.peers[name], ask, done, timeout, now)
-            if question is None:
-                work.unanswered[name] = None
-                work.waiting -= 1
-            else:
-                work.open[name] = question
-        own = PartResponder(work.responder, partial(self._own_part, work, now))
-        self._handlers.ask(work.row.name, request, payload, own, now, is_here=True)
-        self._wake()
-
-    def _own_part(self, work: Gathered, now: float, part: View | ErrorView) -> None:
-        self._add(work, self._side.name, part, now)
-
-    def _part_arrived(self, work: Gathered, broker: str, ending: Ending, answer: Answer | None, now: float) -> None:
-        work.open.pop(broker, None)
-        if answer is None or answer.kind == MOVED:
-            work.unanswered[broker] = None
-            self._add(work, broker, None, now)
-        elif answer.kind:
-            self._add(work, broker, ErrorView(kind=answer.kind, detail=answer.detail), now)  # type: ignore[arg-type]
-        else:
-            self._add(work, broker, view_of(work.row, answer), now)
-
-    def _add(self, work: Gathered, broker: str, part: View | ErrorView | None, now: float) -> None:
-        work.waiting -= 1
-        if isinstance(part, ErrorView):
-            work.errors[broker] = part
-        elif part is not None:
-            work.parts[broker] = part
-        if work.waiting == 0 and not work.is_over:
-            work.is_over = True
-            self._merge(work, now)
-            self._wake()
-
-    def _merge(self, work: Gathered, now: float) -> None:
-        own = self._side.name
-        if not work.parts or (own in work.errors and work.errors[own].kind != "not found"):
-            errors = [*(work.errors[own],)] if own in work.errors else []
-            errors += [each for name, each in sorted(work.errors.items()) if name != own]
-            found = next((each for each in errors if each.kind != "not found"), errors[0])
-            work.responder.refuse(errors[0] if errors[0].kind != "not found" else found)
-            return
-        work.unanswered.update((name, None) for name, each in work.errors.items() if each.kind != "not found")
-        parts = {name: work.parts[name] for name in sorted(work.parts, key=lambda name: (name != own, name))}
-        try:
-            view = MERGERS[work.row.name].merge(work.request, parts, now)
-        except OperationError as error:
-            work.responder.refuse(error.problem)
-            return
-        view.unanswered = sorted(work.unanswered)
-        work.responder.answer(view)
-
-
-class MarkingResponder:
-    """Adds the name of the broker that has the object to its view."""
-
-    __slots__ = ("_broker", "_responder")
-
-    def __init__(self, responder: Responder, broker: str) -> None:
-        self._responder = responder
-        self._broker = broker
-
-    @property
-    def owner(self) -> Any:
-        return self._responder.owner
-
-    @property
-    def dialect(self) -> str:
-        return self._responder.dialect
-
-    @property
-    def origin(self) -> str:
-        return self._responder.origin
-
-    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        if "broker" in view.__struct_fields__:
-            view.broker = self._broker  # type: ignore[attr-defined]
-        self._responder.answer(view, payload, failure)
-
-    def refuse(self, problem: ErrorView) -> None:
-        self._responder.refuse(problem)
-
-
-class PartResponder:
-    """Receives the part of this broker in a merged view."""
-
-    __slots__ = ("_done", "_responder")
-
-    def __init__(self, responder: Responder, done: Callable[[View | ErrorView], None]) -> None:
-        self._responder = responder
-        self._done = done
-
-    @property
-    def owner(self) -> Any:
-        return self._responder.owner
-
-    @property
-    def dialect(self) -> str:
-        return self._responder.dialect
-
-    @property
-    def origin(self) -> str:
-        return self._responder.origin
-
-    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        self._done(view)
-
-    def refuse(self, problem: ErrorView) -> None:
-        self._done(problem)
-
-
-def question_of(
-    row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, shard: int | None
-) -> Ask:
-    """Return the record of an operation, with the principal of its client."""
-    owner = responder.owner
-    return Ask(
-        0,
-        row.name,
-        _encoder.encode(request),
-        owner.principal.name,
-        bytes(payload),
-        shard,
-        owner.address,
-        owner.label,
-        responder.dialect,
-        responder.origin,
-    )
-
-
-def view_of(row: Operation[Any, Any], answer: Answer) -> View:
-    """Return the view of an answer; or an error, if a broker of another release has sent what this one cannot read."""
-    decoder = _decoders.get(row.name)
-    if decoder is None:
-        decoder = _decoders[row.name] = msgspec.json.Decoder(OPERATIONS[row.name].view)
-    try:
-        view: View = decoder.decode(answer.view)
-    except msgspec.DecodeError as error:
-        return ErrorView(kind="internal", detail=f"the answer of a broker of another release cannot be read: {error}")
-    return view

@@ -13,7 +13,8 @@ from dragoman.core.packed_jobs import pack_jobs
 from dragoman.operations.group_schemas import BatchJob
 from dragoman.operations.schemas import ErrorView
 from dragoman.operations.table import OPERATIONS
-from dragoman.server.cluster_router import ANSWER_TIME, PATIENCE
+from dragoman.server.cluster_gathering import ANSWER_TIME
+from dragoman.server.cluster_router import PATIENCE
 
 UNKNOWN = "01" * 15
 
