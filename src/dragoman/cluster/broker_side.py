@@ -34,19 +34,15 @@ from dragoman.cluster.records import (
     Progress,
     Recall,
     Result,
+    Settings,
     encode_gossip,
+    encode_settings,
     read_gossip,
     read_packet,
+    read_settings,
 )
 from dragoman.cluster.remote_workers import RemoteWorkers
-from dragoman.cluster.service_settings import (
-    Settings,
-    apply_settings,
-    encode_settings,
-    read_settings,
-    settings_of,
-    with_times,
-)
+from dragoman.cluster.service_settings import apply_settings, settings_of, with_times
 from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.taken_jobs import TakenJobs
 from dragoman.core.broker import Broker

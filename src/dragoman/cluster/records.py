@@ -142,6 +142,21 @@ class ServiceGossip(msgspec.Struct, array_like=True, frozen=True):
     waiting: int = 0
 
 
+class ServiceSetting(msgspec.Struct, array_like=True, frozen=True):
+    """A pause and limits that operators have set for one service. `paused_for`: seconds; -1: not known."""
+
+    is_paused: bool
+    paused_by: str = ""
+    paused_for: int = -1
+    limited_by: str = ""
+    max_running: int | None = None
+    max_running_per_tenant: int | None = None
+    rate: str | None = None
+
+
+Settings = dict[str, ServiceSetting]
+
+
 class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of one broker, for all others. `got`: by broker, the last packet whose jobs are counted in `idle`."""
 
@@ -161,6 +176,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _records: Final = msgspec.msgpack.Decoder(list[AnyRecord])
 _packet: Final = msgspec.msgpack.Decoder(Packet)
 _gossip: Final = msgspec.msgpack.Decoder(Gossip)
+_settings: Final = msgspec.msgpack.Decoder(Settings)
 
 
 def encode_records(records: list[AnyRecord]) -> bytes:
@@ -203,3 +219,15 @@ def read_gossip(data: bytes) -> Gossip:
     if gossip.version != VERSION:
         raise Malformed("other version", f"version {gossip.version}; this broker reads {VERSION}")
     return gossip
+
+
+def encode_settings(settings: Settings) -> bytes:
+    return _encoder.encode(settings)
+
+
+def read_settings(data: bytes) -> Settings:
+    """Raises Malformed."""
+    try:
+        return _settings.decode(data)
+    except msgspec.DecodeError as error:
+        raise Malformed("bad settings", str(error)) from error

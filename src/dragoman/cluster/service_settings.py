@@ -6,44 +6,12 @@ owner is not heard, the last ones hold.
 
 from __future__ import annotations
 
-from typing import Final
+from msgspec.structs import replace
 
-import msgspec
-
-from dragoman.carriers.malformed import Malformed
+from dragoman.cluster.records import ServiceSetting, Settings
 from dragoman.core.broker import Broker
 from dragoman.core.limit_values import NOTHING_GIVEN, LimitValues, read_rate
 from dragoman.core.model import Service
-
-
-class ServiceSetting(msgspec.Struct, array_like=True, frozen=True):
-    """A pause and limits that operators have set for one service. `paused_for`: seconds; -1: not known."""
-
-    is_paused: bool
-    paused_by: str = ""
-    paused_for: int = -1
-    limited_by: str = ""
-    max_running: int | None = None
-    max_running_per_tenant: int | None = None
-    rate: str | None = None
-
-
-Settings = dict[str, ServiceSetting]
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Settings)
-
-
-def encode_settings(settings: Settings) -> bytes:
-    return _encoder.encode(settings)
-
-
-def read_settings(data: bytes) -> Settings:
-    """Raises Malformed."""
-    try:
-        return _decoder.decode(data)
-    except msgspec.DecodeError as error:
-        raise Malformed("bad settings", str(error)) from error
 
 
 def settings_of(broker: Broker) -> Settings:
@@ -59,7 +27,7 @@ def with_times(settings: Settings, broker: Broker, now: float) -> Settings:
     for name, each in settings.items():
         at = services[name].paused_at if name in services else None
         if each.is_paused and at is not None:
-            each = msgspec.structs.replace(each, paused_for=max(0, round(now - at)))
+            each = replace(each, paused_for=max(0, round(now - at)))
         timed[name] = each
     return timed
 

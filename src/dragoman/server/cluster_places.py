@@ -57,7 +57,7 @@ class NoShards:
 
 
 class Place(NamedTuple):
-    """`here`: at this broker; `shard`: at the owner of one; `search`: at the broker that has it; `all`: at each of them."""
+    """`here`: at this broker; `shard`: at its owner; `search`: at the broker that has it; `all`: at each broker."""
 
     kind: Literal["here", "shard", "search", "all"]
     shard: int | None = None
