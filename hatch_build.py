@@ -88,6 +88,8 @@ INTERPRETED = (
     "**/__init__.py",  # nothing but a docstring
     "**/*_pb2.py",  # generated
     "cluster/records.py",  # structs of msgspec
+    "cluster/log_records.py",  # the same
+    "cluster/shard_rows.py",  # the same
     "core/errors.py",  # inherits AssertionError, which mypyc cannot
     "dialects/catalogue.py",  # a table that is read when a broker or a client starts
     "dialects/option_fields.py",  # fields of dataclasses, under the types of their values

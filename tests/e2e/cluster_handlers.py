@@ -32,3 +32,10 @@ def waits(payload: bytes, ctx: Context) -> bytes:
 
 def fails(payload: bytes) -> bytes:
     raise ValueError("it fails")
+
+
+def writes(payload: bytes) -> bytes:
+    """Write a line to a file for each run."""
+    with open(payload.decode(), "a") as file:
+        file.write("run\n")
+    return payload

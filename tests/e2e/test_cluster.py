@@ -9,23 +9,24 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cluster_members import PATIENCE, Member, start_members
+from cluster_members import PATIENCE, Member, enqueue_at, initialise, start_members, start_nats, wait_for_balance
 
 from dragoman import Client, JobRefused
-from nats_servers import NatsServer, start_on_free_ports
+from nats_servers import NatsServer
 from programs import Programs, until
 
 
 @pytest.fixture
 def nats(tmp_path: Path) -> Iterator[NatsServer]:
-    server = start_on_free_ports(lambda: NatsServer(tmp_path / "nats"))
+    server = start_nats(tmp_path / "nats")
     yield server
     server.kill()
 
 
 @pytest.fixture
 def members(programs: Programs, nats: NatsServer) -> list[Member]:
-    return start_members(programs, nats, "eu1", "eu2", "eu3")
+    initialise(programs, nats.url)
+    return start_members(programs, nats)
 
 
 def test_callers_of_every_dialect_reach_workers_of_every_dialect_at_another_broker(
@@ -65,8 +66,10 @@ def test_a_job_at_a_broker_that_is_killed_is_tried_again_elsewhere(members: list
     first, second, third = members
     second.worker("waits", "waits")
     until(lambda: first.offers("waits"), "the service is offered", PATIENCE)
+    wait_for_balance(members)
+    payload = str(tmp_path).encode()
     with closing(Client(first.url)) as client:
-        job = client.enqueue("waits", str(tmp_path).encode(), attempts=2, retry_first=0.1)
+        job = enqueue_at(first, "waits", payload, attempts=2, retry_first=0.1)
         until(lambda: (tmp_path / "started").exists(), "the job runs", PATIENCE)
         second.program.kill()
         (tmp_path / "go").touch()

@@ -1,10 +1,11 @@
-"""`dragoman cluster`: look at the cluster of a broker."""
+"""`dragoman cluster`: make the logs of a cluster, and look at its brokers."""
 
 from __future__ import annotations
 
 import click
 
 from dragoman.cli.client import connect_option, json_option, perform
+from dragoman.cli.exit_codes import FAILED, UNREACHABLE, USAGE, fail
 from dragoman.cli.tables import print_facts, print_json, print_table
 from dragoman.operations.schemas import EmptyRequest
 from dragoman.operations.table import CLUSTER
@@ -12,10 +13,65 @@ from dragoman.operations.table import CLUSTER
 
 @click.group()
 def cluster() -> None:
-    """Look at the brokers of a cluster.
+    """Make a cluster, and look at its brokers.
 
-    A broker joins a cluster with `dragoman serve --cluster nats://HOST`.
+    `dragoman cluster init` makes the logs of background jobs, once. Then brokers join with `dragoman serve --cluster
+    nats://HOST`.
     """
+
+
+@cluster.command(
+    epilog="""\b
+Examples:
+  dragoman cluster init --cluster nats://127.0.0.1:4222 --replicas 1
+  dragoman cluster init --cluster 'tls://a,b,c?ca=ca.pem' --cluster-name prod --synced
+""",
+)
+@click.option("--cluster", "url", metavar="nats://HOST,...", required=True, help="The NATS servers.")
+@click.option("--cluster-name", "name", metavar="NAME", default="dragoman", show_default=True, help="Of the cluster.")
+@click.option("--cluster-credentials", "credentials", metavar="FILE", default="", help="As of `dragoman serve`.")
+@click.option("--shards", type=click.IntRange(1, 250), default=12, show_default=True, help="Number of logs.")
+@click.option("--replicas", type=click.IntRange(1, 5), default=3, show_default=True, help="Servers that have each log.")
+@click.option("--max-bytes", type=click.IntRange(1 << 20), default=None, help="Size at which a log takes no more.")
+@click.option("--synced", is_flag=True, help="Declare that every NATS server has `sync_interval: always`.")
+def init(
+    url: str, name: str, credentials: str, shards: int, replicas: int, max_bytes: int | None, synced: bool
+) -> None:
+    """Make the logs of background jobs, once for a cluster.
+
+    They are streams of JetStream, named DGM_<cluster>_<nn>. No broker makes or deletes one. The numbers of shards and
+    replicas cannot be changed later. If it was interrupted, run it again: it makes what is missing.
+    """
+    import asyncio
+
+    from dragoman.cluster.layout import Layout
+    from dragoman.cluster.names import check_name
+    from dragoman.sdk.address import AddressError
+    from dragoman.server import cluster_init
+    from dragoman.server.clock import random_bytes
+    from dragoman.server.nats_connection import NatsUnavailable
+
+    async def make() -> tuple[Layout, int]:
+        connection = await cluster_init.connect(url, name, credentials, "init")
+        try:
+            wanted = Layout(random_bytes(8).hex(), shards, replicas, synced)
+            return await cluster_init.initialise(connection, name, wanted, max_bytes or -1)
+        finally:
+            connection.close()
+
+    try:
+        check_name("cluster", name)
+        layout, made = asyncio.run(make())
+    except NatsUnavailable as error:
+        fail(str(error), UNREACHABLE)
+    except (AddressError, ValueError) as error:
+        fail(str(error), USAGE)
+    except cluster_init.InitError as error:
+        fail(str(error), FAILED)
+    except OSError as error:
+        fail(f"cannot read {error.filename or credentials}: {error.strerror or error}", USAGE)
+    what = "is initialised" if made else "was initialised before"
+    click.echo(f"cluster {name} {what}: {layout.shards} shards, {layout.replicas} replicas ({layout.durability})")
 
 
 @cluster.command(

@@ -22,6 +22,7 @@ from dragoman.cluster.peers import Peer
 from dragoman.cluster.questions import Questions
 from dragoman.cluster.records import (
     VERSION,
+    Ack,
     Answer,
     AnyRecord,
     Ask,
@@ -34,6 +35,7 @@ from dragoman.cluster.records import (
     Progress,
     Recall,
     Result,
+    Seek,
     Settings,
     encode_gossip,
     encode_settings,
@@ -44,11 +46,15 @@ from dragoman.cluster.records import (
 from dragoman.cluster.remote_workers import RemoteWorkers
 from dragoman.cluster.service_settings import apply_settings, settings_of, with_times
 from dragoman.cluster.settings import ClusterSettings
+from dragoman.cluster.shard_bytes import CALL, shard_of
+from dragoman.cluster.shard_hub import ShardHub
+from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.taken_jobs import TakenJobs
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
+from dragoman.core.model import Token
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
 from dragoman.dialects.interface import BrokerIO
@@ -79,12 +85,16 @@ class ClusterSide(TimedRecipient):
         self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
         self._taken = TakenJobs(broker, self)
         self.questions = Questions(self._request_flush)
+        self._links = 0  # made so far
+        myself = Peer(self.name, self.incarnation, Link(self.name, self.incarnation, 1 << 20), now)
+        self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self._taken, self._request_flush)
         self._client: NatsClient | None = None
         self._max_message = 1 << 20  # bytes that the NATS server accepts
         self._takes_part_at = inf  # until then it only listens: an older run of a broker with this name may be heard
         self._gossip: Gossip | None = None  # as it was sent last
         self._gossip_at = -inf  # time of the last gossip
         self._looked_at = -inf  # time at which the capacity was last compared
+        self._keeps_from = inf  # until then it claims no shard: the others are heard first
         self._is_flush_requested = False
         self.has_settings: Callable[[str], bool] = lambda _: False  # True for the broker that has shard 0
         self._settings: Settings | None = None  # as they were sent last; None: not since it has shard 0
@@ -114,12 +124,30 @@ class ClusterSide(TimedRecipient):
             each.link.reconnected(now)
         if self._takes_part_at == inf:
             self._takes_part_at = now + LISTEN_FIRST
+        if self.keeper is not None:
+            self.keeper.shards.connected(now)
+            self.keeper.verify(now)
         self._gossip, self._looked_at = None, -inf  # sent at the next tick
 
     def away(self, now: float) -> None:
         """Send no jobs to other brokers: the connection has ended."""
         for each in self.peers.values():
             self._silence(each, now)
+        if self.keeper is not None:
+            self.keeper.shards.away(now)
+
+    @property
+    def keeper(self) -> ShardKeeper | None:
+        """The keeper of shards; None until the layout of the cluster is known."""
+        return self.hub.keeper
+
+    def keep_shards(self, keeper: ShardKeeper, now: float) -> None:
+        """Own shards from now on, when the others have been heard."""
+        self.hub.keeper = keeper
+        self._taken.outcomes = keeper.outcomes
+        self._keeps_from = now + LISTEN_FIRST
+        if self.is_connected:
+            keeper.shards.connected(now)
 
     def _publish(self, subject: bytes, payload: bytes) -> None:
         if self._client is not None:
@@ -131,7 +159,7 @@ class ClusterSide(TimedRecipient):
         if type(effect) is SendJob:
             self._workers.send_job(effect, now)
         elif type(effect) is DeliverOutcome:
-            self._taken.outcome(effect)
+            self._taken.outcome(effect, now)
         elif type(effect) is DeliverProgress:
             self._taken.progress(effect)
         elif type(effect) is CancelAttempt:
@@ -153,6 +181,9 @@ class ClusterSide(TimedRecipient):
             due = min(due, peer.due(), peer.link.next_tick() if self.is_connected else inf)
         if self.is_connected:
             due = min(due, self._tick_gossip(now) if now >= self._takes_part_at else self._takes_part_at)
+        if self.keeper is not None:
+            from_then = max(self._keeps_from, self._takes_part_at)
+            due = min(due, self.keeper.tick(now) if now >= from_then else from_then)
         return due
 
     # ---------------------------------------------------------------- gossip
@@ -192,6 +223,7 @@ class ClusterSide(TimedRecipient):
             {peer.name: peer.link.received for peer in self.peers.values()},
             self.settings.access_digest(),
             round(now - self._started),
+            self.keeper.shards.epochs if self.keeper is not None else {},
         )
 
     def _receive_gossip(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
@@ -219,6 +251,8 @@ class ClusterSide(TimedRecipient):
         peer.gossip = gossip
         self._workers.heard(peer, gossip, gossip.got.get(self.name, 0), now)
         self._broker.availability.heal(gossip.services)
+        if self.keeper is not None:
+            self.keeper.shards.heard(peer.name, peer.incarnation, gossip.shards, gossip.draining, now)
         if gossip.settings and self.has_settings(peer.name):
             apply_settings(self._broker, read_settings(gossip.settings), now)
         self._request_flush()
@@ -242,8 +276,9 @@ class ClusterSide(TimedRecipient):
         if len(self.peers) >= MAX_PEERS:
             self._io.log_limited("too many brokers", broker=name, most=MAX_PEERS)
             return None
-        link = Link(self.name, self.incarnation, self._max_message)
-        peer = self.peers[name] = Peer(name, incarnation, link, now)
+        self._links += 1
+        link = Link(self.name, self.incarnation, self._max_message, self._links)
+        peer = self.peers[name] = Peer(name, incarnation, link, now, self.settings.adopt_after)
         return peer
 
     def _silence(self, peer: Peer, now: float) -> None:
@@ -260,6 +295,7 @@ class ClusterSide(TimedRecipient):
         self._workers.gone(peer, reason, now)
         self._taken.gone(peer, now)
         self.questions.gone(peer, now)
+        self.hub.gone(peer, reason, now)
         self._io.remark("broker left", level="warning", cluster=self.settings.cluster, broker=peer.name, reason=reason)
 
     # ---------------------------------------------------------------- links
@@ -274,6 +310,9 @@ class ClusterSide(TimedRecipient):
         if packet.broker == self.name or now < self._takes_part_at:
             return
         peer = self._peer(packet.broker, packet.incarnation, now)
+        if peer is not None and peer.link.is_from_another(packet):
+            self._drop(peer, f"broker {peer.name} has dropped its link", now)
+            peer = self._peer(packet.broker, packet.incarnation, now)
         if peer is None:
             return
         records = peer.link.receive(packet, now)
@@ -284,10 +323,15 @@ class ClusterSide(TimedRecipient):
     def _handle(self, peer: Peer, record: AnyRecord, acknowledged: int, now: float) -> None:
         if isinstance(record, Give):
             self._taken.give(peer, record, now)
-        elif isinstance(record, Result):
-            self._workers.result(peer, record, now)
-        elif isinstance(record, Failed):
-            self._workers.failed(peer, record, now)
+        elif isinstance(record, (Result, Failed)):
+            if shard_of(record.token) != CALL:
+                self.hub.take_outcome(peer, record, now)
+            else:
+                self._workers.outcome(peer, record, now)
+        elif isinstance(record, Seek):
+            self.hub.take_seek(peer, Token(record.token))
+        elif isinstance(record, Ack):
+            self.hub.take_ack(record.token)
         elif isinstance(record, Busy):
             self._workers.busy(peer, record, now)
         elif isinstance(record, Free):

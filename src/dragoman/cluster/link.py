@@ -5,7 +5,9 @@ numbers, and the receiver acknowledges the last one that it has without a gap. A
 sender sends everything after the last acknowledged one again: after `REPEAT_AFTER` without an acknowledgement, and at
 once after a reconnect. A body over the limit of a NATS message is cut into several packets.
 
-A link never ends by itself. It is dropped with the run of the other broker.
+A link never ends by itself. It is dropped with the run of the other broker, or when that was not heard for long. One
+side may drop it alone, and begin another one: each end has a number, which its packets carry. A packet for another end
+is dropped, and one from another end means that the other side has dropped everything (`is_from_another`).
 """
 
 from __future__ import annotations
@@ -29,10 +31,13 @@ HEADER: Final = 256  # bytes of a packet besides its body, at most
 class Link:
     """One end of a link. `name` and `incarnation`: of this broker's run."""
 
-    def __init__(self, name: str, incarnation: str, max_message: int) -> None:
+    def __init__(self, name: str, incarnation: str, max_message: int, id: int = 0) -> None:
+        """`id`: differs from that of every other link of this run to the same broker."""
         self._name = name
         self._incarnation = incarnation
         self.max_message = max_message  # bytes of a NATS message
+        self._id = id
+        self._other = 0  # number of the other end; 0: not known yet
         self._last_sent = 0
         self._received = 0  # number of the last packet received without a gap
         self._unacknowledged: deque[tuple[int, bool, bytes]] = deque()  # number, is_last, body
@@ -108,12 +113,17 @@ class Link:
         return self._packet(self._last_sent, is_last, body)
 
     def _packet(self, number: int, is_last: bool, body: bytes) -> bytes:
-        return encode_packet(Packet(VERSION, self._name, self._incarnation, number, self._received, is_last, body))
+        ends = (self._id, self._other)
+        received = self._received
+        return encode_packet(Packet(VERSION, self._name, self._incarnation, number, received, is_last, body, *ends))
 
     # ---------------------------------------------------------------- receiving
 
     def receive(self, packet: Packet, now: float) -> list[AnyRecord]:
         """Return the records that are complete with this packet, in order. Raises Malformed."""
+        if packet.other and packet.other != self._id:
+            return []  # for an end that this side has dropped
+        self._other = packet.link
         self._acknowledged(packet.acknowledged, now)
         if packet.number == 0:
             return []
@@ -134,6 +144,10 @@ class Link:
             self._fragments = []
         self._fragment_bytes = 0
         return read_records(body)
+
+    def is_from_another(self, packet: Packet) -> bool:
+        """True if the other side has begun another link: this one must be dropped."""
+        return bool(self._other) and packet.link != self._other and packet.other in (0, self._id)
 
     @property
     def received(self) -> int:

@@ -53,6 +53,7 @@ class Peer:
     __slots__ = (
         "attempts",
         "freed",
+        "gone_after",
         "gossip",
         "heard",
         "incarnation",
@@ -63,7 +64,8 @@ class Peer:
         "taken",
     )
 
-    def __init__(self, name: str, incarnation: str, link: Link, now: float) -> None:
+    def __init__(self, name: str, incarnation: str, link: Link, now: float, gone_after: float = GONE_AFTER) -> None:
+        self.gone_after = gone_after
         self.name = name
         self.incarnation = incarnation
         self.link = link
@@ -77,4 +79,5 @@ class Peer:
 
     def due(self) -> float:
         """Time at which it becomes silent or gone."""
-        return self.heard + (GONE_AFTER if self.is_silent else SILENT_AFTER)
+        gone_after = self.gone_after
+        return self.heard + (gone_after if self.is_silent else min(SILENT_AFTER, 0.5 * gone_after))

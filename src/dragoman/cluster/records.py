@@ -78,6 +78,18 @@ class Free(Record, frozen=True, tag=7):
     idle: int
 
 
+class Seek(Record, frozen=True, tag=8):
+    """The sender has adopted the job of this attempt, which a worker of the receiver had. It waits for the outcome."""
+
+    token: bytes
+
+
+class Ack(Record, frozen=True, tag=9):
+    """The outcome of an attempt at a background job is in the log, or does not matter any more."""
+
+    token: bytes
+
+
 class Ask(Record, frozen=True, tag=10):
     """An operation for the receiver to execute. `request`: JSON, as a native client sends it.
 
@@ -115,13 +127,14 @@ class Leave(Record, frozen=True, tag=12):
     number: int
 
 
-AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Ask | Answer | Leave
+AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack | Ask | Answer | Leave
 
 
 class Packet(msgspec.Struct, array_like=True, frozen=True):
     """One NATS message of a link. `body`: encoded records, or a fragment of them; `number` 0: it has none.
 
     `acknowledged`: number up to which the sender has received everything. `is_last`: the body ends with this packet.
+    `link`: number of the sender's end of the link. `other`: that of the receiver's end, as far as it is known.
     """
 
     version: int
@@ -131,6 +144,8 @@ class Packet(msgspec.Struct, array_like=True, frozen=True):
     acknowledged: int
     is_last: bool
     body: bytes
+    link: int = 0
+    other: int = 0
 
 
 class ServiceGossip(msgspec.Struct, array_like=True, frozen=True):
@@ -169,6 +184,7 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     got: dict[str, int] = {}
     access: str = ""  # digest of its access table
     uptime: int = 0  # seconds since its start
+    shards: dict[int, int] = {}  # that it has, with the epoch of each
     settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
 
 

@@ -167,14 +167,15 @@ class RemoteWorkers:
         if remote is not None:
             self._count(remote, record.idle, acknowledged, now)
 
-    def result(self, peer: Peer, record: Result, now: float) -> None:
+    def outcome(self, peer: Peer, record: Result | Failed, now: float) -> None:
         attempt = self._take(peer, record.token)
         if attempt is not None:
-            self._broker.succeed(attempt, record.result, now)
+            self.finish(attempt, record, now)
 
-    def failed(self, peer: Peer, record: Failed, now: float) -> None:
-        attempt = self._take(peer, record.token)
-        if attempt is None:
+    def finish(self, attempt: Attempt, record: Result | Failed, now: float) -> None:
+        """Report the outcome of an attempt to the core."""
+        if isinstance(record, Result):
+            self._broker.succeed(attempt, record.result, now)
             return
         outcome = OUTCOMES.get(record.outcome, Outcome.FAILED)
         failure = unpack_failure(record.failure) if record.failure else None

@@ -154,6 +154,14 @@ class Shards:
         found = self._owner(shard)
         return "" if found is None else found
 
+    def run_of(self, shard: int) -> tuple[str, str, int] | None:
+        """Return the broker that has a shard, its run, and the epoch; None: nobody that is known."""
+        state = self._shards[shard]
+        if state.epoch:
+            return self._name, self._incarnation, state.epoch
+        found = self._owner(shard)
+        return None if found is None else (found, self._neighbours[found].incarnation, state.newest)
+
     # ---------------------------------------------------------------- from the connection and from gossip
 
     def connected(self, now: float) -> None:

@@ -2,6 +2,9 @@
 
 Such a job is given to a local worker at once, or answered *busy*: it never waits here, and never goes to a third broker
 (C7). It has one attempt. The other broker counts attempts, retries, and owns the job.
+
+Background jobs outlive the broker that sent them: another one adopts them. Their outcome goes to whoever owns them then
+(`held_outcomes.py`).
 """
 
 from __future__ import annotations
@@ -9,18 +12,21 @@ from __future__ import annotations
 from typing import Final, final
 
 from dragoman.cluster.capacity import idle_slots
+from dragoman.cluster.held_outcomes import HeldOutcomes
+from dragoman.cluster.link import Link
 from dragoman.cluster.peers import Peer, TakenJob
 from dragoman.cluster.records import Busy, Failed, Free, Give, Progress, Recall, Result
+from dragoman.cluster.shard_bytes import CALL, shard_of
 from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome
 from dragoman.core.extras_text import extras_of
 from dragoman.core.failure import pack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
-from dragoman.core.model import JobId, Token
+from dragoman.core.model import Attempt, JobId, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
-from dragoman.core.states import DONE, REFUSED, TIMED_OUT
+from dragoman.core.states import DONE, LOST, REFUSED, TIMED_OUT
 
 MAX_CACHED_OPTIONS: Final = 256
 
@@ -32,12 +38,16 @@ class TakenJobs:
     def __init__(self, broker: Broker, recipient: Recipient) -> None:
         self._broker = broker
         self._recipient = recipient
+        self.outcomes: HeldOutcomes | None = None  # until the layout of the cluster is known
+        self.background: dict[Token, TakenJob] = {}  # background attempts that run here, of any broker
         self._options: dict[tuple[float, int, bool], JobOptions] = {}
         self.ended: dict[str, dict[str, int]] = {}  # by service and outcome; their own broker counts them, too
 
     def give(self, peer: Peer, record: Give, now: float) -> None:
         """Start a job of another broker, or answer that no slot is free."""
         broker, token = self._broker, Token(record.token)
+        if self.has(token):
+            return  # it is here already
         service = broker.worker_registry.services.get(record.service)
         if service is None or broker.dispatch.is_draining or not idle_slots(service, self._recipient):
             peer.link.add(Busy(token))
@@ -46,6 +56,8 @@ class TakenJobs:
         owner = broker.owners.of_stored(broker.principals.named(record.owner))
         taken = TakenJob(self._recipient, owner, peer, token, record.service)
         peer.taken[token] = taken
+        if shard_of(token) != CALL:
+            self.background[token] = taken
         id = JobId(record.job)
         broker.submit(
             record.service,
@@ -76,15 +88,35 @@ class TakenJobs:
 
     def recall(self, peer: Peer, record: Recall, now: float) -> None:
         """Stop a job that has ended at its own broker."""
-        taken = peer.taken.get(Token(record.token))
+        token = Token(record.token)
+        taken = peer.taken.get(token) or self.background.get(token)
         if taken is not None and taken.job is not None:
             self._broker.withdraw(taken.job, now, record.reason)
 
     def gone(self, peer: Peer, now: float) -> None:
         """The other broker is gone: nobody waits for its jobs. Those that run may finish (R19)."""
         for taken in list(peer.taken.values()):
+            if shard_of(taken.token) != CALL:
+                continue  # it is a background job: whoever adopts it needs the outcome
             self._broker.caller_gone(taken, now, f"broker {peer.name} is gone")
         peer.taken.clear()
+
+    def has(self, token: Token) -> bool:
+        """True if a background attempt runs here, or has ended and its outcome is not acknowledged."""
+        return token in self.background or (self.outcomes is not None and token in self.outcomes)
+
+    def heir(self, attempt: Attempt, peer: Peer) -> TakenJob:
+        """Take a background attempt of this broker's own as a job of another broker: its shard has moved.
+        `peer`: stands for this broker."""
+        owner = attempt.job.owner
+        taken = TakenJob(self._recipient, owner, peer, attempt.token, attempt.job.service.name)
+        self.background[attempt.token] = taken
+        return taken
+
+    def seek(self, peer: Peer, token: Token) -> None:
+        """Answer a broker that has adopted the job of an attempt, if that is not here. Else its outcome will follow."""
+        if not self.has(token):
+            peer.link.add(Failed(token, LOST.value, "its broker never received it"))
 
     def add_free(self, peer: Peer) -> None:
         """Tell the other broker how many slots are free in the services of which it has lost or freed some."""
@@ -96,7 +128,7 @@ class TakenJobs:
 
     # ---------------------------------------------------------------- effects
 
-    def outcome(self, effect: DeliverOutcome) -> None:
+    def outcome(self, effect: DeliverOutcome, now: float) -> None:
         taken = effect.caller
         assert type(taken) is TakenJob
         job, token, link = effect.job, taken.token, taken.peer.link
@@ -106,13 +138,20 @@ class TakenJobs:
         if job is not None:
             ended = self.ended.setdefault(taken.service, {})
             ended[effect.outcome.value] = ended.get(effect.outcome.value, 0) + 1
+        is_background = self.background.pop(token, None) is not None
         if effect.outcome is DONE:
-            link.add(Result(token, bytes(effect.result)))
+            self._tell(Result(token, bytes(effect.result)), link, is_background, now)
         elif effect.outcome is REFUSED or (effect.outcome is TIMED_OUT and job is not None and not job.spent):
             link.add(Busy(token))
         else:
             failure = pack_failure(effect.failure) if effect.failure is not None else b""
-            link.add(Failed(token, effect.outcome.value, effect.reason, failure))
+            self._tell(Failed(token, effect.outcome.value, effect.reason, failure), link, is_background, now)
+
+    def _tell(self, record: Result | Failed, link: Link, is_background: bool, now: float) -> None:
+        if is_background and self.outcomes is not None:
+            self.outcomes.hold(record, now)
+        else:
+            link.add(record)
 
     def progress(self, effect: DeliverProgress) -> None:
         taken = effect.caller

@@ -114,7 +114,7 @@ class Attempts:
         worker = attempt.worker
         if unsend(attempt, self._effects):  # the broker was late, not the worker
             self.not_started(attempt, now)
-            self._free_unsent(attempt, now)
+            self.free_unsent(attempt, now)
             return
         reason = f"no result within {worker.run_time(attempt.job):g} s"
         self.mark_stuck(attempt, now)
@@ -134,11 +134,11 @@ class Attempts:
             self._effects.append(CancelAttempt(attempt, reason))
         self._job_registry.end(job, outcome, b"", reason, now, refusal)
         if attempt is not None and is_unseen:
-            self._free_unsent(attempt, now)
+            self.free_unsent(attempt, now)
 
     # ---------------------------------------------------------------- the worker's slot
 
-    def _free_unsent(self, attempt: Attempt, now: float) -> None:
+    def free_unsent(self, attempt: Attempt, now: float) -> None:
         """Free the slot of an attempt that was never sent: the worker still requests a job."""
         worker = attempt.worker
         del worker.running[attempt.token]

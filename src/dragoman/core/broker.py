@@ -24,6 +24,7 @@ from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import DeliverOutcome
 from dragoman.core.entropy import Entropy
 from dragoman.core.events import WORKER_JOINED
+from dragoman.core.eviction import Eviction
 from dragoman.core.expiry import Expiry
 from dragoman.core.failure import Failure
 from dragoman.core.finished_work import record_done
@@ -73,6 +74,7 @@ class Broker:
         self.availability = Availability(state, self.dispatch, self.attempts)
         self.operator = Operator(state, self.dispatch, self.delays, self.attempts, self.principals)
         self.store_reports = StoreReports(state, self.attempts)
+        self.eviction = Eviction(state, self.dispatch, self.attempts)
         self._expiry = Expiry(state, self.dispatch, self.delays, self.attempts, self.dependencies)
         self._deadlines = state.deadlines
 

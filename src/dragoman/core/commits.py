@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from enum import Enum, auto
 
-from dragoman.core.model import Attempt, Job
+from dragoman.core.model import Attempt, Job, JobId
 from dragoman.core.recipients import Effect
 from dragoman.core.store_entries import StoreJob, StoreValue
 
@@ -65,6 +65,15 @@ class PendingCommits:
                 yield held
             else:
                 self._unwritten.append(held)
+
+    def held_jobs(self) -> set[JobId]:
+        """Return the jobs about which something waits for a commit. Only for lookups: a set has no order."""
+        return {held[0].id for _, held in self._held}
+
+    def forget(self, ids: Container[JobId]) -> None:
+        """Drop what is held for these jobs: another broker decides about them now."""
+        self._held = deque([entry for entry in self._held if entry[1][0].id not in ids])
+        self._unwritten = [held for held in self._unwritten if held[0].id not in ids]
 
     def has_accepted(self, job: Job) -> bool:
         """True if the store has committed this background job."""

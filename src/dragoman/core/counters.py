@@ -39,6 +39,7 @@ class Counters:
         "dropped",
         "dropped_parts",
         "erased",
+        "evicted",
         "expired_workers",
         "false_expiries",
         "flow",
@@ -62,6 +63,7 @@ class Counters:
     def __init__(self) -> None:
         self.accepted = 0  # jobs accepted
         self.restored = 0  # jobs of an earlier run that had not ended
+        self.evicted = 0  # unfinished jobs whose shard went to another broker of the cluster
         self.released = 0  # R135: quarantined jobs that were released
         self.refused = 0  # submits refused
         self.done = 0  # accepted jobs that ended `done`

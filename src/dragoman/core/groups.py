@@ -256,9 +256,13 @@ class Groups:
         else:
             self.delete(group)
 
-    def delete(self, group: Group) -> None:
+    def forget(self, group: Group) -> None:
+        """Remove a group without a change of the store."""
         self._deadlines.disarm(group)
         del self.by_id[group.id]
+
+    def delete(self, group: Group) -> None:
+        self.forget(group)
         self._pending_commits.note(_key(group), None)
 
     # ---------------------------------------------------------------- groups of an earlier run

@@ -83,8 +83,10 @@ def _check_jobs(broker: Broker, queued: set[JobId]) -> dict[Service, tuple[int, 
     if waiting != len(queued):  # the loop above has checked that every waiting job is queued
         raise broken("I1", "a queue has a job that is not registered")
     counters = broker.counters
-    if counters.accepted + counters.restored + counters.released != sum(counters.ended.values()) + present:
-        raise broken("I17", "jobs accepted, restored and released are not those ended and present")
+    if counters.accepted + counters.restored + counters.released != (
+        sum(counters.ended.values()) + present + counters.evicted
+    ):
+        raise broken("I17", "jobs accepted, restored and released are not those ended, present and evicted")
     if size != broker.job_registry.memory.payloads:
         raise broken("I5", f"payloads take {size} bytes, {broker.job_registry.memory.payloads} are counted")
     if part_size != broker.job_registry.parts.bytes:

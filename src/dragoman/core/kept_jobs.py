@@ -145,6 +145,11 @@ class KeptJobs:
         if job.options.durable:
             self._effects.append(DeleteJob(job))
 
+    def forget(self, job: Job) -> None:
+        """Remove an ended job that another broker of the cluster keeps now. The store is not told."""
+        self._deadlines.disarm(job)
+        self._drop(job)
+
     def expire(self, job: Job, now: float) -> None:
         """Delete a job whose retention time has passed, unless it is needed: then look again later (R192)."""
         until = now + NEEDED_DELAY if self.archive.is_pinned(job) else self.groups.needed_until(job, now)

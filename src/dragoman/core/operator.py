@@ -12,7 +12,7 @@ from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED
 from dragoman.core.job_limits import broker_limit_reached, principal_limit_reached
-from dragoman.core.model import Job, Service
+from dragoman.core.model import Job, JobId, Service
 from dragoman.core.rights import Principals
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DELAYED, REFUSED, WAITING, RefusalReason, RemovalReason
@@ -75,8 +75,11 @@ class Operator:
             return None
         service = self._worker_registry.names.restore_service(job.service.name)
         job_options = replace(job.options, delay=0.0) if job.options.delay else job.options
+        id = self._entropy.job_id()
+        if self._dispatch.marks_shards:  # a retry is in the shard of the first job
+            id = JobId(id[:-1] + job.id[-1:])
         again = self._job_registry.admit(
-            self._entropy.job_id(), service, job.payload, (), job_options, now, None, job.owner, is_submit=False
+            id, service, job.payload, (), job_options, now, None, job.owner, is_submit=False
         )
         if again is not None:
             again.retry_of, again.caller_dialect = job.id, job.caller_dialect

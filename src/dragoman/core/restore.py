@@ -31,6 +31,7 @@ class StoredJob:
         "given",
         "history",
         "id",
+        "is_elsewhere",
         "keep_until",
         "key",
         "number",
@@ -68,6 +69,7 @@ class StoredJob:
         self.given = 0.0
         self.worker = ""  # name of the worker
         self.can_resume = False
+        self.is_elsewhere = False  # a worker of another broker of the cluster has it, and may deliver
         # If it has ended:
         self.outcome: Outcome | None = None
         self.ended: float | None = None  # None: it was stored before this time was stored
@@ -138,9 +140,9 @@ def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> Non
 
 def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, now: float, recipient: Any) -> None:
     """Restore a running job. A worker that can name its attempt has some time to deliver; else the attempt is lost at
-    once."""
+    once. With `is_elsewhere`, the caller of `restore` waits for the other broker."""
     worker_registry = broker.worker_registry
-    profile = WorkerProfile(detach_timeout=broker.policy.worker_resume_timeout)
+    profile = WorkerProfile(detach_timeout=inf if kept.is_elsewhere else broker.policy.worker_resume_timeout)
     worker = Worker(worker_registry.next_id(), recipient, None, kept.worker, profile, now, job.owner)
     worker_registry.enter(worker, ())
     move_worker(worker, IDLE)
@@ -154,6 +156,8 @@ def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, no
     if result is not None:
         broker.succeed(attempt, result, now)
         broker.leave(worker, now, "result delivered")
+    elif kept.is_elsewhere:
+        broker.availability.detach(worker, now)
     elif kept.can_resume:
         broker.attempts.restore_running(attempt)
         broker.availability.detach(worker, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,7 @@ from dragoman.core.rights import Principal
 from dragoman.operations.group_schemas import MOST_JOBS, BatchJob, EnqueueManyRequest
 from dragoman.operations.job_options import options_of
 from dragoman.operations.payloads import payload_of
+from dragoman.operations.placement import Placement, batch_shard
 from dragoman.operations.predecessors import check_input, check_job, check_links, find_group, missing
 from dragoman.operations.schemas import EnqueueRequest, OperationError
 from dragoman.operations.validation import explain
@@ -47,12 +49,14 @@ class BatchReader:
         principal: Principal,
         now: float,
         ahead: Callable[[], float],
+        placement: Placement | None = None,
     ) -> None:
         self._request = request
         self._broker = broker
         self._principal = principal
         self._now = now
         self._ahead = ahead
+        self._placement = placement
         self._ids: list[JobId] = []  # of the jobs of the batch
         self._own: set[JobId] = set()  # the same, and those of its groups: only looked up
         self._links = 0
@@ -64,13 +68,16 @@ class BatchReader:
         forms = self._forms(payload)
         if not forms:
             raise OperationError("invalid", "the batch has no jobs; at least one is needed")
+        new_id = self._broker.entropy.job_id
+        if self._placement is not None:
+            new_id = partial(self._placement.id_in, self._shard(self._placement, forms))
         if request.group or request.group_id is not None:
             if any(form.group is not None for _, form, _ in forms):
                 raise OperationError("invalid", "jobs name groups of their own, so the batch cannot be one group, too")
             text = request.group_id
-            self.group = JobId(bytes.fromhex(text)) if text is not None else self._broker.entropy.job_id()
+            self.group = JobId(bytes.fromhex(text)) if text is not None else new_id()
             self._own.add(self.group)
-        self._ids = [JobId(id) if id != NO_ID else self._broker.entropy.job_id() for id, _, _ in forms]
+        self._ids = [JobId(id) if id != NO_ID else new_id() for id, _, _ in forms]
         self._own.update(self._ids)
         self._own.update(JobId(bytes.fromhex(form.group)) for _, form, _ in forms if form.group is not None)
         if len(set(self._ids)) < len(self._ids):
@@ -79,6 +86,17 @@ class BatchReader:
         jobs = [self._job(index, form, body, common) for index, (_, form, body) in enumerate(forms)]
         check_links(self._broker, self._links)
         return jobs
+
+    def _shard(self, placement: Placement, forms: list[tuple[bytes, BatchJob, Payload]]) -> int:
+        """Return the shard of all jobs and groups of the batch."""
+        ids = [id for id, _, _ in forms if id != NO_ID]
+        groups = [form.group for _, form, _ in forms if form.group is not None]
+        if self._request.group_id is not None:
+            groups.append(self._request.group_id)
+        own = dict.fromkeys(ids + [bytes.fromhex(each) for each in groups])
+        named = [bytes.fromhex(each) for _, form, _ in forms for each in form.after if isinstance(each, str)]
+        has_keys = any(form.key is not None for _, form, _ in forms)
+        return batch_shard(placement, list(own), [id for id in named if id not in own], has_keys)
 
     def _forms(self, payload: Payload) -> list[tuple[bytes, BatchJob, Payload]]:
         """Return id, fields and payload of each job."""

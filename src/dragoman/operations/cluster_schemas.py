@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from dragoman.operations.schemas import View
 
@@ -26,6 +26,24 @@ class MemberView(View):
     same_access: Annotated[bool, Meta(description="Its access table is equal to that of this broker.")]
 
 
+class ShardView(View):
+    """One shard of the background jobs, as the broker that answers knows it. Numbers of its log are known at its owner
+    only."""
+
+    number: int
+    owner: Annotated[str, Meta(description="The broker that has it; empty: none that is known.")]
+    state: Annotated[
+        Literal["owned", "claiming", "reading", "releasing", "elsewhere", "unowned", "unusable"],
+        Meta(description="`unusable`: its log cannot be trusted; `problem` says why."),
+    ]
+    epoch: Annotated[int, Meta(description="Place of the owner's claim in the log; 0: none is known.")]
+    jobs: Annotated[int | None, Meta(description="Its jobs, with those whose outcome is kept.")] = None
+    log_bytes: Annotated[int | None, Meta(description="Size of the log, when it was last looked at.")] = None
+    commit_age: Annotated[float | None, Meta(description="Seconds since the last commit.")] = None
+    voids: Annotated[int | None, Meta(description="Messages of other brokers that did not count.")] = None
+    problem: str = ""
+
+
 class ClusterView(View):
     """The cluster. `connected`: this broker has a connection to NATS; while it has none, other brokers are silent."""
 
@@ -34,3 +52,7 @@ class ClusterView(View):
     connected: bool
     server: Annotated[str, Meta(description="Name of the NATS server; empty while not connected.")]
     members: list[MemberView]
+    durability: Annotated[
+        str, Meta(description="What an acknowledged background job survives; empty: not known yet.")
+    ] = ""
+    shards: list[ShardView] = field(default_factory=list)

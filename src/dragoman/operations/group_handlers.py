@@ -6,6 +6,7 @@ from typing import Final
 
 from dragoman.core.bulk import Refusal
 from dragoman.core.deadlines import Deadlines
+from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.core.groups import Group
 from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.states import ENDED
@@ -42,7 +43,7 @@ class GroupHandlers(ListHandlers):
         if group is not None:
             self._answer_batch([each for each in group.jobs if each is not None], group.id, [], responder)
             return
-        reader = BatchReader(request, self.broker, owner.principal, now, self._offset)
+        reader = BatchReader(request, self.broker, owner.principal, now, self._offset, self.placement)
         orders = reader.read(payload)
         try:
             jobs = self.broker.bulk.submit(orders, owner, responder.dialect, now)
@@ -59,6 +60,9 @@ class GroupHandlers(ListHandlers):
             if problem is None:
                 names = [each.id.hex() for each in jobs]
                 responder.answer(EnqueueManyView(jobs=names, group=group.hex() if group is not None else None))
+                return
+            if problem == UNKNOWN_FATE:
+                responder.refuse(ErrorView(kind="partitioned", detail=problem))
                 return
             groups = self.broker.job_registry.groups
             for id in made:

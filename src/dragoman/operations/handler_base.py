@@ -6,14 +6,16 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from dragoman.core.broker import Broker
+from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.core.failure import Failure
 from dragoman.core.model import Job, Payload
 from dragoman.core.names import is_name
 from dragoman.operations.dashboard_handlers import DashboardHandlers
 from dragoman.operations.job_list import JobList
 from dragoman.operations.operation import Operation
+from dragoman.operations.placement import Placement
 from dragoman.operations.responders import PendingRequest, Responder
-from dragoman.operations.schemas import ErrorView, OperationError, View
+from dragoman.operations.schemas import ErrorKind, ErrorView, OperationError, View
 from dragoman.operations.service_views import OtherBrokers
 from dragoman.operations.targets import LOADING
 
@@ -51,6 +53,7 @@ class HandlerBase(DashboardHandlers):
         self.broker = broker
         self._store_access = store_access
         self.brokers: ClusterRouter | None = None  # the server sets it
+        self.placement: Placement | None = None  # of a broker in a cluster; the server sets it
         self._offset = offset  # seconds that the wall clock is ahead of `now`
 
     @property
@@ -78,6 +81,7 @@ class HandlerBase(DashboardHandlers):
             if problem is None:
                 responder.answer(view())
             else:
-                responder.refuse(ErrorView(kind="store unavailable", detail=problem))
+                kind: ErrorKind = "partitioned" if problem == UNKNOWN_FATE else "store unavailable"
+                responder.refuse(ErrorView(kind=kind, detail=problem))
 
         self._store_access.when_saved(saved)

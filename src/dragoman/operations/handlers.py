@@ -31,6 +31,7 @@ from dragoman.operations.limit_handlers import LimitHandlers
 from dragoman.operations.pauses import store_pause
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
+from dragoman.operations.placement import check_shared, placed_id
 from dragoman.operations.predecessors import linked_extras
 from dragoman.operations.purge import Purge
 from dragoman.operations.recorded_requests import record_request, record_response, status_of
@@ -126,6 +127,8 @@ class OperationHandlers(LimitHandlers):
             # `enqueue` is frequent. For a principal that may call the service, there is no more to check.
             if row is not ENQUEUE or not (rights.calls_all or rights.may(CALL, request.service)):
                 act = self.permissions.check(row, request, responder)
+            if self.placement is not None:
+                check_shared(self.placement, row)
             pending: PendingRequest | None = FUNCTIONS[operation](self, request, payload, responder, now)
         except OperationError as error:
             responder.refuse(error.problem)
@@ -143,7 +146,13 @@ class OperationHandlers(LimitHandlers):
         extras = extras_of(request)
         if request.after or request.input != "payload":
             extras = linked_extras(extras, request, body, self.broker, responder.owner.principal)
-        job = self.broker.submit(request.service, body, pending, job_options, now, key=request.key, extras=extras)
+        id = None
+        if self.placement is not None:
+            owner = responder.owner.principal.name
+            id = placed_id(self.placement, owner, request.service, request.key, request.after)
+        job = self.broker.submit(
+            request.service, body, pending, job_options, now, key=request.key, id=id, extras=extras
+        )
         record_request(job, ENQUEUE, responder, len(body), now)
         return pending
 
@@ -314,8 +323,11 @@ class OperationHandlers(LimitHandlers):
         run = ScheduledRun(self.scheduler, request.name, owner)
         pending = PendingRequest(self, run, UNTIL_ENDED)
         extras = JobExtras(tenant=request.tenant) if request.tenant else None
+        id = None
+        if self.placement is not None and (id := self.placement.run_id()) is None:
+            return None
         job = self.broker.submit(
-            request.service, payload, pending, delayed_options(request), now, key=key, extras=extras
+            request.service, payload, pending, delayed_options(request), now, key=key, id=id, extras=extras
         )
         run.job = job.id if job is not None else None
         return run.job

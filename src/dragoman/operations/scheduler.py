@@ -89,6 +89,13 @@ class Scheduler:
             self._arm(schedule, wall)
         return problems
 
+    def unload(self) -> None:
+        """Forget all schedules: another broker of the cluster runs them."""
+        for schedule in self._schedules.values():
+            self._disarm(schedule)
+        self._schedules.clear()
+        self._refused.clear()
+
     def list(self, sees: Callable[[ScheduleState], bool] = lambda _: True) -> list[ScheduleView]:
         """Return the schedules for which `sees` returns True, by name."""
         return [self.get(name) for name in sorted(self._schedules) if sees(self._schedules[name].stored)]

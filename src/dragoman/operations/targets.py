@@ -5,6 +5,7 @@ The error for a target that the principal may not know of is the error for one t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from dragoman.core.broker import Broker
@@ -24,6 +25,7 @@ class Targets:
     def __init__(self, broker: Broker, scheduler: Scheduler) -> None:
         self._broker = broker
         self._scheduler = scheduler
+        self.job_elsewhere: Callable[[bytes], str | None] = here  # the reason why another broker has a job
 
     def job(self, id: str) -> Job:
         job = self._broker.jobs.get(JobId(bytes.fromhex(id)))
@@ -34,6 +36,9 @@ class Targets:
     def missing_job(self, id: str) -> OperationError:
         if self._broker.job_registry.is_loading:
             return OperationError("loading", LOADING)
+        reason = self.job_elsewhere(bytes.fromhex(id))
+        if reason is not None:
+            return OperationError("partitioned", reason)
         return OperationError("not found", f"no job has id {id}: it never existed, or its outcome was deleted")
 
     def retried(self, job: Job) -> Job | None:
@@ -96,3 +101,8 @@ class Targets:
 
     def missing_schedule(self, name: str) -> OperationError:
         return self._scheduler.missing(name)
+
+
+def here(id: bytes) -> str | None:
+    """A broker without a cluster has all jobs."""
+    return None

@@ -18,6 +18,7 @@ NOISE_BYTES: Final = 10
 UUID_NOISE: Final = int.from_bytes(bytes.fromhex("0fff3fffffffffffffff") * POOL, "big")
 UUID_MARKS: Final = int.from_bytes(bytes.fromhex("70008000000000000000") * POOL, "big")
 NOISES: Final = Struct(f"{NOISE_BYTES}s" * POOL)
+CALL_BYTE: Final = b"\xff"  # as in cluster/shard_bytes.py, which is loaded only in a cluster
 TOKENS: Final = Struct("16s" * POOL)
 
 
@@ -65,3 +66,15 @@ class SystemEntropy(Entropy):
 
     def jitter(self) -> float:
         return int.from_bytes(os.urandom(4), "big") / 2**31 - 1.0
+
+
+class ClusterEntropy(SystemEntropy):
+    """Ids and tokens of a broker in a cluster. Their last byte says that they belong to a call, and to no shard."""
+
+    __slots__ = ()
+
+    def job_id(self) -> JobId:
+        return JobId(super().job_id()[:-1] + CALL_BYTE)
+
+    def token(self) -> Token:
+        return Token(super().token()[:-1] + CALL_BYTE)

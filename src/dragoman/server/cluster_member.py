@@ -26,12 +26,17 @@ from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.nats_side import NatsSide
 from dragoman.cluster.server_pool import ServerPool
 from dragoman.cluster.settings import ClusterSettings
+from dragoman.cluster.store import ShardStore
+from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.handlers import OperationHandlers
+from dragoman.operations.limits import restore_limits
+from dragoman.operations.pauses import restore_pauses
 from dragoman.sdk.address import AddressError
 from dragoman.server.cluster_answers import ClusterAnswers
-from dragoman.server.cluster_places import NoShards, Places, ShardOwners
+from dragoman.server.cluster_places import Places
 from dragoman.server.cluster_router import ClusterRouter
+from dragoman.server.cluster_shards import ClusterShards
 from dragoman.server.cluster_status import cluster_view
 from dragoman.server.config import Config
 from dragoman.server.connection_limits import ConnectionLimits
@@ -49,14 +54,15 @@ class ClusterMember:
         self,
         config: Config,
         runner: Runner,
-        operations: OperationHandlers,
-        now: float,
+        store: ShardStore,
+        clock: Callable[[], float],
         release: str,
         access_digest: Callable[[], str],
     ) -> None:
         """Raises AddressError and OSError."""
         self._broker = broker = runner.broker
-        io = runner.connections
+        self._now = clock
+        io, now = runner.connections, clock()
         name = config.broker_name or default_name()
         try:
             check_name("cluster", config.cluster_name)
@@ -64,7 +70,9 @@ class ClusterMember:
         except ValueError as error:
             raise AddressError(str(error)) from None
         owner = broker.owners.of_stored(broker.principals.local)
-        settings = ClusterSettings(config.cluster_name, name, release, access_digest=access_digest)
+        settings = ClusterSettings(
+            config.cluster_name, name, release, adopt_after=config.cluster_adopt_after, access_digest=access_digest
+        )
         self.side = ClusterSide(broker, io, settings, owner, now)
         inbox = f"dgm.{config.cluster_name}.r.{name}.{self.side.incarnation}".encode()
         self.client = NatsClient(inbox, self.side.watcher)
@@ -86,30 +94,76 @@ class ClusterMember:
             )
         except ValueError as error:
             raise AddressError(str(error)) from None
-        runner.sessions += [self._nats, self.side]
-        self._share(operations, runner)
+        self.shards = ClusterShards(broker, self.side, self.client, store, now)
+        runner.sessions += [self._nats, self.side, self.shards]
+        store.when_lost = lambda number: runner.store_access.call_waiting(number, UNKNOWN_FATE)
+        self._runner = runner
 
-    def _share(self, operations: OperationHandlers, runner: Runner) -> None:
+    def view(self) -> ClusterView:
+        layout = self.shards.layout
+        durability = layout.durability if layout is not None else ""
+        return cluster_view(self.side, self.client, self._broker, durability, self._now())
+
+    def serve(self, operations: OperationHandlers, offset: Callable[[], float]) -> None:
+        """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
+        self._share(operations)
+        operations.show_cluster = self.view
+        operations.placement = self.shards.placement
+
+        def restored(notes: dict[str, str], now: float) -> None:
+            restore_pauses(self._broker, notes, offset())
+            restore_limits(self._broker, notes, now)
+            operations.scheduler.load(notes, now, now + offset())
+
+        self.side.hub.when_notes = restored
+        self.side.hub.when_no_notes = lambda now: operations.scheduler.unload()
+
+    def _share(self, operations: OperationHandlers) -> None:
         """Let brokers of the cluster execute operations for each other."""
+        runner = self._runner
         wake = runner.connections.request_iteration
-        places = Places(operations, self.side.name, self._shard_owners())
+        places = Places(operations, self.side.name, KeptShards(self.side, self._now))
         self.side.questions.answerer = ClusterAnswers(operations, places, wake)
         self.side.has_settings = places.has_settings
         router = ClusterRouter(operations, self.side, places, wake)
         runner.sessions.append(router)
         operations.brokers = router
-        operations.show_cluster = self.view
 
-    def _shard_owners(self) -> ShardOwners:
-        """Return the owners of shards. Without shards, each broker keeps the jobs that it accepted."""
-        return NoShards()
+    def drain(self, now: float) -> None:
+        """Give all shards to other brokers: this one stops."""
+        if self.side.keeper is not None:
+            self.side.keeper.shards.drain(now)
 
-    def view(self) -> ClusterView:
-        return cluster_view(self.side, self.client, self._broker)
+    @property
+    def is_drained(self) -> bool:
+        """True if no shard is left, and the outcomes of background jobs that ran here are with their new owners."""
+        keeper = self.side.keeper
+        return keeper is None or not self.client.is_connected or (keeper.shards.is_drained and not keeper.outcomes)
 
     def close(self) -> None:
         """Leave the cluster: the broker stops."""
         self._nats.close()
+
+
+class KeptShards:
+    """The shards of the cluster, as this broker knows them. Until their number is known, there are none."""
+
+    def __init__(self, side: ClusterSide, now: Callable[[], float]) -> None:
+        self._side = side
+        self._now = now
+
+    @property
+    def count(self) -> int:
+        keeper = self._side.keeper
+        return 0 if keeper is None else len(keeper.kept)
+
+    def owner(self, shard: int) -> str:
+        keeper = self._side.keeper
+        return "" if keeper is None else keeper.shards.owner(shard, self._now())
+
+    def is_ready(self, shard: int) -> bool:
+        keeper = self._side.keeper
+        return keeper is not None and keeper.owns(shard)
 
 
 def first_worker_of(config: Config, first: int) -> int:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dragoman.cluster.broker_side import ClusterSide
 from dragoman.cluster.capacity import capacity_of
 from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.peers import Peer
 from dragoman.cluster.records import ServiceGossip
+from dragoman.cluster.shard_keeper import ShardKeeper
+from dragoman.cluster.shards import ShardPhase
 from dragoman.core.broker import Broker
-from dragoman.operations.cluster_schemas import ClusterView, MemberView
+from dragoman.core.infinity import inf
+from dragoman.operations.cluster_schemas import ClusterView, MemberView, ShardView
+
+PHASES: Final = {
+    ShardPhase.OWNED: "owned",
+    ShardPhase.CLAIMING: "claiming",
+    ShardPhase.READING: "reading",
+    ShardPhase.RELEASING: "releasing",
+    ShardPhase.ALARMED: "unusable",
+}
 
 
-def cluster_view(side: ClusterSide, client: NatsClient, broker: Broker) -> ClusterView:
+def cluster_view(side: ClusterSide, client: NatsClient, broker: Broker, durability: str, now: float) -> ClusterView:
     settings, info = side.settings, client.info
     access = settings.access_digest()
     own = MemberView(
@@ -30,7 +43,36 @@ def cluster_view(side: ClusterSide, client: NatsClient, broker: Broker) -> Clust
         connected=client.is_connected,
         server=info.server_name if info is not None else "",
         members=[own, *(_member(each, access) for each in sorted(side.peers.values(), key=lambda peer: peer.name))],
+        durability=durability,
+        shards=shard_views(side.keeper, broker, now) if side.keeper is not None else [],
     )
+
+
+def shard_views(keeper: ShardKeeper, broker: Broker, now: float) -> list[ShardView]:
+    counts: dict[int, int] = {}
+    for job in broker.jobs.values():
+        if job.options.durable:
+            number = keeper.shard_of(job.id)
+            counts[number] = counts.get(number, 0) + 1
+    return [_shard(keeper, number, counts.get(number, 0), now) for number in range(len(keeper.kept))]
+
+
+def _shard(keeper: ShardKeeper, number: int, jobs: int, now: float) -> ShardView:
+    shard, kept = keeper.shards[number], keeper.kept[number]
+    owner = keeper.shards.owner(number, now)
+    writer = kept.log.writer
+    view = ShardView(
+        number=number,
+        owner=owner,
+        state=PHASES.get(shard.phase, "elsewhere" if owner else "unowned"),  # type: ignore[arg-type]
+        epoch=shard.epoch or shard.newest,
+        problem=shard.alarm,
+    )
+    if writer is not None and shard.epoch:
+        view.jobs, view.log_bytes, view.voids = jobs, kept.log.size, writer.voids
+        view.commit_age = round(now - kept.last_commit, 3) if kept.last_commit > -inf else None
+        view.problem = writer.problem
+    return view
 
 
 def _member(peer: Peer, access: str) -> MemberView:

@@ -84,6 +84,8 @@ class Config:
     cluster_credentials: str = ""
     # Name of this broker in its cluster; empty: the name of the machine.
     broker_name: str = ""
+    # Seconds without a word from a broker of the cluster after which others take over its background jobs.
+    cluster_adopt_after: float = 10.0
     max_connections: int = 20_000
     max_connections_per_remote_address: int = 256
     max_connections_per_local_address: int = 10_000

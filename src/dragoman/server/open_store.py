@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.server import clock
 from dragoman.server.config import Config
+from dragoman.store.errors import StoreError
 from dragoman.store.limits import StoreLimits
 from dragoman.store.sealing import Progress
 from dragoman.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from dragoman.cluster.store import ShardStore
 
 
 def open_store(
@@ -40,3 +44,25 @@ def open_store(
     if store.problem is not None:
         log.warning("store unavailable", problem=store.problem)
     return store
+
+
+def open_shard_store(
+    loop: asyncio.AbstractEventLoop,
+    folder: Path | None,
+    config: Config,
+    release: str,
+    log: Any,
+    now: Callable[[], float],
+) -> ShardStore:
+    """Make the store of a broker in a cluster. Raises StoreError if the data folder has jobs, which would be lost."""
+    if folder is not None:
+        kept = open_store(loop, folder, config, release, log, None, lambda message: None)
+        last, problem = kept.last_number, kept.close()
+        if last or problem:
+            raise StoreError(
+                f"{folder} has background jobs of a broker without a cluster, which a member of a cluster does not "
+                "read; choose another folder with --data, or start without --cluster"
+            )
+    from dragoman.cluster.store import ShardStore
+
+    return ShardStore(now)

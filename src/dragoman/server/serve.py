@@ -36,7 +36,7 @@ from dragoman.server.event_log import EventLog
 from dragoman.server.event_loop import loop_factory
 from dragoman.server.input_taps import ABORT, DRAIN, LOAD, NO_TAPS, OPERATIONS, STOP, InputTaps
 from dragoman.server.log import make_log
-from dragoman.server.open_store import open_store
+from dragoman.server.open_store import open_shard_store, open_store
 from dragoman.server.recent_faults import RecentFaults
 from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
@@ -52,6 +52,7 @@ from dragoman.store.sqlite import SqliteStore
 from dragoman.streams.tls_context import ListenerTls
 
 if TYPE_CHECKING:
+    from dragoman.cluster.store import ShardStore
     from dragoman.http.broker_side import HttpBrokerSide
     from dragoman.http.server import HttpServer
     from dragoman.server.cluster_member import ClusterMember
@@ -95,18 +96,22 @@ class Server:
         self._taps = taps
         limits = admission_limits(config)
         taps.begin(config, limits, first_worker, release, log)
-        self.broker = Broker(config.policy, taps.entropy(clock.SystemEntropy()), first_worker=first_worker)
+        entropy = clock.ClusterEntropy() if config.cluster else clock.SystemEntropy()
+        self.broker = Broker(config.policy, taps.entropy(entropy), first_worker=first_worker)
         if config.ladders:
             self.broker.job_registry.conversations.start()
         self.stopped: asyncio.Future[int] = loop.create_future()
-        self.store: SqliteStore | NullStore = NullStore()
-        if folder is not None:
+        self.store: SqliteStore | NullStore | ShardStore = NullStore()
+        if config.cluster:
+            self.store = open_shard_store(loop, folder, config, release, log, now)
+        elif folder is not None:
             self.store = open_store(loop, folder, config, release, log, progress, self._store_failed)
         store, tapped_now = taps.store(self.store), taps.clock(now)
         self.runner = Runner(self.broker, store, tapped_now, self._write_log, limits, strict=config.strict)
         self._run_once = taps.run_once(self.runner.run_once)
         ahead = time.time() - now()  # with a virtual clock, the wall clock follows it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
+        self._offset = offset
         self.operations = OperationHandlers(
             self.broker, self.runner.store_access, store, taps.offset(offset), self.health
         )
@@ -182,8 +187,10 @@ class Server:
         if self._config.cluster:
             from dragoman.server.cluster_member import ClusterMember
 
-            facts = (self._now(), self._release, self.access_control.digest)
-            self._member = ClusterMember(self._config, self.runner, self.operations, *facts)
+            digest = self.access_control.digest
+            store: Any = self.store
+            self._member = ClusterMember(self._config, self.runner, store, self._now, self._release, digest)
+            self._member.serve(self.operations, self._offset)
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)
@@ -290,13 +297,15 @@ class Server:
         self._is_draining = True
         self._taps.note(DRAIN, now := self._now())
         self.broker.operator.close(now)
+        if self._member is not None:
+            self._member.drain(now)
         for _, session in self._http:
             session.close()
         self._run_once()
         self._stop_when_drained(self._now() + self._config.drain_timeout)
 
     def _stop_when_drained(self, until: float) -> None:
-        if not self._running() and not self._is_writing() and not self._is_saving():
+        if not self._running() and not self._is_writing() and not self._is_saving() and not self._has_shards():
             self._stop("drained")
         elif self._now() >= until:
             self._stop("drain_timeout passed")
@@ -312,6 +321,10 @@ class Server:
     def _is_saving(self) -> bool:
         """True if a decision is not committed yet."""
         return self.broker.job_registry.pending_commits.is_holding
+
+    def _has_shards(self) -> bool:
+        """True if background jobs of a cluster are still being handed over."""
+        return self._member is not None and not self._member.is_drained
 
     def _running(self) -> int:
         return sum(len(worker.running) for worker in self.broker.worker_registry.workers.values())
@@ -329,7 +342,7 @@ class Server:
 
     def _stop_when_saved(self, until: float) -> None:
         """Stop after the last commits: outcomes of background jobs are delivered after they are stored."""
-        if self._is_saving() and self._now() < until:
+        if (self._is_saving() or self._has_shards()) and self._now() < until:
             self._loop.call_later(0.005, self._stop_when_saved, until)
         else:
             self._taps.note(STOP, now := self._now())
@@ -416,16 +429,23 @@ def run(
                 no_access=no_access,
                 taps=taps,
             )
-            return runner.run(_serve(server, folder.path if folder is not None else None, announce))
+            return runner.run(_serve(server, config, folder.path if folder is not None else None, announce))
     finally:
         if folder is not None:
             folder.close()
 
 
 async def _serve(
-    make_server: Callable[..., Server], folder: Path | None, announce: Callable[[Opened, Path | None], None]
+    make_server: Callable[..., Server],
+    config: Config,
+    folder: Path | None,
+    announce: Callable[[Opened, Path | None], None],
 ) -> int:
     loop = asyncio.get_running_loop()
+    if config.cluster:
+        from dragoman.server.cluster_init import check_initialised
+
+        await check_initialised(config)
     server = make_server(loop, folder=folder)
     notifier = SdNotifier(os.environ)
 

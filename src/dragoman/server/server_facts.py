@@ -18,7 +18,6 @@ from dragoman.server.config import Config, changed_settings
 from dragoman.server.listener_socket import ListenerSocket
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import Listener
-from dragoman.store.null import NullStore
 from dragoman.store.sqlite import SqliteStore
 
 Role = Literal["worker", "caller"]
@@ -43,7 +42,7 @@ class BrokerFacts:
         self,
         runner: Runner,
         config: Config,
-        store: SqliteStore | NullStore,
+        store: object,
         release: str,
         instance: str,
         started: float,

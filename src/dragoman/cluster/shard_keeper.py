@@ -1,0 +1,417 @@
+"""Keeps the shards that this broker owns: claims their logs, restores their jobs, and lets them go again.
+
+`shards.py` decides when, the log decides who (R114). Between the two, this is the life of a shard here:
+
+    claim      the log is claimed and read (`log.py`); what is read collects in an image (`shard_image.py`)
+    restore    the jobs of the image enter the core, one shard at a time and some jobs in each iteration
+    owned      the store writes to the log, and new jobs of the shard are accepted
+    release    jobs leave the core as soon as nothing of them waits for its commit; then the release is written
+    evict      jobs leave the core at once: another broker has the shard
+
+A running attempt of a restored job is waited for if the broker that has its worker lives, and lost otherwise. When a
+shard leaves, attempts that run here go on, and their outcome goes to the next owner (`held_outcomes.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from dragoman.carriers.malformed import Malformed
+from dragoman.cluster.held_outcomes import HeldOutcomes, Owner, Owners
+from dragoman.cluster.log import Expected, ShardEvents, ShardLog
+from dragoman.cluster.log_io import LogIO
+from dragoman.cluster.log_reader import ReadBatch
+from dragoman.cluster.log_records import VERSION, Claim
+from dragoman.cluster.peers import Peer
+from dragoman.cluster.records import Ack, Failed, Result
+from dragoman.cluster.shard_bytes import shard_in
+from dragoman.cluster.shard_image import JobImage, ShardImage
+from dragoman.cluster.shards import ShardActions, ShardPhase, Shards, ShardSettings
+from dragoman.cluster.store import NOTES, Places, ShardStore
+from dragoman.core.broker import Broker
+from dragoman.core.infinity import inf
+from dragoman.core.model import Attempt, Caller, Job, Token
+from dragoman.core.recipients import Recipient
+from dragoman.core.restore import StoredJob, restore
+
+RESTORED_AT_ONCE: Final = 500  # jobs in one iteration
+RELEASE_WITHIN: Final = 5.0  # seconds in which what waits for commits of a shard may end; then it is left behind
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Hub(Recipient):
+    """What the keeper needs of the cluster's side."""
+
+    name: str
+    incarnation: str
+
+    def live_peer(self, name: str, incarnation: str) -> Peer | None:
+        """Return the run of another broker, if it is heard."""
+        raise NotImplementedError
+
+    def finish(self, attempt: Attempt, record: Result | Failed, now: float) -> None:
+        """Report the outcome of an attempt to the core."""
+        raise NotImplementedError
+
+    def take_outcome(self, peer: Peer | None, record: Result | Failed, now: float) -> None:
+        """Find the attempt of an outcome, and pass both to the keeper. `peer` is None for one of this broker."""
+        raise NotImplementedError
+
+    def heir(self, attempt: Attempt) -> Caller | None:
+        """Let a local attempt of a shard that leaves go on; None: a worker of another broker has it."""
+        raise NotImplementedError
+
+    def adopt(self, attempt: Attempt, holder: str, now: float) -> None:
+        """Wait for an attempt that another broker's worker has, or a worker of ours for an earlier owner."""
+        raise NotImplementedError
+
+    def is_held(self, token: Token, holder: str) -> bool:
+        """True if the broker that has the attempt lives."""
+        raise NotImplementedError
+
+    def send(self, peer: Peer, record: Ack | Result | Failed) -> None:
+        raise NotImplementedError
+
+    def remark(self, event: str, level: str, shard: int, **facts: object) -> None:
+        """Log an event of a shard."""
+        raise NotImplementedError
+
+    def notes_restored(self, notes: dict[str, str], now: float) -> None:
+        """Shard 0 is ours: these are its notes."""
+        raise NotImplementedError
+
+    def notes_lost(self, now: float) -> None:
+        """Shard 0 is not ours any more."""
+        raise NotImplementedError
+
+
+@final
+class KeptShard(ShardEvents):
+    """One shard at this broker."""
+
+    def __init__(self, number: int, keeper: ShardKeeper, io: LogIO, new_claim: Callable[[], Claim], layout: Expected):
+        self.number = number
+        self.io = io
+        self.log = ShardLog(io, self, new_claim, layout)
+        self.image = ShardImage()
+        self.claimed_at = 0.0
+        self.claimed_time = 0  # the same moment by the server's clock
+        self.restoring: Iterator[tuple[StoredJob, JobImage]] | None = None
+        self.early: list[tuple[Peer | None, Result | Failed]] = []  # outcomes that came before the jobs were restored
+        self.release_by = inf
+        self.last_commit = -inf
+        self._keeper = keeper
+
+    def claimed(self, epoch: int, now: float) -> None:
+        self.claimed_at = now
+        self._keeper.claimed(self, epoch, now)
+
+    def read(self, batches: list[ReadBatch], now: float) -> None:
+        try:
+            for batch in batches:
+                self.image.take(batch)
+        except Malformed as problem:
+            self._keeper.distrust(self, problem.detail, now)
+
+    def read_again(self, now: float) -> None:
+        self.image = ShardImage()
+
+    def owned(self, time: int, now: float) -> None:
+        self.claimed_time = time
+        self._keeper.all_read(self, now)
+
+    def saved(self, ticket: int, first: int, last: int, now: float) -> None:
+        self.last_commit = now
+        self._keeper.saved(self, ticket, now)
+
+    def released(self, now: float) -> None:
+        self._keeper.released(self, now)
+
+    def lost(self, reason: str, now: float) -> None:
+        self._keeper.lost(self, reason, now)
+
+    def alarm(self, reason: str, now: float) -> None:
+        self._keeper.distrust(self, reason, now)
+
+
+class ShardKeeper(ShardActions):
+    """All shards of the cluster, at this broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        hub: Hub,
+        store: ShardStore,
+        cluster: str,
+        release: str,
+        expected: Expected,
+        logs: list[LogIO],
+        settings: ShardSettings,
+        now: float,
+    ) -> None:
+        """`logs`: of all shards, in their order."""
+        self.shards = Shards(cluster, hub.name, hub.incarnation, len(logs), self, now, settings)
+        self.broker_name = hub.name
+        self.outcomes = HeldOutcomes(_Owners(self, hub))
+        self.claims: dict[str, int] = {}  # by their result
+        self._broker = broker
+        self._hub = hub
+        self._store = store
+        self._acks: dict[Token, tuple[int, Peer | None]] = {}  # number of the save, and the broker that waits
+        self._restoring: deque[KeptShard] = deque()
+        self._last_number = 0  # of restored jobs; they are below those of new ones
+
+        def new_claim() -> Claim:
+            nonce = broker.entropy.token()
+            return Claim(VERSION, hub.name, hub.incarnation, bytes(nonce), release, expected.identity)
+
+        self.kept = [KeptShard(number, self, io, new_claim, expected) for number, io in enumerate(logs)]
+        store.shards = len(logs)
+        store.when_safe = self._safe
+
+    # ---------------------------------------------------------------- for the cluster's side
+
+    def tick(self, now: float) -> float:
+        due = self.shards.tick(now)
+        if self._restoring:
+            self._restore_some(self._restoring[0], now)
+        for shard in self.kept:
+            if shard.release_by < inf:
+                self._step_release(shard, now)
+            due = min(due, shard.log.tick(now))
+        if len(self.outcomes):
+            self.outcomes.tick(now)
+        due = min(due, self._store.tick(now))
+        if self._restoring or any(shard.release_by < inf for shard in self.kept):
+            return now
+        return due
+
+    def verify(self, now: float) -> None:
+        """Look if the shards are still ours: the connection to NATS is new."""
+        for shard in self.kept:
+            shard.log.verify(now)
+
+    def owns(self, number: int) -> bool:
+        """True if new jobs of this shard may be accepted here."""
+        return 0 <= number < len(self.kept) and self.shards[number].phase is ShardPhase.OWNED
+
+    def owned(self) -> list[int]:
+        return [shard.number for shard in self.kept if self.owns(shard.number)]
+
+    def shard_of(self, id: bytes) -> int:
+        """Return the shard of a job, a group or an attempt; -1: it is in none."""
+        return shard_in(id, len(self.kept))
+
+    def outcome(self, peer: Peer | None, record: Result | Failed, attempt: Attempt | None, now: float) -> bool:
+        """Take the outcome of an attempt of a background job. False: it is not for us, or not yet. `attempt`: if it is
+        known. `peer`: the broker that had the worker; None: this one."""
+        token = Token(record.token)
+        number = self.shard_of(token)
+        if number < 0 or token in self._acks:
+            return False  # the same outcome came before, and is being committed
+        if not self.owns(number) and not self._is_releasing(number):
+            if self.shards[number].epoch:
+                self.kept[number].early.append((peer, record))
+            return False  # else it is sent to the owner, when the gossip shows one
+        if attempt is None and self._is_releasing(number):
+            return False  # its job may have left already: the next owner wants it
+        is_current = attempt is not None and attempt.job.attempt is attempt
+        if attempt is not None:
+            self._hub.finish(attempt, record, now)  # if it is late, it frees a slot
+        if is_current:
+            self._acks[token] = (self._broker.job_registry.pending_commits.last, peer)
+        else:
+            self._acknowledge(token, peer)
+        return True
+
+    def _is_releasing(self, number: int) -> bool:
+        return self.shards[number].phase is ShardPhase.RELEASING
+
+    def _safe(self, number: int) -> None:
+        """Acknowledge the outcomes that are committed (C5)."""
+        for token in [token for token, (saved, _) in self._acks.items() if saved <= number]:
+            self._acknowledge(token, self._acks.pop(token)[1])
+
+    def _acknowledge(self, token: Token, peer: Peer | None) -> None:
+        if peer is None:
+            self.outcomes.acknowledged(token)
+            return
+        live = self._hub.live_peer(peer.name, peer.incarnation)
+        if live is not None:
+            self._hub.send(live, Ack(token))
+
+    # ---------------------------------------------------------------- decisions of `Shards`
+
+    def claim(self, shard: int, now: float) -> None:
+        kept = self.kept[shard]
+        kept.image = ShardImage()
+        kept.log.claim(now)
+
+    def release(self, shard: int, now: float) -> None:
+        self.kept[shard].release_by = now + RELEASE_WITHIN
+
+    def evict(self, shard: int, reason: str, now: float) -> None:
+        kept = self.kept[shard]
+        kept.log.abandon()
+        self._count("lost")
+        self._let_go(kept, reason, now)
+
+    # ---------------------------------------------------------------- events of the logs
+
+    def claimed(self, shard: KeptShard, epoch: int, now: float) -> None:
+        self.shards.claimed(shard.number, epoch, now)
+
+    def all_read(self, shard: KeptShard, now: float) -> None:
+        shard.restoring = shard.image.stored(shard.claimed_time, shard.claimed_at)
+        self._store.attach(shard.number, shard.log, shard.io)
+        self._restoring.append(shard)
+
+    def saved(self, shard: KeptShard, ticket: int, now: float) -> None:
+        self._store.saved(ticket, now)
+
+    def released(self, shard: KeptShard, now: float) -> None:
+        self._hub.remark("shard released", "info", shard=shard.number)
+        self.shards.released(shard.number, now)
+
+    def lost(self, shard: KeptShard, reason: str, now: float) -> None:
+        self._count("refused" if self.shards[shard.number].phase is ShardPhase.CLAIMING else "lost")
+        self._let_go(shard, reason, now)
+        self.shards.refused(shard.number, now)
+
+    def distrust(self, shard: KeptShard, reason: str, now: float) -> None:
+        """The log cannot be used: it is not claimed until a person has looked (R116)."""
+        self._count("alarm")
+        shard.log.abandon()
+        self._let_go(shard, reason, now)
+        self.shards.alarmed(shard.number, reason, now)
+        self._hub.remark("shard log unusable", "error", shard=shard.number, reason=reason)
+
+    def _count(self, result: str) -> None:
+        self.claims[result] = self.claims.get(result, 0) + 1
+
+    # ---------------------------------------------------------------- restoring
+
+    def _restore_some(self, shard: KeptShard, now: float) -> None:
+        """Restore some jobs of a shard. One shard at a time: jobs may need each other's outcomes, which stay (R192)."""
+        registry = self._broker.job_registry
+        if not registry.kept.archive.is_frozen:
+            registry.kept.archive.is_frozen = True
+            registry.groups.restore(shard.image.notes)
+        assert shard.restoring is not None
+        try:
+            for _ in range(RESTORED_AT_ONCE):
+                found = next(shard.restoring, None)
+                if found is None:
+                    self._restored(shard, now)
+                    return
+                self._restore(*found, now)
+        except Malformed as problem:
+            self.distrust(shard, problem.detail, now)
+
+    def _restore(self, kept: StoredJob, image: JobImage, now: float) -> None:
+        broker = self._broker
+        namesake = broker.jobs.get(kept.id)
+        if namesake is not None:  # it runs here, for the earlier owner
+            broker.eviction.rename(namesake, broker.entropy.job_id())
+        self._last_number -= 1
+        kept.number = self._last_number
+        if kept.token is not None:
+            kept.is_elsewhere = self._hub.is_held(kept.token, image.holder)
+            if image.holder.rpartition(".")[0] != self._hub.name:
+                kept.can_resume = False  # its worker was at another broker, which is gone
+        self._store.places[kept.id] = Places(image.payload, image.payload_of, image.result)
+        job = restore(broker, kept, now, self._hub)
+        if kept.is_elsewhere and job.attempt is not None:
+            self._hub.adopt(job.attempt, image.holder, now)
+
+    def _restored(self, shard: KeptShard, now: float) -> None:
+        registry = self._broker.job_registry
+        registry.kept.archive.is_frozen = False
+        registry.groups.loaded(now)
+        self._restoring.popleft()
+        shard.restoring = None
+        jobs, notes, shard.image = len(shard.image.jobs), shard.image.notes, ShardImage()
+        self._count("won")
+        self.shards.owned(shard.number, now)
+        self._hub.remark("shard owned", "info", shard=shard.number, epoch=shard.log.epoch, jobs=jobs)
+        if shard.number == NOTES:
+            self._hub.notes_restored(notes, now)
+        early, shard.early = shard.early, []
+        for peer, record in early:
+            self._hub.take_outcome(peer, record, now)
+
+    # ---------------------------------------------------------------- letting go
+
+    def jobs_of(self, number: int) -> list[Job]:
+        count = len(self.kept)
+        return [job for job in self._broker.jobs.values() if job.options.durable and shard_in(job.id, count) == number]
+
+    def _let_go(self, shard: KeptShard, reason: str, now: float) -> None:
+        """Drop everything of a shard, at once."""
+        is_known = shard.number in self._store.attached
+        if shard in self._restoring:
+            if self._restoring[0] is shard:
+                self._broker.job_registry.kept.archive.is_frozen = False
+            self._restoring.remove(shard)
+        shard.restoring = None
+        shard.image = ShardImage()
+        shard.early = []
+        shard.release_by = inf
+        if is_known:
+            self._drop(shard, now)
+            self._hub.remark("shard lost", "warning", shard=shard.number, reason=reason)
+
+    def _drop(self, shard: KeptShard, now: float) -> None:
+        number = shard.number
+        for token in [token for token in self._acks if self.shard_of(token) == number]:
+            del self._acks[token]
+        groups = [each for each in self._broker.job_registry.groups.by_id.values() if self.shard_of(each.id) == number]
+        jobs = self.jobs_of(number)
+        self._broker.eviction.evict(jobs, groups, self._hub.heir, now)
+        for job in jobs:
+            self._store.places.pop(job.id, None)
+        self._store.detach(number)
+        if number == NOTES:
+            self._hub.notes_lost(now)
+
+    def _step_release(self, shard: KeptShard, now: float) -> None:
+        """Let jobs go that wait for no commit; when all have gone, write the release."""
+        number = shard.number
+        held = self._broker.job_registry.pending_commits.held_jobs()
+        jobs = self.jobs_of(number)
+        is_busy = self._store.is_writing(number) or any(job.id in held for job in jobs)
+        if is_busy and now < shard.release_by:
+            groups = self._broker.job_registry.groups
+            quiet = [job for job in jobs if job.id not in held and groups.of(job) is None]
+            self._broker.eviction.evict(quiet, (), self._hub.heir, now)
+            return
+        shard.release_by = inf
+        self._drop(shard, now)
+        shard.log.release(now)
+
+
+class _Owners(Owners):
+    """Finds the owner of an attempt's shard."""
+
+    def __init__(self, keeper: ShardKeeper, hub: Hub) -> None:
+        self._keeper = keeper
+        self._hub = hub
+
+    def owner_of(self, token: bytes) -> Owner | None:
+        number = self._keeper.shard_of(token)
+        owner = self._keeper.shards.run_of(number) if number >= 0 else None
+        if owner is None or owner[0] == self._hub.name or self._hub.live_peer(owner[0], owner[1]) is not None:
+            return owner
+        return None
+
+    def send_outcome(self, owner: Owner, record: Result | Failed, now: float) -> None:
+        if owner[0] == self._hub.name:
+            self._hub.take_outcome(None, record, now)
+            return
+        peer = self._hub.live_peer(owner[0], owner[1])
+        assert peer is not None
+        self._hub.send(peer, record)

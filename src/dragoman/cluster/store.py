@@ -1,0 +1,281 @@
+"""The store of a broker in a cluster: it writes to the logs of the shards that this broker owns.
+
+The entries of one iteration are grouped by shard, and each group is a batch of its log: all or nothing. What waits for
+a commit goes on when all shards have it, in order, so a number is safe when all shards are safe up to it. Entries of a
+shard that this broker does not own are dropped: another broker decides about its jobs.
+
+State that belongs to no job is in shard 0, so that one broker decides about it: pauses, limits, schedules. Only groups
+are where their members are, in one shard with all of them, so that a group is accepted in one batch.
+
+Payloads and results of jobs that an earlier owner wrote stay in the log until they are needed; the store keeps the
+place of each (about 100 bytes a job). All others are in the memory of the core, within its limits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Final, final
+
+from dragoman.cluster.log import ShardLog
+from dragoman.cluster.log_fetch import Fetch, payload_in, result_in
+from dragoman.cluster.log_io import LogIO
+from dragoman.cluster.shard_bytes import shard_in
+from dragoman.cluster.shard_image import Place
+from dragoman.cluster.shard_rows import Batch, BatchWriter
+from dragoman.core.failure import Failure
+from dragoman.core.groups import PREFIX as GROUP
+from dragoman.core.histogram import Histogram
+from dragoman.core.infinity import inf
+from dragoman.core.model import ABSENT, Attempt, Job, JobId, Payload
+from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
+from dragoman.store.rows import RowEncoder, read_result
+
+NOTES: Final = 0  # the shard of everything that belongs to no job
+
+Done = Callable[[int, str | None], None]
+
+
+@final
+class Turn:
+    """The batches of one iteration."""
+
+    __slots__ = ("done", "is_lost", "number", "pending")
+
+    def __init__(self, number: int, done: Done) -> None:
+        self.number = number
+        self.done = done
+        self.pending = 0  # shards that have not saved theirs
+        self.is_lost = False  # a shard was lost before it had saved its batch: nobody knows if it counts
+
+
+@final
+class Ticket:
+    """A batch on its way to a log."""
+
+    __slots__ = ("made", "shard", "turn")
+
+    def __init__(self, shard: int, turn: Turn | None, made: float) -> None:
+        self.shard = shard
+        self.turn = turn
+        self.made = made
+
+
+@final
+class Places:
+    """Commits that have the payload and the result of a job that is not in memory."""
+
+    __slots__ = ("payload", "payload_of", "result")
+
+    def __init__(self, payload: Place | None, payload_of: bytes, result: Place | None) -> None:
+        self.payload = payload
+        self.payload_of = payload_of  # the job with which it was written
+        self.result = result
+
+
+class ShardStore:
+    """Implements the store's protocol of the runner. `clock` returns the broker's time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.commits = Histogram()
+        self.shards = 0  # number of shards of the cluster; 0: not known yet
+        self.written = 0  # batches that are in a log
+        self.places: dict[JobId, Places] = {}
+        self.holder_of: Callable[[Attempt], str] = lambda attempt: ""
+        self.when_safe: Callable[[int], None] = lambda number: None
+        self.when_lost: Callable[[int], None] = lambda number: None  # tells who waits for a save that it is not known
+        self.outage: Callable[[], str | None] = lambda: "NATS has not been reached yet"
+        self.encoder = RowEncoder()
+        self._clock = clock
+        self._logs: dict[int, tuple[ShardLog, LogIO]] = {}
+        self._last_ticket = 0
+        self._tickets: dict[int, Ticket] = {}
+        self._turns: deque[Turn] = deque()
+        self._fetches: list[tuple[int, Fetch]] = []
+
+    # ---------------------------------------------------------------- shards
+
+    @property
+    def attached(self) -> Collection[int]:
+        """The shards that are written."""
+        return self._logs.keys()
+
+    def attach(self, shard: int, log: ShardLog, io: LogIO) -> None:
+        """Write the entries of this shard to its log from now on."""
+        self._logs[shard] = (log, io)
+
+    def detach(self, shard: int) -> None:
+        """Wait no more for the log of a shard, and write nothing more to it."""
+        self._logs.pop(shard, None)
+        for number, ticket in list(self._tickets.items()):
+            if ticket.shard == shard:
+                del self._tickets[number]
+                if ticket.turn is not None:
+                    ticket.turn.pending -= 1
+                    ticket.turn.is_lost = True
+        for fetch in [each for number, each in self._fetches if number == shard]:
+            fetch.abandon()
+        self._fetches = [(number, each) for number, each in self._fetches if number != shard]
+        self._advance()
+
+    def is_writing(self, shard: int) -> bool:
+        """True if a batch of this shard is on its way."""
+        return any(ticket.shard == shard for ticket in self._tickets.values())
+
+    def saved(self, number: int, now: float) -> None:
+        """A batch is in its log."""
+        ticket = self._tickets.pop(number, None)
+        if ticket is None:
+            return
+        self.written += 1
+        self.commits.observe(max(0.0, now - ticket.made))
+        if ticket.turn is not None:
+            ticket.turn.pending -= 1
+            self._advance()
+
+    def _advance(self) -> None:
+        """Report the turns that are safe, in order."""
+        last: Turn | None = None
+        while self._turns and not self._turns[0].pending:
+            turn = self._turns.popleft()
+            if turn.is_lost:
+                if last is not None:
+                    last.done(last.number, None)
+                self.when_lost(turn.number)
+            last = turn
+        if last is not None:
+            last.done(last.number, None)
+            self.when_safe(last.number)
+
+    # ---------------------------------------------------------------- for the runner
+
+    def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Done) -> None:
+        now = self._clock()
+        writers: dict[int, BatchWriter] = {}
+        last = 0
+        for entry in entries:
+            if not isinstance(entry, DeleteJob):
+                last = entry.number
+            shard = self._shard_of(entry)
+            if shard not in self._logs:
+                continue
+            writer = writers.get(shard)
+            if writer is None:
+                writer = writers[shard] = BatchWriter(self.encoder, now)
+            self._add(entry, writer)
+        turn = Turn(last, done) if last else None
+        if turn is not None:
+            turn.pending = len(writers)
+            self._turns.append(turn)
+        for shard, writer in writers.items():
+            self.add(shard, writer.encode(), now, turn)
+        self._advance()
+
+    def add(self, shard: int, batch: bytes, now: float, turn: Turn | None = None) -> int:
+        """Write a batch to the log of an owned shard. Returns its ticket."""
+        self._last_ticket += 1
+        self._tickets[self._last_ticket] = Ticket(shard, turn, now)
+        ticket = self._last_ticket
+        self._logs[shard][0].add(ticket, batch, now)
+        return ticket
+
+    def _shard_of(self, entry: StoreJob | StoreValue | DeleteJob) -> int:
+        if not self.shards:
+            return -1
+        if not isinstance(entry, StoreValue):
+            return shard_in(entry.job.id, self.shards)
+        if entry.key.startswith(GROUP):
+            return shard_in(bytes.fromhex(entry.key.removeprefix(GROUP)), self.shards)
+        return NOTES
+
+    def _add(self, entry: StoreJob | StoreValue | DeleteJob, writer: BatchWriter) -> None:
+        if isinstance(entry, StoreValue):
+            writer.add_note(entry.key, entry.value)
+            return
+        job = entry.job
+        if isinstance(entry, DeleteJob):
+            self.places.pop(job.id, None)
+            writer.add_erased(job.id)
+        elif entry.number == job.number:
+            if job.payload is ABSENT and job.retry_of is not None:
+                first = self.places.get(job.retry_of, NOWHERE)
+                self.places[job.id] = Places(first.payload, first.payload_of, None)
+            writer.add_job(job)
+        else:
+            if entry.rewrites:
+                writer.add_head(job)
+            if entry.has_new_payload:
+                writer.add_payload(job)
+            writer.add_status(job, self._holder(job))
+
+    def _holder(self, job: Job) -> str:
+        return self.holder_of(job.attempt) if job.attempt is not None else ""
+
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+        """Read what is not in memory from the log. Nothing follows if the shard is lost meanwhile."""
+        now = self._clock()
+        place = self.places.get(job.id, NOWHERE)
+        found: dict[str, Payload] = {}
+        wanted = {}
+        if job.payload is ABSENT and place.payload is not None:
+            wanted["payload"] = place.payload
+        if job.result is ABSENT and place.result is not None:
+            wanted["result"] = place.result
+        left = len(wanted)
+
+        def finish() -> None:
+            payload = found.get("payload", b"" if job.payload is ABSENT else job.payload)
+            if job.result is ABSENT:
+                done(payload, *read_result(job, found.get("result", b"")))
+            else:
+                done(payload, job.result, job.failure)
+
+        def collect(name: str) -> Callable[[list[Batch], float], None]:
+            def read(batches: list[Batch], then: float) -> None:
+                nonlocal left
+                if name == "payload":
+                    found[name] = payload_in(batches, place.payload_of)
+                else:
+                    found[name] = result_in(batches, job.id)
+                left -= 1
+                if not left:
+                    finish()
+
+            return read
+
+        if not wanted:
+            finish()
+            return
+        shard = shard_in(job.id, self.shards)
+        log = self._logs.get(shard)
+        if log is not None:
+            for name, where in wanted.items():
+                self._fetches.append((shard, Fetch(log[1], where, collect(name), now)))
+
+    def tick(self, now: float) -> float:
+        """Repeat reads that are due. Returns the time of the next call."""
+        due = inf
+        if self._fetches:
+            for _, fetch in self._fetches:
+                fetch.tick(now)
+            self._fetches = [entry for entry in self._fetches if not entry[1].is_over]
+            due = min([fetch.retry_at for _, fetch in self._fetches], default=inf)
+        return due
+
+    def close(self) -> str | None:
+        return None
+
+    @property
+    def problem(self) -> str | None:
+        """The reason why new jobs cannot be written now."""
+        problem = self.outage()
+        if problem is not None:
+            return problem
+        for shard, (log, _) in self._logs.items():
+            writer = log.writer
+            if writer is not None and writer.problem:
+                return f"shard {shard}: {writer.problem}"
+        return None
+
+
+NOWHERE: Final = Places(None, b"", None)

@@ -1,0 +1,149 @@
+"""Background jobs of a broker in a cluster: finds the layout of the logs, and begins to own shards.
+
+The layout is read from the first log as soon as NATS is reached. A cluster that was never initialised stops the start
+(`check_initialised`); if NATS cannot be reached then, the broker starts, and background jobs are refused until it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from dragoman.cluster.broker_side import ClusterSide
+from dragoman.cluster.jetstream import ApiError, StreamState, read_stream, stream_info
+from dragoman.cluster.layout import Layout, layout_of, log_subject, stream_name
+from dragoman.cluster.log import Expected
+from dragoman.cluster.log_io import JetStreamLog, LogIO
+from dragoman.cluster.nats_client import NatsClient
+from dragoman.cluster.placement import Placement
+from dragoman.cluster.requests import Answer
+from dragoman.cluster.scout import scout
+from dragoman.cluster.shard_keeper import ShardKeeper
+from dragoman.cluster.shards import ShardSettings
+from dragoman.cluster.store import ShardStore
+from dragoman.core.broker import Broker
+from dragoman.core.infinity import inf
+from dragoman.core.recipients import Effect, TimedRecipient
+
+ASK_EVERY: Final = 2.0  # seconds between two questions for the layout
+ASK_TIMEOUT: Final = 2.0
+STREAM_NOT_FOUND: Final = 10059
+NOT_REACHED: Final = "NATS is not reached"
+
+
+def not_initialised(cluster: str) -> str:
+    """Return the sentence about a cluster without logs."""
+    return (
+        f"cluster {cluster} has no logs for background jobs; make them once with "
+        f"`dragoman cluster init --cluster nats://HOST --cluster-name {cluster}`"
+    )
+
+
+class ClusterShards(TimedRecipient):
+    """The shards of a member. `client` belongs to `side`."""
+
+    def __init__(self, broker: Broker, side: ClusterSide, client: NatsClient, store: ShardStore, now: float) -> None:
+        self.placement = Placement(broker, store)
+        self.layout: Layout | None = None
+        self.problem = "the layout of the cluster is not known yet"
+        self._broker = broker
+        self._side = side
+        self._client = client
+        self._store = store
+        self._ask_at = now
+        broker.dispatch.marks_shards = True
+        store.outage = self._outage
+        store.holder_of = side.hub.holder_of
+
+    @property
+    def keeper(self) -> ShardKeeper | None:
+        return self._side.keeper
+
+    def _outage(self) -> str | None:
+        if not self._side.is_connected:
+            return NOT_REACHED
+        return self.problem or None
+
+    # ---------------------------------------------------------------- calls from the runner
+
+    def execute(self, effect: Effect, now: float) -> None:
+        raise AssertionError("it has no callers and no workers")
+
+    def tick(self, now: float) -> float:
+        if self.layout is not None:
+            return inf
+        if now >= self._ask_at and self._side.is_connected:
+            self._ask_at = now + ASK_EVERY
+            self._ask(now)
+        return self._ask_at if self._side.is_connected else now + 0.1
+
+    def _ask(self, now: float) -> None:
+        asked = stream_info(stream_name(self._side.settings.cluster, 0))
+
+        def answered(answer: Answer, then: float) -> bool:
+            self._answered(read_stream(answer), then)
+            return False
+
+        self._client.request(asked.subject, asked.payload, asked.headers, answered, ASK_TIMEOUT, now)
+
+    def _answered(self, found: StreamState | ApiError, now: float) -> None:
+        if self.layout is not None:
+            return
+        problem = layout_problem(self._side.settings.cluster, found)
+        if isinstance(problem, str):
+            self.problem = problem
+            return
+        self.problem = ""
+        self.layout = problem
+        self._begin(problem, now)
+
+    def _begin(self, layout: Layout, now: float) -> None:
+        settings = self._side.settings
+        logs: list[LogIO] = [
+            JetStreamLog(self._client, stream_name(settings.cluster, shard), log_subject(settings.cluster, shard))
+            for shard in range(layout.shards)
+        ]
+        keeper = ShardKeeper(
+            self._broker,
+            self._side.hub,
+            self._store,
+            settings.cluster,
+            settings.release,
+            Expected(layout.identity, layout.replicas),
+            logs,
+            _times(settings.adopt_after),
+            now,
+        )
+        self.placement.keeper = keeper
+        self.placement.durability = layout.durability
+        self._side.keep_shards(keeper, now)
+        for shard, log in enumerate(logs):
+            self._scout(keeper, shard, log, now)
+
+    def _scout(self, keeper: ShardKeeper, shard: int, log: LogIO, now: float) -> None:
+        def unowned(then: float) -> None:
+            keeper.shards.unowned(shard, then)
+
+        heard: Callable[[int], None] = keeper.kept[shard].log.heard
+        scout(log, self._side.name, unowned, heard, now)
+
+
+def _times(adopt_after: float) -> ShardSettings:
+    most = ShardSettings()
+    return ShardSettings(
+        adopt_after=adopt_after,
+        turn=min(most.turn, 0.1 * adopt_after),
+        silent_after=min(most.silent_after, 0.5 * adopt_after),
+        again_after=min(most.again_after, 0.2 * adopt_after),
+        balance_every=min(most.balance_every, adopt_after),
+    )
+
+
+def layout_problem(cluster: str, found: StreamState | ApiError) -> Layout | str:
+    """Return the layout; or the reason why there is none."""
+    if isinstance(found, ApiError):
+        if found.err_code == STREAM_NOT_FOUND:
+            return not_initialised(cluster)
+        return f"JetStream does not answer: {found.description}"
+    layout = layout_of(found)
+    return layout if layout is not None else f"stream {found.name} was not made by `dragoman cluster init`"
