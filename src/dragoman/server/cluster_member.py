@@ -125,7 +125,7 @@ class ClusterMember:
         places = Places(operations, self.side.name, KeptShards(self.side, self._now))
         self.side.questions.answerer = ClusterAnswers(operations, places, wake)
         self.side.has_settings = places.has_settings
-        router = ClusterRouter(operations, self.side, places, wake)
+        router = ClusterRouter(operations, self.side, places, wake, self._now)
         runner.sessions.append(router)
         operations.brokers = router
 

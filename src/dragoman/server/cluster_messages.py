@@ -10,6 +10,7 @@ import msgspec
 from dragoman.cluster.records import Answer, Ask
 from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
+from dragoman.core.owners import Owner
 from dragoman.operations.operation import Operation
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import ErrorView, View
@@ -19,17 +20,16 @@ _encoder = msgspec.json.Encoder()
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
-class MarkingResponder:
-    """Adds the name of the broker that has the object to its view."""
+class PassingResponder:
+    """Passes responses on, for the client of another responder."""
 
-    __slots__ = ("_broker", "_responder")
+    __slots__ = ("_responder",)
 
-    def __init__(self, responder: Responder, broker: str) -> None:
+    def __init__(self, responder: Responder) -> None:
         self._responder = responder
-        self._broker = broker
 
     @property
-    def owner(self) -> Any:
+    def owner(self) -> Owner:
         return self._responder.owner
 
     @property
@@ -41,34 +41,51 @@ class MarkingResponder:
         return self._responder.origin
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        if "broker" in view.__struct_fields__:
-            view.broker = self._broker  # type: ignore[attr-defined]
         self._responder.answer(view, payload, failure)
 
     def refuse(self, problem: ErrorView) -> None:
         self._responder.refuse(problem)
 
 
-class PartResponder:
+class MarkingResponder(PassingResponder):
+    """Adds the name of the broker that has the object to its view."""
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, responder: Responder, broker: str) -> None:
+        super().__init__(responder)
+        self._broker = broker
+
+    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
+        if "broker" in view.__struct_fields__:
+            view.broker = self._broker  # type: ignore[attr-defined]
+        super().answer(view, payload, failure)
+
+
+class WaitingResponder(PassingResponder):
+    """Calls `moved` in place of an error, if the job that is waited for has moved to another broker."""
+
+    __slots__ = ("_moved",)
+
+    def __init__(self, responder: Responder, moved: Callable[[], None]) -> None:
+        super().__init__(responder)
+        self._moved = moved
+
+    def refuse(self, problem: ErrorView) -> None:
+        if problem.kind == "partitioned":
+            self._moved()
+        else:
+            super().refuse(problem)
+
+
+class PartResponder(PassingResponder):
     """Receives the part of this broker in a merged view."""
 
-    __slots__ = ("_done", "_responder")
+    __slots__ = ("_done",)
 
     def __init__(self, responder: Responder, done: Callable[[View | ErrorView], None]) -> None:
-        self._responder = responder
+        super().__init__(responder)
         self._done = done
-
-    @property
-    def owner(self) -> Any:
-        return self._responder.owner
-
-    @property
-    def dialect(self) -> str:
-        return self._responder.dialect
-
-    @property
-    def origin(self) -> str:
-        return self._responder.origin
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         self._done(view)

@@ -27,7 +27,7 @@ from dragoman.operations.responders import ForwardedRequest, PendingRequest, Res
 from dragoman.operations.schemas import ErrorView, OperationError
 from dragoman.operations.table import ENQUEUE
 from dragoman.server.cluster_gathering import ANSWER_TIME, Gathered, Gathering
-from dragoman.server.cluster_messages import MarkingResponder, question_of, view_of
+from dragoman.server.cluster_messages import MarkingResponder, WaitingResponder, question_of, view_of
 from dragoman.server.cluster_places import Place, Places
 
 PATIENCE: Final = 3.0  # seconds for which an operation waits until the owner of a shard is known
@@ -61,25 +61,30 @@ class ClusterRouter(TimedRecipient):
     job_list = JobsById
 
     def __init__(
-        self, handlers: OperationHandlers, side: ClusterSide, places: Places, wake: Callable[[], None]
+        self,
+        handlers: OperationHandlers,
+        side: ClusterSide,
+        places: Places,
+        wake: Callable[[], None],
+        now: Callable[[], float],
     ) -> None:
         """`wake` requests an iteration of the runner."""
         self._handlers = handlers
         self._side = side
         self._places = places
         self._wake = wake
+        self._now = now
         self._later: list[tuple[float, Forwarded]] = []
         self._gathering = Gathering(handlers, side, wake)
 
     # ---------------------------------------------------------------- facts for lists
 
     def running(self, service: str | None) -> int:
-        return sum(
-            1
-            for peer in self._side.peers.values()
-            for taken in peer.taken.values()
-            if service is None or taken.service == service
-        )
+        background = self._side.taken.background
+        calls = [
+            each for peer in self._side.peers.values() for token, each in peer.taken.items() if token not in background
+        ]
+        return len([each for each in (*background.values(), *calls) if service is None or each.service == service])
 
     def ended(self, service: str) -> Mapping[str, int]:
         return self._side.taken.ended.get(service, {})
@@ -92,6 +97,8 @@ class ClusterRouter(TimedRecipient):
         try:
             place = self._places.of(row, request, payload, responder.owner.principal.name)
             if self._is_here(place):
+                if getattr(request, "wait", 0.0):
+                    responder = WaitingResponder(responder, partial(self._moved, row, request, payload, responder, now))
                 return self._execute(row, request, payload, responder, now)
             if row.target in ("service", "broker"):  # the broker that executes it checks every right once more
                 self._handlers.permissions.check(row, request, responder)
@@ -142,6 +149,14 @@ class ClusterRouter(TimedRecipient):
     ) -> PendingRequest | None:
         marked = MarkingResponder(responder, self._side.name)
         return self._handlers.ask(row.name, request, payload, marked, now, is_here=True)
+
+    def _moved(
+        self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, since: float
+    ) -> None:
+        """Wait at the next owner: the shard of the job has moved to another broker."""
+        now = self._now()
+        work = Forwarded(row, request, payload, responder, max(since + request.wait, now + PATIENCE))
+        self._wait(work, "the job has moved to another broker", now)
 
     # ---------------------------------------------------------------- one broker
 
@@ -223,7 +238,7 @@ class ClusterRouter(TimedRecipient):
             return
         if answer is None:
             self._not_answered(work, broker, ending, now)
-        elif answer.kind == MOVED:
+        elif answer.kind == MOVED or (answer.kind == "partitioned" and not work.row.writes):
             self._missed(work, broker, f"broker {broker} does not have it any more", now)
         elif answer.kind == "not found" and self._may_be_elsewhere(work):
             self._missed(work, broker, "", now)

@@ -101,7 +101,7 @@ class Node(links.Node):
         shards = NoShards() if world.table is None else world.table.seen_by(name)
         places = Places(self.operations, name, shards)
         wake = self.runner.connections.request_iteration
-        self.router = ClusterRouter(self.operations, self.side, places, wake)
+        self.router = ClusterRouter(self.operations, self.side, places, wake, lambda: world.now)
         self.side.questions.answerer = ClusterAnswers(self.operations, places, wake)
         self.operations.brokers = self.router
         self.side.has_settings = places.has_settings

@@ -303,6 +303,29 @@ def test_a_wait_goes_on_at_the_next_owner() -> None:
     assert asked.payload == b"late"
 
 
+@pytest.mark.parametrize("asked_at", ["a", "b"])
+def test_a_wait_follows_a_job_whose_shard_moves(asked_at: str) -> None:
+    world = shards()
+    table = world.table
+    assert table is not None
+    a, b = world.nodes["a"], world.nodes["b"]
+    id = b.enqueue()
+    asked = world.nodes[asked_at].begin("result", id=id, wait=60.0)
+    world.run()
+    job = b.job(id)
+    table.owners[1] = ""
+    b.broker.eviction.evict([job], (), lambda _: None, world.now)
+    world.run(5.0)
+    assert asked.responses == []
+    a.adopt(job)
+    table.owners[1] = "a"
+    a.worker("s")
+    world.run(1.0)
+    a.broker.succeed(a.attempt(id), b"moved", world.now)
+    world.run_until(lambda: asked.responses)
+    assert (asked.responses[0].broker, asked.payload) == ("a", b"moved")
+
+
 # -------------------------------------------------------------------- rights
 
 
