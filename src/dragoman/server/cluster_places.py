@@ -121,16 +121,17 @@ class Places:
         return self._broker.jobs.get(JobId(bytes.fromhex(id)))
 
     def _of_id(self, id: str, is_group: bool) -> Place:
+        key = JobId(bytes.fromhex(id))
+        shard = shard_in(key, self.shards.count) if self.shards.count else -1
         if is_group:
-            is_here = JobId(bytes.fromhex(id)) in self._broker.job_registry.groups.by_id
+            is_here = key in self._broker.job_registry.groups.by_id
         else:
             job = self._job(id)
             is_here = job is not None and job.caller_dialect != CLUSTER
-            if job is None:
-                is_here = self._broker.job_registry.conversations.find(JobId(bytes.fromhex(id))) is not None
+            if job is None and shard < 0:  # a call may have ended, and its messages be kept
+                is_here = self._broker.job_registry.conversations.find(key) is not None
         if is_here:
             return HERE
-        shard = shard_in(bytes.fromhex(id), self.shards.count) if self.shards.count else -1
         return SEARCH if shard < 0 else Place("shard", shard)
 
     def _of_new_job(self, request: EnqueueRequest, principal: str) -> Place:

@@ -7,9 +7,9 @@ from typing import Any
 from dragoman.cluster.broker_side import ClusterSide
 from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.settings import ClusterSettings
-from dragoman.cluster.shard_bytes import with_shard
+from dragoman.cluster.shard_bytes import CALL, with_shard
 from dragoman.core.broker import Broker
-from dragoman.core.ids import JobId
+from dragoman.core.ids import JobId, Token
 from dragoman.core.model import Attempt, Caller, Job, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
@@ -69,7 +69,11 @@ class ShardEntropy(SeededEntropy):
         if self._table is None:
             return id
         shards = self._table.owners
-        return JobId(with_shard(id, shards.index(self._node) if self._node in shards else 255))
+        return JobId(with_shard(id, shards.index(self._node) if self._node in shards else CALL))
+
+    def token(self) -> Token:
+        """Return a token of a call: nobody keeps shards here."""
+        return Token(with_shard(super().token(), CALL))
 
 
 class Node(links.Node):

@@ -109,6 +109,21 @@ def test_a_copy_at_the_broker_with_the_worker_does_not_answer() -> None:
     assert a.job(id).outcome == "cancelled"
 
 
+def test_messages_of_an_ended_copy_do_not_answer_for_the_job() -> None:
+    """The broker that ran a job for another one kept its messages, and took the job for its own."""
+    world = shards()
+    a, b = world.nodes["a"], world.nodes["b"]
+    b.worker("s")
+    world.run()
+    id = a.enqueue()
+    world.run()
+    b.broker.succeed(b.attempt(id), b"result", world.now)
+    world.run()
+    assert not b.has(id)
+    view = b.ask("job", id=id)
+    assert (view.broker, view.outcome) == ("a", "done")
+
+
 # -------------------------------------------------------------------- new jobs
 
 
