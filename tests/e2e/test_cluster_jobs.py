@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,14 +14,18 @@ from cluster_members import (
     PATIENCE,
     Member,
     enqueue,
+    enqueue_at,
     initialise,
     start_members,
     start_nats,
+    url_of,
     view_of,
     wait_for_balance,
+    wait_for_owners,
 )
 
-from nats_servers import NatsServer
+from dragoman import Client, JobRefused
+from nats_servers import NatsCluster, NatsServer, start_on_free_ports
 from programs import Programs, until
 
 LISTENERS = ("tcp://127.0.0.1:0", "http://127.0.0.1:0")
@@ -65,3 +72,113 @@ def test_another_broker_adopts_the_jobs_of_an_owner_that_is_killed(members: list
     until(lambda: all_done(left, jobs), "all jobs are done", PATIENCE)
     runs = Counter(each.name for each in folder.iterdir())
     assert sorted(runs) == sorted(jobs.values())
+
+
+def test_a_frozen_owner_lets_go_when_it_wakes(members: list[Member], tmp_path: Path) -> None:
+    first, second, third = members
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    jobs = enqueue_many(members, folder, 40)
+    os.kill(first.program.pid, signal.SIGSTOP)
+    left = [second, third]
+    wait_for_owners(left)
+    os.kill(first.program.pid, signal.SIGCONT)
+    second.worker("writes", "writes")
+    until(lambda: all_done(left, jobs) or all_done(members, jobs), "all jobs are done", PATIENCE)
+    assert sorted(each.name for each in folder.iterdir()) == sorted(jobs.values())
+    until(lambda: len(first.knows()) == 3, "it is back", PATIENCE)
+
+
+def test_all_brokers_restart(programs: Programs, members: list[Member], nats: NatsServer, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    jobs = enqueue_many(members, folder, 40)
+    for member in members:
+        member.program.kill()
+    again = start_members(programs, nats, listeners=LISTENERS)
+    again[0].worker("writes", "writes")
+    until(lambda: all_done(again, jobs), "all jobs are done", PATIENCE)
+    assert sorted(each.name for each in folder.iterdir()) == sorted(jobs.values())
+
+
+def test_the_worker_of_a_living_broker_delivers_to_the_broker_that_adopts_the_job(
+    members: list[Member], tmp_path: Path
+) -> None:
+    """The owner dies while a worker of another broker runs its job: nothing runs twice."""
+    first, second, third = members
+    second.worker("waits", "waits")
+    until(lambda: first.offers("waits"), "the service is offered", PATIENCE)
+    job = enqueue_at(first, "waits", str(tmp_path).encode(), attempts=1)
+    until(lambda: (tmp_path / "started").exists(), "the job runs", PATIENCE)
+    first.program.kill()
+    left = [second, third]
+    until(lambda: view_of(left, job) is not None, "it is adopted", PATIENCE)
+    (tmp_path / "go").touch()
+    until(lambda: getattr(view_of(left, job), "outcome", None) is not None, "it has ended", PATIENCE)
+    view = view_of(left, job)
+    assert view is not None
+    assert (view.outcome, len(view.attempts), (tmp_path / "started").read_text()) == ("done", 1, "x")
+
+
+def test_a_broker_that_stops_hands_its_jobs_over(members: list[Member], tmp_path: Path) -> None:
+    """Its own worker finishes a job whose shard has left meanwhile, and the next owner gets the result."""
+    first, second, third = members
+    first.worker("waits", "waits")
+    until(lambda: first.offers("waits"), "the service is offered", PATIENCE)
+    job = enqueue_at(first, "waits", str(tmp_path).encode(), attempts=1)
+    later = enqueue_at(first, "waits", str(tmp_path).encode(), delay=3_600.0)
+    until(lambda: (tmp_path / "started").exists(), "the job runs", PATIENCE)
+    first.program.signal(signal.SIGTERM)
+    left = [second, third]
+    until(lambda: view_of(left, job) is not None and view_of(left, later) is not None, "they have moved", PATIENCE)
+    (tmp_path / "go").touch()
+    assert first.program.ends(PATIENCE) == 0
+    until(lambda: getattr(view_of(left, job), "outcome", None) is not None, "it has ended", PATIENCE)
+    view = view_of(left, job)
+    assert view is not None
+    assert (view.outcome, len(view.attempts), (tmp_path / "started").read_text()) == ("done", 1, "x")
+
+
+def test_background_jobs_are_refused_without_nats_and_again_accepted_with_it(
+    members: list[Member], nats: NatsServer, tmp_path: Path
+) -> None:
+    first = members[0]
+    job = enqueue_at(first, "writes", f"{tmp_path}/before".encode())
+    nats.kill()
+    with closing(Client(first.url)) as client:
+        until(lambda: not client.cluster().connected, "the connection ended", PATIENCE)
+        with pytest.raises(JobRefused, match="NATS is not reached"):
+            client.enqueue("writes", f"{tmp_path}/away".encode())
+    nats.start()
+    first.worker("writes", "writes")
+    again, _ = enqueue(members, "writes", f"{tmp_path}/after".encode(), "after")
+    until(lambda: all_done(members, {job: "", again: ""}), "both are done", PATIENCE)
+    assert (tmp_path / "before").exists()
+    assert (tmp_path / "after").exists()
+
+
+def test_a_broker_does_not_start_before_the_cluster_is_initialised(programs: Programs, nats: NatsServer) -> None:
+    started = programs.dragoman("serve", *LISTENERS, "--cluster", nats.url, "--data", "memory")
+    assert started.ends(PATIENCE) == 2
+    assert "make them once with `dragoman cluster init --cluster nats://HOST" in started.err
+
+
+def test_one_of_three_servers_is_killed(programs: Programs, tmp_path: Path) -> None:
+    cluster = start_on_free_ports(lambda: NatsCluster(tmp_path / "nats"))
+    try:
+        initialise(programs, url_of(cluster), shards=2, replicas=3)
+        members = start_members(programs, cluster, ("eu1", "eu2"), listeners=LISTENERS)
+        wait_for_balance(members, 2)
+        folder = tmp_path / "runs"
+        folder.mkdir()
+        jobs = enqueue_many(members, folder, 20)
+        leader = cluster.leader_of("DGM_dragoman_00")
+        assert leader is not None
+        leader.kill()
+        members[0].worker("writes", "writes")
+        more, _ = enqueue(members, "writes", f"{folder}/more".encode(), "more", attempts=20)
+        jobs[more] = "more"
+        until(lambda: all_done(members, jobs), "all jobs are done", PATIENCE)
+        assert sorted(each.name for each in folder.iterdir()) == sorted(jobs.values())
+    finally:
+        cluster.kill()

@@ -94,6 +94,7 @@ class ClusterSide(TimedRecipient):
         self._gossip: Gossip | None = None  # as it was sent last
         self._gossip_at = -inf  # time of the last gossip
         self._looked_at = -inf  # time at which the capacity was last compared
+        self._has_begun = True  # to look for shards
         self._keeps_from = inf  # until then it claims no shard: the others are heard first
         self._is_flush_requested = False
         self.has_settings: Callable[[str], bool] = lambda _: False  # True for the broker that has shard 0
@@ -145,7 +146,8 @@ class ClusterSide(TimedRecipient):
         """Own shards from now on, when the others have been heard."""
         self.hub.keeper = keeper
         self._taken.outcomes = keeper.outcomes
-        self._keeps_from = now + LISTEN_FIRST
+        self._keeps_from = max(now, self._takes_part_at) + LISTEN_FIRST
+        self._has_begun = False
         if self.is_connected:
             keeper.shards.connected(now)
 
@@ -182,9 +184,17 @@ class ClusterSide(TimedRecipient):
         if self.is_connected:
             due = min(due, self._tick_gossip(now) if now >= self._takes_part_at else self._takes_part_at)
         if self.keeper is not None:
-            from_then = max(self._keeps_from, self._takes_part_at)
-            due = min(due, self.keeper.tick(now) if now >= from_then else from_then)
+            due = min(due, self._tick_keeper(self.keeper, now))
         return due
+
+    def _tick_keeper(self, keeper: ShardKeeper, now: float) -> float:
+        from_then = max(self._keeps_from, self._takes_part_at)
+        if now < from_then:
+            return from_then
+        if not self._has_begun and self.is_connected:
+            self._has_begun = True
+            keeper.begin(now)
+        return keeper.tick(now)
 
     # ---------------------------------------------------------------- gossip
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from dragoman.cluster.jetstream import StreamConfig, StreamState
 from dragoman.cluster.log import IDENTITY
@@ -17,7 +17,8 @@ SHARDS: Final = "dragoman_shards"
 REPLICAS: Final = "dragoman_replicas"
 SYNCED: Final = "dragoman_synced"  # "yes": the operator declares that every server syncs before it acknowledges
 DEFAULT_SHARDS: Final = 12
-MOST_REPLICAS: Final = 5
+
+Durability = Literal["single", "replicated", "durable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class Layout:
     is_synced: bool = False
 
     @property
-    def durability(self) -> str:
-        """What the acknowledgement of a background job means."""
+    def durability(self) -> Durability:
+        """The meaning of the acknowledgement of a background job."""
         if self.replicas < 3:
             return "single"
         return "durable" if self.is_synced else "replicated"

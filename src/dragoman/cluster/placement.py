@@ -11,7 +11,9 @@ A shard that another broker owns is not served here: `elsewhere` has the reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from dragoman.cluster.layout import Durability
 from dragoman.cluster.ranks import shard_of_key
 from dragoman.cluster.shard_bytes import MOST_SHARDS, with_shard
 from dragoman.cluster.shard_keeper import ShardKeeper
@@ -19,9 +21,9 @@ from dragoman.cluster.store import NOTES, ShardStore
 from dragoman.core.broker import Broker
 from dragoman.core.model import JobId
 
-KEYS_IN_BATCHES = "a job of a batch has no key in a cluster: the jobs of a batch share a shard, and a key has its own"
-SEVERAL_SHARDS = "the jobs that it names are in several shards of the cluster; name jobs of one batch, or of one chain"
-OTHER_IDS = f"ids of background jobs in a cluster end with the same byte in a batch, which is below {MOST_SHARDS}"
+KEYS_IN_BATCHES: Final = "jobs of a batch have no keys in a cluster: they share one shard, and a key has its own"
+SEVERAL_SHARDS: Final = "the jobs that it names are in several shards of the cluster; name jobs of one batch"
+OTHER_IDS: Final = f"in a cluster, ids of one batch end with the same byte, which is below {MOST_SHARDS}"
 
 
 class Placement:
@@ -29,7 +31,7 @@ class Placement:
 
     def __init__(self, broker: Broker, store: ShardStore) -> None:
         self.keeper: ShardKeeper | None = None  # until the layout of the cluster is known
-        self.durability = "single"
+        self.durability: Durability = "single"
         self._broker = broker
         self._store = store
         self._turn = 0

@@ -55,15 +55,15 @@ class ShardImage:
                 made.status, made.status_made = known.status, known.status_made
                 made.holder, made.result = known.holder, known.result
         for head in batch.heads:
-            job = self._job(head[0])
-            job.head, job.head_made = head, read.made
+            image = self._image(head[0])
+            image.head, image.head_made = head, read.made
         for id, _ in batch.payloads:
-            job = self._job(id)
-            job.payload, job.payload_of = place, id
+            image = self._image(id)
+            image.payload, image.payload_of = place, id
         for id, status, holder in batch.statuses:
-            job = self._job(id)
-            job.status, job.status_made, job.holder = status, read.made, holder
-            job.result = place if status[RESULT - 1] is not None else None
+            image = self._image(id)
+            image.status, image.status_made, image.holder = status, read.made, holder
+            image.result = place if status[RESULT - 1] is not None else None
             status[RESULT - 1] = None
         for key, value in batch.notes:
             if value is None:
@@ -73,11 +73,11 @@ class ShardImage:
         for id in batch.erased:
             self.jobs.pop(id, None)
 
-    def _job(self, id: bytes) -> JobImage:
-        job = self.jobs.get(id)
-        if job is None:
+    def _image(self, id: bytes) -> JobImage:
+        image = self.jobs.get(id)
+        if image is None:
             raise Malformed("bad rows", f"a row of job {id.hex()}, which the log does not have")
-        return job
+        return image
 
     def stored(self, claimed: int, claimed_at: float) -> Iterator[tuple[StoredJob, JobImage]]:
         """Yield the jobs, each behind those that it waits for. `claimed`: time of our claim by the server's clock;

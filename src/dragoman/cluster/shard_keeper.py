@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
@@ -28,6 +29,7 @@ from dragoman.cluster.log_reader import ReadBatch
 from dragoman.cluster.log_records import VERSION, Claim
 from dragoman.cluster.peers import Peer
 from dragoman.cluster.records import Ack, Failed, Result
+from dragoman.cluster.scout import scout
 from dragoman.cluster.shard_bytes import shard_in
 from dragoman.cluster.shard_image import JobImage, ShardImage
 from dragoman.cluster.shards import ShardActions, ShardPhase, Shards, ShardSettings
@@ -44,7 +46,7 @@ RELEASE_WITHIN: Final = 5.0  # seconds in which what waits for commits of a shar
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Hub(Recipient):
-    """What the keeper needs of the cluster's side."""
+    """The cluster's side, as the keeper needs it."""
 
     name: str
     incarnation: str
@@ -189,6 +191,11 @@ class ShardKeeper(ShardActions):
         if self._restoring or any(shard.release_by < inf for shard in self.kept):
             return now
         return due
+
+    def begin(self, now: float) -> None:
+        """Look for shards that nobody owns. Call it when the other brokers have been heard."""
+        for shard in self.kept:
+            scout(shard.io, self.broker_name, partial(self.shards.unowned, shard.number), shard.log.heard, now)
 
     def verify(self, now: float) -> None:
         """Look if the shards are still ours: the connection to NATS is new."""

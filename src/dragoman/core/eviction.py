@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Final
 
 from dragoman.core.attempts import Attempts, unsend
 from dragoman.core.dispatch import Dispatch
@@ -20,8 +21,8 @@ from dragoman.core.model import Attempt, Caller, Job, JobId
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import ENDED, REFUSED, RUNNING, WAITING, RefusalReason
 
-MOVED = "the job has moved to another broker of the cluster; ask again"
-UNKNOWN_FATE = "its shard has moved to another broker; it is not known whether this was stored; ask again"
+MOVED: Final = "the job has moved to another broker of the cluster; ask again"
+UNKNOWN_FATE: Final = "its shard has moved to another broker; it is not known whether this was stored; ask again"
 
 
 Heir = Callable[[Attempt], Caller | None]  # None: another broker's worker runs the attempt

@@ -15,7 +15,7 @@ from dragoman.operations.job_list import JobList
 from dragoman.operations.operation import Operation
 from dragoman.operations.placement import Placement
 from dragoman.operations.responders import PendingRequest, Responder
-from dragoman.operations.schemas import ErrorKind, ErrorView, OperationError, View
+from dragoman.operations.schemas import Durability, ErrorKind, ErrorView, OperationError, View
 from dragoman.operations.service_views import OtherBrokers
 from dragoman.operations.targets import LOADING
 
@@ -53,6 +53,7 @@ class HandlerBase(DashboardHandlers):
         self.broker = broker
         self._store_access = store_access
         self.brokers: ClusterRouter | None = None  # the server sets it
+        self.durability: Callable[[], Durability] = lambda: "memory"  # the server sets it
         self.placement: Placement | None = None  # of a broker in a cluster; the server sets it
         self._offset = offset  # seconds that the wall clock is ahead of `now`
 

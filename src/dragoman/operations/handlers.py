@@ -159,7 +159,8 @@ class OperationHandlers(LimitHandlers):
     def job(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
         is_full = reads_job(responder.owner.principal, job)
-        show_job(job, self.broker, self._store_access, self._offset(), responder, is_full)
+        durability = self.durability() if job.options.durable else None
+        show_job(job, self.broker, self._store_access, self._offset(), responder, is_full, durability)
 
     def payload(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         send_payload(self.targets.job(request.id), self._store_access, self._offset(), responder)
@@ -267,7 +268,10 @@ class OperationHandlers(LimitHandlers):
             assert isinstance(pending, PendingRequest)
             if pending.due == inf:  # else it waits for the outcome
                 record_response(effect.job, pending.responder, ENQUEUE.status, 0, now)
-                self._finish(pending, now).answer(job_view(effect.job, self._offset()))
+                view = job_view(effect.job, self._offset())
+                if self.placement is not None:
+                    view.durability = self.durability()
+                self._finish(pending, now).answer(view)
         elif isinstance(effect, DeliverOutcome):
             pending = effect.caller
             assert isinstance(pending, PendingRequest)

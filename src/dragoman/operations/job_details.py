@@ -15,7 +15,7 @@ from dragoman.core.model import Job, Payload
 from dragoman.core.states import DONE, ENDED
 from dragoman.operations.families import with_family
 from dragoman.operations.responders import Responder
-from dragoman.operations.schemas import JobView, OperationError, PayloadKind, PayloadView
+from dragoman.operations.schemas import Durability, JobView, OperationError, PayloadKind, PayloadView
 from dragoman.operations.views import job_view, outline
 
 FIRST_BYTES: Final = 256  # number of payload bytes in a view
@@ -33,12 +33,20 @@ class JobBodies(Protocol):
     def when_saved(self, call: Callable[[str | None], None]) -> None: ...
 
 
-def show_job(job: Job, broker: Broker, bodies: JobBodies, offset: float, responder: Responder, is_full: bool) -> None:
+def show_job(
+    job: Job,
+    broker: Broker,
+    bodies: JobBodies,
+    offset: float,
+    responder: Responder,
+    is_full: bool,
+    durability: Durability | None = None,
+) -> None:
     """Answer with all details of a job; without `is_full`, with its states and its outcome (R147). An outcome is shown
     once it is committed (R103)."""
     is_ended = job.state is ENDED
     if is_ended and not job.is_told:
-        bodies.when_saved(lambda _: show_job(job, broker, bodies, offset, responder, is_full))
+        bodies.when_saved(lambda _: show_job(job, broker, bodies, offset, responder, is_full, durability))
         return
     principal = responder.owner.principal
     if not is_full:
@@ -48,9 +56,10 @@ def show_job(job: Job, broker: Broker, bodies: JobBodies, offset: float, respond
     def show(payload: Payload, result: Payload, failure: Failure | None) -> None:
         if is_ended is (job.state is ENDED):
             view = _detailed_view(job, offset, payload, result, failure)
+            view.durability = durability
             responder.answer(with_family(view, job, principal, broker))
         else:  # it ended, or left the quarantine, while the store read it
-            show_job(job, broker, bodies, offset, responder, is_full)
+            show_job(job, broker, bodies, offset, responder, is_full, durability)
 
     bodies.fetch(job, show)
 

@@ -16,9 +16,6 @@ from dragoman.operations.schemas import OperationError
 class Placement(Protocol):
     """Chooses shards. A text instead of an answer is the reason why this broker cannot serve the request."""
 
-    @property
-    def durability(self) -> str: ...
-
     def job_id(self, owner: str, service: str, key: str | None, after: Sequence[bytes]) -> JobId | str: ...
 
     def run_id(self) -> JobId | None: ...

@@ -143,6 +143,9 @@ class ChildView(View):
     background: bool
 
 
+Durability = Literal["memory", "disk", "single", "replicated", "durable"]
+
+
 class JobView(View):
     id: JobIdText
     service: str
@@ -197,6 +200,14 @@ class JobView(View):
         Literal["payload", "result", "results"] | None, Meta(description="Null for a job that comes after no other.")
     ] = None
     group: Annotated[JobIdText | None, Meta(description="Id of its group.")] = None
+    durability: Annotated[
+        Durability | None,
+        Meta(
+            description="What an acknowledged background job survives: `memory`: nothing; `disk`: a crash of this "
+            "machine; in a cluster, `single`: the loss of brokers; `replicated`: also that of one NATS server; "
+            "`durable`: also a power cut of all. The operation `job` shows it, and `enqueue` in a cluster."
+        ),
+    ] = None
     broker: RowBroker = UNSET
 
 

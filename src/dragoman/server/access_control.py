@@ -21,6 +21,7 @@ from dragoman.access.problems import AccessError, access_error
 from dragoman.access.reload_report import ReloadReport, write_report
 from dragoman.core.broker import Broker
 from dragoman.core.rights import WORK, AccessChanges
+from dragoman.operations.schemas import AccessView, OperationError
 from dragoman.server import clock
 from dragoman.server.authentication import Authentication
 from dragoman.server.connections import Connections
@@ -118,6 +119,15 @@ class AccessControl:
         """Handle SIGHUP: reload (R111). Other settings stay."""
         with suppress(AccessError):  # it is logged
             self.reload()
+
+    def reload_on_request(self) -> AccessView:
+        """Reload, for an operation. Raises OperationError."""
+        try:
+            report = self.reload()
+        except AccessError as error:
+            raise OperationError("invalid", "; ".join(str(each) for each in error.problems)) from None
+        changes = report.changes
+        return AccessView(list(changes.added), list(changes.removed), list(changes.changed), report.disconnected)
 
     def reload(self) -> AccessReport:
         """Read the folder, the keys and the certificates again. Raises AccessError; then nothing has changed."""

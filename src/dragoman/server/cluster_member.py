@@ -108,7 +108,8 @@ class ClusterMember:
         """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
         self._share(operations)
         operations.show_cluster = self.view
-        operations.placement = self.shards.placement
+        operations.placement = placement = self.shards.placement
+        operations.durability = lambda: placement.durability
 
         def restored(notes: dict[str, str], now: float) -> None:
             restore_pauses(self._broker, notes, offset())

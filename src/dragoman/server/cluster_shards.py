@@ -6,7 +6,6 @@ The layout is read from the first log as soon as NATS is reached. A cluster that
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from dragoman.cluster.broker_side import ClusterSide
@@ -17,7 +16,6 @@ from dragoman.cluster.log_io import JetStreamLog, LogIO
 from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.placement import Placement
 from dragoman.cluster.requests import Answer
-from dragoman.cluster.scout import scout
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.shards import ShardSettings
 from dragoman.cluster.store import ShardStore
@@ -117,15 +115,6 @@ class ClusterShards(TimedRecipient):
         self.placement.keeper = keeper
         self.placement.durability = layout.durability
         self._side.keep_shards(keeper, now)
-        for shard, log in enumerate(logs):
-            self._scout(keeper, shard, log, now)
-
-    def _scout(self, keeper: ShardKeeper, shard: int, log: LogIO, now: float) -> None:
-        def unowned(then: float) -> None:
-            keeper.shards.unowned(shard, then)
-
-        heard: Callable[[int], None] = keeper.kept[shard].log.heard
-        scout(log, self._side.name, unowned, heard, now)
 
 
 def _times(adopt_after: float) -> ShardSettings:

@@ -64,6 +64,11 @@ class ConnectionRegistry:
 
     # ---------------------------------------------------------------- begin and end
 
+    @property
+    def is_writing(self) -> bool:
+        """True if messages are still being written: the last one may be more than the kernel takes at once."""
+        return any(peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.peers)
+
     def admit(self, address: str, is_local: bool = True) -> str | None:
         """Return the reason to reject a new connection from this address, or None (L7)."""
         problem = self.admission.rejection_reason(address, is_local, len(self.peers))

@@ -8,7 +8,7 @@ that a worker that joins and leaves repeatedly does not flood the log. Acts of a
 from __future__ import annotations
 
 from shlex import quote
-from typing import Final
+from typing import Any, Final
 
 from dragoman.core.events import (
     ADMINISTERED,
@@ -28,6 +28,7 @@ from dragoman.core.events import (
     ServiceEvent,
     WorkerEvent,
 )
+from dragoman.operations.handlers import OperationHandlers
 from dragoman.server.drops import LogFunction
 from dragoman.server.rate_limit import RateLimit
 
@@ -135,3 +136,11 @@ def _refusal_fields(event: RefusalEvent) -> dict[str, object]:
         "dialect": event.dialect,
         "advice": f"if it is to have this right: dragoman access allow {event.principal} {patterns}",
     }
+
+
+def log_operations(operations: OperationHandlers, log: Any) -> None:
+    """Log what schedules and retries of groups do by themselves."""
+    operations.scheduler.when_paused = lambda name, reason: log.warning("schedule paused", name=name, reason=reason)
+    operations.group_retries.when_over = lambda retry: log.info(
+        "group retried", group=retry.group, service=retry.service, jobs=retry.retried, of=retry.of, by=retry.owner
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from dragoman.core.effects import Effect
 from dragoman.core.recipients import Recipient
 from dragoman.core.restore import StoredJob, begin_loading, end_loading, restore
 from dragoman.operations.limits import restore_limits
 from dragoman.operations.pauses import restore_pauses
+from dragoman.operations.scheduler import Scheduler
 from dragoman.server.runner import Runner
 
 
@@ -80,3 +81,12 @@ class Restore:
         broker.limiter.loaded(now)
         broker.counters.late_results += broker.job_registry.early.clear()
         self._finished(self._jobs, now - self._began)
+
+
+def prepare_restore(restore: Restore, scheduler: Scheduler, offset: float, now: float, log: Any) -> None:
+    """Restore everything besides jobs, and log what cannot be read."""
+    notes = restore.prepare(offset, now)
+    for name in restore.unread_limits:
+        log.warning("limits invalid", service=name, note="set them again with dragoman limit")
+    for name, problem in scheduler.load(notes, now, now + offset).items():
+        log.warning("schedule invalid", name=name, problem=problem)

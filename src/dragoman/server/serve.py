@@ -15,13 +15,12 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from dragoman.access.location import AccessPlaces
-from dragoman.access.problems import AccessError
 from dragoman.core.admission import BROKER_STOPS
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.http.all_bodies import AllBodies
 from dragoman.operations.handlers import OperationHandlers
-from dragoman.operations.schemas import AccessView, HealthView, OperationError
+from dragoman.operations.schemas import HealthView
 from dragoman.sdk.address import AddressError, TcpAddress
 from dragoman.server import clock
 from dragoman.server.access_control import AccessControl
@@ -32,13 +31,13 @@ from dragoman.server.config import Config, default_data_dir
 from dragoman.server.configured_limits import admission_limits
 from dragoman.server.dashboard_source import make_dashboard
 from dragoman.server.datadir import DataFolder, first_id_without_folder
-from dragoman.server.event_log import EventLog
+from dragoman.server.event_log import EventLog, log_operations
 from dragoman.server.event_loop import loop_factory
 from dragoman.server.input_taps import ABORT, DRAIN, LOAD, NO_TAPS, OPERATIONS, STOP, InputTaps
 from dragoman.server.log import make_log
 from dragoman.server.open_store import open_shard_store, open_store
 from dragoman.server.recent_faults import RecentFaults
-from dragoman.server.restore import Restore
+from dragoman.server.restore import Restore, prepare_restore
 from dragoman.server.runner import Runner
 from dragoman.server.sd_notify import SdNotifier
 from dragoman.server.server_facts import BrokerFacts
@@ -130,26 +129,18 @@ class Server:
             no_access=no_access,
             taps=taps,
         )
-        self.operations.reload_table = taps.reload(self._reload_table)
+        self.operations.reload_table = taps.reload(self.access_control.reload_on_request)
         self.facts = BrokerFacts(self.runner, config, self.store, release, self.dashboard.instance, now() + offset())
         self.operations.server_facts = self.facts
         self.host = AsyncioHost(loop, self.runner, now, self.authentication, taps)
         self._restoring: Restore | None = None
         if isinstance(self.store, SqliteStore):
-            taps.restored(self.store.last_number, self.store.notes(), began := now(), began + offset())
-            self._restoring = Restore(taps.store(self.store), self.runner, tapped_now, self._loaded)
-            notes = self._restoring.prepare(offset(), began)
-            for name in self._restoring.unread_limits:
-                log.warning("limits invalid", service=name, note="set them again with dragoman limit")
-            unread = self.operations.scheduler.load(notes, began, began + offset())
-            for name, problem in unread.items():
-                log.warning("schedule invalid", name=name, problem=problem)
-        self.operations.scheduler.when_paused = lambda name, reason: log.warning(
-            "schedule paused", name=name, reason=reason
-        )
-        self.operations.group_retries.when_over = lambda retry: log.info(
-            "group retried", group=retry.group, service=retry.service, jobs=retry.retried, of=retry.of, by=retry.owner
-        )
+            self.operations.durability = lambda: "disk"
+            kept, began = taps.store(self.store), now()
+            taps.restored(self.store.last_number, self.store.notes(), began, began + offset())
+            self._restoring = Restore(kept, self.runner, tapped_now, self._loaded)
+            prepare_restore(self._restoring, self.operations.scheduler, offset(), began, log)
+        log_operations(self.operations, log)
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults = RecentFaults(self.broker.counters, now)
@@ -185,12 +176,7 @@ class Server:
         self.facts.opened = opened
         self.operations.listeners.update(self.facts.urls())
         if self._config.cluster:
-            from dragoman.server.cluster_member import ClusterMember
-
-            digest = self.access_control.digest
-            store: Any = self.store
-            self._member = ClusterMember(self._config, self.runner, store, self._now, self._release, digest)
-            self._member.serve(self.operations, self._offset)
+            self._member = self._join_cluster()
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)
@@ -201,6 +187,15 @@ class Server:
             self._taps.note(LOAD, self._now())
             self._restoring.start()
         return opened
+
+    def _join_cluster(self) -> ClusterMember:
+        from dragoman.server.cluster_member import ClusterMember
+
+        store: Any = self.store
+        digest = self.access_control.digest
+        member = ClusterMember(self._config, self.runner, store, self._now, self._release, digest)
+        member.serve(self.operations, self._offset)
+        return member
 
     def _open(self, listener: Listener) -> list[tuple[str, str]]:
         """Open a listener. Returns (role, address) of its sockets. If one fails, the others are closed again."""
@@ -220,15 +215,6 @@ class Server:
                 self.host.close_listener(listener_socket.place)
             raise
         return places
-
-    def _reload_table(self) -> AccessView:
-        """Reload on request. Raises OperationError."""
-        try:
-            report = self.access_control.reload()
-        except AccessError as error:
-            raise OperationError("invalid", "; ".join(str(each) for each in error.problems)) from None
-        changes = report.changes
-        return AccessView(list(changes.added), list(changes.removed), list(changes.changed), report.disconnected)
 
     def protect_secrets(self) -> None:
         """Protect the memory of this process, if secret keys are in it."""
@@ -305,18 +291,13 @@ class Server:
         self._stop_when_drained(self._now() + self._config.drain_timeout)
 
     def _stop_when_drained(self, until: float) -> None:
-        if not self._running() and not self._is_writing() and not self._is_saving() and not self._has_shards():
+        is_writing = self.runner.connections.registry.is_writing
+        if not (self._running() or is_writing or self._is_saving() or self._has_shards()):
             self._stop("drained")
         elif self._now() >= until:
             self._stop("drain_timeout passed")
         else:
             self._loop.call_later(0.02, self._stop_when_drained, until)
-
-    def _is_writing(self) -> bool:
-        """True if replies are still being written: the last one may be more than the kernel takes at once."""
-        return any(
-            peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.runner.connections.peers
-        )
 
     def _is_saving(self) -> bool:
         """True if a decision is not committed yet."""

@@ -11,12 +11,13 @@ from dragoman.carriers.nats import Nats
 from dragoman.cluster.broker_side import ClusterSide
 from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.settings import ClusterSettings
+from dragoman.cluster.shard_bytes import CALL, with_shard
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Delivery, Effect, SendJob
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.invariants import check
-from dragoman.core.model import Attempt, Caller, Job, Worker
+from dragoman.core.model import Attempt, Caller, Job, JobId, Token, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
@@ -67,6 +68,16 @@ class NodeIO(BrokerIO):
         self._node.remarks.append(event)
 
 
+class CallEntropy(SeededEntropy):
+    """Ids and tokens of calls, as brokers of a cluster make them."""
+
+    def job_id(self) -> JobId:
+        return JobId(with_shard(super().job_id(), CALL))
+
+    def token(self) -> Token:
+        return Token(with_shard(super().token(), CALL))
+
+
 class Node:
     """One run of one broker."""
 
@@ -77,7 +88,7 @@ class Node:
         self.subscribed: dict[bytes, bytes] = {}
         self.is_connected = False
         self.inbox: list[tuple[bytes, bytes]] = []
-        self.broker = Broker(Policy(), SeededEntropy(f"{name} {run}"))
+        self.broker = Broker(Policy(), CallEntropy(f"{name} {run}"))
         self.local = Local()
         self.io = NodeIO(self)
         self.side = ClusterSide(self.broker, self.io, ClusterSettings("test", name), LOCAL_OWNER, world.now)

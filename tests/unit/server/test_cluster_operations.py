@@ -157,6 +157,22 @@ def test_a_job_comes_after_jobs_of_its_own_shard() -> None:
     assert "must end with the same byte" in detail
 
 
+def test_a_job_that_came_after_others_runs_elsewhere() -> None:
+    """The broker with the worker took it for a job that waits for others, and stopped (I23)."""
+    world = shards()
+    a, b = world.nodes["a"], world.nodes["b"]
+    jobs = (BatchJob(), BatchJob(after=(0,), input="result"))
+    before, after = b.ask("enqueue many", service="s", jobs=jobs, group=True).jobs
+    a.worker("s")
+    world.run_until(lambda: a.has(before))
+    a.broker.succeed(a.attempt(before), b"input", world.now)
+    world.run_until(lambda: a.has(after))
+    assert a.job(after).payload == b"input"
+    a.broker.succeed(a.attempt(after), b"done", world.now)
+    world.run()
+    assert a.ask("job", id=after).outcome == "done"
+
+
 def test_a_batch_and_its_group_are_at_one_broker() -> None:
     world = shards()
     a, b = world.nodes["a"], world.nodes["b"]

@@ -139,7 +139,7 @@ def test_flags_and_variables_that_are_empty_count_as_not_given(tmp_path: Path) -
     [
         ("max_job = 1", "unknown key 'max_job' (did you mean 'max_jobs'?)"),
         ("drain-timeout = 1", "unknown key 'drain-timeout' (did you mean 'drain_timeout'?)"),
-        ("zzz = 1", "unknown key 'zzz'; allowed are access, broker_name, cluster, cluster_credentials,"),
+        ("zzz = 1", "unknown key 'zzz'; allowed are access, broker_name, cluster, cluster_adopt_after,"),
         ("[policy]\nmax_jobs = 1", "unknown key 'policy'"),
         ("config = 'x'", "unknown key 'config'"),
         ("max_jobs = '1000'", "max_jobs is '1000' but must be a whole number"),

@@ -53,7 +53,7 @@ JOB = r"view(\.jobs\[.*?\])?"
 SERVICE = r"view(\.services\[.*?\])?"
 NEW_OF_SERVICES = "paused_at|slots|arrived|dependent|done|undone|wait|run|dialects|need|limits"
 SCHEDULE = r"view(\.recurring\[.*?\])?"
-NEW_OF_JOBS = "tenant|caller|waited|job_timeout|deadline|size|result_size|after|after_failure|input|group"
+NEW_OF_JOBS = "tenant|caller|waited|job_timeout|deadline|size|result_size|after|after_failure|input|group|durability"
 NEW_OF_WORKERS = "listener|address|since|done|undone|pace|holds"
 ALLOWED = [
     Allowed("TELL", r"view(\.jobs\[.+\])?\.retried_as", NOT_THERE, ANY, "a new key of jobs; unknown keys are ignored"),
