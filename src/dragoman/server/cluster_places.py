@@ -132,6 +132,8 @@ class Places:
                 is_here = self._broker.job_registry.conversations.find(key) is not None
         if is_here:
             return HERE
+        if not is_group and shard >= 0 and self.shards.is_ready(shard):
+            return SEARCH  # if it is a call: its client has chosen the id, which may name any shard
         return SEARCH if shard < 0 else Place("shard", shard)
 
     def _of_new_job(self, request: EnqueueRequest, principal: str) -> Place:

@@ -9,12 +9,15 @@ from cluster_world import Node, ShardTable, World, may
 
 from case_tables import check_every_row
 from dragoman.cluster.ranks import shard_of_key
+from dragoman.core.model import Caller, JobId
+from dragoman.core.options import JobOptions
 from dragoman.core.packed_jobs import pack_jobs
 from dragoman.operations.group_schemas import BatchJob
 from dragoman.operations.schemas import ErrorView
 from dragoman.operations.table import OPERATIONS
 from dragoman.server.cluster_gathering import ANSWER_TIME
 from dragoman.server.cluster_router import PATIENCE
+from owners import LOCAL_OWNER
 
 UNKNOWN = "01" * 15
 
@@ -86,6 +89,18 @@ def test_a_call_has_no_shard_and_is_found_at_its_broker() -> None:
     assert job is not None
     view = a.ask("job", id=job.id.hex())
     assert (view.broker, view.background) == ("b", False)
+
+
+def test_a_call_whose_id_names_a_shard_is_found_at_its_broker() -> None:
+    """A client chose an id that names a shard of the broker which was asked, and that one had no such job."""
+    world = World("a", "b", "c", table=ShardTable("a", "b", "c"))
+    a, b, c = (world.nodes[name] for name in "abc")
+    for number in range(3):
+        id = JobId(bytes([number] * 16))
+        caller = Caller(b.local, LOCAL_OWNER)
+        b.broker.submit("s", b"x", caller, JobOptions(waits=True), world.now, id=id)
+        for node in (a, b, c):
+            assert node.ask("job", id=id.hex()).broker == "b"
 
 
 def test_a_copy_at_the_broker_with_the_worker_does_not_answer() -> None:
@@ -266,6 +281,21 @@ def test_a_write_whose_broker_dies_is_not_repeated() -> None:
     kind, detail = error(asked.responses[0])
     assert kind == "partitioned"
     assert "it may have executed the operation" in detail
+
+
+def test_a_broker_that_was_frozen_asks_again() -> None:
+    """The other broker had dropped the link, and ignored what came on it: no question was ever answered."""
+    world = shards()
+    a, b = world.nodes["a"], world.nodes["b"]
+    id = a.enqueue()
+    assert b.ask("job", id=id).broker == "a"
+    frozen = world.freeze("b")
+    world.run(11.0)
+    assert "b" not in a.side.peers
+    world.nodes["b"] = frozen
+    for peer in b.side.peers.values():
+        peer.heard = world.now  # it heard the others again before it noticed the time
+    assert b.ask("job", id=id).broker == "a"
 
 
 def test_a_key_makes_a_repetition_safe() -> None:
