@@ -37,7 +37,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from dragoman.sdk import operation_steps
-from dragoman.sdk.ids import ids_of, new_job_id
+from dragoman.sdk.ids import ids_of, new_batch_id
 from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import {base}
 
@@ -100,7 +100,7 @@ MANY = '''
         from dragoman.operations.group_schemas import EnqueueManyRequest
         from dragoman.sdk import batch_steps
 
-        request = EnqueueManyRequest(service=service, group_id=new_job_id().hex(), {arguments})
+        request = EnqueueManyRequest(service=service, group_id=new_batch_id().hex(), {arguments})
         return {await_}self._follow(batch_steps.enqueue_group(request, self._packed(payloads, codec)))
 
     {async_}def enqueue_jobs(self, jobs: Iterable[NewJob]) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -87,6 +87,28 @@ def test_a_frozen_owner_lets_go_when_it_wakes(members: list[Member], tmp_path: P
     until(lambda: all_done(left, jobs) or all_done(members, jobs), "all jobs are done", PATIENCE)
     assert sorted(each.name for each in folder.iterdir()) == sorted(jobs.values())
     until(lambda: len(first.knows()) == 3, "it is back", PATIENCE)
+
+
+def test_a_group_is_in_one_shard_and_moves_with_it(members: list[Member], tmp_path: Path) -> None:
+    payloads = [f"{tmp_path}/member {number}".encode() for number in range(5)]
+    found: list[tuple[str, Member]] = []
+
+    def is_enqueued() -> bool:
+        for member in members:
+            with closing(Client(member.url)) as client, suppress(JobRefused):
+                found.append((client.enqueue_group("writes", payloads), member))
+                return True
+        return False
+
+    until(is_enqueued, "the group is enqueued", PATIENCE)
+    group, owner = found[0]
+    with closing(Client(owner.url)) as client:
+        last = client.enqueue("writes", f"{tmp_path}/last".encode(), after=[group])
+    owner.program.signal(signal.SIGTERM)
+    left = [each for each in members if each is not owner]
+    left[0].worker("writes", "writes")
+    until(lambda: all_done(left, {last: ""}), "the job after the group is done", PATIENCE)
+    assert sorted(each.name for each in tmp_path.glob("member *")) == [f"member {number}" for number in range(5)]
 
 
 def test_all_brokers_restart(programs: Programs, members: list[Member], nats: NatsServer, tmp_path: Path) -> None:

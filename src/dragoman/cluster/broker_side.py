@@ -95,7 +95,7 @@ class ClusterSide(TimedRecipient):
         self._gossip_at = -inf  # time of the last gossip
         self._looked_at = -inf  # time at which the capacity was last compared
         self._has_begun = True  # to look for shards
-        self._keeps_from = inf  # until then it claims no shard: the others are heard first
+        self._keeps_from = inf  # time at which the layout was known
         self._is_flush_requested = False
         self.has_settings: Callable[[str], bool] = lambda _: False  # True for the broker that has shard 0
         self._settings: Settings | None = None  # as they were sent last; None: not since it has shard 0
@@ -146,7 +146,7 @@ class ClusterSide(TimedRecipient):
         """Own shards from now on, when the others have been heard."""
         self.hub.keeper = keeper
         self._taken.outcomes = keeper.outcomes
-        self._keeps_from = max(now, self._takes_part_at) + LISTEN_FIRST
+        self._keeps_from = now
         self._has_begun = False
         if self.is_connected:
             keeper.shards.connected(now)
@@ -188,7 +188,7 @@ class ClusterSide(TimedRecipient):
         return due
 
     def _tick_keeper(self, keeper: ShardKeeper, now: float) -> float:
-        from_then = max(self._keeps_from, self._takes_part_at)
+        from_then = max(self._keeps_from, self._takes_part_at) + LISTEN_FIRST  # the others are heard first
         if now < from_then:
             return from_then
         if not self._has_begun and self.is_connected:

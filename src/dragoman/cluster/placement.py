@@ -1,7 +1,7 @@
 """The shard of a new background job, and the reason why it cannot be enqueued at this broker.
 
     with a key           the shard of the key, the same at every broker: one core checks it (C6)
-    after other jobs     the shard of those, with a key, too: it is then unique in that shard
+    after other jobs     the shard of those
     a batch              one shard for all of its jobs and groups: it is accepted in one batch of the log
     all others           one of the shards that this broker owns, in turn
 
@@ -21,6 +21,7 @@ from dragoman.cluster.store import NOTES, ShardStore
 from dragoman.core.broker import Broker
 from dragoman.core.model import JobId
 
+AUTOMATIC_KEY: Final = "auto-"  # of a client that may repeat its request; the request has the same `after` then
 KEYS_IN_BATCHES: Final = "jobs of a batch have no keys in a cluster: they share one shard, and a key has its own"
 SEVERAL_SHARDS: Final = "the jobs that it names are in several shards of the cluster; name jobs of one batch"
 OTHER_IDS: Final = f"in a cluster, ids of one batch end with the same byte, which is below {MOST_SHARDS}"
@@ -78,7 +79,7 @@ class Placement:
         if problem is not None or keeper is None:
             return problem or "the layout of the cluster is not known yet"
         shards = {keeper.shard_of(id): None for id in after}
-        if key is not None and not after:  # else its key is unique in their shard
+        if key is not None and not (after and key.startswith(AUTOMATIC_KEY)):
             shards[shard_of_key(owner, service, key, len(keeper.kept))] = None
         if len(shards) > 1:
             return SEVERAL_SHARDS

@@ -6,6 +6,7 @@ has free slots, less those that are on their way. Attempts that it answers *busy
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import Final, final
 
@@ -121,6 +122,8 @@ class RemoteWorkers:
         assert type(remote) is RemoteService
         job, peer = attempt.job, remote.peer
         extras = job.extras
+        if extras is not None and (extras.after or extras.group is not None):
+            extras = replace(extras, after=(), group=None)  # its links are here
         peer.attempts[attempt.token] = attempt
         remote.in_flight.append(peer.link.next_number)
         peer.link.add(

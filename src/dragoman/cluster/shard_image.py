@@ -74,9 +74,10 @@ class ShardImage:
             self.jobs.pop(id, None)
 
     def _image(self, id: bytes) -> JobImage:
+        """Return the image of a job. While its log is cleaned, a status may come before the job is written again."""
         image = self.jobs.get(id)
         if image is None:
-            raise Malformed("bad rows", f"a row of job {id.hex()}, which the log does not have")
+            image = self.jobs[id] = JobImage([id], 0, None)
         return image
 
     def stored(self, claimed: int, claimed_at: float) -> Iterator[tuple[StoredJob, JobImage]]:
@@ -103,6 +104,8 @@ class ShardImage:
                 path.pop()
 
     def _decoded(self, image: JobImage, claimed: int, claimed_at: float) -> StoredJob:
+        if len(image.head) == 1:
+            raise Malformed("bad rows", f"a row of job {image.head[0].hex()}, which the log does not have")
         try:
             kept = self._decoder.job([1, *image.head], (claimed - image.head_made) * NANO - claimed_at)
             if image.status is not None:

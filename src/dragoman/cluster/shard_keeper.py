@@ -24,6 +24,7 @@ from mypy_extensions import mypyc_attr
 from dragoman.carriers.malformed import Malformed
 from dragoman.cluster.held_outcomes import HeldOutcomes, Owner, Owners
 from dragoman.cluster.log import Expected, ShardEvents, ShardLog
+from dragoman.cluster.log_cleaner import LogCleaner
 from dragoman.cluster.log_io import LogIO
 from dragoman.cluster.log_reader import ReadBatch
 from dragoman.cluster.log_records import VERSION, Claim
@@ -41,6 +42,7 @@ from dragoman.core.recipients import Recipient
 from dragoman.core.restore import StoredJob, restore
 
 RESTORED_AT_ONCE: Final = 500  # jobs in one iteration
+CLEAN_ABOVE: Final = 64 << 20  # bytes of a log besides twice its live rows
 RELEASE_WITHIN: Final = 5.0  # seconds in which what waits for commits of a shard may end; then it is left behind
 
 
@@ -106,11 +108,15 @@ class KeptShard(ShardEvents):
         self.early: list[tuple[Peer | None, Result | Failed]] = []  # outcomes that came before the jobs were restored
         self.release_by = inf
         self.last_commit = -inf
+        self.cleaner: LogCleaner | None = None
+        self.live = 0  # bytes of the rows that the last cleaning has written
         self._keeper = keeper
 
     def claimed(self, epoch: int, now: float) -> None:
         self.claimed_at = now
         self._keeper.claimed(self, epoch, now)
+        if self.cleaner is not None:
+            self.cleaner.marked(now)
 
     def read(self, batches: list[ReadBatch], now: float) -> None:
         try:
@@ -128,6 +134,8 @@ class KeptShard(ShardEvents):
 
     def saved(self, ticket: int, first: int, last: int, now: float) -> None:
         self.last_commit = now
+        if self.cleaner is not None:
+            self.cleaner.saved(ticket, first, last)
         self._keeper.saved(self, ticket, now)
 
     def released(self, now: float) -> None:
@@ -160,6 +168,8 @@ class ShardKeeper(ShardActions):
         self.broker_name = hub.name
         self.outcomes = HeldOutcomes(_Owners(self, hub))
         self.claims: dict[str, int] = {}  # by their result
+        self.cleanings = 0
+        self.clean_above = CLEAN_ABOVE
         self._broker = broker
         self._hub = hub
         self._store = store
@@ -185,6 +195,8 @@ class ShardKeeper(ShardActions):
             if shard.release_by < inf:
                 self._step_release(shard, now)
             due = min(due, shard.log.tick(now))
+            if self.owns(shard.number):
+                due = min(due, self._clean(shard, now))
         if len(self.outcomes):
             self.outcomes.tick(now)
         due = min(due, self._store.tick(now))
@@ -275,6 +287,7 @@ class ShardKeeper(ShardActions):
     def all_read(self, shard: KeptShard, now: float) -> None:
         shard.restoring = shard.image.stored(shard.claimed_time, shard.claimed_at)
         self._store.attach(shard.number, shard.log, shard.io)
+        self._store.notes[shard.number].update(shard.image.notes)
         self._restoring.append(shard)
 
     def saved(self, shard: KeptShard, ticket: int, now: float) -> None:
@@ -351,6 +364,25 @@ class ShardKeeper(ShardActions):
         for peer, record in early:
             self._hub.take_outcome(peer, record, now)
 
+    # ---------------------------------------------------------------- cleaning
+
+    def _clean(self, shard: KeptShard, now: float) -> float:
+        """Clean the log of a shard when most of it is not true any more."""
+        cleaner = shard.cleaner
+        if cleaner is None:
+            size = shard.log.size + self._store.bytes[shard.number]
+            if size <= 2 * shard.live + self.clean_above:
+                return inf
+            cleaner = shard.cleaner = LogCleaner(shard.number, shard.log, self._broker, self._store, now)
+        due = cleaner.tick(now)
+        if cleaner.is_over:
+            shard.cleaner = None
+            shard.live = shard.log.size = cleaner.written
+            self._store.bytes[shard.number] = 0
+            self.cleanings += 1
+            self._hub.remark("shard log cleaned", "info", shard=shard.number, bytes=cleaner.written)
+        return due
+
     # ---------------------------------------------------------------- letting go
 
     def jobs_of(self, number: int) -> list[Job]:
@@ -367,6 +399,7 @@ class ShardKeeper(ShardActions):
         shard.restoring = None
         shard.image = ShardImage()
         shard.early = []
+        shard.cleaner = None
         shard.release_by = inf
         if is_known:
             self._drop(shard, now)
@@ -397,6 +430,7 @@ class ShardKeeper(ShardActions):
             self._broker.eviction.evict(quiet, (), self._hub.heir, now)
             return
         shard.release_by = inf
+        shard.cleaner = None
         self._drop(shard, now)
         shard.log.release(now)
 

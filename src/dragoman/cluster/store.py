@@ -81,6 +81,8 @@ class ShardStore:
         self.shards = 0  # number of shards of the cluster; 0: not known yet
         self.written = 0  # batches that are in a log
         self.places: dict[JobId, Places] = {}
+        self.notes: dict[int, dict[str, str]] = {}  # of each shard
+        self.bytes: dict[int, int] = {}  # of each shard: written since it was attached, or set by who cleaned it
         self.holder_of: Callable[[Attempt], str] = lambda attempt: ""
         self.when_safe: Callable[[int], None] = lambda number: None
         self.when_lost: Callable[[int], None] = lambda number: None  # tells who waits for a save that it is not known
@@ -103,10 +105,14 @@ class ShardStore:
     def attach(self, shard: int, log: ShardLog, io: LogIO) -> None:
         """Write the entries of this shard to its log from now on."""
         self._logs[shard] = (log, io)
+        self.notes[shard] = {}
+        self.bytes[shard] = 0
 
     def detach(self, shard: int) -> None:
         """Wait no more for the log of a shard, and write nothing more to it."""
         self._logs.pop(shard, None)
+        self.notes.pop(shard, None)
+        self.bytes.pop(shard, None)
         for number, ticket in list(self._tickets.items()):
             if ticket.shard == shard:
                 del self._tickets[number]
@@ -162,7 +168,7 @@ class ShardStore:
             writer = writers.get(shard)
             if writer is None:
                 writer = writers[shard] = BatchWriter(self.encoder, now)
-            self._add(entry, writer)
+            self._add(entry, writer, self.notes[shard])
         turn = Turn(last, done) if last else None
         if turn is not None:
             turn.pending = len(writers)
@@ -176,8 +182,21 @@ class ShardStore:
         self._last_ticket += 1
         self._tickets[self._last_ticket] = Ticket(shard, turn, now)
         ticket = self._last_ticket
+        self.bytes[shard] += len(batch)
         self._logs[shard][0].add(ticket, batch, now)
         return ticket
+
+    @property
+    def next_ticket(self) -> int:
+        """The ticket of the next batch."""
+        return self._last_ticket + 1
+
+    def now(self) -> float:
+        return self._clock()
+
+    def is_fetching(self, shard: int) -> bool:
+        """True if something of this shard is being read."""
+        return any(number == shard and not fetch.is_over for number, fetch in self._fetches)
 
     def _shard_of(self, entry: StoreJob | StoreValue | DeleteJob) -> int:
         if not self.shards:
@@ -188,8 +207,12 @@ class ShardStore:
             return shard_in(bytes.fromhex(entry.key.removeprefix(GROUP)), self.shards)
         return NOTES
 
-    def _add(self, entry: StoreJob | StoreValue | DeleteJob, writer: BatchWriter) -> None:
+    def _add(self, entry: StoreJob | StoreValue | DeleteJob, writer: BatchWriter, notes: dict[str, str]) -> None:
         if isinstance(entry, StoreValue):
+            if entry.value is None:
+                notes.pop(entry.key, None)
+            else:
+                notes[entry.key] = entry.value
             writer.add_note(entry.key, entry.value)
             return
         job = entry.job
@@ -206,9 +229,10 @@ class ShardStore:
                 writer.add_head(job)
             if entry.has_new_payload:
                 writer.add_payload(job)
-            writer.add_status(job, self._holder(job))
+            writer.add_status(job, self.holder(job))
 
-    def _holder(self, job: Job) -> str:
+    def holder(self, job: Job) -> str:
+        """Return the run of the broker that has the worker of a job; empty: it does not run."""
         return self.holder_of(job.attempt) if job.attempt is not None else ""
 
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
+from dragoman.operations.field_types import Unanswered
 from dragoman.operations.schemas import (
     JobIdText,
     JobView,
@@ -15,7 +16,6 @@ from dragoman.operations.schemas import (
     ServiceName,
     ServiceView,
     State,
-    Unanswered,
     View,
     WorkerView,
 )

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta
 
-from dragoman.operations.schemas import JobIdText, Moment, OperationRequest, OutcomeName, RowBrokers, Unanswered, View
+from dragoman.operations.field_types import RowBrokers, Unanswered
+from dragoman.operations.schemas import JobIdText, Moment, OperationRequest, OutcomeName, View
 
 GroupId = Annotated[
     str,

@@ -34,15 +34,13 @@ from dragoman.operations.field_types import Priority as Priority
 from dragoman.operations.field_types import Quantiles as Quantiles
 from dragoman.operations.field_types import RetryDelay as RetryDelay
 from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
-from dragoman.operations.field_types import RowBroker as RowBroker
-from dragoman.operations.field_types import RowBrokers as RowBrokers
+from dragoman.operations.field_types import RowBroker, RowBrokers, Unanswered
 from dragoman.operations.field_types import ScheduleName as ScheduleName
 from dragoman.operations.field_types import ServiceName as ServiceName
 from dragoman.operations.field_types import State as State
 from dragoman.operations.field_types import Tenant as Tenant
 from dragoman.operations.field_types import Text as Text
 from dragoman.operations.field_types import Traceparent as Traceparent
-from dragoman.operations.field_types import Unanswered as Unanswered
 from dragoman.operations.field_types import WaitSeconds as WaitSeconds
 from dragoman.operations.field_types import WorkerNumber as WorkerNumber
 

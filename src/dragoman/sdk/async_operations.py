@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from dragoman.sdk import operation_steps
-from dragoman.sdk.ids import ids_of, new_job_id
+from dragoman.sdk.ids import ids_of, new_batch_id
 from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import AsyncPerformer
 
@@ -179,7 +179,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         request = EnqueueManyRequest(
             service=service,
-            group_id=new_job_id().hex(),
+            group_id=new_batch_id().hex(),
             delay=delay,
             not_before=not_before,
             priority=priority,

@@ -13,23 +13,28 @@ if TYPE_CHECKING:
 
 POOL = 512  # ids whose random bytes are read at once: one system call per id would dominate the cost
 AUTOMATIC_KEY = "auto-"  # start of idempotency keys that a client made
-RANDOM_BYTES = 10  # random bytes of an id, with six fixed bits of the UUIDv7 layout, and a last byte for all ids
+MOST_SHARDS = 250  # of a cluster
+RANDOM_BYTES = 10  # random bytes of an id; six of their bits are fixed by the UUIDv7 layout
 
-# In a cluster, the last byte of an id names the log that has the job. Jobs of a batch, and jobs that come after each
-# other, must be in one log: all ids of this process end with one byte. Those from 250 on name no log.
-_LAST = secrets.randbelow(250)
-_DRAWN = int.from_bytes(bytes.fromhex("0fff3fffffffffffff00") * POOL)
-_LAYOUT = int.from_bytes((bytes.fromhex("700080000000000000") + bytes((_LAST,))) * POOL)
+_DRAWN = int.from_bytes(bytes.fromhex("0fff3fffffffffffffff") * POOL)
+_LAYOUT = int.from_bytes(bytes.fromhex("70008000000000000000") * POOL)
 _pool: deque[bytes] = deque()
+_batch_byte = bytes((secrets.randbelow(MOST_SHARDS),))
 
 
 def new_job_id() -> bytes:
-    """Return 48 bits of milliseconds, then random bits, and the last byte of this process. From any thread."""
+    """Return 48 bits of milliseconds, then random bits except six fixed ones. May be called from any thread."""
     try:
         random_bytes = _pool.pop()
     except IndexError:
         random_bytes = _draw()
     return (time.time_ns() // 1_000_000).to_bytes(6) + random_bytes
+
+
+def new_batch_id() -> bytes:
+    """Return an id for a job or a group of a batch. All that this process makes end with the same byte: in a cluster,
+    that byte is their shard, and a batch is accepted as a whole because it is in one shard."""
+    return new_job_id()[:-1] + _batch_byte
 
 
 def new_key() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from dragoman.sdk.ids import ids_of, new_job_id
+from dragoman.sdk.ids import ids_of, new_batch_id
 from dragoman.sdk.option_types import EnqueueOptions
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class NewJob:
         if unknown is not None:
             known = ", ".join(EnqueueOptions.__annotations__)
             raise TypeError(f"unknown option {unknown!r} of a background job; known options: {known}")
-        self.id = new_job_id().hex()
+        self.id = new_batch_id().hex()
         self.service = service
         self.payload = payload
         self.codec = codec

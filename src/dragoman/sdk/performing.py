@@ -12,7 +12,7 @@ from dragoman.sdk.client_settings import BACKGROUND, encode_payload
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.errors import DragomanError
-from dragoman.sdk.ids import new_job_id
+from dragoman.sdk.ids import new_batch_id
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 from dragoman.sdk.operation_steps import Page, Pages, Steps
 from dragoman.sdk.submit_options import SubmitOptionsCache
@@ -35,7 +35,7 @@ class OperationClient:
     def _packed(self, payloads: Iterable[Any], codec: str | None) -> list[tuple[bytes, bytes, bytes]]:
         """Return jobs without fields of their own, for a batch."""
         chosen = self._codec_of(codec)
-        return [(new_job_id(), b"", encode_payload(chosen, payload)) for payload in payloads]
+        return [(new_batch_id(), b"", encode_payload(chosen, payload)) for payload in payloads]
 
     def _codec_of(self, codec: str | None) -> Codec:
         return self._codec if codec is None else codec_of(codec)

@@ -191,9 +191,8 @@ class Server:
     def _join_cluster(self) -> ClusterMember:
         from dragoman.server.cluster_member import ClusterMember
 
-        store: Any = self.store
-        digest = self.access_control.digest
-        member = ClusterMember(self._config, self.runner, store, self._now, self._release, digest)
+        facts: Any = (self.store, self._now, self._release, self.access_control.digest)
+        member = ClusterMember(self._config, self.runner, *facts)
         member.serve(self.operations, self._offset)
         return member
 

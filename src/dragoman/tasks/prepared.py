@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
-from dragoman.sdk.ids import new_job_id
+from dragoman.sdk.ids import new_batch_id
 from dragoman.tasks.clients import current_async_client, current_client
 from dragoman.tasks.handles import GroupHandle, JobHandle, awaited
 from dragoman.tasks.sources import Source, new_jobs
@@ -99,7 +99,7 @@ class PreparedGroup(Source[list[R]]):
     __slots__ = ("_jobs",)
 
     def __init__(self, jobs: Iterable[PreparedJob[R]]) -> None:
-        super().__init__(new_job_id().hex())
+        super().__init__(new_batch_id().hex())
         self._jobs = list(jobs)
         if not self._jobs:
             raise ValueError("a group needs at least one job")

@@ -1,0 +1,277 @@
+"""Background jobs in the shards of a cluster: adopted, evicted, handed over, and never lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.core.states import DONE, JobState
+
+from .shard_world import SHARDS, ShardNode, ShardWorld
+
+
+def world_with_workers(*names: str, **options: object) -> ShardWorld:
+    world = ShardWorld(*names, **options)  # type: ignore[arg-type]
+    world.wait_for_owners()
+    return world
+
+
+def enqueue(world: ShardWorld, payload: bytes, **options: object) -> bytes:
+    """Enqueue a job at a broker that takes it, and wait for the acknowledgement. Returns its id."""
+    key = options.pop("key", None)
+    for _ in range(3_000):
+        for node in world.all_nodes:
+            if node.enqueue(payload, key, **options) is not None:  # type: ignore[arg-type]
+                world.run_until(lambda: payload in world.accepted)
+                return world.accepted[payload]
+        world.run(0.05)
+    raise AssertionError("no broker takes the job")
+
+
+def owner_of(world: ShardWorld, id: bytes) -> ShardNode:
+    return next(each for each in world.all_nodes if each.keeper.owns(each.keeper.shard_of(id)))
+
+
+def test_shards_are_shared_out_and_a_job_runs_at_a_worker_of_any_broker() -> None:
+    world = world_with_workers("a", "b", "c")
+    assert [len(each.owned) for each in world.all_nodes] == [1, 1, 1]
+    ids = [enqueue(world, b"job %d" % number) for number in range(6)]
+    world.node("b").worker("s", capacity=10)
+    world.run(1.0)
+    world.work()
+    world.run(1.0)
+    found = [world.find(id) for id in ids]
+    assert [(job.outcome, bytes(job.result)) for job in found if job is not None] == [
+        (DONE, b"JOB %d" % number) for number in range(6)
+    ]
+    assert not any(len(node.keeper.outcomes) for node in world.all_nodes)
+
+
+def test_jobs_of_a_broker_that_is_gone_are_adopted_with_their_payload_and_key() -> None:
+    world = world_with_workers("a", "b")
+    id = enqueue(world, b"payload", key="k", delay=60.0, attempts=3)
+    dead = owner_of(world, id)
+    created = dead.broker.jobs[id].created
+    world.freeze(dead.name)
+    world.run_until(lambda: world.find(id) is not None)
+    job = world.find(id)
+    assert job is not None
+    assert (job.key, job.state, job.options.attempts) == ("k", JobState.DELAYED, 3)
+    assert abs(job.created - created) < 0.5
+    (left,) = world.all_nodes
+    again = left.enqueue(b"payload", "k", delay=60.0, attempts=3)
+    assert again is job
+    left.worker("s")
+    world.run(61.0)
+    (attempt,) = left.local.sent
+    assert attempt.job.payload == b"payload"
+
+
+def test_an_attempt_at_a_living_broker_delivers_to_the_broker_that_adopts_its_job() -> None:
+    """C5: nothing runs twice, and the one attempt is enough."""
+    world = world_with_workers("a", "b", "c")
+    id = enqueue(world, b"x", attempts=1)
+    owner = owner_of(world, id)
+    other = next(each for each in world.all_nodes if each is not owner)
+    other.worker("s")
+    world.run_until(lambda: other.local.sent)
+    world.freeze(owner.name)
+    world.run_until(lambda: world.find(id) is not None)
+    job = world.find(id)
+    assert job is not None
+    assert job.state is JobState.RUNNING
+    world.work()
+    world.run_until(lambda: job.outcome is not None)
+    assert (job.outcome, bytes(job.result), job.spent, world.runs) == (DONE, b"X", 0, {b"x": 1})
+    world.run(1.0)
+    assert not len(other.keeper.outcomes)
+
+
+def test_an_attempt_at_the_broker_that_is_gone_is_lost() -> None:
+    world = world_with_workers("a", "b")
+    id = enqueue(world, b"x", attempts=2)
+    owner = owner_of(world, id)
+    owner.worker("s")
+    world.run_until(lambda: owner.local.sent)
+    world.freeze(owner.name)
+    world.run_until(lambda: world.find(id) is not None)
+    job = world.find(id)
+    assert job is not None
+    assert job.history is not None
+    assert [(each.outcome.value, each.reason) for each in job.history] == [("lost", "the broker died while it ran")]
+
+
+def test_a_job_that_runs_while_its_shard_is_released_is_finished_by_its_worker() -> None:
+    world = world_with_workers("a", "b")
+    id = enqueue(world, b"x", attempts=1)
+    owner = owner_of(world, id)
+    worker = owner.worker("s")
+    world.run_until(lambda: owner.local.sent)
+    owner.keeper.shards.drain(world.now)
+    world.run_until(lambda: owner.keeper.shards.is_drained)
+    world.run_until(lambda: world.find(id) is not None)
+    job = world.find(id)
+    assert job is not None
+    assert (job.state, list(owner.broker.jobs)) == (JobState.RUNNING, [id])
+    world.work()
+    world.run_until(lambda: job.outcome is not None)
+    assert (job.outcome, bytes(job.result), world.runs, worker.free) == (DONE, b"X", {b"x": 1}, 1)
+    world.run(1.0)
+    assert (len(owner.keeper.outcomes), len(owner.broker.jobs)) == (0, 0)
+
+
+def test_a_broker_that_is_cut_off_loses_its_shards_and_acknowledges_nothing() -> None:
+    world = world_with_workers("a", "b")
+    id = enqueue(world, b"x", attempts=1)
+    owner = owner_of(world, id)
+    world.cut(owner.name)
+    assert owner.enqueue(b"y") is None
+    world.run_until(lambda: any(each is not owner and len(each.owned) == SHARDS for each in world.all_nodes), 60.0)
+    world.heal(owner.name)
+    world.run_until(lambda: id not in owner.broker.jobs, 60.0)
+    world.run(1.0)
+    assert b"y" not in world.accepted
+    assert world.find(id) is not None
+
+
+def test_all_brokers_restart() -> None:
+    world = world_with_workers("a", "b")
+    ids = [enqueue(world, b"job %d" % number, attempts=3) for number in range(5)]
+    for name in ("a", "b"):
+        world.freeze(name)
+    world.start("a")
+    world.start("b")
+    world.run_until(lambda: all(world.find(id) is not None for id in ids), 60.0)
+    world.node("a").worker("s", capacity=9)
+    world.run(2.0)
+    world.work()
+    world.run(1.0)
+    assert [getattr(world.find(id), "outcome", None) for id in ids] == [DONE] * 5
+
+
+def test_cleaning_keeps_every_live_row() -> None:
+    """R116: also payloads and results that only the log has, keys, delays, retries and notes."""
+    world = world_with_workers("a", "b", clean_above=4_000)
+    done = [enqueue(world, b"done %d" % number) for number in range(4)]
+    world.node("a").worker("s", capacity=50)
+    world.run(0.5)
+    world.work()
+    world.run(0.5)
+    waiting = [enqueue(world, b"waiting %d" % number, delay=5_000.0, key=f"k{number}") for number in range(8)]
+    for name in ("a", "b"):
+        world.freeze(name)
+    for round in range(3):  # each owner has all payloads and results in its log only
+        node = world.start("c")
+        world.run_until(lambda node=node: len(node.owned) == SHARDS)
+        node.worker("s", capacity=50)
+        firsts = [log.first for log in world.logs]
+        for number in range(100):
+            node.enqueue(b"filler %d %d" % (round, number), keeps_outcome=False)
+            world.run(0.05)
+            world.work()
+        world.run(1.0)
+        assert node.keeper.cleanings >= SHARDS
+        assert all(log.first > first for log, first in zip(world.logs, firsts, strict=True))
+        assert all(log.state().size < 20_000 for log in world.logs)
+        found = [world.find(id) for id in done + waiting]
+        assert [job.outcome for job in found if job is not None] == [DONE] * 4 + [None] * 8
+        assert [job.key for job in found[4:] if job is not None] == [f"k{number}" for number in range(8)]
+        world.freeze("c")
+    node = world.start("d")
+    world.run_until(lambda: len(node.owned) == SHARDS)
+    bodies: dict[bytes, tuple[bytes, bytes]] = {}
+    for id in done + waiting:
+        job = world.find(id)
+        assert job is not None
+
+        def fetched(payload: object, result: object, failure: object, id: bytes = id) -> None:
+            assert isinstance(payload, bytes)
+            assert isinstance(result, bytes)
+            bodies[id] = payload, result
+
+        node.store.fetch(job, fetched)
+    world.run(1.0)
+    assert [bodies[id][1] for id in done] == [b"DONE %d" % number for number in range(4)]
+    assert [bodies[id][0] for id in waiting] == [b"waiting %d" % number for number in range(8)]
+
+
+def test_an_outcome_is_sent_again_to_the_next_owner() -> None:
+    """C5: the owner dies before it has committed the outcome that it was sent."""
+    world = world_with_workers("a", "b", "c")
+    id = enqueue(world, b"x", attempts=1)
+    owner = owner_of(world, id)
+    other = next(each for each in world.all_nodes if each is not owner)
+    other.worker("s")
+    world.run_until(lambda: other.local.sent)
+    world.freeze(owner.name)
+    world.work()
+    world.run(0.1)
+    assert len(other.keeper.outcomes) == 1
+    world.run_until(lambda: getattr(world.find(id), "outcome", None) is not None)
+    job = world.find(id)
+    assert job is not None
+    assert (job.outcome, job.spent, world.runs) == (DONE, 0, {b"x": 1})
+    world.run(1.0)
+    assert not len(other.keeper.outcomes)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_acknowledged_is_lost_whatever_is_killed_frozen_or_cut(seed: int) -> None:
+    """C1 to C6: brokers are killed, frozen and cut off while messages and answers of logs get lost."""
+    names = ("a", "b", "c")
+    world = world_with_workers(*names, seed=seed, loss=0.01, log_loss=0.05, clean_above=4_000)
+    random = world.random
+    for name in names:
+        world.node(name).worker("s", capacity=3)
+    frozen: dict[str, tuple[ShardNode, float]] = {}
+    count = 0
+    for _ in range(60):
+        for node in world.all_nodes:
+            count += 1
+            once = count % 3 == 0
+            node.enqueue(b"%s %d" % (b"once" if once else b"many", count), attempts=1 if once else 50)
+        world.run(random.uniform(0.05, 0.4))
+        if random.random() < 0.7:
+            world.work()
+        for name, (node, until) in list(frozen.items()):
+            if world.now >= until:
+                del frozen[name]
+                world.nodes[name] = node
+        if random.random() < 0.15 and len(world.nodes) == 3:
+            _fault(world, random.choice(names), frozen)
+    for name, (node, _) in frozen.items():
+        world.nodes[name] = node
+    for name in names:
+        world.heal(name)
+    world.loss = world.log_loss = 0.0
+    assert world.accepted
+
+    def all_ended() -> bool:
+        world.work()
+        return all(getattr(world.find(id), "outcome", None) is not None for id in world.accepted.values())
+
+    world.run_until(all_ended, 120.0)
+    for payload, id in world.accepted.items():
+        job = world.find(id)
+        assert job is not None
+        assert job.outcome is not None
+        if payload.startswith(b"many"):
+            assert job.outcome is DONE, (payload, job.reason)
+        else:
+            assert world.runs.get(payload, 0) <= 1, payload
+        if payload in world.outcomes:
+            assert world.outcomes[payload][0] == job.outcome.value
+
+
+def _fault(world: ShardWorld, name: str, frozen: dict[str, tuple[ShardNode, float]]) -> None:
+    kind = world.random.choice(("kill", "freeze", "cut"))
+    if kind == "kill":
+        world.freeze(name)
+        world.start(name).worker("s", capacity=3)
+    elif kind == "freeze":
+        node = world.node(name)
+        world.freeze(name)
+        frozen[name] = (node, world.now + world.random.uniform(1.0, 9.0))
+    elif name in world.down:
+        world.heal(name)
+    else:
+        world.cut(name)
