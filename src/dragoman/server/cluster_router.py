@@ -183,7 +183,7 @@ class ClusterRouter(TimedRecipient):
         assert place.shard is not None
         owner = self._places.shards.owner(place.shard)
         if not self._side.is_connected:
-            self._refuse(work, "partitioned", self._unreachable(place.shard, owner, "NATS cannot be reached"))
+            self._refuse(work, "partitioned", self._unreachable(place.shard, owner, "NATS is not reached"))
         elif not owner or owner == self._side.name or not self._send(work, owner, place.shard, now):
             reason = f"broker {owner} is not heard" if owner else "no broker has it at the moment"
             if owner == self._side.name:

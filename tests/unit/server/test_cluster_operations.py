@@ -262,7 +262,7 @@ def test_without_nats_operations_of_others_are_refused_at_once() -> None:
     (problem,) = a.begin("job", id=id).responses
     assert error(problem) == (
         "partitioned",
-        "the operation belongs to shard 1 (of broker b), and NATS cannot be reached; retry in a few seconds",
+        "the operation belongs to shard 1 (of broker b), and NATS is not reached; retry in a few seconds",
     )
     listed = a.ask("jobs")
     assert (listed.jobs, listed.unanswered) == ([], ["b"])
