@@ -239,10 +239,12 @@ def test_several_brokers(reads: Reads) -> None:
     reader.ports |= dict(zip(("7411", "7412", "7413"), map(str, ports), strict=True))
     reader.placeholders[":4222"] = f":{nats}"
     reader.placeholders["-p 4222"] = f"-p {nats}"
-    reader.type("nats-server -a 127.0.0.1 -p 4222").prints("Server is ready")
+    reader.type("nats-server -a 127.0.0.1 -p 4222 -js -sd ./nats").prints("Server is ready")
+    reader.prints_as_shown("dragoman cluster init --cluster nats://127.0.0.1:4222 --shards 3 --replicas 1")
     brokers = [reader.type(command) for command in reader.page.shown if command.startswith("dragoman serve")]
     for broker in brokers:
         broker.prints("broker joined", 2)
+        broker.prints("shard owned")
     reader.broker = brokers[1]
     [worker] = [each for each in reader.page.shown if each.startswith("dragoman worker")]
     reader.works(worker)

@@ -87,13 +87,15 @@ def status(url: str | None, as_json: bool) -> None:
     """Show the brokers of the cluster, as this broker knows them.
 
     GIVEN counts jobs of this broker that run there, TAKEN jobs from there that run at this one. IDLE counts free slots.
+    JOBS, LOG BYTES, COMMIT AGE and VOID are known for shards of this broker. VOID: messages of a log that do not count.
     """
     view = perform(url, CLUSTER, EmptyRequest())
     if as_json:
         print_json(view)
         return
     connected = f"connected to {view.server}" if view.connected else "not connected"
-    print_facts([("cluster", view.name), ("broker", view.broker), ("NATS", connected)])
+    facts = [("cluster", view.name), ("broker", view.broker), ("NATS", connected)]
+    print_facts([*facts, ("durability", view.durability)] if view.durability else facts)
     rows = [
         (
             each.name,
@@ -109,3 +111,20 @@ def status(url: str | None, as_json: bool) -> None:
     ]
     titles = ("BROKER", "STATE", "VERSION", "WORKERS", "IDLE", "GIVEN", "TAKEN", "")
     print_table(titles, rows, "There are no brokers.", fits=True)
+    shards = [
+        (
+            each.number,
+            each.owner or "-",
+            each.state,
+            each.epoch,
+            "-" if each.jobs is None else each.jobs,
+            "-" if each.log_bytes is None else each.log_bytes,
+            "-" if each.commit_age is None else f"{each.commit_age:.0f} s",
+            "-" if each.voids is None else each.voids,
+            each.problem,
+        )
+        for each in view.shards
+    ]
+    if shards:
+        heads = ("SHARD", "OWNER", "STATE", "EPOCH", "JOBS", "LOG BYTES", "COMMIT AGE", "VOID", "")
+        print_table(heads, shards, "There are no shards.", fits=True)

@@ -111,6 +111,7 @@ class ShardLog:
         self._events = events
         self._new_claim = new_claim
         self._expected = expected
+        self._voids = 0  # of writers that are over
         self._writer: LogWriter | None = None
         self._reader: LogReader | None = None
         self._first = 0  # sequence from which the log is read
@@ -125,6 +126,11 @@ class ShardLog:
     def epoch(self) -> int:
         """Our epoch; 0 if we have none."""
         return 0 if self._writer is None else self._writer.epoch
+
+    @property
+    def voids(self) -> int:
+        """Messages that were found and did not count, in all epochs of ours."""
+        return self._voids + (0 if self._writer is None else self._writer.voids)
 
     @property
     def writer(self) -> LogWriter | None:
@@ -182,6 +188,7 @@ class ShardLog:
         self._retry_at = self._verify_at = self._doubt_since = inf
         if self._writer is not None:
             self.heard(self._writer.last)
+            self._voids += self._writer.voids
             self._writer.abandon()
             self._writer = None
         if self._reader is not None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
+from dragoman.cluster.hub import Hub
 from dragoman.cluster.peers import Peer, RemoteService
 from dragoman.cluster.records import Ack, AnyRecord, Failed, Recall, Result, Seek
 from dragoman.cluster.remote_workers import RemoteWorkers
-from dragoman.cluster.shard_keeper import Hub, ShardKeeper
+from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.taken_jobs import TakenJobs
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, Effect

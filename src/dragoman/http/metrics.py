@@ -21,6 +21,7 @@ COUNTER, GAUGE, HISTOGRAM, INFO = MetricType
 COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     "accepted": ("dragoman_jobs_accepted_total", "Jobs accepted."),
     "restored": ("dragoman_jobs_restored_total", "Unfinished jobs restored from an earlier run."),
+    "evicted": ("dragoman_jobs_evicted_total", "Unfinished jobs whose shard went to another broker of the cluster."),
     "released": ("dragoman_jobs_released_total", "Quarantined jobs retried."),
     "refused": ("dragoman_jobs_refused_total", "Jobs refused at submit."),
     "dispatched": ("dragoman_jobs_dispatched_total", "Attempts: jobs dispatched to a worker."),
@@ -44,6 +45,20 @@ COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     "replayed_answers": ("dragoman_replayed_answers_total", "Replies repeated because the request was repeated."),
 }
 
+# Metrics of a broker in a cluster. Others have no samples of them.
+CLUSTER = {
+    "dragoman_cluster_brokers": (GAUGE, "Other brokers of the cluster that are known."),
+    "dragoman_cluster_shards_owned": (GAUGE, "Shards of background jobs that this broker owns."),
+    "dragoman_cluster_commits_total": (COUNTER, "Batches of rows that are in the logs of shards."),
+    "dragoman_cluster_claims_total": (COUNTER, "Claims of shards, by their result."),
+    "dragoman_cluster_void_commits_total": (COUNTER, "Messages in the logs of shards that do not count."),
+    "dragoman_cluster_cleanings_total": (COUNTER, "Logs of shards that were cleaned."),
+    "dragoman_cluster_log_bytes": (GAUGE, "Size of the log of a shard that this broker owns, about."),
+    "dragoman_cluster_outcomes_held": (
+        GAUGE,
+        "Outcomes of attempts here that the owner has not acknowledged.",
+    ),
+}
 METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_build_info": (INFO, "Version of the broker and of Python."),
     "dragoman_ready": (GAUGE, "1 if the broker accepts new jobs, like /readyz."),
@@ -87,6 +102,7 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
     "dragoman_store_commit_seconds": (HISTOGRAM, "Duration of the store's commits."),
     "dragoman_store_unavailable": (GAUGE, "1 if the store cannot write, and background jobs are refused."),
     "dragoman_loop_lag_seconds": (HISTOGRAM, "Delay of the event loop's timed iterations."),
+    **CLUSTER,
     "process_cpu_seconds_total": (COUNTER, "Processor time, user and system together."),
     "process_max_fds": (GAUGE, "Maximum number of open file descriptors."),
     "process_virtual_memory_bytes": (GAUGE, "Mapped memory."),
@@ -104,7 +120,7 @@ async def metrics(context: AppContext, request: Request) -> Response:
     except OperationError as error:
         raise HttpError(problem_response(error.problem)) from None
     media = media_type(request.headers.get("accept", ""))
-    body = await MetricsSnapshot(context, METRICS, media == OPENMETRICS).text(COUNTERS)
+    body = await MetricsSnapshot(context, METRICS, media == OPENMETRICS).text(COUNTERS, CLUSTER)
     return Response(body, headers={"Content-Type": media, "Cache-Control": "no-store"})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -46,8 +46,9 @@ class MetricsSnapshot:
         self._traffic: dict[str, tuple[int, int]] = {}
         self._yielded_at = perf_counter()
 
-    async def text(self, counters: Mapping[str, tuple[str, str]]) -> bytes:
-        """Return the text. `counters` are attributes of the broker's counters, with their metrics."""
+    async def text(self, counters: Mapping[str, tuple[str, str]], cluster: Iterable[str] = ()) -> bytes:
+        """Return the text. `counters` are attributes of the broker's counters, with their metrics; `cluster`: the
+        metrics of a cluster."""
         await self._collect_workers()
         await self._collect_connections()
         await self._collect_services()
@@ -57,6 +58,7 @@ class MetricsSnapshot:
         await self._write_workers()
         self._write_peers()
         self._write_counters(counters)
+        self._write_cluster(cluster)
         for name, value in process_numbers():
             self._write(name, value)
         if self._is_openmetrics:
@@ -125,6 +127,12 @@ class MetricsSnapshot:
         self._lines.append(histogram("dragoman_store_commit_seconds", "", store.commits))
         self._begin("dragoman_loop_lag_seconds")
         self._lines.append(histogram("dragoman_loop_lag_seconds", "", self._context.runner.lag))
+
+    def _write_cluster(self, names: Iterable[str]) -> None:
+        numbers = self._context.operations.cluster_numbers()
+        for name in names:
+            self._begin(name)
+            self._lines += [sample(name, labels(**labelled), value) for labelled, value in numbers.get(name, ())]
 
     async def _write_services(self) -> None:
         tallies = [(labels(service=OTHER), self._others)]

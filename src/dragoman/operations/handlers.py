@@ -66,6 +66,7 @@ from dragoman.operations.visibility import (
 from dragoman.operations.visible_views import visible_health
 from dragoman.operations.why import why_view
 
+ClusterNumbers = dict[str, list[tuple[dict[str, str], float]]]  # labels and value of each sample, by metric
 UNTIL_ENDED: Final = 1e18  # time of a request that waits for the outcome of its job without a limit
 LOADING_TICK: Final = 0.2  # seconds between two ticks while jobs of an earlier run are being loaded
 KEYS_LOADING: Final = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
@@ -108,6 +109,7 @@ class OperationHandlers(LimitHandlers):
         self.targets = Targets(broker, scheduler)
         self.permissions = Permissions(broker, self.targets)
         self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
+        self.cluster_numbers: Callable[[], ClusterNumbers] = dict  # likewise
         self.show_cluster: Callable[[], ClusterView] = no_cluster  # likewise
 
     # ---------------------------------------------------------------- operations

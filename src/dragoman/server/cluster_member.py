@@ -37,7 +37,7 @@ from dragoman.server.cluster_answers import ClusterAnswers
 from dragoman.server.cluster_places import Places
 from dragoman.server.cluster_router import ClusterRouter
 from dragoman.server.cluster_shards import ClusterShards
-from dragoman.server.cluster_status import cluster_view
+from dragoman.server.cluster_status import cluster_numbers, cluster_view
 from dragoman.server.config import Config
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
@@ -62,6 +62,7 @@ class ClusterMember:
         """Raises AddressError and OSError."""
         self._broker = broker = runner.broker
         self._now = clock
+        self._store = store
         io, now = runner.connections, clock()
         name = config.broker_name or default_name()
         try:
@@ -108,6 +109,7 @@ class ClusterMember:
         """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
         self._share(operations)
         operations.show_cluster = self.view
+        operations.cluster_numbers = lambda: cluster_numbers(self.side, self._store)
         operations.placement = placement = self.shards.placement
         operations.durability = lambda: placement.durability
 

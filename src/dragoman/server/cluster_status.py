@@ -11,9 +11,11 @@ from dragoman.cluster.peers import Peer
 from dragoman.cluster.records import ServiceGossip
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.shards import ShardPhase
+from dragoman.cluster.store import ShardStore
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.operations.cluster_schemas import ClusterView, MemberView, ShardView
+from dragoman.operations.handlers import ClusterNumbers
 
 PHASES: Final = {
     ShardPhase.OWNED: "owned",
@@ -69,7 +71,7 @@ def _shard(keeper: ShardKeeper, number: int, jobs: int, now: float) -> ShardView
         problem=shard.alarm,
     )
     if writer is not None and shard.epoch:
-        view.jobs, view.log_bytes, view.voids = jobs, kept.log.size, writer.voids
+        view.jobs, view.log_bytes, view.voids = jobs, kept.log.size, kept.log.voids
         view.commit_age = round(now - kept.last_commit, 3) if kept.last_commit > -inf else None
         view.problem = writer.problem
     return view
@@ -94,4 +96,25 @@ def _counts(services: dict[str, ServiceGossip]) -> dict[str, int]:
     return {
         "workers": sum(each.workers for each in services.values()),
         "idle": sum(each.idle for each in services.values()),
+    }
+
+
+def cluster_numbers(side: ClusterSide, store: ShardStore) -> ClusterNumbers:
+    """Return the samples of the metrics of a cluster."""
+    numbers: ClusterNumbers = {
+        "dragoman_cluster_brokers": [({}, len(side.peers))],
+        "dragoman_cluster_commits_total": [({}, store.written)],
+    }
+    keeper = side.keeper
+    if keeper is None:
+        return numbers
+    owned = keeper.owned()
+    sizes = [({"shard": str(each)}, float(keeper.kept[each].log.size + store.bytes.get(each, 0))) for each in owned]
+    return numbers | {
+        "dragoman_cluster_shards_owned": [({}, len(owned))],
+        "dragoman_cluster_claims_total": [({"result": name}, count) for name, count in keeper.claims.items()],
+        "dragoman_cluster_void_commits_total": [({}, sum(shard.log.voids for shard in keeper.kept))],
+        "dragoman_cluster_cleanings_total": [({}, keeper.cleanings)],
+        "dragoman_cluster_log_bytes": sizes,
+        "dragoman_cluster_outcomes_held": [({}, len(keeper.outcomes))],
     }
