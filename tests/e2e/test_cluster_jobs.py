@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -109,6 +112,27 @@ def test_a_group_is_in_one_shard_and_moves_with_it(members: list[Member], tmp_pa
     left[0].worker("writes", "writes")
     until(lambda: all_done(left, {last: ""}), "the job after the group is done", PATIENCE)
     assert sorted(each.name for each in tmp_path.glob("member *")) == [f"member {number}" for number in range(5)]
+
+
+def test_a_broker_releases_its_shards_on_request(programs: Programs, members: list[Member], tmp_path: Path) -> None:
+    first, second, third = members
+    job = enqueue_at(first, "writes", f"{tmp_path}/moved".encode())
+    done = programs.run("cluster", "release", "eu1", "--connect", second.url)
+    assert (done.ends(PATIENCE), done.out) == (0, "eu1 gives its shards to other brokers\n"), done.err
+    until(lambda: not first.shards() and second.shards() + third.shards() == 4, "others have them", PATIENCE)
+    first.worker("writes", "writes")
+    until(lambda: all_done([second, third], {job: ""}), "the job is done", PATIENCE)
+    shown = programs.run("job", job, "--json", "--connect", next(m for m in (second, third) if view_of([m], job)).url)
+    assert (shown.ends(PATIENCE), json.loads(shown.out)["durability"]) == (0, "single")
+    status = programs.run("cluster", "status", "--connect", second.url)
+    assert status.ends(PATIENCE) == 0
+    assert re.search(r"^ *\d+ +eu[23] +(owned|elsewhere) ", status.out, re.MULTILINE), status.out
+    unknown = programs.run("cluster", "release", "eu9", "--connect", second.url)
+    assert unknown.ends(PATIENCE) == 1
+    assert "no broker named 'eu9' is heard; the cluster has eu2, eu1, eu3" in unknown.err
+    with urllib.request.urlopen(f"{second.urls['http']}/metrics") as answer:
+        text = answer.read().decode()
+    assert f"dragoman_cluster_shards_owned {second.shards()}" in text
 
 
 def test_all_brokers_restart(programs: Programs, members: list[Member], nats: NatsServer, tmp_path: Path) -> None:

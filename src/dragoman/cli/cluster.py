@@ -6,9 +6,10 @@ import click
 
 from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.exit_codes import FAILED, UNREACHABLE, USAGE, fail
-from dragoman.cli.tables import print_facts, print_json, print_table
+from dragoman.cli.tables import plain, print_facts, print_json, print_table
+from dragoman.operations.cluster_schemas import BrokerRef
 from dragoman.operations.schemas import EmptyRequest
-from dragoman.operations.table import CLUSTER
+from dragoman.operations.table import CLUSTER, RELEASE_SHARDS
 
 
 @click.group()
@@ -128,3 +129,21 @@ def status(url: str | None, as_json: bool) -> None:
     if shards:
         heads = ("SHARD", "OWNER", "STATE", "EPOCH", "JOBS", "LOG BYTES", "COMMIT AGE", "VOID", "")
         print_table(heads, shards, "There are no shards.", fits=True)
+
+
+@cluster.command(
+    epilog="""\b
+Examples:
+  dragoman cluster release eu1
+""",
+)
+@click.argument("broker")
+@connect_option
+def release(broker: str, url: str | None) -> None:
+    """Let BROKER give its shards to other brokers, for example before its machine is serviced.
+
+    Running jobs go on, and their results go to the new owners. BROKER takes no shard for a minute. A broker that stops
+    (SIGTERM) does this by itself.
+    """
+    perform(url, RELEASE_SHARDS, BrokerRef(broker=broker))
+    click.echo(f"{plain(broker)} gives its shards to other brokers")

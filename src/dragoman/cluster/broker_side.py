@@ -31,6 +31,7 @@ from dragoman.cluster.records import (
     Free,
     Give,
     Gossip,
+    LetGo,
     Packet,
     Progress,
     Recall,
@@ -49,6 +50,7 @@ from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.shard_bytes import CALL, shard_of
 from dragoman.cluster.shard_hub import ShardHub
 from dragoman.cluster.shard_keeper import ShardKeeper
+from dragoman.cluster.store import NOTES
 from dragoman.cluster.taken_jobs import TakenJobs
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
@@ -97,7 +99,7 @@ class ClusterSide(TimedRecipient):
         self._has_begun = True  # to look for shards
         self._keeps_from = inf  # time at which the layout was known
         self._is_flush_requested = False
-        self.has_settings: Callable[[str], bool] = lambda _: False  # True for the broker that has shard 0
+        self.has_settings: Callable[[str, float], bool] = self._has_notes
         self._settings: Settings | None = None  # as they were sent last; None: not since it has shard 0
         self._settings_at = -inf
 
@@ -211,9 +213,17 @@ class ClusterSide(TimedRecipient):
             self._publish(self._subjects.gossip, encode_gossip(replace(made, settings=settings) if settings else made))
         return self._gossip_at + GOSSIP_EVERY
 
+    def _has_notes(self, broker: str, now: float) -> bool:
+        """True for the broker that has shard 0, with the pauses and limits of services. It has read them, if it is this
+        one."""
+        keeper = self.keeper
+        if keeper is None or keeper.shards.owner(NOTES, now) != broker:
+            return False
+        return broker != self.name or keeper.owns(NOTES)
+
     def _settings_to_send(self, now: float) -> bytes:
         """Return the pauses and limits of services, if this broker has them: each second, and when they change."""
-        if not self.has_settings(self.name):
+        if not self.has_settings(self.name, now):
             self._settings = None
             return b""
         settings = settings_of(self._broker)
@@ -263,7 +273,7 @@ class ClusterSide(TimedRecipient):
         self._broker.availability.heal(gossip.services)
         if self.keeper is not None:
             self.keeper.shards.heard(peer.name, peer.incarnation, gossip.shards, gossip.draining, now)
-        if gossip.settings and self.has_settings(peer.name):
+        if gossip.settings and self.has_settings(peer.name, now):
             apply_settings(self._broker, read_settings(gossip.settings), now)
         self._request_flush()
 
@@ -342,6 +352,8 @@ class ClusterSide(TimedRecipient):
             self.hub.take_seek(peer, Token(record.token))
         elif isinstance(record, Ack):
             self.hub.take_ack(record.token)
+        elif isinstance(record, LetGo):
+            self.hub.rest(now)
         elif isinstance(record, Busy):
             self._workers.busy(peer, record, now)
         elif isinstance(record, Free):

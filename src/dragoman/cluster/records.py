@@ -90,7 +90,11 @@ class Ack(Record, frozen=True, tag=9):
     token: bytes
 
 
-class Ask(Record, frozen=True, tag=10):
+class LetGo(Record, frozen=True, tag=10):
+    """An operator wants the receiver to give its shards to others."""
+
+
+class Ask(Record, frozen=True, tag=11):
     """An operation for the receiver to execute. `request`: JSON, as a native client sends it.
 
     `principal`, `address`, `label`, `dialect` and `origin` are those of the client. The receiver trusts brokers of its
@@ -110,7 +114,7 @@ class Ask(Record, frozen=True, tag=10):
     origin: str = ""
 
 
-class Answer(Record, frozen=True, tag=11):
+class Answer(Record, frozen=True, tag=12):
     """The response to an operation: a view in JSON; or an error, if `kind` is not empty."""
 
     number: int
@@ -121,13 +125,13 @@ class Answer(Record, frozen=True, tag=11):
     detail: str = ""
 
 
-class Leave(Record, frozen=True, tag=12):
+class Leave(Record, frozen=True, tag=13):
     """Nobody waits for the response any more."""
 
     number: int
 
 
-AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack | Ask | Answer | Leave
+AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack | LetGo | Ask | Answer | Leave
 
 
 class Packet(msgspec.Struct, array_like=True, frozen=True):

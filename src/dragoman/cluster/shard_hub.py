@@ -7,11 +7,11 @@ for the earlier owner. For the core it has a worker of its own, which never gets
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
 from dragoman.cluster.hub import Hub
 from dragoman.cluster.peers import Peer, RemoteService
-from dragoman.cluster.records import Ack, AnyRecord, Failed, Recall, Result, Seek
+from dragoman.cluster.records import Ack, AnyRecord, Failed, LetGo, Recall, Result, Seek
 from dragoman.cluster.remote_workers import RemoteWorkers
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.taken_jobs import TakenJobs
@@ -20,6 +20,8 @@ from dragoman.core.effects import CancelAttempt, Effect
 from dragoman.core.model import Attempt, Caller, Token
 from dragoman.core.states import GONE
 from dragoman.dialects.interface import BrokerIO
+
+REST: Final = 60.0  # seconds in which a broker that has given its shards up takes none
 
 
 @final
@@ -97,6 +99,20 @@ class ShardHub(Hub):
     def take_ack(self, token: bytes) -> None:
         if self.keeper is not None:
             self.keeper.outcomes.acknowledged(token)
+
+    def rest(self, now: float) -> None:
+        """Give all shards to other brokers, and take none for a while."""
+        if self.keeper is not None:
+            self.keeper.shards.rest(now, REST)
+
+    def let_go(self, broker: str, now: float) -> bool:
+        """Let a broker give its shards to others. False: it is not heard."""
+        peer = self._peers.get(broker)
+        if broker == self.name:
+            self.rest(now)
+        elif peer is not None:
+            self._add(peer, LetGo())
+        return broker == self.name or peer is not None
 
     def gone(self, peer: Peer, reason: str, now: float) -> None:
         """The broker of a worker is gone: the attempts that it had are lost."""

@@ -133,6 +133,7 @@ class Shards:
         self._is_connected = False
         self._away_since = now
         self._balance_at = now + self.settings.balance_every
+        self._rests_until = -inf  # it takes no shard until then
 
     def __getitem__(self, shard: int) -> Shard:
         return self._shards[shard]
@@ -244,7 +245,7 @@ class Shards:
     def owned(self, number: int, now: float) -> None:
         """Everything is read."""
         self._shards[number].phase = ShardPhase.OWNED
-        if self.is_draining:
+        if self.is_draining or now < self._rests_until:
             self.release(number, now)
 
     def refused(self, number: int, now: float) -> None:
@@ -282,6 +283,12 @@ class Shards:
             shard.phase = ShardPhase.RELEASING
             self._actions.release(number, now)
 
+    def rest(self, now: float, seconds: float) -> None:
+        """Give all shards up, and take none for a while."""
+        self._rests_until = now + seconds
+        for number in range(len(self._shards)):
+            self.release(number, now)
+
     def drain(self, now: float) -> None:
         """Give all shards up, and take no more: this broker stops."""
         self.is_draining = True
@@ -297,6 +304,8 @@ class Shards:
         due = self._notice_silence(now)
         if not self._is_connected or self.is_draining:
             return due
+        if now < self._rests_until:
+            return min(due, self._rests_until)
         for number, shard in enumerate(self._shards):
             if shard.phase in (ShardPhase.ELSEWHERE, ShardPhase.ALARMED):
                 due = min(due, self._consider(number, shard, now))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from dragoman.operations.schemas import View
+from dragoman.operations.schemas import OperationRequest, View
 
 
 class MemberView(View):
@@ -24,6 +24,12 @@ class MemberView(View):
     given: Annotated[int, Meta(description="Jobs of this broker that it runs now.")]
     taken: Annotated[int, Meta(description="Its jobs that this broker runs now.")]
     same_access: Annotated[bool, Meta(description="Its access table is equal to that of this broker.")]
+
+
+class BrokerRef(OperationRequest):
+    """A broker of the cluster."""
+
+    broker: Annotated[str, Meta(min_length=1, max_length=32, description="Name of the broker.")]
 
 
 class ShardView(View):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.operations.cluster_schemas import ClusterView
+from dragoman.operations.cluster_schemas import BrokerRef, ClusterView
 from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import EmptyRequest
 
@@ -20,4 +20,18 @@ CLUSTER: Final = Operation(
     answered_by="this broker",
     errors=("conflict",),
     command="cluster status",
+)
+RELEASE_SHARDS: Final = Operation(
+    name="release shards",
+    request=BrokerRef,
+    view=ClusterView,
+    summary="Let a broker of the cluster give its shards to others, for example before its machine is serviced. It "
+    "takes none for a minute. Running jobs continue.",
+    right="administer",
+    target="broker",
+    method="POST",
+    path="/v1/cluster/{broker}/release",
+    answered_by="this broker",
+    errors=("conflict", "not found"),
+    command="cluster release",
 )

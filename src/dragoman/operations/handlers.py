@@ -22,7 +22,7 @@ from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED
-from dragoman.operations.cluster_schemas import ClusterView
+from dragoman.operations.cluster_schemas import BrokerRef, ClusterView
 from dragoman.operations.error_kinds import ERROR_KINDS
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.job_details import send_payload, show_job
@@ -109,6 +109,7 @@ class OperationHandlers(LimitHandlers):
         self.targets = Targets(broker, scheduler)
         self.permissions = Permissions(broker, self.targets)
         self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
+        self.let_go: Callable[[str, float], bool] = lambda broker, now: False  # likewise
         self.cluster_numbers: Callable[[], ClusterNumbers] = dict  # likewise
         self.show_cluster: Callable[[], ClusterView] = no_cluster  # likewise
 
@@ -257,6 +258,13 @@ class OperationHandlers(LimitHandlers):
 
     def cluster(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self.show_cluster())
+
+    def release_shards(self, request: BrokerRef, payload: Payload, responder: Responder, now: float) -> None:
+        view = self.show_cluster()
+        if not self.let_go(request.broker, now):
+            names = ", ".join(each.name for each in view.members)
+            raise OperationError("not found", f"no broker named {request.broker!r} is heard; the cluster has {names}")
+        responder.answer(view)
 
     def reload_access(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self.reload_table())

@@ -50,7 +50,9 @@ def show_job(
         return
     principal = responder.owner.principal
     if not is_full:
-        responder.answer(with_family(outline(job, offset), job, principal, broker))
+        view = outline(job, offset)
+        view.durability = durability
+        responder.answer(with_family(view, job, principal, broker))
         return
 
     def show(payload: Payload, result: Payload, failure: Failure | None) -> None:

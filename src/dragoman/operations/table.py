@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dragoman.operations.cluster_table import CLUSTER as CLUSTER
+from dragoman.operations.cluster_table import RELEASE_SHARDS as RELEASE_SHARDS
 from dragoman.operations.dashboard_table import OVERVIEW as OVERVIEW
 from dragoman.operations.dashboard_table import SERVICE_SERIES as SERVICE_SERIES
 from dragoman.operations.group_table import CANCEL_GROUP as CANCEL_GROUP
@@ -425,6 +426,7 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         LISTENERS,
         BROKER,
         CLUSTER,
+        RELEASE_SHARDS,
         HEALTH,
         OVERVIEW,
         SERVICE_SERIES,

@@ -767,6 +767,16 @@ class ClientOperations(Performer, Generic[Result]):
 
         return self.operation(CLUSTER, EmptyRequest())
 
+    def release_shards(self, broker: str) -> ClusterView:
+        """Let a broker of the cluster give its shards to others, for example before its machine is serviced.
+
+        It takes none for a minute. Running jobs continue.
+        """
+        from dragoman.operations.cluster_schemas import BrokerRef
+        from dragoman.operations.table import RELEASE_SHARDS
+
+        return self.operation(RELEASE_SHARDS, BrokerRef(broker=broker))
+
     def health(self) -> HealthView:
         """Show whether the broker accepts new jobs, the reasons if not, and the numbers of jobs and workers.
 

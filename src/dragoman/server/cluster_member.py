@@ -31,7 +31,7 @@ from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.limits import restore_limits
-from dragoman.operations.pauses import restore_pauses
+from dragoman.operations.pauses import PAUSED_BY, restore_pauses
 from dragoman.sdk.address import AddressError
 from dragoman.server.cluster_answers import ClusterAnswers
 from dragoman.server.cluster_places import Places
@@ -109,11 +109,15 @@ class ClusterMember:
         """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
         self._share(operations)
         operations.show_cluster = self.view
+        operations.let_go = self.side.hub.let_go
         operations.cluster_numbers = lambda: cluster_numbers(self.side, self._store)
         operations.placement = placement = self.shards.placement
         operations.durability = lambda: placement.durability
 
         def restored(notes: dict[str, str], now: float) -> None:
+            services = self._broker.worker_registry.services.values()
+            for name in [each.name for each in services if each.paused and PAUSED_BY + each.name not in notes]:
+                self._broker.operator.resume(name, now)  # that it was resumed has not been heard here
             restore_pauses(self._broker, notes, offset())
             restore_limits(self._broker, notes, now)
             operations.scheduler.load(notes, now, now + offset())
@@ -127,7 +131,6 @@ class ClusterMember:
         wake = runner.connections.request_iteration
         places = Places(operations, self.side.name, KeptShards(self.side, self._now))
         self.side.questions.answerer = ClusterAnswers(operations, places, wake)
-        self.side.has_settings = places.has_settings
         router = ClusterRouter(operations, self.side, places, wake, self._now)
         runner.sessions.append(router)
         operations.brokers = router

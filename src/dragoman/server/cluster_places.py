@@ -104,12 +104,6 @@ class Places:
                 return HERE if is_here else SEARCH
         return HERE
 
-    def has_settings(self, broker: str) -> bool:
-        """True for the broker that has the pauses and limits of services. It has read them, if it is this one."""
-        if not self.shards.count or self.shards.owner(SHARD_OF_NOTES) != broker:
-            return False
-        return broker != self._name or self.shards.is_ready(SHARD_OF_NOTES)
-
     def is_copy(self, row: Operation[Any, Any], request: Any) -> bool:
         """True if the operation is about a job that runs here for another broker: that one answers."""
         if row.answered_by != "job owner":

@@ -214,6 +214,25 @@ def test_an_outcome_is_sent_again_to_the_next_owner() -> None:
     assert not len(other.keeper.outcomes)
 
 
+def test_a_pause_holds_at_every_broker() -> None:
+    world = world_with_workers("a", "b", "c")
+    owner = next(each for each in world.all_nodes if 0 in each.owned)
+    others = [each for each in world.all_nodes if each is not owner]
+    for node in world.all_nodes:
+        node.worker("s")
+    world.run(0.5)
+    owner.broker.operator.pause("s", "Ada", world.now)
+    world.run(1.5)
+    ids = [enqueue(world, b"job %d" % number) for number in range(6)]
+    world.run(1.0)
+    assert [each.broker.worker_registry.services["s"].paused_by for each in others] == ["Ada", "Ada"]
+    assert not world.runs
+    owner.broker.operator.resume("s", world.now)
+    world.run(1.5)
+    world.work()
+    world.run_until(lambda: world.work() or all(getattr(world.find(id), "outcome", None) is DONE for id in ids))
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_nothing_acknowledged_is_lost_whatever_is_killed_frozen_or_cut(seed: int) -> None:
     """C1 to C6: brokers are killed, frozen and cut off while messages and answers of logs get lost."""

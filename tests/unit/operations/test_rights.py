@@ -79,6 +79,7 @@ class RightsWorld(World):
         self.broker.principals.apply({name: (rights, NO_LIMITS) for name, rights in TABLE.items()})
         self.operations.server_facts = FixedFacts()
         self.operations.show_cluster = lambda: ClusterView(name="c", broker="b", connected=False, server="", members=[])
+        self.operations.let_go = lambda broker, now: broker == "b"
         self.operations.reload_table = lambda: AccessView(added=["new"], removed=[], changed=[], disconnected=2)
         self.web_group = ""
         self.act_as("web")
@@ -134,6 +135,7 @@ JOB: dict[str, Callable[[RightsWorld], dict[str, Any]]] = {
     "quarantine group": lambda world: {"group": world.quarantine_group()},
 }
 MORE_FIELDS: dict[str, dict[str, Any]] = {
+    "release shards": {"broker": "b"},
     "enqueue": {"service": "mail"},
     "enqueue many": {"service": "mail", "jobs": (BatchJob(),)},
     "set schedule": {"name": "nightly", "service": "mail", "every": 60.0},
@@ -184,6 +186,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "listeners": (OK, NO, NO, NO, NO, NO),
     "broker": (OK, NO, NO, NO, NO, NO),
     "cluster": (OK, NO, NO, NO, NO, NO),
+    "release shards": (OK, NO, NO, NO, NO, NO),
     "health": (OK, OK, OK, OK, OK, OK),
     "overview": (1, 1, 1, 1, 1, 0),
     "service series": (OK, OK, OK, OK, OK, NO),

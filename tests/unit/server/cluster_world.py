@@ -108,9 +108,13 @@ class Node(links.Node):
         self.router = ClusterRouter(self.operations, self.side, places, wake, lambda: world.now)
         self.side.questions.answerer = ClusterAnswers(self.operations, places, wake)
         self.operations.brokers = self.router
-        self.side.has_settings = places.has_settings
+        self.side.has_settings = lambda broker, now: self._has_settings(broker)
         self.runner.sessions += [self.operations, self.side, self.router]
         self.workers = self.local = WorkerSession()  # type: ignore[assignment]
+
+    def _has_settings(self, broker: str) -> bool:
+        table = self.world.table
+        return table is not None and table.owners[0] == broker and (broker != self.name or 0 not in table.reading)
 
     def _log(self, level: str, event: str, **fields: object) -> None:
         self.remarks.append(event)
