@@ -11,6 +11,7 @@ import pytest
 from http_world import World
 
 from case_tables import check_every_row
+from dragoman.operations.cluster_schemas import BrokerRef
 from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.group_schemas import BatchJob, EnqueueManyRequest, GroupRef, GroupResultsRequest
 from dragoman.operations.handlers import FUNCTIONS
@@ -100,6 +101,7 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
     ServiceSeriesRequest: [ServiceSeriesRequest(name="ä/ö ?", range="1h")],
     RetryGroupRequest: [RetryGroupRequest(group="0" * 16), RetryGroupRequest(group="9f2c61e07ad35b18", rate=0.5)],
     ServiceRef: [ServiceRef(name="ä/ö ?")],
+    BrokerRef: [BrokerRef(broker="eu-1")],
     PauseRequest: [PauseRequest(name="a/b"), PauseRequest(name="s", by="Ada")],
     LimitRequest: [
         LimitRequest(name="a/b", max_running=0, max_running_per_tenant=3, rate="100/min", reset=True),
