@@ -30,6 +30,10 @@ def waits(payload: bytes, ctx: Context) -> bytes:
     return b"went"
 
 
+def fails(payload: bytes) -> bytes:
+    raise ValueError("it fails")
+
+
 def writes(payload: bytes) -> bytes:
     """Write a line to a file for each run."""
     with open(payload.decode(), "a") as file:

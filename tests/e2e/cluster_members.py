@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import BrokerUnavailable, Client, JobRefused, NotFound
-from dragoman.operations.schemas import JobView
+from dragoman.operations.list_schemas import ListWorkersRequest
+from dragoman.operations.schemas import EnqueueRequest, JobView
+from dragoman.operations.table import ENQUEUE, WORKERS
 from nats_servers import NatsCluster, NatsServer, start_on_free_ports
 from programs import Program, Programs, until
 
@@ -90,8 +92,11 @@ class Member:
             return [each.name for each in client.cluster().members]
 
     def offers(self, service: str) -> bool:
+        """True if an idle worker of this broker, or another broker as this one sees it, has the service."""
         with closing(Client(self.url)) as client:
-            return any(service in each.services and each.state == "idle" for each in client.workers())
+            here = [each for each in client.workers() if each.broker == self.name]
+            others = client.operation(WORKERS, ListWorkersRequest(dialect="cluster")).workers
+            return any(service in each.services and each.state == "idle" for each in here + others)
 
     def shards(self) -> int:
         """Return the number of shards that this broker owns."""
@@ -132,14 +137,15 @@ def wait_for_balance(members: list[Member], shards: int = 4) -> None:
 
 
 def enqueue(members: list[Member], service: str, payload: bytes, key: str, **options: Any) -> tuple[str, Member]:
-    """Enqueue a background job at the broker that has the shard of its key. Returns its id, and that broker."""
+    """Enqueue a background job with a key. Returns its id, and the broker that has it."""
     found: list[tuple[str, Member]] = []
 
     def is_enqueued() -> bool:
         for member in members:
             try:
                 with closing(Client(member.url, wait_for_broker=False)) as client:
-                    found.append((client.enqueue(service, payload, key=key, **options), member))
+                    id = client.enqueue(service, payload, key=key, **options)
+                    found.append((id, next(each for each in members if each.name == client.job(id).broker)))
                 return True
             except (JobRefused, BrokerUnavailable):
                 continue  # another broker has the shard, or is about to
@@ -161,16 +167,9 @@ def view_of(members: list[Member], id: str) -> JobView | None:
 
 
 def enqueue_at(member: Member, service: str, payload: bytes, **options: Any) -> str:
-    """Enqueue a background job in one of the shards that a broker owns: the client chooses a key for each call."""
-    found: list[str] = []
-
-    def is_enqueued() -> bool:
-        try:
-            with closing(Client(member.url)) as client:
-                found.append(client.enqueue(service, payload, **options))
-        except JobRefused:
-            return False
-        return True
-
-    until(is_enqueued, f"a job is enqueued at {member.name}", PATIENCE)
-    return found[0]
+    """Enqueue a background job in one of the shards that a broker owns: it has no key."""
+    until(member.shards, f"{member.name} has a shard", PATIENCE)
+    with closing(Client(member.url)) as client:
+        view = client.operation(ENQUEUE, EnqueueRequest(service=service, **options), payload)
+    assert view.broker == member.name
+    return view.id

@@ -49,6 +49,7 @@ ECHO_NOTE = Operation(
     target="service",
     method="POST",
     path="/v1/notes/{title}/echo",
+    answered_by="this broker",
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from msgspec.structs import asdict
 
+from dragoman.cli.broker_column import note_unanswered, noted, with_brokers
 from dragoman.cli.client import connect_option, connected, json_option, perform
 from dragoman.cli.request_options import given, request_options
 from dragoman.cli.tables import age, print_facts, print_json, print_table
@@ -52,7 +53,7 @@ def jobs(url: str | None, limit: int | None, counts: bool, as_json: bool, **opti
         limit = A_SCREEN
     request = ListJobsRequest(**filters, limit=limit + 1 if limit is not None else sys.maxsize)
     with connected(url) as client:
-        found = chain.from_iterable(one_ahead(client.pages(JOBS, request)))
+        found = chain.from_iterable(one_ahead(map(noted, client.pages(JOBS, request))))
         listed = islice(found, limit)
         if as_json:
             for each in listed:
@@ -64,10 +65,10 @@ def jobs(url: str | None, limit: int | None, counts: bool, as_json: bool, **opti
         click.echo(f"There are more than these {limit}: --limit shows them.", err=True)
 
 
-def one_ahead(pages: Iterable[list[JobView]]) -> Iterator[list[JobView]]:
+def one_ahead(pages: Iterable[list[Any]]) -> Iterator[list[Any]]:
     """Yield each page after the next one is fetched. A program that reads these ids may delete their jobs, and a list
     cannot continue after a job that is gone."""
-    before: list[JobView] | None = None
+    before: list[Any] | None = None
     for page in pages:
         if before is not None:
             yield before
@@ -77,6 +78,7 @@ def one_ahead(pages: Iterable[list[JobView]]) -> Iterator[list[JobView]]:
 
 
 def _print_rows(jobs: Iterable[JobView]) -> None:
+    found = list(jobs)
     rows = [
         (
             each.id,
@@ -86,9 +88,10 @@ def _print_rows(jobs: Iterable[JobView]) -> None:
             len(each.attempts),
             each.reason,
         )
-        for each in jobs
+        for each in found
     ]
-    print_table(("JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON"), rows, "There are no such jobs.", fits=True)
+    titles = ("JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON")
+    print_table(*with_brokers(titles, rows, [each.broker for each in found]), "There are no such jobs.", fits=True)
 
 
 def _print_counts(url: str | None, service: str | None, as_json: bool) -> None:
@@ -96,4 +99,6 @@ def _print_counts(url: str | None, service: str | None, as_json: bool) -> None:
     if as_json:
         print_json(view)
     else:
-        print_facts(("not done" if name == "undone" else name, count) for name, count in asdict(view).items())
+        counts = {name: count for name, count in asdict(view).items() if name != "unanswered"}
+        print_facts(("not done" if name == "undone" else name, count) for name, count in counts.items())
+    note_unanswered(view.unanswered)

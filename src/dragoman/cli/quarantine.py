@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dragoman.cli.broker_column import note_unanswered, with_brokers
 from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.request_options import given, request_options
 from dragoman.cli.tables import age, plain, print_json, print_table
@@ -48,7 +49,9 @@ def quarantine(context: click.Context, url: str | None, as_json: bool) -> None:
             for each in view.groups
         ]
         titles = ("GROUP", "SERVICE", "OUTCOME", "JOBS", "LAST", "REASON")
-        print_table(titles, rows, "Nothing is in quarantine.", fits=True)
+        table = with_brokers(titles, rows, [each.brokers for each in view.groups])
+        print_table(*table, "Nothing is in quarantine.", fits=True)
+    note_unanswered(view.unanswered)
     if view.more:
         click.echo(f"{view.more} more jobs have other causes: `dragoman jobs --quarantined` lists them.", err=True)
 

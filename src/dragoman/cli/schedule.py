@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dragoman.cli.broker_column import note_unanswered, with_brokers
 from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.exit_codes import USAGE, fail
 from dragoman.cli.payloads import read_payload
@@ -45,7 +46,9 @@ def schedule() -> None:
 @json_option
 def list_(url: str | None, as_json: bool) -> None:
     """List schedules."""
-    found = perform(url, SCHEDULES, EmptyRequest()).schedules
+    view = perform(url, SCHEDULES, EmptyRequest())
+    found = view.schedules
+    note_unanswered(view.unanswered)
     if as_json:
         print_json(*found)
         return
@@ -62,7 +65,7 @@ def list_(url: str | None, as_json: bool) -> None:
         for each in found
     ]
     titles = ("NAME", "SERVICE", "RHYTHM", "NEXT", "RUNS", "SKIPPED", "LAST JOB")
-    print_table(titles, rows, "There are no schedules.", fits=True)
+    print_table(*with_brokers(titles, rows, [each.broker for each in found]), "There are no schedules.", fits=True)
 
 
 @schedule.command()

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dragoman.cli.broker_column import noted, with_brokers
 from dragoman.cli.client import connect_option, connected, json_option
 from dragoman.cli.request_options import given, request_options
 from dragoman.cli.tables import print_json, print_table, span
@@ -32,10 +33,12 @@ def services(url: str | None, as_json: bool, **options: Any) -> None:
     since the broker started.
     """
     with connected(url) as client:
-        found = list(chain.from_iterable(client.pages(SERVICES, ListServicesRequest(**given(options)))))
+        pages = client.pages(SERVICES, ListServicesRequest(**given(options)))
+        found = list(chain.from_iterable(map(noted, pages)))
     if as_json:
         print_json(*found)
         return
+    found = found if options["sort"] else sorted(found, key=lambda each: each.name)
     rows = [
         (
             each.name,
@@ -49,7 +52,7 @@ def services(url: str | None, as_json: bool, **options: Any) -> None:
             sum(count for outcome, count in each.ended.items() if outcome != "done"),
             f"paused by {each.paused_by}" if each.paused else "",
         )
-        for each in (found if options["sort"] else sorted(found, key=lambda each: each.name))
+        for each in found
     ]
     titles = (
         "SERVICE",
@@ -64,4 +67,5 @@ def services(url: str | None, as_json: bool, **options: Any) -> None:
         "",
     )
     nothing = "There are no services yet: no worker offers one, and no job is there for one."
-    print_table(titles, rows, "There are no such services." if options["text"] else nothing, fits=True)
+    table = with_brokers(titles, rows, [each.brokers for each in found])
+    print_table(*table, "There are no such services." if options["text"] else nothing, fits=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dragoman.cli.broker_column import note_unanswered, noted, with_brokers
 from dragoman.cli.client import connect_option, connected, json_option, perform
 from dragoman.cli.request_options import given, request_options
 from dragoman.cli.tables import print_facts, print_json, print_table, span
@@ -41,7 +42,8 @@ def workers(url: str | None, as_json: bool, fleet: bool, **options: Any) -> None
         _print_fleet(url, as_json, options)
         return
     with connected(url) as client:
-        found = list(chain.from_iterable(client.pages(WORKERS, ListWorkersRequest(**given(options)))))
+        pages = client.pages(WORKERS, ListWorkersRequest(**given(options)))
+        found = list(chain.from_iterable(map(noted, pages)))
     if as_json:
         print_json(*found)
         return
@@ -61,7 +63,8 @@ def workers(url: str | None, as_json: bool, fleet: bool, **options: Any) -> None
     ]
     titles = ("WORKER", "NAME", "DIALECT", "STATE", "JOBS", "SILENT", "LEASE", "SERVICES")
     is_filtered = any(options[each] is not None for each in FILTERS)
-    print_table(titles, rows, "There are no such workers." if is_filtered else NO_WORKERS, fits=True)
+    table = with_brokers(titles, rows, [each.broker for each in found])
+    print_table(*table, "There are no such workers." if is_filtered else NO_WORKERS, fits=True)
 
 
 LETTERS: dict[WorkerStateName, str] = {
@@ -82,6 +85,7 @@ def _print_fleet(url: str | None, as_json: bool, options: dict[str, Any]) -> Non
     if as_json:
         print_json(view)
         return
+    note_unanswered(view.unanswered)
     if not view.states:
         click.echo(NO_WORKERS, err=True)
         return

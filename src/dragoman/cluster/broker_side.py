@@ -6,7 +6,10 @@ it sends here (`taken_jobs.py`). While NATS is away, everything local goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
+
+from msgspec.structs import replace
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
@@ -16,10 +19,13 @@ from dragoman.cluster.link import Link
 from dragoman.cluster.names import Subjects
 from dragoman.cluster.nats_client import NatsClient, NatsWatcher
 from dragoman.cluster.peers import Peer
+from dragoman.cluster.questions import Questions
 from dragoman.cluster.records import (
     VERSION,
     Ack,
+    Answer,
     AnyRecord,
+    Ask,
     Busy,
     Failed,
     Free,
@@ -28,18 +34,22 @@ from dragoman.cluster.records import (
     LetGo,
     Packet,
     Progress,
+    Recall,
     Result,
     Seek,
+    Settings,
     encode_gossip,
+    encode_settings,
     read_gossip,
     read_packet,
+    read_settings,
 )
 from dragoman.cluster.remote_workers import RemoteWorkers
+from dragoman.cluster.service_settings import apply_settings, settings_of, with_times
 from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.shard_bytes import CALL, shard_of
 from dragoman.cluster.shard_hub import ShardHub
 from dragoman.cluster.shard_keeper import ShardKeeper
-from dragoman.cluster.shared_pauses import SharedPauses
 from dragoman.cluster.store import NOTES
 from dragoman.cluster.taken_jobs import TakenJobs
 from dragoman.core.broker import Broker
@@ -78,7 +88,7 @@ class ClusterSide(TimedRecipient):
         self._started = now
         self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
         self._taken = TakenJobs(broker, self)
-        self._pauses = SharedPauses(broker)
+        self.questions = Questions(self._request_flush)
         self._links = 0  # made so far
         myself = Peer(self.name, self.incarnation, Link(self.name, self.incarnation, 1 << 20), now)
         self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self._taken, self._request_flush)
@@ -91,6 +101,9 @@ class ClusterSide(TimedRecipient):
         self._has_begun = True  # to look for shards
         self._keeps_from = inf  # time at which the layout was known
         self._is_flush_requested = False
+        self.has_settings: Callable[[str, float], bool] = self._has_notes
+        self._settings: Settings | None = None  # as they were sent last; None: not since it has shard 0
+        self._settings_at = -inf
 
     def start(self, client: NatsClient) -> None:
         """Use this client from now on."""
@@ -103,6 +116,10 @@ class ClusterSide(TimedRecipient):
     @property
     def is_connected(self) -> bool:
         return self._client is not None and self._client.is_connected
+
+    @property
+    def taken(self) -> TakenJobs:
+        return self._taken
 
     def connected(self, info: ServerInfo, now: float) -> None:
         """Continue the links, and send gossip, on a new connection."""
@@ -158,7 +175,7 @@ class ClusterSide(TimedRecipient):
         self._request_flush()
 
     def tick(self, now: float) -> float:
-        due = inf
+        due = self.questions.tick(now)
         for peer in list(self.peers.values()):
             if peer.due() <= now:
                 if peer.is_silent:
@@ -191,9 +208,11 @@ class ClusterSide(TimedRecipient):
             return soonest
         self._looked_at = now
         made = self._made_gossip(now)
-        if made != self._gossip or now >= self._gossip_at + GOSSIP_EVERY:
+        is_due = now >= self._gossip_at + GOSSIP_EVERY
+        settings = self._settings_to_send(now)
+        if made != self._gossip or is_due or settings:
             self._gossip, self._gossip_at = made, now
-            self._publish(self._subjects.gossip, encode_gossip(made))
+            self._publish(self._subjects.gossip, encode_gossip(replace(made, settings=settings) if settings else made))
         return self._gossip_at + GOSSIP_EVERY
 
     def _gossip_interval(self) -> float:
@@ -201,6 +220,25 @@ class ClusterSide(TimedRecipient):
         at most a thousand messages a second."""
         services = len(self._broker.worker_registry.services)
         return GOSSIP_SOONEST + GOSSIP_COST * services + GOSSIP_PER_BROKER * len(self.peers)
+
+    def _has_notes(self, broker: str, now: float) -> bool:
+        """True for the broker that has shard 0, with the pauses and limits of services. It has read them, if it is this
+        one."""
+        keeper = self.keeper
+        if keeper is None or keeper.shards.owner(NOTES, now) != broker:
+            return False
+        return broker != self.name or keeper.owns(NOTES)
+
+    def _settings_to_send(self, now: float) -> bytes:
+        """Return the pauses and limits of services, if this broker has them: each second, and when they change."""
+        if not self.has_settings(self.name, now):
+            self._settings = None
+            return b""
+        settings = settings_of(self._broker)
+        if settings == self._settings and now < self._settings_at + GOSSIP_EVERY:
+            return b""
+        self._settings, self._settings_at = settings, now
+        return encode_settings(with_times(settings, self._broker, now))
 
     def _made_gossip(self, now: float) -> Gossip:
         return Gossip(
@@ -214,7 +252,6 @@ class ClusterSide(TimedRecipient):
             self.settings.access_digest(),
             round(now - self._started),
             self.keeper.shards.epochs if self.keeper is not None else {},
-            self._pauses.told() if self.keeper is not None and self.keeper.owns(NOTES) else None,
         )
 
     def _receive_gossip(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
@@ -244,8 +281,8 @@ class ClusterSide(TimedRecipient):
         self._broker.availability.heal(gossip.services)
         if self.keeper is not None:
             self.keeper.shards.heard(peer.name, peer.incarnation, gossip.shards, gossip.draining, now)
-            if gossip.pauses is not None and self.keeper.shards.owner(NOTES, now) == peer.name:
-                self._pauses.heard(gossip.pauses, now)
+        if gossip.settings and self.has_settings(peer.name, now):
+            apply_settings(self._broker, read_settings(gossip.settings), now)
         self._request_flush()
 
     def _hear_rival(self, gossip: Gossip, now: float) -> None:
@@ -285,6 +322,7 @@ class ClusterSide(TimedRecipient):
         del self.peers[peer.name]
         self._workers.gone(peer, reason, now)
         self._taken.gone(peer, now)
+        self.questions.gone(peer, now)
         self.hub.gone(peer, reason, now)
         self._io.remark("broker left", level="warning", cluster=self.settings.cluster, broker=peer.name, reason=reason)
 
@@ -330,8 +368,14 @@ class ClusterSide(TimedRecipient):
             self._workers.free(peer, record, acknowledged, now)
         elif isinstance(record, Progress):
             self._workers.progress(peer, record, now)
-        else:
+        elif isinstance(record, Recall):
             self._taken.recall(peer, record, now)
+        elif isinstance(record, Ask):
+            self.questions.asked(peer, record, now)
+        elif isinstance(record, Answer):
+            self.questions.answered(peer, record, now)
+        else:
+            self.questions.left(peer, record, now)
 
     def _request_flush(self) -> None:
         if not self._is_flush_requested:

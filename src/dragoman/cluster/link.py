@@ -122,7 +122,8 @@ class Link:
     def receive(self, packet: Packet, now: float) -> list[AnyRecord]:
         """Return the records that are complete with this packet, in order. Raises Malformed."""
         if packet.other and packet.other != self._id:
-            return []  # for an end that this side has dropped
+            self._acknowledge_at = now  # for an end that this side has dropped: tell the other side about this one
+            return []
         self._other = packet.link
         self._acknowledged(packet.acknowledged, now)
         if packet.number == 0:

@@ -94,7 +94,44 @@ class LetGo(Record, frozen=True, tag=10):
     """An operator wants the receiver to give its shards to others."""
 
 
-AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack | LetGo
+class Ask(Record, frozen=True, tag=11):
+    """An operation for the receiver to execute. `request`: JSON, as a native client sends it.
+
+    `principal`, `address`, `label`, `dialect` and `origin` are those of the client. The receiver trusts brokers of its
+    cluster for them, and checks the rights of the principal in its own access table. `shard`: the receiver must have
+    it; None: no shard is needed.
+    """
+
+    number: int
+    operation: str
+    request: bytes
+    principal: str
+    payload: bytes = b""
+    shard: int | None = None
+    address: str = ""
+    label: str = ""
+    dialect: str = ""
+    origin: str = ""
+
+
+class Answer(Record, frozen=True, tag=12):
+    """The response to an operation: a view in JSON; or an error, if `kind` is not empty."""
+
+    number: int
+    view: bytes = b""
+    payload: bytes = b""
+    failure: bytes = b""  # packed (core/failure.py); empty: none
+    kind: str = ""
+    detail: str = ""
+
+
+class Leave(Record, frozen=True, tag=13):
+    """Nobody waits for the response any more."""
+
+    number: int
+
+
+AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack | LetGo | Ask | Answer | Leave
 
 
 class Packet(msgspec.Struct, array_like=True, frozen=True):
@@ -124,6 +161,21 @@ class ServiceGossip(msgspec.Struct, array_like=True, frozen=True):
     waiting: int = 0
 
 
+class ServiceSetting(msgspec.Struct, array_like=True, frozen=True):
+    """A pause and limits that operators have set for one service. `paused_for`: seconds; -1: not known."""
+
+    is_paused: bool
+    paused_by: str = ""
+    paused_for: int = -1
+    limited_by: str = ""
+    max_running: int | None = None
+    max_running_per_tenant: int | None = None
+    rate: str | None = None
+
+
+Settings = dict[str, ServiceSetting]
+
+
 class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of one broker, for all others. `got`: by broker, the last packet whose jobs are counted in `idle`."""
 
@@ -137,13 +189,14 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     access: str = ""  # digest of its access table
     uptime: int = 0  # seconds since its start
     shards: dict[int, int] = {}  # that it has, with the epoch of each
-    pauses: dict[str, str] | None = None  # of the broker that owns shard 0: paused services, and who has paused each
+    settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _records: Final = msgspec.msgpack.Decoder(list[AnyRecord])
 _packet: Final = msgspec.msgpack.Decoder(Packet)
 _gossip: Final = msgspec.msgpack.Decoder(Gossip)
+_settings: Final = msgspec.msgpack.Decoder(Settings)
 
 
 def encode_records(records: list[AnyRecord]) -> bytes:
@@ -186,3 +239,15 @@ def read_gossip(data: bytes) -> Gossip:
     if gossip.version != VERSION:
         raise Malformed("other version", f"version {gossip.version}; this broker reads {VERSION}")
     return gossip
+
+
+def encode_settings(settings: Settings) -> bytes:
+    return _encoder.encode(settings)
+
+
+def read_settings(data: bytes) -> Settings:
+    """Raises Malformed."""
+    try:
+        return _settings.decode(data)
+    except msgspec.DecodeError as error:
+        raise Malformed("bad settings", str(error)) from error

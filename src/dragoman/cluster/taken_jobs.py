@@ -23,6 +23,7 @@ from dragoman.core.extras_text import extras_of
 from dragoman.core.failure import pack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import Attempt, JobId, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
@@ -41,6 +42,7 @@ class TakenJobs:
         self.outcomes: HeldOutcomes | None = None  # until the layout of the cluster is known
         self.background: dict[Token, TakenJob] = {}  # background attempts that run here, of any broker
         self._options: dict[tuple[float, int, bool], JobOptions] = {}
+        self.ended: dict[str, dict[str, int]] = {}  # by service and outcome; their own broker counts them, too
 
     def give(self, peer: Peer, record: Give, now: float) -> None:
         """Start a job of another broker, or answer that no slot is free."""
@@ -65,7 +67,7 @@ class TakenJobs:
             self._options_of(record),
             now,
             id=id if id not in broker.jobs else None,  # an attempt that the other broker gave up may still be here
-            extras=extras_of(record.extras) if record.extras else None,
+            extras=_extras_of(record.extras) if record.extras else None,
         )
 
     def _options_of(self, record: Give) -> JobOptions:
@@ -134,6 +136,9 @@ class TakenJobs:
         taken.remove_job(job)
         taken.peer.taken.pop(token, None)
         taken.peer.freed[taken.service] = None
+        if job is not None:
+            ended = self.ended.setdefault(taken.service, {})
+            ended[effect.outcome.value] = ended.get(effect.outcome.value, 0) + 1
         is_background = self.background.pop(token, None) is not None
         if effect.outcome is DONE:
             self._tell(Result(token, bytes(effect.result)), link, is_background, now)
@@ -153,3 +158,9 @@ class TakenJobs:
         taken = effect.caller
         assert type(taken) is TakenJob
         taken.peer.link.add(Progress(taken.token, bytes(effect.payload), effect.is_part))
+
+
+def _extras_of(text: str) -> JobExtras:
+    """Return the extras that a worker gets. The job waits for no others here and is in no group: its broker decides."""
+    extras = extras_of(text)
+    return JobExtras(extras.parent, extras.traceparent, extras.tenant)

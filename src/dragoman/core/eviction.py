@@ -114,6 +114,7 @@ class Eviction:
         job.key, job.retry_of = None, None
         job.options = replace(job.options, durable=False, attempts=job.spent + 1)
         job.callers = (heir,)
+        job.caller_dialect = heir.dialect  # lists leave it out: its broker lists it
         heir.add_job(job)
 
     def _drop(self, job: Job, now: float) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
+from dragoman.operations.field_types import Unanswered
 from dragoman.operations.list_schemas import Filter
 from dragoman.operations.schemas import JobView, Moment, OperationRequest, OutcomeName, ServiceName, View
 
@@ -100,3 +101,4 @@ class BulkView(View):
     quarantined: int
     left_out_reason: str
     jobs: list[JobView]
+    unanswered: Unanswered = UNSET

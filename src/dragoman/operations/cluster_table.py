@@ -17,6 +17,7 @@ CLUSTER: Final = Operation(
     target="broker",
     method="GET",
     path="/v1/cluster",
+    answered_by="this broker",
     errors=("conflict",),
     command="cluster status",
 )
@@ -30,6 +31,7 @@ RELEASE_SHARDS: Final = Operation(
     target="broker",
     method="POST",
     path="/v1/cluster/{broker}/release",
+    answered_by="this broker",
     errors=("conflict", "not found"),
     command="cluster release",
 )

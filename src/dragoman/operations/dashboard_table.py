@@ -17,6 +17,7 @@ OVERVIEW: Final = Operation(
     target="list",
     method="GET",
     path="/v1/overview",
+    answered_by="this broker",
     errors=("conflict",),
 )
 SERVICE_SERIES: Final = Operation(
@@ -29,6 +30,7 @@ SERVICE_SERIES: Final = Operation(
     target="service",
     method="GET",
     path="/v1/services/{name}/series",
+    answered_by="this broker",
     errors=("not found", "conflict"),
     command="show-history",
     subject="service",

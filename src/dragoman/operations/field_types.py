@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, UnsetType
 
 DAY = 86_400.0
 MOST_ATTEMPTS = 100
@@ -200,5 +200,18 @@ Quantiles = Annotated[
         min_length=3,
         max_length=3,
         description="p50, p95 and p99 of the last 10 seconds, in seconds; null if nothing was measured.",
+    ),
+]
+
+# Fields that are present in a cluster only.
+RowBroker = Annotated[str | UnsetType, Meta(description="Broker that has it. Present only in a cluster.")]
+RowBrokers = Annotated[
+    list[str] | UnsetType, Meta(description="Brokers that have workers or jobs of it. Present only in a cluster.")
+]
+Unanswered = Annotated[
+    list[str] | UnsetType,
+    Meta(
+        description="Brokers that have not answered in time, so that the view is without their part. Present only in a "
+        "cluster."
     ),
 ]

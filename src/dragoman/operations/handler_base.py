@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from dragoman.core.broker import Broker
 from dragoman.core.eviction import UNKNOWN_FATE
@@ -12,9 +12,12 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Job, Payload
 from dragoman.core.names import is_name
 from dragoman.operations.dashboard_handlers import DashboardHandlers
+from dragoman.operations.job_list import JobList
+from dragoman.operations.operation import Operation
 from dragoman.operations.placement import Placement
-from dragoman.operations.responders import Responder
+from dragoman.operations.responders import PendingRequest, Responder
 from dragoman.operations.schemas import Durability, ErrorKind, ErrorView, OperationError, View
+from dragoman.operations.service_views import OtherBrokers
 from dragoman.operations.targets import LOADING
 
 
@@ -28,6 +31,21 @@ class StoreAccess(Protocol):
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None: ...
 
 
+class ClusterRouter(OtherBrokers, Protocol):
+    """The cluster of the broker: passes operations to other brokers. `job_list`: the list of the jobs of this one."""
+
+    @property
+    def job_list(self) -> type[JobList]: ...
+
+    def ask(
+        self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, now: float
+    ) -> PendingRequest | None:
+        """Execute an operation at the brokers that its row names."""
+
+    def leave(self, pending: PendingRequest, now: float) -> None:
+        """Drop a request that other brokers execute, because its client has disconnected."""
+
+
 class HandlerBase(DashboardHandlers):
     """State and methods that all handlers share."""
 
@@ -35,6 +53,7 @@ class HandlerBase(DashboardHandlers):
         super().__init__()
         self.broker = broker
         self._store_access = store_access
+        self.brokers: ClusterRouter | None = None  # the server sets it
         self.durability: Callable[[], Durability] = lambda: "memory"  # the server sets it
         self.placement: Placement | None = None  # of a broker in a cluster; the server sets it
         self._offset = offset  # seconds that the wall clock is ahead of `now`

@@ -109,11 +109,14 @@ class OperationHandlers(LimitHandlers):
     # ---------------------------------------------------------------- operations
 
     def ask(
-        self, operation: str, request: Any, payload: Payload, responder: Responder, now: float
+        self, operation: str, request: Any, payload: Payload, responder: Responder, now: float, is_here: bool = False
     ) -> PendingRequest | None:
-        """Execute an operation. Returns the pending request if it may wait; `leave` drops it."""
+        """Execute an operation. Returns the pending request if it may wait; `leave` drops it. `is_here`: this broker
+        executes it, whatever brokers of its cluster there are."""
         self._next_tick = -inf
         row = OPERATIONS[operation]
+        if self.brokers is not None and not is_here:
+            return self.brokers.ask(row, request, payload, responder, now)
         act = None
         try:
             rights = responder.owner.principal.rights
@@ -121,7 +124,7 @@ class OperationHandlers(LimitHandlers):
             if row is not ENQUEUE or not (rights.calls_all or rights.may(CALL, request.service)):
                 act = self.permissions.check(row, request, responder)
             if self.placement is not None:
-                check_shared(self.placement, operation)
+                check_shared(self.placement, row)
             pending: PendingRequest | None = FUNCTIONS[operation](self, request, payload, responder, now)
         except OperationError as error:
             responder.refuse(error.problem)
@@ -298,7 +301,10 @@ class OperationHandlers(LimitHandlers):
     def leave(self, pending: PendingRequest, now: float) -> None:
         """Drop a request whose client has disconnected."""
         self._next_tick = -inf
-        if pending.responder is not None:
+        if type(pending) is not PendingRequest:
+            assert self.brokers is not None
+            self.brokers.leave(pending, now)
+        elif pending.responder is not None:
             self._finish(pending, now)
 
     def close(self, now: float) -> None:

@@ -41,9 +41,16 @@ class JsonOperations:
 
 
 def call_json(
-    handlers: OperationHandlers, operation: str, request: bytes, payload: Payload, responder: Responder, now: float
+    handlers: OperationHandlers,
+    operation: str,
+    request: bytes,
+    payload: Payload,
+    responder: Responder,
+    now: float,
+    is_here: bool = False,
 ) -> PendingRequest | None:
-    """Execute an operation whose request is JSON. A request that cannot be decoded is an error `invalid`."""
+    """Execute an operation whose request is JSON. A request that cannot be decoded is an error `invalid`. `is_here`:
+    this broker executes it."""
     decoder = _decoders.get(operation)
     if decoder is None:
         if operation not in OPERATIONS:
@@ -58,7 +65,7 @@ def call_json(
             ErrorView(kind="invalid", detail=f"{operation}: {explain(error, OPERATIONS[operation].request)}")
         )
         return None
-    return handlers.ask(operation, decoded, payload, responder, now)
+    return handlers.ask(operation, decoded, payload, responder, now, is_here)
 
 
 class _JsonEncodingResponder:

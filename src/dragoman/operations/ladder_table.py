@@ -17,6 +17,7 @@ LADDER: Final = Operation(
     target="conversation",
     method="GET",
     path="/v1/jobs/{id}/ladder",
+    answered_by="job owner",
     errors=("not found", "conflict", "loading"),
     subject="job",
 )
@@ -30,6 +31,7 @@ WORKER_LADDER: Final = Operation(
     target="worker",
     method="GET",
     path="/v1/workers/{id}/ladder",
+    answered_by="worker",
     errors=("not found", "conflict"),
     command="ladder --worker",
     subject="worker",

@@ -18,6 +18,7 @@ LIMIT: Final = Operation(
     target="service",
     method="POST",
     path="/v1/services/{name}/limit",
+    answered_by="shard 0",
     writes=True,
     errors=("busy",),
     subject="service",

@@ -75,12 +75,13 @@ class ListHandlers(ScheduleHandlers):
     def jobs(self, request: ListJobsRequest, payload: Payload, responder: Responder, now: float) -> None:
         """List jobs, newest first."""
         self._refuse_while_loading()
-        self._begin(JobList(self.broker, request, responder.owner.principal, self._offset()), request, responder, now)
+        kind = JobList if self.brokers is None else self.brokers.job_list
+        self._begin(kind(self.broker, request, responder.owner.principal, self._offset()), request, responder, now)
 
     def services(self, request: ListServicesRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
         principal = responder.owner.principal
-        work = ServiceList(self.broker, request, principal, self.rates, now, self._offset())
+        work = ServiceList(self.broker, request, principal, self.rates, now, self._offset(), self.brokers)
         self._begin(work, request, responder, now)
 
     def workers(self, request: ListWorkersRequest, payload: Payload, responder: Responder, now: float) -> None:
@@ -91,6 +92,8 @@ class ListHandlers(ScheduleHandlers):
         self._refuse_while_loading()
         counts = count_all(self.broker) if request.service is None else count_of(self.broker, request.service)
         waiting, delayed, dependent, running, done, undone, quarantined = counts.numbers()
+        if self.brokers is not None:
+            running -= self.brokers.running(request.service)
         responder.answer(
             JobCountsView(
                 waiting=waiting,
@@ -117,7 +120,7 @@ class ListHandlers(ScheduleHandlers):
 
     def _service_view(self, service: Service, now: float) -> ServiceView:
         workers = self.broker.worker_registry.workers.values()
-        return service_view(service, workers, self.rates, now, self._offset())
+        return service_view(service, workers, self.rates, now, self._offset(), self.brokers)
 
     def _worker_view(self, worker: Worker, principal: Principal, now: float) -> WorkerView:
         return visible_worker(worker, principal, now, self._offset(), self.listeners)

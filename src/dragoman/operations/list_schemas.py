@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
+from dragoman.operations.field_types import Unanswered
 from dragoman.operations.schemas import (
     JobIdText,
     JobView,
@@ -93,6 +94,7 @@ class JobsView(View):
     after: JobIdText | None = None
     searched: int = 0
     complete: bool = True
+    unanswered: Unanswered = UNSET
 
 
 class JobCountsRequest(OperationRequest):
@@ -110,6 +112,7 @@ class JobCountsView(View):
     undone: int
     quarantined: int
     dependent: int = 0
+    unanswered: Unanswered = UNSET
 
 
 WhyKind = Literal[
@@ -183,6 +186,7 @@ class ListServicesRequest(OperationRequest):
 class ServicesView(View):
     services: list[ServiceView]
     after: str | None = None
+    unanswered: Unanswered = UNSET
 
 
 class ListWorkersRequest(OperationRequest):
@@ -216,6 +220,7 @@ class WorkersView(View):
     workers: list[WorkerView]
     counts: WorkerCountsView | None = None
     after: str | None = None
+    unanswered: Unanswered = UNSET
 
 
 class FleetView(View):
@@ -230,6 +235,7 @@ class FleetView(View):
     states: str
     first: int | None
     ids: list[int]
+    unanswered: Unanswered = UNSET
 
 
 # ---------------------------------------------------------------- the broker

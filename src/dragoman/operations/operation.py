@@ -16,6 +16,13 @@ Target = Literal[
 ]
 NAMED_TARGETS: Final = ("service", "job", "worker", "schedule", "group", "quarantine group", "conversation")
 Method = Literal["GET", "POST", "PUT", "DELETE"]
+# The brokers of a cluster that execute the operation. `job owner`, `group owner`: the first field of the request is an
+# id, whose shard has an owner. `key owner`: that of the shard of an idempotency key. `batch owner`: one broker for all
+# jobs of the batch. `shard 0`: the owner of shard 0, which has the schedules and the settings of services. `worker`,
+# `schedule`: the broker that has it. `all`: every broker, and their views are merged (`merged_views.py`).
+AnsweredBy = Literal[
+    "this broker", "job owner", "group owner", "key owner", "batch owner", "shard 0", "schedule", "worker", "all"
+]
 
 RequestType = TypeVar("RequestType", bound=OperationRequest)
 ViewType = TypeVar("ViewType", bound=View)
@@ -28,7 +35,8 @@ class Operation(Generic[RequestType, ViewType]):
     """One row of the table.
 
     `errors` are the error kinds of this operation alone. `all_errors` adds `invalid` for an operation that has fields,
-    `loading` and `store unavailable` for one that writes, and `forbidden` for one that needs a right (R146).
+    `loading` and `store unavailable` for one that writes, `forbidden` for one that needs a right (R146), and
+    `partitioned` for one that another broker of a cluster may have to answer.
     """
 
     name: str  # the name on the native wire; underscores take the place of spaces in Python
@@ -39,6 +47,7 @@ class Operation(Generic[RequestType, ViewType]):
     target: Target
     method: Method
     path: str  # names in braces are fields of the request; the other fields are the query or the body
+    answered_by: AnsweredBy  # in a cluster
     writes: bool = False  # the response is sent after the commit
     pages: bool = False  # the view is one page; its `after` is the start of the next one
     takes_payload: bool = False  # bytes are sent beside the request
@@ -59,6 +68,9 @@ class Operation(Generic[RequestType, ViewType]):
             raise ValueError(
                 f"operation {self.name!r}: unknown target {self.target!r}; allowed are {', '.join(get_args(Target))}"
             )
+        if self.answered_by not in get_args(AnsweredBy):
+            known = ", ".join(get_args(AnsweredBy))
+            raise ValueError(f"operation {self.name!r}: answered by {self.answered_by!r}; allowed are {known}")
         if self.target in NAMED_TARGETS and not self.request.__struct_fields__:
             raise ValueError(f"operation {self.name!r}: no field of its request names the {self.target}")
         missing = [each for each in self.path_fields if each not in self.request.__struct_fields__]
@@ -102,4 +114,5 @@ class Operation(Generic[RequestType, ViewType]):
         general: list[ErrorKind] = ["invalid"] if self.request.__struct_fields__ else []
         general += ["loading", "store unavailable"] if self.writes else []
         general += ["forbidden"] if self.target not in ("list", "none") else []
+        general += ["partitioned"] if self.answered_by != "this broker" else []
         return (*self.errors, *(each for each in general if each not in self.errors))

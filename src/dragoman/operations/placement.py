@@ -6,24 +6,11 @@ A broker without a cluster has no placement, and serves all jobs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Protocol
 
 from dragoman.core.model import JobId
+from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import OperationError
-
-# Operations on pauses, limits and schedules. The broker that has shard 0 of the cluster serves them.
-SHARED: Final = {
-    "pause": None,
-    "resume": None,
-    "limit": None,
-    "schedules": None,
-    "schedule": None,
-    "set schedule": None,
-    "delete schedule": None,
-    "pause schedule": None,
-    "resume schedule": None,
-    "run schedule": None,
-}
 
 
 class Placement(Protocol):
@@ -52,9 +39,9 @@ def placed_id(placement: Placement, owner: str, service: str, key: str | None, a
     return placed
 
 
-def check_shared(placement: Placement, operation: str) -> None:
-    """Raise OperationError if another broker must serve this operation."""
-    reason = placement.notes_elsewhere() if operation in SHARED else None
+def check_shared(placement: Placement, row: Operation[Any, Any]) -> None:
+    """Raise OperationError if another broker must serve this operation: pauses, limits and schedules are in shard 0."""
+    reason = placement.notes_elsewhere() if row.answered_by in ("shard 0", "schedule") else None
     if reason is not None:
         raise OperationError("partitioned", reason)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
+from dragoman.operations.field_types import RowBrokers, Unanswered
 from dragoman.operations.schemas import JobIdText, Moment, OperationRequest, OutcomeName, View
 
 GroupId = Annotated[
@@ -41,6 +42,7 @@ class QuarantineGroupView(View):
     last: Moment | None
     dialects: list[str]
     example: JobIdText
+    brokers: RowBrokers = UNSET
 
 
 class QuarantineView(View):
@@ -48,6 +50,7 @@ class QuarantineView(View):
 
     groups: list[QuarantineGroupView]
     more: int = 0
+    unanswered: Unanswered = UNSET
 
 
 class RetryGroupView(View):
@@ -56,3 +59,4 @@ class RetryGroupView(View):
     group: GroupId
     retried: int
     of: int
+    unanswered: Unanswered = UNSET

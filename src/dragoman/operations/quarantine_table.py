@@ -18,6 +18,7 @@ QUARANTINE: Final = Operation(
     target="list",
     method="GET",
     path="/v1/quarantine",
+    answered_by="all",
     errors=("loading",),
     returned="groups",
 )
@@ -32,6 +33,7 @@ RETRY_GROUP: Final = Operation(
     target="quarantine group",
     method="POST",
     path="/v1/quarantine/retry",
+    answered_by="all",
     writes=True,
     status=202,
     errors=("not found", "draining"),

@@ -2,7 +2,8 @@
 
 A cursor is the text `time/key/name` of the last row of a page. Keys that depend on the time, such as the seconds since
 the last message, are computed for the time of the first page on every later page: otherwise rows would move from page
-to page while a client reads.
+to page while a client reads. In a cluster the time is left out, because the clocks of brokers differ: the cursor is
+`/key/name`, and keys are computed for the present.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def read_cursor(text: str | None, now: float, *, has_text_keys: bool, has_number
         at, rest = text.split("/", 1)
         key, name = rest.rsplit("/", 1) if has_numbers else rest.split("/", 1)
         rank: Rank = (key if has_text_keys else float(key), int(name) if has_numbers else name)
-        return Cursor(float(at), rank)
+        return Cursor(float(at) if at else now, rank)
     except ValueError:
         raise OperationError(
             "not found",

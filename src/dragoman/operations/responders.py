@@ -70,6 +70,16 @@ class PendingRequest(Caller):
         self.alarm_number = 0
 
 
+class ForwardedRequest(PendingRequest):
+    """A request that other brokers of the cluster execute. `work`: the record of that."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, recipient: Recipient, responder: Responder, work: object) -> None:
+        super().__init__(recipient, responder, inf)
+        self.work = work
+
+
 class NullResponder:
     """Ignores the response."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, field
 
 from dragoman.operations.field_types import DAY as DAY
 from dragoman.operations.field_types import ID as ID
@@ -38,6 +38,7 @@ from dragoman.operations.field_types import Quantiles as Quantiles
 from dragoman.operations.field_types import RequestId as RequestId
 from dragoman.operations.field_types import RetryDelay as RetryDelay
 from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
+from dragoman.operations.field_types import RowBroker, RowBrokers, Unanswered
 from dragoman.operations.field_types import ScheduleName as ScheduleName
 from dragoman.operations.field_types import ServiceName as ServiceName
 from dragoman.operations.field_types import State as State
@@ -211,6 +212,7 @@ class JobView(View):
         Meta(description="Seconds for which its outcome is kept, or `forever`; `null`: as the broker's setting says."),
     ] = None
     durability: DurabilityShown = None
+    broker: RowBroker = UNSET
 
 
 class OutcomeView(View):
@@ -252,6 +254,7 @@ class PurgeRequest(OperationRequest):
 class PurgeView(View):
     name: str
     purged: int
+    unanswered: Unanswered = UNSET
 
 
 class LimitsView(View):
@@ -294,6 +297,8 @@ class ServiceView(View):
     dialects: Annotated[list[str], Meta(description="Dialects of its workers.")] = []
     need: Annotated[int, Meta(description="Need of attention: services with the highest number come first.")] = 0
     limits: Annotated[LimitsView | None, Meta(description="Its limits; null if it has none.")] = None
+    brokers: RowBrokers = UNSET
+    unanswered: Unanswered = UNSET
 
 
 class WorkerRef(OperationRequest):
@@ -342,6 +347,7 @@ class WorkerView(View):
         ),
     ] = None
     holds: list[HeldJobView] = []
+    broker: RowBroker = UNSET
 
 
 # ---------------------------------------------------------------- schedules
@@ -402,10 +408,12 @@ class ScheduleView(View):
         ),
     ] = ""
     last_took: Annotated[float | None, Meta(description="Run time of the run that ended last, in seconds.")] = None
+    broker: RowBroker = UNSET
 
 
 class SchedulesView(View):
     schedules: list[ScheduleView]
+    unanswered: Unanswered = UNSET
 
 
 # ---------------------------------------------------------------- the broker

@@ -8,7 +8,7 @@ from dragoman.core.rights import Principal
 from dragoman.operations.list_schemas import ListServicesRequest, ServicesView
 from dragoman.operations.ranking import FirstRows, Rank, read_cursor
 from dragoman.operations.schemas import ServiceView
-from dragoman.operations.service_views import RatesOf, ServiceRows
+from dragoman.operations.service_views import OtherBrokers, RatesOf, ServiceRows
 from dragoman.operations.slices import RowReader
 from dragoman.operations.visibility import sees_service
 
@@ -24,6 +24,7 @@ class ServiceList:
         rates: RatesOf,
         now: float,
         offset: float,
+        others: OtherBrokers | None = None,
     ) -> None:
         """Raises OperationError if `after` is not valid."""
         registry = broker.worker_registry
@@ -31,11 +32,10 @@ class ServiceList:
         self._services = RowReader(enumerate(list(registry.services.values())))
         self._is_first = True
         self._has_counted = False
-        self._made = ServiceRows(rates, offset)
+        self._made = ServiceRows(rates, offset, others)
         self._principal = principal
         self._text = request.text.casefold() if request.text is not None else None
-        is_paged = request.limit is not None or request.after is not None
-        self._sort = request.sort or ("name" if is_paged else "known")
+        self._sort = service_order(request)
         self._cursor = read_cursor(request.after, now, has_text_keys=self._sort == "name", has_numbers=False)
         self._rows: FirstRows[ServiceView] = FirstRows(request.limit, self._cursor)
 
@@ -46,7 +46,7 @@ class ServiceList:
         for position, service in self._services.slice():
             if self._is_listed(service):
                 view = self._made.view(service, self._cursor.at)
-                self._rows.offer(self._rank(view, position), view)
+                self._rows.offer(service_rank(view, self._sort, position), view)
         if not self._services.is_over:
             return None
         page, after = self._rows.page()
@@ -64,14 +64,21 @@ class ServiceList:
         text = self._text
         return sees_service(self._principal, service.name) and (text is None or text in service.name.casefold())
 
-    def _rank(self, view: ServiceView, position: int) -> Rank:
-        match self._sort:
-            case "need":
-                return -view.need, view.name
-            case "waiting":
-                return -float(view.waiting), view.name
-            case "rate":
-                return -((view.done or 0.0) + (view.undone or 0.0)), view.name
-            case "name":
-                return "", view.name
-        return 0.0, position
+
+def service_order(request: ListServicesRequest) -> str:
+    """Return the order of the list: a field, or `known`: as the services became known."""
+    is_paged = request.limit is not None or request.after is not None
+    return request.sort or ("name" if is_paged else "known")
+
+
+def service_rank(view: ServiceView, order: str, position: int) -> Rank:
+    match order:
+        case "need":
+            return -view.need, view.name
+        case "waiting":
+            return -float(view.waiting), view.name
+        case "rate":
+            return -((view.done or 0.0) + (view.undone or 0.0)), view.name
+        case "name":
+            return "", view.name
+    return 0.0, position

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
 
 from dragoman.core.model import Service, Worker
 from dragoman.core.recipients import dialect_of
@@ -32,18 +32,38 @@ def no_rates(service: Service) -> ServiceRates | None:
     return None
 
 
-class ServiceRows:
-    """Makes views of services. All workers must be counted first."""
+CLUSTER: Final = "cluster"  # dialect of workers at other brokers, and of the callers of their jobs
 
-    def __init__(self, rates: RatesOf, offset: float) -> None:
-        """`offset`: seconds that the wall clock is ahead of the clock of jobs."""
+
+class OtherBrokers(Protocol):
+    """Jobs of other brokers of the cluster that run here. Their own brokers count them, too."""
+
+    def running(self, service: str | None) -> int:
+        """Return the number of those that have not ended, of one service or of all."""
+
+    def ended(self, service: str) -> Mapping[str, int]:
+        """Return the numbers of those that have ended, by outcome."""
+
+
+class ServiceRows:
+    """Makes views of services. All workers must be counted first. In a cluster, workers at other brokers and jobs of
+    other brokers are left out, so that the views of all brokers can be added."""
+
+    def __init__(self, rates: RatesOf, offset: float, others: OtherBrokers | None = None) -> None:
+        """`offset`: seconds that the wall clock is ahead of the clock of jobs. `others`: None: there is no cluster."""
         self._rates = rates
         self._offset = offset
+        self._others = others
+        self._remote: dict[Service, int] = {}  # workers at other brokers
         self._slots: dict[Service, int] = {}
         self._dialects: dict[Service, dict[str, None]] = {}
 
     def count(self, worker: Worker) -> None:
         dialect = dialect_of(worker.recipient)
+        if dialect == CLUSTER and self._others is not None:
+            for service in worker.services:
+                self._remote[service] = self._remote.get(service, 0) + 1
+            return
         for service in worker.services:
             self._slots[service] = self._slots.get(service, 0) + worker.profile.capacity
             self._dialects.setdefault(service, {})[dialect] = None
@@ -69,19 +89,37 @@ class ServiceRows:
             dialects=sorted(self._dialects.get(service, ())),
             limits=limits_view(service, now),
         )
+        if self._others is not None:
+            self._leave_out_others(view, service)
         rates = self._rates(service)
         if rates is not None:
             view.arrived, view.done, view.undone, view.wait, view.run = rates
         is_limited = view.limits is not None and view.limits.reached is not None
         view.need = service_need(
-            waiting, oldest, service.workers, service.paused, view.done or 0.0, view.undone or 0.0, is_limited
+            waiting, oldest, view.workers, service.paused, view.done or 0.0, view.undone or 0.0, is_limited
         )
         return view
 
+    def _leave_out_others(self, view: ServiceView, service: Service) -> None:
+        assert self._others is not None
+        view.workers -= self._remote.get(service, 0)
+        view.idle -= len([each for each in service.held_back if dialect_of(each.recipient) == CLUSTER])
+        view.running -= self._others.running(service.name)
+        for outcome, count in self._others.ended(service.name).items():
+            view.ended[outcome] = view.ended.get(outcome, 0) - count
+        view.ended = {outcome: count for outcome, count in view.ended.items() if count > 0}
 
-def service_view(service: Service, workers: Iterable[Worker], rates: RatesOf, now: float, offset: float) -> ServiceView:
+
+def service_view(
+    service: Service,
+    workers: Iterable[Worker],
+    rates: RatesOf,
+    now: float,
+    offset: float,
+    others: OtherBrokers | None = None,
+) -> ServiceView:
     """Return the view of one service."""
-    rows = ServiceRows(rates, offset)
+    rows = ServiceRows(rates, offset, others)
     for worker in workers:
         rows.count(worker)
     return rows.view(service, now)

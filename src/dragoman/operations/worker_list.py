@@ -12,6 +12,7 @@ from dragoman.core.states import BACKING_OFF, BUSY, DETACHED, DRAINING, GONE, ID
 from dragoman.operations.list_schemas import FleetView, ListWorkersRequest, WorkerCountsView, WorkersView
 from dragoman.operations.ranking import FirstRows, Rank, read_cursor
 from dragoman.operations.schemas import WorkerView
+from dragoman.operations.service_views import CLUSTER
 from dragoman.operations.slices import RowReader
 from dragoman.operations.views import worker_pace
 from dragoman.operations.visibility import may_see_all, owns_worker, sees_worker
@@ -48,8 +49,7 @@ class WorkerList:
         self._request = request
         self._view = view
         self._principal = principal
-        is_paged = request.limit is not None or request.after is not None
-        self._sort = request.sort or ("number" if is_paged else "joined")
+        self._sort = worker_order(request)
         self._cursor = read_cursor(request.after, now, has_text_keys=self._sort == "name", has_numbers=True)
         self._rows: FirstRows[Worker] = FirstRows(request.limit, self._cursor)
         self._text = request.text.casefold() if request.text is not None else None
@@ -83,6 +83,8 @@ class WorkerList:
                 continue
             if sees_all or sees_worker(self._principal, worker):
                 state, dialect = worker.state._value_, dialect_of(worker.recipient)
+                if dialect == CLUSTER and self._request.dialect != CLUSTER:
+                    continue  # it is listed by its own broker
                 self._states[state] = self._states.get(state, 0) + 1
                 self._dialects[dialect] = self._dialects.get(dialect, 0) + 1
                 if self._matches(worker, state, dialect):
@@ -135,6 +137,12 @@ class WorkerList:
         return 0.0, position
 
 
+def worker_order(request: ListWorkersRequest) -> str:
+    """Return the order of the list: a field, or `joined`: as the workers joined."""
+    is_paged = request.limit is not None or request.after is not None
+    return request.sort or ("number" if is_paged else "joined")
+
+
 class Fleet:
     """Makes the view of the fleet, in slices."""
 
@@ -146,7 +154,8 @@ class Fleet:
     def step(self, now: float) -> FleetView | None:
         """Look at the next workers. Returns None if there are more."""
         for worker in self._workers.slice():
-            if worker.state is not GONE and sees_worker(self._principal, worker):
+            is_own = dialect_of(worker.recipient) != CLUSTER
+            if is_own and worker.state is not GONE and sees_worker(self._principal, worker):
                 self._seen.append((PLACES[worker.state], worker.id))
         if not self._workers.is_over:
             return None

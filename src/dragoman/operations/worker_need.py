@@ -22,6 +22,7 @@ SEVERITIES: Final[dict[WorkerState, float]] = {
     IDLE: 0.0,
 }
 SILENT_SEVERITY: Final = 4.0
+STATE_SEVERITIES: Final = {state.value: severity for state, severity in SEVERITIES.items()}
 
 
 def worker_need(worker: Worker, at: float) -> float:

@@ -7,7 +7,7 @@ operation, because a client that only makes calls does not need them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -111,6 +111,14 @@ def all_pages(row: Operation[Any, Any], request: Any) -> Steps[list[Any]]:
     return found
 
 
+class Page(list[Any]):
+    """Entries of one page. `unanswered`: brokers of the cluster that have not answered in time."""
+
+    def __init__(self, entries: Iterable[Any], unanswered: list[str]) -> None:
+        super().__init__(entries)
+        self.unanswered = unanswered
+
+
 class Pages:
     """Fetches the pages of a list, up to the limit of the request."""
 
@@ -120,13 +128,13 @@ class Pages:
         self._left: int | None = request.limit  # None: the first page has all
         self.is_over = self._left is not None and self._left <= 0
 
-    def next(self) -> Steps[list[Any]]:
+    def next(self) -> Steps[Page]:
         """Fetch the next page. Returns its entries."""
         from msgspec.structs import replace
 
         left = self._left
         page = yield from view(self._row, replace(self._request, limit=None if left is None else min(left, PAGE)))
-        found: list[Any] = getattr(page, self._row.returned)
+        found = Page(getattr(page, self._row.returned), page.unanswered or [])
         self._left = None if left is None else left - len(found)
         self._request = replace(self._request, after=page.after)
         self.is_over = page.after is None or self._left is None or self._left <= 0

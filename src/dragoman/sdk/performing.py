@@ -14,7 +14,7 @@ from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.errors import DragomanError
 from dragoman.sdk.ids import new_batch_id
 from dragoman.sdk.operation import OperationAnswer, OperationCall
-from dragoman.sdk.operation_steps import Pages, Steps
+from dragoman.sdk.operation_steps import Page, Pages, Steps
 from dragoman.sdk.submit_options import SubmitOptionsCache
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Performer(OperationClient):
         """Perform an operation of the table. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
         return self._follow(operation_steps.view(row, request, payload))
 
-    def pages(self, row: Operation[RequestType, Any], request: RequestType) -> Iterator[list[Any]]:
+    def pages(self, row: Operation[RequestType, Any], request: RequestType) -> Iterator[Page]:
         """Yield the entries of a list, page by page, up to the `limit` of the request, which may be any number."""
         pages = Pages(row, request)
         while not pages.is_over:
@@ -88,7 +88,7 @@ class AsyncPerformer(OperationClient):
         """Perform an operation of the table. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
         return await self._follow(operation_steps.view(row, request, payload))
 
-    async def pages(self, row: Operation[RequestType, Any], request: RequestType) -> AsyncIterator[list[Any]]:
+    async def pages(self, row: Operation[RequestType, Any], request: RequestType) -> AsyncIterator[Page]:
         """Yield the entries of a list, page by page, up to the `limit` of the request, which may be any number."""
         pages = Pages(row, request)
         while not pages.is_over:

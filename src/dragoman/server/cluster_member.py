@@ -6,6 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,9 @@ from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.limits import restore_limits
 from dragoman.operations.pauses import PAUSED_BY, restore_pauses
 from dragoman.sdk.address import AddressError
+from dragoman.server.cluster_answers import ClusterAnswers
+from dragoman.server.cluster_places import Places
+from dragoman.server.cluster_router import ClusterRouter
 from dragoman.server.cluster_shards import ClusterShards
 from dragoman.server.cluster_status import cluster_numbers, cluster_view
 from dragoman.server.config import Config
@@ -39,6 +43,7 @@ from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
 
 MAX_SEND_BUFFER: Final = 256 << 20  # bytes; links hold as much for each broker
+NUMBER_BITS: Final = 41  # of the number of a worker at one broker; 12 bits before them are from the broker's name
 OTHER_LETTERS: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -93,6 +98,7 @@ class ClusterMember:
         self.shards = ClusterShards(broker, self.side, self.client, store, now)
         runner.sessions += [self._nats, self.side, self.shards]
         store.when_lost = lambda number: runner.store_access.call_waiting(number, UNKNOWN_FATE)
+        self._runner = runner
 
     def view(self) -> ClusterView:
         layout = self.shards.layout
@@ -101,12 +107,12 @@ class ClusterMember:
 
     def serve(self, operations: OperationHandlers, offset: Callable[[], float]) -> None:
         """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
+        self._share(operations)
         operations.show_cluster = self.view
         operations.let_go = self.side.hub.let_go
         operations.cluster_numbers = lambda: cluster_numbers(self.side, self._store)
         operations.placement = placement = self.shards.placement
         operations.durability = lambda: placement.durability
-        operations.targets.job_elsewhere = placement.job_elsewhere
 
         def restored(notes: dict[str, str], now: float) -> None:
             services = self._broker.worker_registry.services.values()
@@ -118,6 +124,16 @@ class ClusterMember:
 
         self.side.hub.when_notes = restored
         self.side.hub.when_no_notes = lambda now: operations.scheduler.unload()
+
+    def _share(self, operations: OperationHandlers) -> None:
+        """Let brokers of the cluster execute operations for each other."""
+        runner = self._runner
+        wake = runner.connections.request_iteration
+        places = Places(operations, self.side.name, KeptShards(self.side, self._now))
+        self.side.questions.answerer = ClusterAnswers(operations, places, wake)
+        router = ClusterRouter(operations, self.side, places, wake, self._now)
+        runner.sessions.append(router)
+        operations.brokers = router
 
     def drain(self, now: float) -> None:
         """Give all shards to other brokers: this one stops."""
@@ -133,6 +149,33 @@ class ClusterMember:
     def close(self) -> None:
         """Leave the cluster: the broker stops."""
         self._nats.close()
+
+
+class KeptShards:
+    """The shards of the cluster, as this broker knows them. Until their number is known, there are none."""
+
+    def __init__(self, side: ClusterSide, now: Callable[[], float]) -> None:
+        self._side = side
+        self._now = now
+
+    @property
+    def count(self) -> int:
+        keeper = self._side.keeper
+        return 0 if keeper is None else len(keeper.kept)
+
+    def owner(self, shard: int) -> str:
+        keeper = self._side.keeper
+        return "" if keeper is None else keeper.shards.owner(shard, self._now())
+
+    def is_ready(self, shard: int) -> bool:
+        keeper = self._side.keeper
+        return keeper is not None and keeper.owns(shard)
+
+
+def first_worker_of(config: Config, first: int) -> int:
+    """Return the first number of a worker: brokers of a cluster have different numbers, so that one names a worker."""
+    name = config.broker_name or default_name()
+    return first + (int.from_bytes(blake2b(name.encode(), digest_size=2).digest(), "big") >> 4 << NUMBER_BITS)
 
 
 def default_name() -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from dragoman.access.location import AccessPlaces
@@ -190,9 +191,8 @@ class Server:
     def _join_cluster(self) -> ClusterMember:
         from dragoman.server.cluster_member import ClusterMember
 
-        store: Any = self.store
-        digest = self.access_control.digest
-        member = ClusterMember(self._config, self.runner, store, self._now, self._release, digest)
+        facts: Any = (self.store, self._now, self._release, self.access_control.digest)
+        member = ClusterMember(self._config, self.runner, *facts)
         member.serve(self.operations, self._offset)
         return member
 
@@ -394,6 +394,8 @@ def run(
         path = Path(config.data).expanduser() if config.data else default_data_dir(environment)
         folder = DataFolder(path, partial(make_store, author=release))
         first_worker = folder.first_id
+    if config.cluster:
+        first_worker = resolve_name("dragoman.server.cluster_member:first_worker_of")(config, first_worker)
     try:
         with asyncio.Runner(loop_factory=loop_factory(config.loop)) as runner:
             server = partial(

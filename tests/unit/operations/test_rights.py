@@ -288,6 +288,7 @@ def toy(target: Target, right: Any, request: type[OperationRequest]) -> Operatio
         target=target,
         method="POST",
         path="/v1/toy",
+        answered_by="this broker",
         writes=True,
     )
 

@@ -9,7 +9,10 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from dragoman.operations.field_types import JobIdText, ScheduleName, WorkerNumber
+from dragoman.operations.group_schemas import GroupId
 from dragoman.operations.handlers import FUNCTIONS, METHODS, OperationHandlers
+from dragoman.operations.merged_views import MERGERS
 from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import EmptyRequest, JobRef, JobView, OperationRequest
 from dragoman.operations.table import OPERATIONS
@@ -62,6 +65,7 @@ FACTS: dict[str, Any] = {
     "summary": "Forget a job.",
     "method": "POST",
     "path": "/v1/jobs/{id}/forget",
+    "answered_by": "job owner",
 }
 
 
@@ -76,6 +80,32 @@ def test_a_row_without_a_right_and_its_target_cannot_be_made() -> None:
         Operation(**FACTS, right="any", target="job")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unknown target 'jobs'; allowed are service, job, worker, schedule, group"):
         Operation(**FACTS, right="see", target="jobs")  # type: ignore[arg-type]
+
+
+def test_a_row_says_which_brokers_of_a_cluster_answer() -> None:
+    facts = {name: fact for name, fact in FACTS.items() if name != "answered_by"}
+    with pytest.raises(TypeError, match="answered_by"):
+        Operation(**facts, right="see", target="job")
+    with pytest.raises(
+        ValueError, match="operation 'forget': answered by 'nobody'; allowed are this broker, job owner"
+    ):
+        Operation(**facts, right="see", target="job", answered_by="nobody")
+
+
+def test_views_of_all_brokers_can_be_merged() -> None:
+    asked = {name for name, row in OPERATIONS.items() if row.answered_by == "all"}
+    assert asked == set(MERGERS)
+    for name in asked:
+        assert "unanswered" in OPERATIONS[name].view.__struct_fields__, name
+
+
+def test_an_operation_about_one_object_names_it_in_its_first_field() -> None:
+    ids = {"job owner": JobIdText, "group owner": GroupId, "worker": WorkerNumber, "schedule": ScheduleName}
+    for name, row in OPERATIONS.items():
+        if row.answered_by in ids:
+            first = row.request.__struct_fields__[0]
+            assert get_type_hints(row.request, include_extras=True)[first] == ids[row.answered_by], name
+        assert "partitioned" in row.all_errors or row.answered_by == "this broker", name
 
 
 def test_a_target_without_a_field_that_names_it_cannot_be_made() -> None:

@@ -1,0 +1,204 @@
+"""Decides which broker of the cluster executes an operation, from the row of the table and the request.
+
+The row says how: by the id of a job, by an idempotency key, at the owner of shard 0, at all brokers. A new operation
+cannot forget it, because `answered_by` has no default. The number of shards, and which broker has one, come from
+`ShardOwners`. While there are no shards, each broker keeps the background jobs that it accepted: then a job is looked
+for at all brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from dragoman.cluster.ranks import shard_of_key
+from dragoman.cluster.shard_bytes import shard_in
+from dragoman.core.model import Job, JobId, Payload, WorkerId
+from dragoman.core.packed_jobs import NO_ID, unpack_jobs
+from dragoman.operations.group_schemas import MOST_JOBS, EnqueueManyRequest
+from dragoman.operations.handlers import OperationHandlers
+from dragoman.operations.list_schemas import FindJobRequest
+from dragoman.operations.operation import Operation
+from dragoman.operations.schemas import EnqueueRequest, OperationError
+from dragoman.operations.service_views import CLUSTER
+
+SHARD_OF_NOTES: Final = 0  # schedules, pauses and limits
+ONE_SHARD: Final = (
+    "in a cluster, all ids in one request must end with the same byte, below fa, so that one broker has the jobs: name "
+    "jobs of one batch, of one group or of one chain"
+)
+
+
+class ShardOwners(Protocol):
+    """The shards of the cluster and their owners."""
+
+    @property
+    def count(self) -> int:
+        """Number of shards; 0: each broker keeps the jobs that it accepted."""
+
+    def owner(self, shard: int) -> str:
+        """Return the broker that has a shard; empty: nobody that is known."""
+
+    def is_ready(self, shard: int) -> bool:
+        """True if this broker has the shard and has read all its jobs."""
+
+
+class NoShards:
+    """Background jobs without shards."""
+
+    count = 0
+
+    def owner(self, shard: int) -> str:
+        return ""
+
+    def is_ready(self, shard: int) -> bool:
+        return True
+
+
+class Place(NamedTuple):
+    """`here`: at this broker; `shard`: at its owner; `search`: at the broker that has it; `all`: at each broker."""
+
+    kind: Literal["here", "shard", "search", "all"]
+    shard: int | None = None
+
+
+HERE: Final = Place("here")
+SEARCH: Final = Place("search")
+ALL: Final = Place("all")
+
+
+class Places:
+    """Decides for one broker."""
+
+    def __init__(self, handlers: OperationHandlers, name: str, shards: ShardOwners) -> None:
+        self._handlers = handlers
+        self._broker = handlers.broker
+        self._name = name
+        self.shards = shards
+        self._turn = 0  # of the owners of jobs without a key, if this broker has no shard
+
+    def of(self, row: Operation[Any, Any], request: Any, payload: Payload, principal: str) -> Place:
+        """Return the place. Raises OperationError."""
+        first = row.request.__struct_fields__[0] if row.request.__struct_fields__ else ""
+        match row.answered_by:
+            case "all":
+                # The workers of this dialect are other brokers, as this one sees them.
+                return HERE if getattr(request, "dialect", None) == CLUSTER else ALL
+            case "job owner":
+                return self._of_id(getattr(request, first), is_group=False)
+            case "group owner":
+                return self._of_id(getattr(request, first), is_group=True)
+            case "key owner":
+                return self._of_key(request, principal)
+            case "batch owner":
+                return self._of_batch(request, payload)
+            case "shard 0":
+                return Place("shard", SHARD_OF_NOTES) if self.shards.count else HERE
+            case "schedule":
+                if self._handlers.targets.has_schedule(getattr(request, first)):
+                    return HERE
+                return Place("shard", SHARD_OF_NOTES) if self.shards.count else SEARCH
+            case "worker":
+                is_here = WorkerId(getattr(request, first)) in self._broker.worker_registry.workers
+                return HERE if is_here else SEARCH
+        return HERE
+
+    def is_copy(self, row: Operation[Any, Any], request: Any) -> bool:
+        """True if the operation is about a job that runs here for another broker: that one answers."""
+        if row.answered_by != "job owner":
+            return False
+        job = self._job(getattr(request, row.request.__struct_fields__[0]))
+        return job is not None and job.caller_dialect == CLUSTER
+
+    def _job(self, id: str) -> Job | None:
+        return self._broker.jobs.get(JobId(bytes.fromhex(id)))
+
+    def _of_id(self, id: str, is_group: bool) -> Place:
+        key = JobId(bytes.fromhex(id))
+        shard = shard_in(key, self.shards.count) if self.shards.count else -1
+        if is_group:
+            is_here = key in self._broker.job_registry.groups.by_id
+        else:
+            job = self._job(id)
+            is_here = job is not None and job.caller_dialect != CLUSTER
+            if job is None and shard < 0:  # a call may have ended, and its messages be kept
+                is_here = self._broker.job_registry.conversations.find(key) is not None
+        if is_here:
+            return HERE
+        if not is_group and shard >= 0 and self.shards.is_ready(shard):
+            return SEARCH  # if it is a call: its client has chosen the id, which may name any shard
+        return SEARCH if shard < 0 else Place("shard", shard)
+
+    def _of_key(self, request: EnqueueRequest | FindJobRequest, principal: str) -> Place:
+        if not self.shards.count:
+            return HERE
+        if isinstance(request, FindJobRequest):
+            owner = request.owner or principal
+            return Place("shard", shard_of_key(owner, request.service, request.key, self.shards.count))
+        if request.after:
+            return Place("shard", self._common(bytes.fromhex(each) for each in request.after))
+        if request.key is not None:
+            return Place("shard", shard_of_key(principal, request.service, request.key, self.shards.count))
+        return self._of_any()
+
+    def _of_batch(self, request: EnqueueManyRequest, payload: Payload) -> Place:
+        if not self.shards.count:
+            return HERE
+        ids = [] if request.group_id is None else [bytes.fromhex(request.group_id)]
+        for form in request.jobs:
+            ids += [bytes.fromhex(each) for each in (form.id, form.group) if each is not None]
+            ids += [bytes.fromhex(each) for each in form.after if isinstance(each, str)]
+        if payload:
+            ids += _ids_in(payload)
+        return Place("shard", self._common(ids)) if ids else self._of_any()
+
+    def _common(self, ids: Iterable[bytes]) -> int:
+        """Return the shard of all these ids. Raises OperationError if there are several."""
+        found: dict[int, None] = dict.fromkeys(shard_in(each, self.shards.count) for each in ids)
+        shard = next(iter(found))
+        if len(found) > 1 or shard < 0:
+            raise OperationError("invalid", ONE_SHARD)
+        return shard
+
+    def _of_any(self) -> Place:
+        """Return a shard of this broker, or any that has an owner."""
+        shards = self.shards
+        count = shards.count
+        self._turn += 1
+        known = None
+        for number in range(count):
+            shard = (self._turn + number) % count
+            if shards.owner(shard) == self._name:
+                if shards.is_ready(shard):
+                    return HERE
+            elif known is None and shards.owner(shard):
+                known = shard
+        return Place("shard", self._turn % count if known is None else known)
+
+
+def _ids_in(payload: Payload) -> list[bytes]:
+    """Return the ids of packed jobs, of their groups, and of the jobs that they come after."""
+    try:
+        packed = unpack_jobs(payload, MOST_JOBS)
+    except ValueError:
+        return []  # the broker that executes the operation says what is wrong
+    ids = [id for id, _, _ in packed if id != NO_ID]
+    for _, fields, _ in packed:
+        if b'"after"' in fields or b'"group"' in fields:
+            ids += _named_ids(fields)
+    return ids
+
+
+def _named_ids(fields: bytes) -> list[bytes]:
+    try:
+        named = msgspec.json.decode(fields, type=_Named)
+        return [bytes.fromhex(each) for each in (*named.after, named.group) if isinstance(each, str)]
+    except (msgspec.MsgspecError, ValueError):
+        return []
+
+
+class _Named(msgspec.Struct):
+    after: list[str | int] = []
+    group: str | None = None

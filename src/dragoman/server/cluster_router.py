@@ -1,0 +1,314 @@
+"""Passes operations to the brokers of the cluster that execute them, and their responses to the client.
+
+`cluster_places.py` decides where. An operation for the owner of a shard waits a moment if the owner is not known, or
+if the shard has just moved. One that only reads is asked again if its broker is gone; one that writes is not, unless
+it has a key: it may have been executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.cluster.broker_side import ClusterSide
+from dragoman.cluster.questions import MOVED, Ending, Question
+from dragoman.cluster.records import Answer
+from dragoman.core.failure import unpack_failure
+from dragoman.core.infinity import inf
+from dragoman.core.model import Payload
+from dragoman.core.recipients import Effect, TimedRecipient
+from dragoman.operations.handlers import OperationHandlers
+from dragoman.operations.jobs_by_id import JobsById
+from dragoman.operations.operation import Operation
+from dragoman.operations.responders import ForwardedRequest, PendingRequest, Responder
+from dragoman.operations.schemas import ErrorView, OperationError
+from dragoman.operations.table import ENQUEUE
+from dragoman.server.cluster_gathering import ANSWER_TIME, Gathered, Gathering
+from dragoman.server.cluster_messages import MarkingResponder, WaitingResponder, question_of, view_of
+from dragoman.server.cluster_places import Place, Places
+
+PATIENCE: Final = 3.0  # seconds for which an operation waits until the owner of a shard is known
+AGAIN_AFTER: Final = 0.1  # seconds between two looks
+
+
+class Forwarded:
+    """An operation that one other broker executes."""
+
+    __slots__ = ("is_over", "local", "missed", "open", "payload", "place", "request", "responder", "row", "until")
+
+    def __init__(
+        self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, until: float
+    ) -> None:
+        self.row = row
+        self.request = request
+        self.payload = payload
+        self.responder = responder
+        self.until = until  # time until which it is tried
+        self.place: Place | None = None
+        self.open: dict[str, Question] = {}  # by broker
+        self.missed: dict[str, str] = {}  # brokers that do not have it, or could not be asked, with the reason
+        self.local: PendingRequest | None = None  # it waits at this broker after all
+        self.is_over = False
+
+
+class ClusterRouter(TimedRecipient):
+    """Passes operations on, for one broker."""
+
+    dialect = "cluster"
+    job_list = JobsById
+
+    def __init__(
+        self,
+        handlers: OperationHandlers,
+        side: ClusterSide,
+        places: Places,
+        wake: Callable[[], None],
+        now: Callable[[], float],
+    ) -> None:
+        """`wake` requests an iteration of the runner."""
+        self._handlers = handlers
+        self._side = side
+        self._places = places
+        self._wake = wake
+        self._now = now
+        self._later: list[tuple[float, Forwarded]] = []
+        self._gathering = Gathering(handlers, side, wake)
+
+    # ---------------------------------------------------------------- facts for lists
+
+    def running(self, service: str | None) -> int:
+        background = self._side.taken.background
+        calls = [
+            each for peer in self._side.peers.values() for token, each in peer.taken.items() if token not in background
+        ]
+        return len([each for each in (*background.values(), *calls) if service is None or each.service == service])
+
+    def ended(self, service: str) -> Mapping[str, int]:
+        return self._side.taken.ended.get(service, {})
+
+    # ---------------------------------------------------------------- operations
+
+    def ask(
+        self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, now: float
+    ) -> PendingRequest | None:
+        try:
+            place = self._places.of(row, request, payload, responder.owner.principal.name)
+            if self._is_here(place):
+                if getattr(request, "wait", 0.0):
+                    responder = WaitingResponder(responder, partial(self._moved, row, request, payload, responder, now))
+                return self._execute(row, request, payload, responder, now)
+            if row.target in ("service", "broker"):  # the broker that executes it checks every right once more
+                self._handlers.permissions.check(row, request, responder)
+        except OperationError as error:
+            responder.refuse(error.problem)
+            return None
+        if place.kind == "all":
+            gathered = Gathered(row, request, responder)
+            self._gathering.begin(gathered, payload, now)
+            return None if gathered.is_over else ForwardedRequest(self, responder, gathered)
+        wait = getattr(request, "wait", 0.0)
+        work = Forwarded(row, request, payload, responder, now + max(PATIENCE, wait))
+        self._forward(work, place, now)
+        return None if work.is_over else ForwardedRequest(self, responder, work)
+
+    def leave(self, pending: PendingRequest, now: float) -> None:
+        """Drop an operation whose client has disconnected."""
+        assert isinstance(pending, ForwardedRequest)
+        work = pending.work
+        assert isinstance(work, Forwarded | Gathered)
+        work.is_over = True
+        for question in work.open.values():
+            self._side.questions.leave(question)
+        work.open.clear()
+        if isinstance(work, Forwarded) and work.local is not None:
+            self._handlers.leave(work.local, now)
+
+    def execute(self, effect: Effect, now: float) -> None:
+        raise AssertionError("requests to other brokers have no jobs")
+
+    def tick(self, now: float) -> float:
+        if self._later:
+            due = [work for at, work in self._later if at <= now]
+            self._later = [(at, work) for at, work in self._later if at > now]
+            for work in due:
+                if not work.is_over:
+                    self._again(work, now)
+        return min((at for at, _ in self._later), default=inf)
+
+    def _is_here(self, place: Place) -> bool:
+        if place.kind != "shard" or place.shard is None:
+            return place.kind == "here"
+        shards = self._places.shards
+        return shards.owner(place.shard) == self._side.name and shards.is_ready(place.shard)
+
+    def _execute(
+        self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, now: float
+    ) -> PendingRequest | None:
+        marked = MarkingResponder(responder, self._side.name)
+        return self._handlers.ask(row.name, request, payload, marked, now, is_here=True)
+
+    def _moved(
+        self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, since: float
+    ) -> None:
+        """Wait at the next owner: the shard of the job has moved to another broker."""
+        now = self._now()
+        work = Forwarded(row, request, payload, responder, max(since + request.wait, now + PATIENCE))
+        self._wait(work, "the job has moved to another broker", now)
+
+    # ---------------------------------------------------------------- one broker
+
+    def _again(self, work: Forwarded, now: float) -> None:
+        """Decide anew: shards may have moved."""
+        try:
+            place = self._places.of(work.row, work.request, work.payload, work.responder.owner.principal.name)
+        except OperationError as error:
+            self._refuse(work, error.problem.kind, error.problem.detail)
+            return
+        if self._is_here(place):
+            work.is_over = True
+            work.local = self._execute(work.row, self._rest(work, now), work.payload, work.responder, now)
+            self._wake()
+        else:
+            self._forward(work, place, now)
+
+    def _forward(self, work: Forwarded, place: Place, now: float) -> None:
+        work.place = place
+        work.missed.clear()
+        if place.kind == "search":
+            self._search(work, now)
+            return
+        assert place.shard is not None
+        owner = self._places.shards.owner(place.shard)
+        if not self._side.is_connected:
+            self._refuse(work, "partitioned", self._unreachable(place.shard, owner, "NATS is not reached"))
+        elif not owner or owner == self._side.name or not self._send(work, owner, place.shard, now):
+            reason = f"broker {owner} is not heard" if owner else "no broker has it at the moment"
+            if owner == self._side.name:
+                reason = "its jobs are still being read"
+            self._wait(work, self._unreachable(place.shard, owner, reason), now)
+
+    def _unreachable(self, shard: int, owner: str, reason: str) -> str:
+        whom = f" (of broker {owner})" if owner else ""
+        return f"the operation belongs to shard {shard}{whom}, and {reason}; retry in a few seconds"
+
+    def _wait(self, work: Forwarded, detail: str, now: float) -> None:
+        """Try it again in a moment, or refuse it."""
+        if now + AGAIN_AFTER >= work.until:
+            self._refuse(work, "partitioned", detail)
+        else:
+            self._later.append((now + AGAIN_AFTER, work))
+            self._wake()
+
+    def _search(self, work: Forwarded, now: float) -> None:
+        """Ask every other broker; the one that has the object answers."""
+        for name, peer in sorted(self._side.peers.items()):
+            if peer.is_silent or not self._send(work, name, None, now):
+                work.missed[name] = "it is not heard"
+        for name in self._gathering.lost_brokers():
+            work.missed.setdefault(name, "it is not heard")
+        if not work.open:
+            self._end_search(work, now)
+
+    def _send(self, work: Forwarded, broker: str, shard: int | None, now: float) -> bool:
+        """Ask one broker. Returns False if it cannot be asked now."""
+        peer = self._side.peers.get(broker)
+        if peer is None or peer.is_silent or not self._side.is_connected:
+            return False
+        request = self._rest(work, now)
+        ask = question_of(work.row, request, work.payload, work.responder, shard)
+        timeout = ANSWER_TIME + getattr(request, "wait", 0.0)
+        question = self._side.questions.ask(peer, ask, partial(self._answered, work, broker), timeout, now)
+        if question is not None:
+            work.open[broker] = question
+        return question is not None
+
+    def _rest(self, work: Forwarded, now: float) -> Any:
+        """Return the request, with the time that is left to wait."""
+        wait = getattr(work.request, "wait", 0.0)
+        if not wait:
+            return work.request
+        return msgspec.structs.replace(work.request, wait=min(wait, max(0.0, work.until - now)))
+
+    def _answered(self, work: Forwarded, broker: str, ending: Ending, answer: Answer | None, now: float) -> None:
+        work.open.pop(broker, None)
+        if work.is_over:
+            return
+        if answer is None:
+            self._not_answered(work, broker, ending, now)
+        elif answer.kind == MOVED or (answer.kind == "partitioned" and not work.row.writes):
+            self._missed(work, broker, f"broker {broker} does not have it any more", now)
+        elif answer.kind == "not found" and self._may_be_elsewhere(work):
+            self._missed(work, broker, "", now)
+        else:
+            self._deliver(work, broker, answer)
+
+    def _may_be_elsewhere(self, work: Forwarded) -> bool:
+        """True if another broker may have it: a call has an id of its client, which may name a shard."""
+        assert work.place is not None
+        return work.place.kind == "search" or work.row.answered_by == "job owner"
+
+    def _missed(self, work: Forwarded, broker: str, reason: str, now: float) -> None:
+        assert work.place is not None
+        work.missed[broker] = reason
+        if work.place.kind == "search":
+            if not work.open:
+                self._end_search(work, now)
+        elif reason:
+            self._wait(work, self._unreachable(work.place.shard or 0, broker, reason), now)
+        else:
+            self._forward(work, Place("search"), now)
+
+    def _not_answered(self, work: Forwarded, broker: str, ending: Ending, now: float) -> None:
+        is_repeated = not work.row.writes or (work.row is ENQUEUE and work.request.key is not None)
+        assert work.place is not None
+        reason = f"broker {broker} " + ("is gone" if ending is Ending.LOST else "has not answered in time")
+        if work.place.kind == "search" and work.open:
+            work.missed[broker] = reason
+        elif is_repeated and work.place.kind == "shard":
+            self._wait(work, self._unreachable(work.place.shard or 0, broker, reason), now)
+        elif work.place.kind == "search":
+            self._missed(work, broker, reason, now)
+        else:
+            self._refuse(work, "partitioned", f"{reason}; it may have executed the operation: look before you retry")
+
+    def _end_search(self, work: Forwarded, now: float) -> None:
+        """No broker that answered has it. Its own error is that of this broker, if all have answered."""
+        silent = [name for name, reason in work.missed.items() if reason]
+        if silent:
+            which = f"broker {silent[0]} has" if len(silent) == 1 else f"brokers {', '.join(silent)} have"
+            target = getattr(work.request, work.row.request.__struct_fields__[0])
+            detail = (
+                f"{work.row.target} {target} is at no broker that answered, and {which} not; retry in a few seconds"
+            )
+            self._refuse(work, "partitioned", detail)
+            return
+        work.is_over = True
+        work.local = self._execute(work.row, work.request, work.payload, work.responder, now)
+        self._wake()
+
+    def _deliver(self, work: Forwarded, broker: str, answer: Answer) -> None:
+        work.is_over = True
+        for question in work.open.values():
+            self._side.questions.leave(question)
+        work.open.clear()
+        if answer.kind:
+            work.responder.refuse(ErrorView(kind=answer.kind, detail=answer.detail))  # type: ignore[arg-type]
+        else:
+            view = view_of(work.row, answer)
+            failure = unpack_failure(answer.failure) if answer.failure else None
+            if isinstance(view, ErrorView):
+                work.responder.refuse(view)
+            else:
+                MarkingResponder(work.responder, broker).answer(view, answer.payload, failure)
+        self._wake()
+
+    def _refuse(self, work: Forwarded, kind: str, detail: str) -> None:
+        work.is_over = True
+        for question in work.open.values():
+            self._side.questions.leave(question)
+        work.open.clear()
+        work.responder.refuse(ErrorView(kind=kind, detail=detail))  # type: ignore[arg-type]
+        self._wake()
