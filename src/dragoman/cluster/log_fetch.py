@@ -93,8 +93,11 @@ def payload_in(batches: list[Batch], id: bytes) -> bytes:
 
 def result_in(batches: list[Batch], id: bytes) -> bytes:
     """Return the last result of a job in these batches. Raises Malformed."""
-    for batch in reversed(batches):
-        for each, status, _ in reversed(batch.statuses):
+    found: bytes | None = None
+    for batch in batches:
+        for each, status, _ in batch.statuses:
             if each == id and status[RESULT - 1] is not None:
-                return bytes(status[RESULT - 1])
-    raise Malformed("bad rows", f"the result of job {id.hex()} is not where it was written")
+                found = status[RESULT - 1]
+    if found is None:
+        raise Malformed("bad rows", f"the result of job {id.hex()} is not where it was written")
+    return found
