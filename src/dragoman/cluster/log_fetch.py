@@ -93,11 +93,11 @@ def payload_in(batches: list[Batch], id: bytes) -> bytes:
 
 def result_in(batches: list[Batch], id: bytes) -> bytes:
     """Return the last result of a job in these batches. Raises Malformed."""
-    found: object = None
+    found: bytes | None = None
     for batch in batches:
-        for each, status, _ in batch.statuses:  # mypyc cannot compile `reversed` of a field of a Struct
+        for each, status, _ in batch.statuses:
             if each == id and status[RESULT - 1] is not None:
                 found = status[RESULT - 1]
-    if not isinstance(found, bytes):
+    if found is None:
         raise Malformed("bad rows", f"the result of job {id.hex()} is not where it was written")
     return found
