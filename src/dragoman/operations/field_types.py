@@ -177,6 +177,13 @@ DurabilityShown = Annotated[
         "power cut of all. The operation `job` shows it, and `enqueue` in a cluster."
     ),
 ]
+HoldsKey = Annotated[
+    bool | None, Meta(description="True while a submit with its key returns this job; `null` without a key.")
+]
+KeepShown = Annotated[
+    Keep | None,
+    Meta(description="Seconds for which its outcome is kept, or `forever`; `null`: as the broker's setting says."),
+]
 PayloadKind = Literal["text", "JSON", "pickle", "bytes"]
 OutcomeName = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
 ErrorKind = Literal[

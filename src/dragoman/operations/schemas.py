@@ -21,7 +21,7 @@ from dragoman.operations.field_types import Attempts as Attempts
 from dragoman.operations.field_types import Base64 as Base64
 from dragoman.operations.field_types import Delay as Delay
 from dragoman.operations.field_types import Durability as Durability
-from dragoman.operations.field_types import DurabilityShown as DurabilityShown
+from dragoman.operations.field_types import DurabilityShown, HoldsKey, KeepShown, RowBroker, RowBrokers, Unanswered
 from dragoman.operations.field_types import ErrorKind as ErrorKind
 from dragoman.operations.field_types import Input as Input
 from dragoman.operations.field_types import Jitter as Jitter
@@ -38,7 +38,6 @@ from dragoman.operations.field_types import Quantiles as Quantiles
 from dragoman.operations.field_types import RequestId as RequestId
 from dragoman.operations.field_types import RetryDelay as RetryDelay
 from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
-from dragoman.operations.field_types import RowBroker, RowBrokers, Unanswered
 from dragoman.operations.field_types import ScheduleName as ScheduleName
 from dragoman.operations.field_types import ServiceName as ServiceName
 from dragoman.operations.field_types import State as State
@@ -204,13 +203,8 @@ class JobView(View):
     ] = None
     group: Annotated[JobIdText | None, Meta(description="Id of its group.")] = None
     unique: Annotated[Unique | None, Meta(description="How long it holds its key; `null` without a key.")] = None
-    holds_key: Annotated[
-        bool | None, Meta(description="True while a submit with its key returns this job; `null` without a key.")
-    ] = None
-    keep: Annotated[
-        Keep | None,
-        Meta(description="Seconds for which its outcome is kept, or `forever`; `null`: as the broker's setting says."),
-    ] = None
+    holds_key: HoldsKey = None
+    keep: KeepShown = None
     durability: DurabilityShown = None
     broker: RowBroker = UNSET
 

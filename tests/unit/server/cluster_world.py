@@ -88,6 +88,7 @@ class Node(links.Node):
         self.subscribed = {}
         self.is_connected = False
         self.inbox = []
+        self.published = 0
         self.store = ManualStore()
         self.broker = Broker(Policy(), ShardEntropy(f"{name} {run}", world.table, name), first_worker=100 * run)
         self.broker.job_registry.conversations.start()

@@ -66,6 +66,7 @@ JOB_OPERATIONS = [
     ("cancel", "waiting", lambda view, a, b, id: b.job(id).outcome == "cancelled"),
     ("ladder", "waiting", lambda view, a, b, id: view.job == id),
     ("retry", "quarantined", lambda view, a, b, id: b.job(id).retried_as.hex() == view.id),
+    ("delete", "quarantined", lambda view, a, b, id: not b.has(id)),
 ]
 
 
@@ -150,6 +151,15 @@ def test_one_broker_checks_a_key() -> None:
     assert (b.has(first), a.has(first)) == (True, False)
     assert b.enqueue(key=key) == a.enqueue(key=key) == first
     assert error(a.ask("enqueue", b"other", service="s", key=key))[0] == "key reused"
+
+
+def test_a_job_is_found_by_its_key_at_any_broker() -> None:
+    world = shards()
+    a, b = world.nodes["a"], world.nodes["b"]
+    key = key_in(1)
+    first = a.enqueue(key=key)
+    assert [node.ask("find job", service="s", key=key).id for node in (a, b)] == [first, first]
+    assert error(a.ask("find job", service="s", key=key_in(0)))[0] == "not found"
 
 
 def test_a_job_without_a_key_stays_at_a_broker_that_has_a_shard() -> None:
@@ -509,6 +519,29 @@ def test_all_brokers_purge_and_retry() -> None:
     assert (view.of, view.unanswered) == (2, [])
     assert a.ask("purge", name="idle").purged == 2
     assert a.ask("job counts", service="idle").undone == 2
+
+
+def test_acts_on_many_jobs_are_one_act_of_all_brokers() -> None:
+    world = shards()
+    a, b = world.nodes["a"], world.nodes["b"]
+    for node in (a, b):
+        quarantined(world, node)
+        node.enqueue("idle")
+    counted = a.ask("cancel jobs", service="idle", dry_run=True)
+    assert (counted.of, counted.done, counted.over, sorted(each.broker for each in counted.jobs)) == (
+        2,
+        0,
+        True,
+        ["a", "b"],
+    )
+    begun = a.ask("cancel jobs", service="idle")
+    world.run()
+    ended = b.ask("bulk act", id=begun.id)
+    assert (ended.id, ended.act, ended.of, ended.done, ended.over) == (begun.id, "cancel", 2, 2, True)
+    assert a.ask("stop bulk act", id=begun.id).over
+    assert a.ask("job counts", service="idle").undone == 2
+    assert b.ask("retry jobs", all=True, rate=100.0).of == 2
+    assert error(a.ask("bulk act", id="0" * 32))[0] == "not found"
 
 
 def test_pages_of_jobs_continue_after_any_id() -> None:
