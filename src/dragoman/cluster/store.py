@@ -160,8 +160,7 @@ class ShardStore:
         writers: dict[int, BatchWriter] = {}
         last = 0
         for entry in entries:
-            if not isinstance(entry, DeleteJob):
-                last = entry.number
+            last = max(last, entry.number)  # a delete that nobody waits for has 0
             shard = self._shard_of(entry)
             if shard not in self._logs:
                 continue

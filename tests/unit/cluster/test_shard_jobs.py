@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.core.model import JobId
 from dragoman.core.states import DONE, JobState
 
 from .shard_world import SHARDS, ShardNode, ShardWorld
@@ -44,6 +45,26 @@ def test_shards_are_shared_out_and_a_job_runs_at_a_worker_of_any_broker() -> Non
         (DONE, b"JOB %d" % number) for number in range(6)
     ]
     assert not any(len(node.keeper.outcomes) for node in world.all_nodes)
+
+
+def test_a_deleted_outcome_is_reported_when_its_log_has_it() -> None:
+    """The store did not report a commit that only deletes, so that a request for it waited for ever."""
+    world = world_with_workers("a")
+    id = enqueue(world, b"job")
+    (node,) = world.all_nodes
+    node.worker("s")
+    world.run(1.0)
+    world.work()
+    world.run(1.0)
+    registry = node.broker.job_registry
+    registry.kept.erase(registry.jobs[JobId(id)], is_waited_for=True)
+    assert registry.pending_commits.is_holding
+    world.run(1.0)
+    assert not registry.pending_commits.is_holding
+    world.freeze("a")
+    world.start("b")
+    world.wait_for_owners()
+    assert world.find(id) is None
 
 
 def test_jobs_of_a_broker_that_is_gone_are_adopted_with_their_payload_and_key() -> None:
