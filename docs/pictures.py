@@ -3,8 +3,8 @@
     .venv-dev/bin/python docs/pictures.py [--seconds 315] [--folder docs/pictures] [PAGE]...
 
 It needs Chromium. Without the name of a page it takes all of them, and the ladder of the rescued job. The overview is
-taken in light and dark, each other page in light, at 1440 × 900. The program fails if a page has an error in its console, if a request of a page
-fails, or if a picture has more than 200 KB.
+taken in light and dark, each other page in light, at 1440 × 900. The program fails if a page has an error in its
+console, if a request of a page fails, or if a picture has more than 200 KB.
 """
 
 from __future__ import annotations
