@@ -117,6 +117,7 @@ COMMANDS: dict[str, Words] = {
     "resume, unknown": lambda world: ["resume", "nobody"],
     "limit": lambda world: ["limit", "later", "--max-running", 4, "--rate", "100/min"],
     "limit, nonsense": lambda world: ["limit", "later", "--rate", "often"],
+    "purge, all": lambda world: ["purge", "--all", "--service", "later", "--dry-run"],
     "purge": lambda world: ["purge", "later", "--yes"],
     "drain": lambda world: ["drain", world.number],
     "drain, unknown": lambda world: ["drain", 10**9],
@@ -268,7 +269,7 @@ VIEWS: dict[str, tuple[Words, Callable[[Client[bytes], World], Any]]] = {
 }
 # Their values change with each request, or with the request itself: tests of operations compare them.
 WITHOUT_VIEW = {"overview", "show-history", "broker", "listeners", "ladder", "quarantine retry"}
-WITHOUT_VIEW |= {"cancel", "delete", "retry"}  # of many jobs; tests/e2e/test_bulk_commands.py
+WITHOUT_VIEW |= {"cancel", "delete", "purge", "retry"}  # of many jobs; tests/e2e/test_bulk_commands.py
 WITHOUT_VIEW |= {"cluster status"}  # of a broker in a cluster; tests/e2e/test_cluster.py
 MOVING = re.compile(r'"(silent|oldest|peers)":[0-9.e-]+')
 

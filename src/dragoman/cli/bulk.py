@@ -1,4 +1,4 @@
-"""Acts on many jobs: the options of `retry --all`, `cancel --all` and `delete --all`, their progress and their end."""
+"""Acts on many jobs: the options of --all of `retry`, `cancel`, `delete` and `purge`, their progress and their end."""
 
 from __future__ import annotations
 
@@ -52,19 +52,17 @@ def bulk_options(request: type[BulkRequest], *more: str) -> Callable[[Command], 
             command
         )
         command = request_options(request, *FILTERS, *more, "rate", "dry_run")(command)
-        return click.option(
-            "--all", "for_all", is_flag=True, help="Act on all jobs that match the filters, instead of JOB."
-        )(command)
+        return click.option("--all", "for_all", is_flag=True, help="Act on all jobs that match the filters.")(command)
 
     return decorate
 
 
-def check_choice(jobs: Sequence[str], for_all: bool, options: dict[str, Any]) -> None:
-    """Raise UsageError unless either jobs are named, or --all is given."""
-    if for_all and jobs:
-        raise click.UsageError("Name jobs, or give --all with filters: not both.")
-    if not for_all and not jobs:
-        raise click.UsageError("Name a job, or give --all with filters.")
+def check_choice(named: Sequence[str], for_all: bool, options: dict[str, Any], kind: str = "a job") -> None:
+    """Raise UsageError unless either jobs, or what `kind` says, are named, or --all is given."""
+    if for_all and named:
+        raise click.UsageError(f"Name {kind}, or give --all with filters: not both.")
+    if not for_all and not named:
+        raise click.UsageError(f"Name {kind}, or give --all with filters.")
     used = next((name for name in given(options) if not for_all), None)
     if used is not None:
         raise click.UsageError(f"--{used.replace('_', '-')} is an option of --all.")

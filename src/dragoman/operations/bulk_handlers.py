@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
+from typing import Final
 
 from dragoman.core.broker import Broker
 from dragoman.core.model import Job, Payload
@@ -30,6 +31,8 @@ from dragoman.operations.schemas import EmptyRequest, OperationError, PurgeReque
 from dragoman.operations.visibility import ALL_SERVICES, signature
 from dragoman.operations.visible_views import visible_job
 
+PENDING: Final = ("dependent", "waiting", "delayed")
+
 
 class BulkHandlers(HandlerBase):
     """The functions of these operations. `bulk_acts` must be continued by `tick`."""
@@ -52,12 +55,12 @@ class BulkHandlers(HandlerBase):
 
     def cancel_jobs(self, request: CancelJobsRequest, payload: Payload, responder: Responder, now: float) -> None:
         principal = responder.owner.principal
-        state = request.state
+        states = _states_of(request.state)
 
         def matches(job: Job) -> bool:
-            return job.state is not ENDED and (state is None or job.state.value == state) and may_end(principal, job)
+            return job.state.value in states and may_end(principal, job)
 
-        handle = partial(_cancel, self.broker, principal)
+        handle = partial(_cancel, self.broker, principal, states)
         self._begin_bulk("cancel", "cancel jobs", request, matches, handle, responder, now)
 
     def delete_jobs(self, request: DeleteJobsRequest, payload: Payload, responder: Responder, now: float) -> None:
@@ -229,8 +232,23 @@ class BulkHandlers(HandlerBase):
             raise OperationError("draining", SHUTTING_DOWN)
 
 
-def _cancel(broker: Broker, principal: Principal, job: Job, now: float) -> None:
+def _states_of(state: str | None) -> tuple[str, ...]:
+    """Return the states of jobs that are to be cancelled. None: all that have not ended."""
+    if state is None:
+        return (*PENDING, "running")
+    return PENDING if state == "pending" else (state,)
+
+
+def _cancel(broker: Broker, principal: Principal, states: tuple[str, ...], job: Job, now: float) -> None:
+    if job.state is not ENDED:  # the error about one that has ended says how it did
+        _refuse_another_state(job, states)
     cancel_job(broker, job, principal, now)
+
+
+def _refuse_another_state(job: Job, states: tuple[str, ...]) -> None:
+    """Raise OperationError if the job has left these states since the act began."""
+    if job.state.value not in states:
+        raise OperationError("conflict", f"job {job.id.hex()} is {job.state.value} by now")
 
 
 def _delete(broker: Broker, job: Job, now: float) -> None:
@@ -238,8 +256,7 @@ def _delete(broker: Broker, job: Job, now: float) -> None:
 
 
 def _purge(broker: Broker, states: tuple[str, ...], reason: str, job: Job, now: float) -> None:
-    if job.state.value not in states:
-        raise OperationError("conflict", f"job {job.id.hex()} is {job.state} by now")
+    _refuse_another_state(job, states)
     if job.state is ENDED:
         delete_job(broker, job)
     else:

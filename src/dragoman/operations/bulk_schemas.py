@@ -65,7 +65,8 @@ class CancelJobsRequest(BulkRequest):
     """A filter of jobs that have not ended."""
 
     state: Annotated[
-        Literal["dependent", "waiting", "delayed", "running"] | None, Meta(description="Only jobs in this state.")
+        Literal["dependent", "waiting", "delayed", "running", "pending"] | None,
+        Meta(description="Only jobs in this state; pending: dependent, waiting or delayed ones."),
     ] = None
 
 

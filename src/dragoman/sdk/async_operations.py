@@ -506,7 +506,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         all: bool = False,
         dry_run: bool = False,
         rate: float | None = None,
-        state: Literal["dependent", "waiting", "delayed", "running"] | None = None,
+        state: Literal["dependent", "waiting", "delayed", "running", "pending"] | None = None,
     ) -> BulkView:
         """Cancel all jobs that match a filter and have not ended, oldest first.
 
@@ -521,7 +521,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         - `all`: All jobs that match; needed if there is no filter. [default: false]
         - `dry_run`: Change nothing: only count the jobs, and show the first. [default: false]
         - `rate`: Jobs a second; without it as many as the broker can. [0.1 to 100000]
-        - `state`: Only jobs in this state. [dependent, waiting, delayed or running]
+        - `state`: Only jobs in this state; pending: dependent, waiting or delayed ones. [dependent, waiting, delayed,
+          running or pending]
         """
         from dragoman.operations.bulk_schemas import CancelJobsRequest
         from dragoman.operations.table import CANCEL_JOBS

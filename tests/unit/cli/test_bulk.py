@@ -1,4 +1,4 @@
-"""`retry --all`, `cancel --all` and `delete --all`: usage, confirmation, dry run, end and interruption."""
+"""Commands with --all (`retry`, `cancel`, `delete`, `purge`): usage, confirmation, dry run, end and interruption."""
 
 from __future__ import annotations
 
@@ -56,6 +56,24 @@ def test_jobs_are_named_or_all_are_meant(command: str) -> None:
     for words in ([], ["--all", ID], ["--service", "s", ID], ["--dry-run", ID], ["--json", ID]):
         result = run(command, *words)
         assert result.exit_code == 2, words
+
+
+@pytest.mark.parametrize(
+    ("words", "operation", "state", "done"),
+    [((), "cancel jobs", "pending", "cancelled"), (("--ended",), "delete jobs", None, "deleted")],
+)
+def test_purge_by_filter(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], operation: str, state: str | None, done: str
+) -> None:
+    answers = Answers(monkeypatch, view(), view())
+    usual = ("purge", "--all", "--service", "s", "--reason", "memory", "--since", "2026-11-18T03:00:00Z", *words)
+    assert run(*usual, "--dry-run").stdout.startswith(f"3 jobs would be {done}")
+    assert run(*usual, "--yes").stdout == f"3 jobs are {done}\n"
+    for name, request in answers.asked:
+        assert (name, getattr(request, "state", None)) == (operation, state)
+        assert (request.service, request.reason, request.since) == ("s", "memory", MOMENT)
+    for wrong in (["purge"], ["purge", "s", "--all"], ["purge", "s", "--dry-run"]):
+        assert run(*wrong).exit_code == 2, wrong
 
 
 def test_filters_reach_the_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,28 @@ def test_cancel_takes_jobs_in_any_state_or_in_one(world: World) -> None:
     assert reasons == ["cancelled on request"] * 2
 
 
+def test_pending_jobs_are_those_that_do_not_run(world: World) -> None:
+    world.worker()
+    running, waiting, delayed = world.enqueue(), world.enqueue(), world.enqueue(delay=60.0)
+    dependent = world.enqueue(after=[running])
+    assert act(world, "cancel jobs", service="s", state="pending").done == 3
+    assert [world.job(each).outcome for each in (waiting, delayed, dependent)] == ["cancelled"] * 3
+    assert world.job(running).state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("state", ["waiting", "pending"])
+def test_job_that_starts_before_its_turn_is_not_cancelled_with_those_that_wait(world: World, state: str) -> None:
+    """It was cancelled, although the filter was for jobs that do not run."""
+    names = [world.enqueue() for _ in range(3)]
+    world.ask("cancel jobs", service="s", state=state, rate=1.0, id=ID)
+    world.worker()
+    world.wait(10.0)
+    view = world.ask("bulk act", id=ID)
+    assert (view.done, view.left_out, view.over) == (2, 1, True)
+    assert "is running by now" in view.left_out_reason
+    assert sum(world.job(each).state is JobState.RUNNING for each in names) == 1
+
+
 @pytest.mark.parametrize(("quarantined", "left"), [(None, []), (True, ["done"]), (False, ["poison"])])
 def test_delete_takes_ended_jobs_in_quarantine_or_not(world: World, quarantined: bool | None, left: list[str]) -> None:
     names = {"poison": fail(world, "poison"), "done": world.enqueue()}
