@@ -35,6 +35,7 @@ from bench.brokers import (
     Kind,
     choose,
 )
+from bench.cluster import ADOPTED_JOBS, cluster_table, measure_cluster
 from bench.compare import (
     CALLED_BACK_SHAPE,
     ECHO_SHAPES,
@@ -435,6 +436,14 @@ def restart(bench: Bench) -> str:
     return restart_table(figures)
 
 
+def cluster(bench: Bench) -> str:
+    """Brokers of a cluster on real NATS servers: calls, background jobs, growth and adoption."""
+    plan, jobs = bench.plan, ADOPTED_JOBS // 10 if bench.quick else ADOPTED_JOBS
+    found = measure_cluster(bench.generator, plan.seconds, plan.warmup, bench.repeats, jobs, tell)
+    bench.record["cluster"] = found.record()
+    return cluster_table(found)
+
+
 def tell(line: str) -> None:
     """Print progress to standard error, apart from the tables."""
     print(line, file=sys.stderr, flush=True)
@@ -459,6 +468,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "durable": (durable,),
     "diary": (diary,),
     "restart": (restart,),
+    "cluster": (cluster,),
 }
 
 if __name__ == "__main__":

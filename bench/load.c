@@ -10,6 +10,9 @@
  * A body is: send time (8 bytes), slot number (4 bytes), filler, send time again (8 bytes). So the latency needs no table,
  * and unexpected replies and torn bodies are detected.
  *
+ * With --delay-ms, a native worker answers each job so much later, by itself. With --window 0 there are only workers, of
+ * the service --service, until standard input ends.
+ *
  * Measuring starts when every worker has received a message from the broker and the warm-up has ended. One JSON line is
  * printed; bench/load.py takes the same options and prints the same line. */
 #define _GNU_SOURCE
@@ -36,8 +39,9 @@ static struct {
     enum mode mode;
     const char *frontend, *backend;
     int workers, window, size, threads, broker_pid;
-    double warmup, seconds;
-} options = {.workers = 4, .window = 100, .size = 100, .threads = 1, .warmup = 0.5, .seconds = 3.0};
+    double warmup, seconds, delay_ms;
+    const char *service;
+} options = {.service = SERVICE, .workers = 4, .window = 100, .size = 100, .threads = 1, .warmup = 0.5, .seconds = 3.0};
 
 static void *context;
 static atomic_bool stopping;
@@ -157,7 +161,16 @@ static bool is_pong(struct message *m)
 
 /* ---- workers ---- */
 
+struct held { /* a job that is answered later */
+    int64_t due;
+    int which;
+    char id[NAME];
+    zmq_msg_t body;
+};
+
 struct crowd { /* the workers of one thread */
+    struct held *held; /* a ring: all jobs take the same time, so the first is due first */
+    unsigned first, last;
     int count;
     bool *heard;
     zmq_pollitem_t *items;
@@ -165,7 +178,33 @@ struct crowd { /* the workers of one thread */
     int ping_turn;
 };
 
-/* Answer all available jobs in one RESULT. */
+static void hold(struct crowd *c, int which, const char *id, zmq_msg_t *body)
+{
+    struct held *h = &c->held[c->last++ % (c->count * CAPACITY)];
+    if (c->last - c->first > (unsigned)(c->count * CAPACITY))
+        die("received more jobs than the workers have slots");
+    h->due = now_ns() + (int64_t)(options.delay_ms * 1e6);
+    h->which = which;
+    memcpy(h->id, id, NAME);
+    zmq_msg_init(&h->body);
+    zmq_msg_move(&h->body, body);
+}
+
+static void answer_due_jobs(struct crowd *c)
+{
+    char head[1 + NAME] = {RESULT};
+    for (; c->first != c->last; c->first++) {
+        struct held *h = &c->held[c->first % (c->count * CAPACITY)];
+        void *socket = c->items[h->which].socket;
+        if (h->due > now_ns())
+            return;
+        memcpy(head + 1, h->id, NAME);
+        if (zmq_send(socket, head, sizeof head, ZMQ_SNDMORE) < 0 || zmq_msg_send(&h->body, socket, 0) < 0)
+            die_of_zmq("result");
+    }
+}
+
+/* Answer all available jobs in one RESULT, or hold them. */
 static void answer_native_jobs(struct crowd *c, int which)
 {
     static _Thread_local struct message m;
@@ -180,6 +219,10 @@ static void answer_native_jobs(struct crowd *c, int which)
                 atomic_fetch_add(&workers_heard, 1);
             }
             for (int i = 2; word_of(&m) == JOB && i < m.count && count < CAPACITY; i++) {
+                if (options.delay_ms > 0) {
+                    hold(c, which, (char *)zmq_msg_data(&m.frames[1]) + (i - 2) * RECORD, &m.frames[i]);
+                    continue;
+                }
                 memcpy(head + 1 + count * NAME, (char *)zmq_msg_data(&m.frames[1]) + (i - 2) * RECORD, NAME);
                 zmq_msg_init(&bodies[count]);
                 zmq_msg_move(&bodies[count++], &m.frames[i]);
@@ -232,7 +275,10 @@ static long nap_ms(const struct crowd *c)
 {
     if (options.mode == PROXY)
         return WORKER_NAP_MS;
-    int64_t left_ms = (c->next_ping - now_ns()) / 1000000 + 1;
+    int64_t next = c->next_ping;
+    if (c->first != c->last && c->held[c->first % (c->count * CAPACITY)].due < next)
+        next = c->held[c->first % (c->count * CAPACITY)].due;
+    int64_t left_ms = (next - now_ns()) / 1000000 + 1;
     return left_ms < 0 ? 0 : left_ms > WORKER_NAP_MS ? WORKER_NAP_MS : left_ms;
 }
 
@@ -241,6 +287,9 @@ static void *work(void *number_of_workers)
     struct crowd c = {.count = (int)(intptr_t)number_of_workers, .next_ping = now_ns()};
     c.heard = calloc(c.count, sizeof *c.heard);
     c.items = calloc(c.count, sizeof *c.items);
+    c.held = calloc(c.count * CAPACITY, sizeof *c.held);
+    char hello[128];
+    snprintf(hello, sizeof hello, "{\"services\": [\"%s\"], \"capacity\": %d}", options.service, CAPACITY);
     for (int i = 0; i < c.count; i++) {
         c.items[i].socket = dial(options.backend);
         c.items[i].events = ZMQ_POLLIN;
@@ -249,7 +298,7 @@ static void *work(void *number_of_workers)
         else if (options.mode == MAJORDOMO)
             say_mdp(c.items[i].socket, MDP_READY, SERVICE);
         else if (options.mode == NATIVE)
-            say_hello(c.items[i].socket, "\x01\x01\x02", "{\"services\": [\"" SERVICE "\"], \"capacity\": 16}");
+            say_hello(c.items[i].socket, "\x01\x01\x02", hello);
     }
     while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
         int ready = zmq_poll(c.items, c.count, nap_ms(&c));
@@ -258,6 +307,7 @@ static void *work(void *number_of_workers)
                 ready--;
                 answer_all(&c, i);
             }
+        answer_due_jobs(&c);
         if (options.mode != PROXY)
             ping_whose_turn_it_is(&c);
     }
@@ -265,6 +315,7 @@ static void *work(void *number_of_workers)
         zmq_close(c.items[i].socket);
     free(c.heard);
     free(c.items);
+    free(c.held);
     return NULL;
 }
 
@@ -510,7 +561,9 @@ static void read_options(int argc, char **argv)
         {"window", required_argument, 0, 'w'},  {"size", required_argument, 0, 's'},
         {"warmup", required_argument, 0, 'u'},  {"seconds", required_argument, 0, 't'},
         {"threads", required_argument, 0, 'k'}, {"broker-pid", required_argument, 0, 'p'},
-        {"version", no_argument, 0, 'v'},       {0, 0, 0, 0},
+        {"version", no_argument, 0, 'v'},       {"other-pid", required_argument, 0, 'o'},
+        {"service", required_argument, 0, 'c'}, {"delay-ms", required_argument, 0, 'd'},
+        {0, 0, 0, 0},
     };
     const char *mode = "";
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
@@ -525,6 +578,9 @@ static void read_options(int argc, char **argv)
         case 't': options.seconds = atof(optarg); break;
         case 'k': options.threads = atoi(optarg); break;
         case 'p': options.broker_pid = atoi(optarg); break;
+        case 'o': add_other(atoi(optarg)); break;
+        case 'c': options.service = optarg; break;
+        case 'd': options.delay_ms = atof(optarg); break;
         case 'v': print_version(); break;
         default: exit(2);
         }
@@ -536,10 +592,17 @@ static void read_options(int argc, char **argv)
         die("--mode must be proxy, pingpong, majordomo or native");
     if (!options.frontend || !options.backend)
         die("--frontend and --backend are needed");
-    if (options.workers < 1 || options.window < 1 || options.threads < 1 || options.size < SMALLEST_BODY)
-        die("workers, window and threads must be at least 1, size at least 24");
+    if (options.workers < 1 || options.window < 0 || options.threads < 1 || options.size < SMALLEST_BODY)
+        die("workers and threads must be at least 1, window at least 0, size at least 24");
     if (options.threads > options.workers)
         options.threads = options.workers;
+}
+
+static void wait_for_end_of_input(void)
+{
+    char ignored[64];
+    while (read(STDIN_FILENO, ignored, sizeof ignored) > 0)
+        ;
 }
 
 int main(int argc, char **argv)
@@ -549,6 +612,10 @@ int main(int argc, char **argv)
     context = zmq_ctx_new();
     zmq_ctx_set(context, ZMQ_MAX_SOCKETS, options.workers + 16);
     pthread_t *threads = start_workers();
+    if (!options.window) {
+        wait_for_end_of_input();
+        exit(0);
+    }
     open_client(&client);
     warm_up(&client);
     struct reading before = take_reading(options.broker_pid);

@@ -11,6 +11,10 @@
 
 #define NS_PER_SECOND 1000000000LL
 #define MOST_SAMPLES (16u << 20)
+#define MOST_OTHERS 8
+
+/* Further processes of the measured system, such as other brokers of its cluster: their CPU is reported one by one. */
+static int other_pids[MOST_OTHERS], other_count;
 
 static int64_t now_ns(void)
 {
@@ -30,6 +34,7 @@ static void die(const char *what)
 struct reading {
     int64_t at;
     double broker_user, broker_system, own, idle, steal; /* CPU seconds so far */
+    double others[MOST_OTHERS];
     long broker_rss_kib;
 };
 
@@ -55,6 +60,13 @@ static void read_broker(struct reading *r, int pid)
     r->broker_rss_kib = pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
+static inline void add_other(int pid)
+{
+    if (other_count == MOST_OTHERS)
+        die("too many --other-pid");
+    other_pids[other_count++] = pid;
+}
+
 /* Idle time is read instead of busy time: the kernel counts idle time exactly, but busy time only at ticks, and a process
  * that sleeps at every tick would not be counted. */
 static void read_machine(struct reading *r)
@@ -76,6 +88,11 @@ static struct reading take_reading(int broker_pid)
     getrusage(RUSAGE_SELF, &own);
     r.own = own.ru_utime.tv_sec + own.ru_stime.tv_sec + (own.ru_utime.tv_usec + own.ru_stime.tv_usec) / 1e6;
     read_machine(&r);
+    for (int i = 0; i < other_count; i++) {
+        read_broker(&r, other_pids[i]);
+        r.others[i] = r.broker_user + r.broker_system;
+    }
+    r.broker_user = r.broker_system = 0;
     if (broker_pid)
         read_broker(&r, broker_pid);
     return r;
@@ -118,13 +135,18 @@ static void report(struct tally *t, const struct reading *a, const struct readin
     double user = b->broker_user - a->broker_user, system = b->broker_system - a->broker_system, own = b->own - a->own;
     double unused = b->idle - a->idle + b->steal - a->steal;
     double foreign = sysconf(_SC_NPROCESSORS_ONLN) * seconds - unused - own - user - system;
+    for (int i = 0; i < other_count; i++)
+        foreign -= b->others[i] - a->others[i];
     if (t->samples)
         qsort(t->latencies_ns, t->samples, sizeof *t->latencies_ns, by_size);
     printf("{\"jobs\": %llu, \"seconds\": %.3f, \"rate\": %.1f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
            "\"broker_us\": %.3f, \"broker_user_us\": %.3f, \"broker_system_us\": %.3f, \"load_us\": %.3f, "
-           "\"broker_rss_kib\": %ld, \"foreign_cores\": %.3f, \"steal_cores\": %.3f, \"wrong\": %llu, \"missing\": %d}\n",
+           "\"broker_rss_kib\": %ld, \"foreign_cores\": %.3f, \"steal_cores\": %.3f, \"wrong\": %llu, \"missing\": %d",
            (unsigned long long)t->jobs, seconds, t->jobs / seconds, percentile_us(t, 0.5), percentile_us(t, 0.99),
            (user + system) * us_per_job, user * us_per_job, system * us_per_job, own * us_per_job, b->broker_rss_kib,
            foreign / seconds, (b->steal - a->steal) / seconds,
            (unsigned long long)t->wrong, missing);
+    for (int i = 0; i < other_count; i++)
+        printf("%s%.3f", i ? ", " : ", \"others_us\": [", (b->others[i] - a->others[i]) * us_per_job);
+    printf(other_count ? "]}\n" : "}\n");
 }

@@ -406,7 +406,8 @@ static void read_options(int argc, char **argv)
         {"backend", required_argument, 0, 'b'},    {"workers", required_argument, 0, 'n'},
         {"window", required_argument, 0, 'w'},     {"size", required_argument, 0, 's'},
         {"warmup", required_argument, 0, 'u'},     {"seconds", required_argument, 0, 't'},
-        {"broker-pid", required_argument, 0, 'p'}, {0, 0, 0, 0},
+        {"broker-pid", required_argument, 0, 'p'}, {"other-pid", required_argument, 0, 'o'},
+        {0, 0, 0, 0},
     };
     const char *mode = "";
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
@@ -420,6 +421,7 @@ static void read_options(int argc, char **argv)
         case 'u': options.warmup = atof(optarg); break;
         case 't': options.seconds = atof(optarg); break;
         case 'p': options.broker_pid = atoi(optarg); break;
+        case 'o': add_other(atoi(optarg)); break;
         default: exit(2);
         }
     if (!options.frontend || options.window < 1 || options.size < 1 || options.size > ROOM / 2)

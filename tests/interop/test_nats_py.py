@@ -155,9 +155,9 @@ def test_nats_py_reads_the_log_that_we_write(nats_server: NatsServer) -> None:
 def test_both_speak_through_a_server_with_tls_and_nkeys(start_nats: StartNats, authority: Authority) -> None:
     """With the library of nkeys that nats-py uses: both read the same seed."""
     key, issued = KeyPair(USER, bytes(range(32))), authority.issue()
-    server = start_nats(
-        f'tls {{ cert_file: "{issued.cert}", key_file: "{issued.key}" }}\n'
-        f"authorization {{ users: [ {{ nkey: {key.public} }} ] }}"
+    server = start_nats(  # the default time-outs of 2 s end handshakes on an overloaded machine
+        f'tls {{ cert_file: "{issued.cert}", key_file: "{issued.key}", timeout: {PATIENCE} }}\n'
+        f"authorization {{ timeout: {PATIENCE}, users: [ {{ nkey: {key.public} }} ] }}"
     )
 
     async def work() -> None:

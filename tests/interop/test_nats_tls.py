@@ -35,7 +35,8 @@ class Certified:
 
     def settings(self, *more: str, shown: Issued | None = None) -> str:
         issued = shown or self.server
-        lines = [f'cert_file: "{issued.cert}"', f'key_file: "{issued.key}"', f'ca_file: "{self.ca}"', *more]
+        files = [f'cert_file: "{issued.cert}"', f'key_file: "{issued.key}"', f'ca_file: "{self.ca}"']
+        lines = [*files, f"timeout: {PATIENCE}", *more]  # the default of 2 s ends handshakes on an overloaded machine
         return "tls {\n" + "\n".join(lines) + "\n}"
 
     def url(self, server: NatsServer, options: str = "", host: str = "127.0.0.1") -> str:
@@ -119,6 +120,7 @@ def test_wrong_certificates_and_servers_are_refused_with_the_reason(
     tls = start_nats(certified.settings() + "\nauthorization { token: s3cret }")
     elsewhere = start_nats(certified.settings(shown=certified.elsewhere) + "\nauthorization { token: s3cret }")
     first = start_nats(certified.settings("handshake_first: true"))
+    hasty = start_nats(certified.settings("handshake_first: true", "timeout: 0.2"))
     plain = start_nats("")
     other = Authority(tmp_path_factory.mktemp("other") / "ca", "Other CA")
 
@@ -139,7 +141,8 @@ def test_wrong_certificates_and_servers_are_refused_with_the_reason(
             (tls.url, NO_CREDENTIALS, "the server requires TLS: write tls://"),
             (certified.url(plain), NO_CREDENTIALS, "the server has no TLS"),
             (certified.url(plain, "tls_first=true"), NO_CREDENTIALS, "sends INFO before TLS: remove tls_first"),
-            (certified.url(first), NO_CREDENTIALS, "tls_first=true"),
+            (certified.url(first), NO_CREDENTIALS, r"no handshake within 2 s; .* \(tls_first=true\)"),
+            (certified.url(hasty), NO_CREDENTIALS, r"the peer closed .* without INFO: .* \(tls_first=true\)"),
             (f"tls://127.0.0.1:{tls.port}?ca=/nowhere/ca.pem", secret, "No such file"),
         ],
     )

@@ -35,6 +35,7 @@ from dragoman.streams.tls_problems import (
     ALERT_OF_WRONG_PROTOCOL,
     BEGINNING_BYTES,
     RESUMED,
+    ended_before_greeting,
     ended_in_handshake,
     no_application_protocol,
     tls_problem,
@@ -314,7 +315,9 @@ class TlsStream(ByteStream):
     def _socket_ended(self, problem: str) -> None:
         self.closed_in_order = self._socket.closed_in_order and not self.backlog
         decryptor = self._decryptor
-        if not decryptor.is_ready and not decryptor.problem:
+        if decryptor.is_plain:
+            problem = problem if decryptor.received else ended_before_greeting(problem)
+        elif not decryptor.is_ready and not decryptor.problem:
             problem = ended_in_handshake(problem, decryptor.beginning, self._role.is_server)
         self._ended(problem)
 

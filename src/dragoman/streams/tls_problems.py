@@ -109,6 +109,11 @@ def ended_in_handshake(problem: str, beginning: bytes, is_server: bool) -> str:
     return f"{problem} during the TLS handshake"
 
 
+def ended_before_greeting(problem: str) -> str:
+    """Return a sentence about a connection that ended without a byte of the greeting that comes before TLS (NATS)."""
+    return f"{problem} without INFO: the server may expect TLS first (tls_first=true)"
+
+
 def no_application_protocol(required: str, is_server: bool) -> str:
     """Return a sentence about a handshake without the required application protocol (ALPN)."""
     if is_server:
