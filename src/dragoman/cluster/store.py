@@ -81,6 +81,7 @@ class ShardStore:
         self.shards = 0  # number of shards of the cluster; 0: not known yet
         self.written = 0  # batches that are in a log
         self.places: dict[JobId, Places] = {}
+        self.homes: dict[JobId, bytes] = {}  # of jobs and groups whose ids name another shard; see `shard_of`
         self.notes: dict[int, dict[str, str]] = {}  # of each shard
         self.bytes: dict[int, int] = {}  # of each shard: written since it was attached, or set by who cleaned it
         self.holder_of: Callable[[Attempt], str] = lambda attempt: ""
@@ -113,6 +114,8 @@ class ShardStore:
         self._logs.pop(shard, None)
         self.notes.pop(shard, None)
         self.bytes.pop(shard, None)
+        for id in [id for id, home in self.homes.items() if home[0] == shard]:
+            del self.homes[id]
         for number, ticket in list(self._tickets.items()):
             if ticket.shard == shard:
                 del self._tickets[number]
@@ -123,6 +126,17 @@ class ShardStore:
             fetch.abandon()
         self._fetches = [(number, each) for number, each in self._fetches if number != shard]
         self._advance()
+
+    def shard_of(self, id: bytes) -> int:
+        """Return the shard of a job, a group or an attempt; -1: it is in none. An imported job may be in another shard
+        than its id says; that is known if the shard is here."""
+        home = self.homes.get(JobId(id)) if self.homes else None
+        return home[0] if home is not None else shard_in(id, self.shards)
+
+    def note_home(self, id: bytes, shard: int) -> None:
+        """A job or a group was found in a shard."""
+        if shard_in(id, self.shards) != shard:
+            self.homes[JobId(id)] = bytes((shard,))
 
     def is_writing(self, shard: int) -> bool:
         """True if a batch of this shard is on its way."""
@@ -202,15 +216,17 @@ class ShardStore:
         if not self.shards:
             return -1
         if not isinstance(entry, StoreValue):
-            return shard_in(entry.job.id, self.shards)
+            return self.shard_of(entry.job.id)
         if entry.key.startswith(GROUP):
-            return shard_in(bytes.fromhex(entry.key.removeprefix(GROUP)), self.shards)
+            return self.shard_of(bytes.fromhex(entry.key.removeprefix(GROUP)))
         return NOTES
 
     def _add(self, entry: StoreJob | StoreValue | DeleteJob, writer: BatchWriter, notes: dict[str, str]) -> None:
         if isinstance(entry, StoreValue):
             if entry.value is None:
                 notes.pop(entry.key, None)
+                if entry.key.startswith(GROUP):
+                    self.homes.pop(JobId(bytes.fromhex(entry.key.removeprefix(GROUP))), None)
             else:
                 notes[entry.key] = entry.value
             writer.add_note(entry.key, entry.value)
@@ -218,6 +234,7 @@ class ShardStore:
         job = entry.job
         if isinstance(entry, DeleteJob):
             self.places.pop(job.id, None)
+            self.homes.pop(job.id, None)
             writer.add_erased(job.id)
         elif entry.number == job.number:
             if job.payload is ABSENT and job.retry_of is not None:
@@ -270,7 +287,7 @@ class ShardStore:
         if not wanted:
             finish()
             return
-        shard = shard_in(job.id, self.shards)
+        shard = self.shard_of(job.id)
         log = self._logs.get(shard)
         if log is not None:
             for name, where in wanted.items():

@@ -73,7 +73,7 @@ class NatsConnection:
             return False
 
         self.client.request(asked.subject, asked.payload, asked.headers, answered, timeout, self._loop.time())
-        self._set_timer()
+        self.set_timer()
         return await done
 
     async def batch(self, stream: str, first: int, count: int, timeout: float, max_bytes: int = 0) -> DirectBatch:
@@ -89,7 +89,7 @@ class NatsConnection:
 
         asked = direct_batch(stream, first, count, max_bytes)
         self.client.request(asked.subject, asked.payload, asked.headers, answered, timeout, self._loop.time())
-        self._set_timer()
+        self.set_timer()
         await done
         return batch
 
@@ -128,11 +128,12 @@ class NatsConnection:
     def _ended(self, problem: str) -> None:
         self.close(problem)
 
-    def _set_timer(self) -> None:
+    def set_timer(self) -> None:
+        """Wake when the next request times out. Call it after requests that were made through `client`."""
         if self._timer is not None:
             self._timer.cancel()
         due = self.client.tick(self._loop.time())
-        self._timer = self._loop.call_at(due, self._set_timer) if due < float("inf") else None
+        self._timer = self._loop.call_at(due, self.set_timer) if due < float("inf") else None
 
 
 async def open_nats(
