@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,12 +14,15 @@ from typing import Any
 import pytest
 from cluster_members import HERE, PATIENCE, Member, initialise, start_members, start_nats, wait_for_owners
 
+from case_tables import check_every_row
 from dragoman import Client
 from dragoman.operations.schemas import EnqueueRequest
 from dragoman.operations.table import ENQUEUE
+from exported_jobs import made_file
 from nats_servers import NatsServer
 from programs import Programs, until
 
+DRIVER = Path(__file__).with_name("import_driver.py")
 LISTENERS = ("tcp://127.0.0.1:0",)
 TIMES = ("created", "start_at", "given", "keep_until")
 DRIFT = 30.0  # seconds: times pass through the log as durations, and machines may be slow
@@ -142,14 +147,15 @@ def check_cluster(members: list[Member], ids: dict[str, str], runs: Path) -> Non
             views = {name: client.job(id) for name, id in jobs.items()}
             assert client.result(ids["done"], 1.0) == b"HELLO"
             assert views["quarantined"].quarantined
-            assert client.group(ids["group"]).total == 3
+            assert client.group(ids["group"]).size == 3
             assert client.enqueue("later", f"{runs}/7".encode(), key="k7") == ids["keyed 7"]
             assert [each.name for each in client.schedules()] == ["nightly"]
             assert client.service("stopped").paused
             after = client.enqueue("later", f"{runs}/after {member.name}".encode(), after=[ids["keyed 3"]])
             jobs[f"after {member.name}"] = after
-            again = client.retry(ids["quarantined"]) if member is members[0] else None
-            assert again is None or client.job(again.id).retry_of == ids["quarantined"]
+    with closing(Client(members[0].url)) as client:
+        again = client.retry(ids["quarantined"])
+        assert client.job(again).retry_of == ids["quarantined"]
     members[0].worker("writes", "later")
     (runs / "go").touch()
     members[1].worker("waits", "waits")
@@ -157,6 +163,76 @@ def check_cluster(members: list[Member], ids: dict[str, str], runs: Path) -> Non
         wanted = [id for name, id in jobs.items() if name not in ("quarantined", "delayed")]
         until(lambda: all(client.job(id).outcome == "done" for id in wanted), "all are done", PATIENCE)
         assert client.job(ids["running"]).attempts[0].outcome == "lost"
-    files = [each for each in runs.iterdir() if each.name not in ("go", "started")]
+    files = [each for each in runs.iterdir() if each.name not in ("go", "started", "cancelled")]
     assert len(files) == 66
     assert {each.read_text() for each in files} == {"run\n"}
+
+
+def test_an_import_that_was_killed_is_finished_by_the_next_one(
+    programs: Programs, nats: NatsServer, tmp_path: Path
+) -> None:
+    """No broker takes a shard of it before that: nothing runs until everything is there."""
+    made_file(tmp_path / "file", 2_000)
+    initialise(programs, nats.url, 2)
+    killed = programs.start(sys.executable, DRIVER, tmp_path / "file", "cluster", nats.url, 1_500)
+    assert killed.ends(PATIENCE) == -signal.SIGKILL
+    early = programs.run("export", "--cluster", nats.url)
+    assert early.ends(PATIENCE) == 1
+    assert "was interrupted; finish it first" in early.err
+    broker = programs.dragoman("serve", *LISTENERS, "--data", "memory", "--cluster", nats.url, "--broker-name", "eu1")
+    broker.prints("was interrupted; run `dragoman import` again.*shard log unusable")
+    broker.signal(signal.SIGTERM)
+    assert broker.ends(PATIENCE) == 0
+    made_file(tmp_path / "other", 1)
+    other = programs.run("import", tmp_path / "other", "--cluster", nats.url)
+    assert other.ends(PATIENCE) == 1
+    assert "the import of another file" in other.err
+    done = programs.run("import", tmp_path / "file", "--cluster", nats.url)
+    assert (done.ends(PATIENCE), done.out) == (0, "imported: 2000 jobs\n"), done.err
+    lines = [json.loads(line) for line in (tmp_path / "file").read_text().splitlines()]
+    check_equal(lines, export(programs, tmp_path / "again", "--cluster", nats.url))
+
+
+def test_an_import_into_a_folder_that_was_killed_leaves_nothing(programs: Programs, tmp_path: Path) -> None:
+    made_file(tmp_path / "file", 2_000)
+    folder = tmp_path / "data"
+    killed = programs.start(sys.executable, DRIVER, tmp_path / "file", "folder", folder, 1_500)
+    assert killed.ends(PATIENCE) == -signal.SIGKILL
+    assert export(programs, tmp_path / "none", "--data", folder)[-1]["end"]["jobs"] == 0
+    done = programs.run("import", tmp_path / "file", "--data", folder)
+    assert (done.ends(PATIENCE), done.out) == (0, "imported: 2000 jobs\n"), done.err
+    lines = [json.loads(line) for line in (tmp_path / "file").read_text().splitlines()]
+    again = export(programs, tmp_path / "again", "--data", folder)
+    assert again[1:-1] == lines[1:-1]
+    checked = programs.run("store", "check", folder)
+    assert (checked.ends(PATIENCE), checked.out) == (0, "in order\n"), checked.err
+
+
+def test_refusals_name_the_reason(programs: Programs, tmp_path: Path) -> None:
+    made_file(tmp_path / "file", 3)
+    broker = programs.dragoman("serve", *LISTENERS, "--data", tmp_path / "data")
+    broker.prints("native +tcp://")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter").write_text("dear")
+    (tmp_path / "cut").write_bytes((tmp_path / "file").read_bytes()[:-10])
+    none = "nats://127.0.0.1:1"
+    cases: list[tuple[tuple[object, ...], int, str]] = [
+        (("export",), 2, "name either a data folder (--data) or a cluster (--cluster)"),
+        (("export", "--data", tmp_path, "--cluster", none), 2, "name either"),
+        (("export", "--data", tmp_path / "data"), 73, f"process id {broker.pid}: stop it first"),
+        (("export", "--data", tmp_path / "missing"), 1, "there is no store in"),
+        (("export", "--cluster", none), 3, "no NATS server admits this program"),
+        (("import", tmp_path / "file"), 2, "name either"),
+        (("import", tmp_path / "file", "--data", tmp_path / "data"), 73, "stop it first"),
+        (("import", tmp_path / "file", "--data", tmp_path / "other"), 1, "is not empty, and no data folder"),
+        (("import", tmp_path / "cut", "--data", tmp_path / "new"), 2, "the file is cut off"),
+        (("import", tmp_path / "file", "--cluster", none), 3, "no NATS server admits this program"),
+    ]
+
+    def check(words: tuple[object, ...], code: int, told: str) -> None:
+        done = programs.run(*words)
+        assert done.ends(PATIENCE) == code, done.err
+        assert told in done.err
+
+    check_every_row(check, cases)
+    assert not (tmp_path / "new").exists()
