@@ -49,7 +49,7 @@ def with_cluster(
     from dragoman.cluster.names import check_name
     from dragoman.sdk.address import AddressError
     from dragoman.server import cluster_init
-    from dragoman.server.nats_connection import NatsUnavailable
+    from dragoman.server.nats_connection import Denied, NatsUnavailable
 
     async def run() -> None:
         connection = await cluster_init.connect(options.url, options.name, options.credentials, purpose)
@@ -63,6 +63,8 @@ def with_cluster(
         asyncio.run(run())
     except NatsUnavailable as error:
         fail(str(error), UNREACHABLE)
+    except Denied as error:
+        fail(str(error), FAILED)
     except (AddressError, ValueError) as error:
         fail(str(error), USAGE)
 

@@ -116,7 +116,7 @@ class ShardKeeper(ShardActions):
         now: float,
     ) -> None:
         """`logs`: of all shards, in their order."""
-        self.shards = Shards(cluster, hub.name, hub.incarnation, len(logs), self, now, settings)
+        self.shards = Shards(cluster, hub.name, hub.incarnation, len(logs), self, now, settings, self._load)
         self.broker_name = hub.name
         self.outcomes = HeldOutcomes(_Owners(self, hub))
         self.claims: dict[str, int] = {}  # by their result
@@ -172,6 +172,9 @@ class ShardKeeper(ShardActions):
 
     def owned(self) -> list[int]:
         return [shard.number for shard in self.kept if self.owns(shard.number)]
+
+    def _load(self, number: int) -> int:
+        return self._store.jobs.get(number, 0)
 
     def shard_of(self, id: bytes) -> int:
         """Return the shard of a job, a group or an attempt; -1: it is in none."""
@@ -244,6 +247,7 @@ class ShardKeeper(ShardActions):
         shard.restoring = shard.image.stored(shard.claimed_time, shard.claimed_at)
         self._store.attach(shard.number, shard.log, shard.io)
         self._store.notes[shard.number].update(shard.image.notes)
+        self._store.jobs[shard.number] = len(shard.image.jobs)
         self._restoring.append(shard)
 
     def saved(self, shard: KeptShard, ticket: int, now: float) -> None:

@@ -16,7 +16,7 @@ from dragoman.transfer.jobs_file import FileReader, Progress
 
 @final
 class JobEntry:
-    """What is remembered of a job."""
+    """The facts of a job that its place depends on."""
 
     __slots__ = ("created", "key", "links", "owner", "service")
 

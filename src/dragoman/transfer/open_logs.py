@@ -131,6 +131,8 @@ class OpenLog(ShardEvents):
                 steps, since = self._steps, now
             if self._connection.closed.done():
                 raise TransferError(f"the connection to NATS has ended: {self._connection.closed.result()}")
+            if self._connection.denied.done():
+                raise TransferError(f"shard {self.shard}: NATS denies it: {self._connection.denied.result()}")
             if now - since > STUCK:
                 raise TransferError(f"shard {self.shard}: {self._reason()}")
             self._changed.clear()
