@@ -17,7 +17,21 @@ if TYPE_CHECKING:
 
 # Sections of the help, in their order, with the commands that have modules of their own.
 SECTIONS = {
-    "Run": ["demo", "serve", "worker", "top", "config", "health", "broker", "listeners", "cluster", "store", "replay"],
+    "Run": [
+        "demo",
+        "serve",
+        "worker",
+        "top",
+        "config",
+        "health",
+        "broker",
+        "listeners",
+        "cluster",
+        "store",
+        "export",
+        "import",
+        "replay",
+    ],
     "Jobs": [
         "call",
         "enqueue",
@@ -37,7 +51,7 @@ SECTIONS = {
     "Access": ["access", "keys", "token"],
     "Services and workers": ["services", "workers", "pause", "resume", "limit", "purge", "drain"],
 }
-MODULES = {name: name for names in SECTIONS.values() for name in names}
+MODULES = {name: name for names in SECTIONS.values() for name in names} | {"import": "import_jobs"}
 SECTION_OF = {
     "jobs": "Jobs",
     "groups": "Jobs",
@@ -56,7 +70,7 @@ class Sections(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in MODULES:
-            command: click.Command = getattr(import_module(f"dragoman.cli.{MODULES[name]}"), name)
+            command: click.Command = getattr(import_module(f"dragoman.cli.{MODULES[name]}"), MODULES[name])
             return command
         return generic_commands().get(name)
 

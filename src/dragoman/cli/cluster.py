@@ -50,7 +50,7 @@ def init(
     from dragoman.sdk.address import AddressError
     from dragoman.server import cluster_init
     from dragoman.server.clock import random_bytes
-    from dragoman.server.nats_connection import NatsUnavailable
+    from dragoman.server.nats_connection import Denied, NatsUnavailable
 
     async def make() -> tuple[Layout, int]:
         connection = await cluster_init.connect(url, name, credentials, "init")
@@ -67,7 +67,7 @@ def init(
         fail(str(error), UNREACHABLE)
     except (AddressError, ValueError) as error:
         fail(str(error), USAGE)
-    except cluster_init.InitError as error:
+    except (cluster_init.InitError, Denied) as error:
         fail(str(error), FAILED)
     except OSError as error:
         fail(f"cannot read {error.filename or credentials}: {error.strerror or error}", USAGE)

@@ -15,7 +15,6 @@ from typing import Final
 
 from dragoman.cluster.jetstream import ApiError
 from dragoman.cluster.log import LogPhase, ShardLog
-from dragoman.cluster.shard_bytes import shard_in
 from dragoman.cluster.shard_rows import BatchWriter
 from dragoman.cluster.store import Places, ShardStore
 from dragoman.core.broker import Broker
@@ -55,9 +54,9 @@ class LogCleaner:
         if self._is_marked:
             return
         self._is_marked = True
-        count = self._store.shards
+        shard_of = self._store.shard_of
         jobs = self._broker.jobs.values()
-        self._jobs.extend([job.id for job in jobs if job.options.durable and shard_in(job.id, count) == self._shard])
+        self._jobs.extend([job.id for job in jobs if job.options.durable and shard_of(job.id) == self._shard])
         writer = BatchWriter(self._store.encoder, now)
         for key, value in self._store.notes.get(self._shard, {}).items():
             writer.add_note(key, value)

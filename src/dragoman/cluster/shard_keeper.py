@@ -22,6 +22,7 @@ from typing import Final, final
 from dragoman.carriers.malformed import Malformed
 from dragoman.cluster.held_outcomes import HeldOutcomes, Owner, Owners
 from dragoman.cluster.hub import Hub
+from dragoman.cluster.imports import interrupted
 from dragoman.cluster.log import Expected, ShardEvents, ShardLog
 from dragoman.cluster.log_cleaner import LogCleaner
 from dragoman.cluster.log_io import LogIO
@@ -30,11 +31,11 @@ from dragoman.cluster.log_records import VERSION, Claim
 from dragoman.cluster.peers import Peer
 from dragoman.cluster.records import Ack, Failed, Result
 from dragoman.cluster.scout import scout
-from dragoman.cluster.shard_bytes import shard_in
 from dragoman.cluster.shard_image import JobImage, ShardImage
 from dragoman.cluster.shards import ShardActions, ShardPhase, Shards, ShardSettings
 from dragoman.cluster.store import NOTES, Places, ShardStore
 from dragoman.core.broker import Broker
+from dragoman.core.groups import PREFIX as GROUP
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Token
 from dragoman.core.restore import StoredJob, restore
@@ -115,7 +116,7 @@ class ShardKeeper(ShardActions):
         now: float,
     ) -> None:
         """`logs`: of all shards, in their order."""
-        self.shards = Shards(cluster, hub.name, hub.incarnation, len(logs), self, now, settings)
+        self.shards = Shards(cluster, hub.name, hub.incarnation, len(logs), self, now, settings, self._load)
         self.broker_name = hub.name
         self.outcomes = HeldOutcomes(_Owners(self, hub))
         self.claims: dict[str, int] = {}  # by their result
@@ -172,9 +173,12 @@ class ShardKeeper(ShardActions):
     def owned(self) -> list[int]:
         return [shard.number for shard in self.kept if self.owns(shard.number)]
 
+    def _load(self, number: int) -> int:
+        return self._store.jobs.get(number, 0)
+
     def shard_of(self, id: bytes) -> int:
         """Return the shard of a job, a group or an attempt; -1: it is in none."""
-        return shard_in(id, len(self.kept))
+        return self._store.shard_of(id)
 
     def outcome(self, peer: Peer | None, record: Result | Failed, attempt: Attempt | None, now: float) -> bool:
         """Take the outcome of an attempt of a background job. False: it is not for us, or not yet. `attempt`: if it is
@@ -236,9 +240,14 @@ class ShardKeeper(ShardActions):
         self.shards.claimed(shard.number, epoch, now)
 
     def all_read(self, shard: KeptShard, now: float) -> None:
+        unfinished = interrupted(shard.image.notes)
+        if unfinished:
+            self.distrust(shard, f"the import of file {unfinished} was interrupted; run `dragoman import` again", now)
+            return
         shard.restoring = shard.image.stored(shard.claimed_time, shard.claimed_at)
         self._store.attach(shard.number, shard.log, shard.io)
         self._store.notes[shard.number].update(shard.image.notes)
+        self._store.jobs[shard.number] = len(shard.image.jobs)
         self._restoring.append(shard)
 
     def saved(self, shard: KeptShard, ticket: int, now: float) -> None:
@@ -271,6 +280,9 @@ class ShardKeeper(ShardActions):
         registry = self._broker.job_registry
         if not registry.kept.archive.is_frozen:
             registry.kept.archive.is_frozen = True
+            for key in shard.image.notes:
+                if key.startswith(GROUP):
+                    self._store.note_home(bytes.fromhex(key.removeprefix(GROUP)), shard.number)
             registry.groups.restore(shard.image.notes)
         assert shard.restoring is not None
         try:
@@ -279,15 +291,16 @@ class ShardKeeper(ShardActions):
                 if found is None:
                     self._restored(shard, now)
                     return
-                self._restore(*found, now)
+                self._restore(shard, *found, now)
         except Malformed as problem:
             self.distrust(shard, problem.detail, now)
 
-    def _restore(self, kept: StoredJob, image: JobImage, now: float) -> None:
+    def _restore(self, shard: KeptShard, kept: StoredJob, image: JobImage, now: float) -> None:
         broker = self._broker
         namesake = broker.jobs.get(kept.id)
         if namesake is not None:  # it runs here, for the earlier owner
             broker.eviction.rename(namesake, broker.entropy.job_id())
+        self._store.note_home(kept.id, shard.number)
         self._last_number -= 1
         kept.number = self._last_number
         if kept.token is not None:
@@ -337,8 +350,8 @@ class ShardKeeper(ShardActions):
     # ---------------------------------------------------------------- letting go
 
     def jobs_of(self, number: int) -> list[Job]:
-        count = len(self.kept)
-        return [job for job in self._broker.jobs.values() if job.options.durable and shard_in(job.id, count) == number]
+        shard_of = self._store.shard_of
+        return [job for job in self._broker.jobs.values() if job.options.durable and shard_of(job.id) == number]
 
     def _let_go(self, shard: KeptShard, reason: str, now: float) -> None:
         """Drop everything of a shard, at once."""

@@ -31,6 +31,7 @@ from dragoman.core.model import ABSENT, Attempt, Job, JobId, Payload
 from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
 from dragoman.store.rows import RowEncoder, read_result
 
+OVERDUE: Final = 30.0  # seconds in which a commit succeeds, whatever happens to one server
 NOTES: Final = 0  # the shard of everything that belongs to no job
 
 Done = Callable[[int, str | None], None]
@@ -81,11 +82,14 @@ class ShardStore:
         self.shards = 0  # number of shards of the cluster; 0: not known yet
         self.written = 0  # batches that are in a log
         self.places: dict[JobId, Places] = {}
+        self.homes: dict[JobId, bytes] = {}  # of jobs and groups whose ids name another shard; see `shard_of`
         self.notes: dict[int, dict[str, str]] = {}  # of each shard
+        self.jobs: dict[int, int] = {}  # number of jobs of each shard
         self.bytes: dict[int, int] = {}  # of each shard: written since it was attached, or set by who cleaned it
         self.holder_of: Callable[[Attempt], str] = lambda attempt: ""
         self.when_safe: Callable[[int], None] = lambda number: None
         self.when_lost: Callable[[int], None] = lambda number: None  # tells who waits for a save that it is not known
+        self.when_unread: Callable[[JobId], None] = lambda id: None  # tells who waits for the payload of a job
         self.outage: Callable[[], str | None] = lambda: "NATS has not been reached yet"
         self.encoder = RowEncoder()
         self._clock = clock
@@ -93,7 +97,7 @@ class ShardStore:
         self._last_ticket = 0
         self._tickets: dict[int, Ticket] = {}
         self._turns: deque[Turn] = deque()
-        self._fetches: list[tuple[int, Fetch]] = []
+        self._fetches: list[tuple[int, Fetch, JobId]] = []
 
     # ---------------------------------------------------------------- shards
 
@@ -106,23 +110,39 @@ class ShardStore:
         """Write the entries of this shard to its log from now on."""
         self._logs[shard] = (log, io)
         self.notes[shard] = {}
-        self.bytes[shard] = 0
+        self.jobs[shard] = self.bytes[shard] = 0
 
     def detach(self, shard: int) -> None:
         """Wait no more for the log of a shard, and write nothing more to it."""
         self._logs.pop(shard, None)
         self.notes.pop(shard, None)
+        self.jobs.pop(shard, None)
         self.bytes.pop(shard, None)
+        for id in [id for id, home in self.homes.items() if home[0] == shard]:
+            del self.homes[id]
         for number, ticket in list(self._tickets.items()):
             if ticket.shard == shard:
                 del self._tickets[number]
                 if ticket.turn is not None:
                     ticket.turn.pending -= 1
                     ticket.turn.is_lost = True
-        for fetch in [each for number, each in self._fetches if number == shard]:
+        unread = [entry for entry in self._fetches if entry[0] == shard and not entry[1].is_over]
+        self._fetches = [entry for entry in self._fetches if entry[0] != shard]
+        for _, fetch, id in unread:
             fetch.abandon()
-        self._fetches = [(number, each) for number, each in self._fetches if number != shard]
+            self.when_unread(id)
         self._advance()
+
+    def shard_of(self, id: bytes) -> int:
+        """Return the shard of a job, a group or an attempt; -1: it is in none. An imported job may be in another shard
+        than its id says; that is known if the shard is here."""
+        home = self.homes.get(JobId(id)) if self.homes else None
+        return home[0] if home is not None else shard_in(id, self.shards)
+
+    def note_home(self, id: bytes, shard: int) -> None:
+        """A job or a group was found in a shard."""
+        if shard_in(id, self.shards) != shard:
+            self.homes[JobId(id)] = bytes((shard,))
 
     def is_writing(self, shard: int) -> bool:
         """True if a batch of this shard is on its way."""
@@ -167,7 +187,7 @@ class ShardStore:
             writer = writers.get(shard)
             if writer is None:
                 writer = writers[shard] = BatchWriter(self.encoder, now)
-            self._add(entry, writer, self.notes[shard])
+            self._add(entry, writer, shard)
         turn = Turn(last, done) if last else None
         if turn is not None:
             turn.pending = len(writers)
@@ -195,21 +215,24 @@ class ShardStore:
 
     def is_fetching(self, shard: int) -> bool:
         """True if something of this shard is being read."""
-        return any(number == shard and not fetch.is_over for number, fetch in self._fetches)
+        return any(number == shard and not fetch.is_over for number, fetch, _ in self._fetches)
 
     def _shard_of(self, entry: StoreJob | StoreValue | DeleteJob) -> int:
         if not self.shards:
             return -1
         if not isinstance(entry, StoreValue):
-            return shard_in(entry.job.id, self.shards)
+            return self.shard_of(entry.job.id)
         if entry.key.startswith(GROUP):
-            return shard_in(bytes.fromhex(entry.key.removeprefix(GROUP)), self.shards)
+            return self.shard_of(bytes.fromhex(entry.key.removeprefix(GROUP)))
         return NOTES
 
-    def _add(self, entry: StoreJob | StoreValue | DeleteJob, writer: BatchWriter, notes: dict[str, str]) -> None:
+    def _add(self, entry: StoreJob | StoreValue | DeleteJob, writer: BatchWriter, shard: int) -> None:
         if isinstance(entry, StoreValue):
+            notes = self.notes[shard]
             if entry.value is None:
                 notes.pop(entry.key, None)
+                if entry.key.startswith(GROUP):
+                    self.homes.pop(JobId(bytes.fromhex(entry.key.removeprefix(GROUP))), None)
             else:
                 notes[entry.key] = entry.value
             writer.add_note(entry.key, entry.value)
@@ -217,11 +240,14 @@ class ShardStore:
         job = entry.job
         if isinstance(entry, DeleteJob):
             self.places.pop(job.id, None)
+            self.homes.pop(job.id, None)
+            self.jobs[shard] -= 1
             writer.add_erased(job.id)
         elif entry.number == job.number:
             if job.payload is ABSENT and job.retry_of is not None:
                 first = self.places.get(job.retry_of, NOWHERE)
                 self.places[job.id] = Places(first.payload, first.payload_of, None)
+            self.jobs[shard] += 1
             writer.add_job(job)
         else:
             if entry.rewrites:
@@ -235,7 +261,8 @@ class ShardStore:
         return self.holder_of(job.attempt) if job.attempt is not None else ""
 
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
-        """Read what is not in memory from the log. Nothing follows if the shard is lost meanwhile."""
+        """Read what is not in memory from the log. If the shard is lost meanwhile, `when_unread` is
+        called instead."""
         now = self._clock()
         place = self.places.get(job.id, NOWHERE)
         found: dict[str, Payload] = {}
@@ -269,24 +296,36 @@ class ShardStore:
         if not wanted:
             finish()
             return
-        shard = shard_in(job.id, self.shards)
+        shard = self.shard_of(job.id)
         log = self._logs.get(shard)
-        if log is not None:
-            for name, where in wanted.items():
-                self._fetches.append((shard, Fetch(log[1], where, collect(name), now)))
+        if log is None:
+            self.when_unread(job.id)
+            return
+        for name, where in wanted.items():
+            self._fetches.append((shard, Fetch(log[1], where, collect(name), now), job.id))
 
     def tick(self, now: float) -> float:
         """Repeat reads that are due. Returns the time of the next call."""
         due = inf
         if self._fetches:
-            for _, fetch in self._fetches:
+            for _, fetch, _ in self._fetches:
                 fetch.tick(now)
             self._fetches = [entry for entry in self._fetches if not entry[1].is_over]
-            due = min([fetch.retry_at for _, fetch in self._fetches], default=inf)
+            due = min([fetch.retry_at for _, fetch, _ in self._fetches], default=inf)
         return due
 
     def close(self) -> str | None:
         return None
+
+    def overdue(self) -> list[str]:
+        """Return a sentence for each shard that has had no commit for a while, although one was due."""
+        now = self._clock()
+        found = []
+        for shard, (log, _) in self._logs.items():
+            writer = log.writer
+            if writer is not None and now - writer.waiting_since >= OVERDUE:
+                found.append(f"shard {shard} has waited for a commit for {now - writer.waiting_since:.0f} s")
+        return found
 
     @property
     def problem(self) -> str | None:

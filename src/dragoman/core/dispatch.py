@@ -13,7 +13,7 @@ from dragoman.core.events import JOB_RUNNING, JOB_WAITING
 from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.limiter import Limiter
-from dragoman.core.model import Attempt, Job, Service, Token, Worker
+from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker
 from dragoman.core.running_limits import RunningLimits
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT
@@ -27,6 +27,7 @@ class Dispatch(RunningLimits):
     def __init__(self, state: SharedState) -> None:
         self.is_draining = False  # the broker is shutting down and dispatches no more jobs
         self.marks_shards = False  # tokens of background jobs end with the byte of their shard, as their ids do
+        self.home_bytes: dict[JobId, bytes] = {}  # of jobs and groups whose ids name another shard: they were imported
         self._policy = state.policy
         self._entropy = state.entropy
         self._counters = state.counters
@@ -73,11 +74,15 @@ class Dispatch(RunningLimits):
 
     # ---------------------------------------------------------------- attempts
 
+    def shard_byte(self, job: Job) -> bytes:
+        """Return the last byte of ids and tokens in the shard of a job."""
+        return self.home_bytes.get(job.id) or job.id[-1:]
+
     def give(self, job: Job, worker: Worker, now: float) -> bool:
         """Start an attempt: send the job to the worker. Returns whether the worker has room for more."""
         token = self._entropy.token()
         if self.marks_shards and job.options.durable:
-            token = Token(token[:-1] + job.id[-1:])
+            token = Token(token[:-1] + self.shard_byte(job))
         due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
         move_job(job, RUNNING)

@@ -84,7 +84,7 @@ class Operator:
         job_options = replace(job.options, delay=0.0) if job.options.delay else job.options
         id = self._entropy.job_id()
         if self._dispatch.marks_shards:  # a retry is in the shard of the first job
-            id = JobId(id[:-1] + job.id[-1:])
+            id = JobId(id[:-1] + self._dispatch.shard_byte(job))
         again = self._job_registry.admit(
             id, service, job.payload, (), job_options, now, None, job.owner, is_submit=False
         )

@@ -11,6 +11,7 @@ from dragoman.core.groups import PRESENT, Group
 from dragoman.core.model import ABSENT, Job, Payload
 from dragoman.core.states import DONE, ENDED
 from dragoman.operations.group_schemas import MOST_RESULTS, GroupResultsView, MemberView
+from dragoman.operations.job_details import partitioned
 from dragoman.operations.responders import Responder
 
 PAGE_BYTES: Final = 8 << 20  # of the results of one page; a larger one is alone
@@ -20,7 +21,12 @@ MOST_LOADED: Final = 100  # results that one page loads from the store
 class JobBodies(Protocol):
     """Fetches results, from memory or from the store."""
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None: ...
+    def fetch(
+        self,
+        job: Job,
+        done: Callable[[Payload, Payload, Failure | None], None],
+        lost: Callable[[str], None] | None = None,
+    ) -> None: ...
 
 
 def send_results(group: Group, start: int, bodies: JobBodies, responder: Responder) -> None:
@@ -39,11 +45,17 @@ def send_results(group: Group, start: int, bodies: JobBodies, responder: Respond
         loaded[place] = result if failure is None else pack_failure(failure)
         one_loaded()
 
+    def lost(reason: str) -> None:
+        nonlocal left
+        if left >= 0:
+            left = -1
+            partitioned(responder)(reason)
+
     for place in places:
         job = group.jobs[place]
-        if job is not None and job.state is ENDED:
+        if job is not None and job.state is ENDED and left >= 0:
             left += 1
-            bodies.fetch(job, partial(loaded_at, place))
+            bodies.fetch(job, partial(loaded_at, place), lost)
     one_loaded()
 
 

@@ -28,7 +28,12 @@ class StoreAccess(Protocol):
 
     def when_saved(self, call: Callable[[str | None], None]) -> None: ...
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None: ...
+    def fetch(
+        self,
+        job: Job,
+        done: Callable[[Payload, Payload, Failure | None], None],
+        lost: Callable[[str], None] | None = None,
+    ) -> None: ...
 
 
 class ClusterRouter(OtherBrokers, Protocol):

@@ -15,7 +15,7 @@ from dragoman.core.model import Job, Payload
 from dragoman.core.states import DONE, ENDED
 from dragoman.operations.families import with_family
 from dragoman.operations.responders import Responder
-from dragoman.operations.schemas import Durability, JobView, OperationError, PayloadKind, PayloadView
+from dragoman.operations.schemas import Durability, ErrorView, JobView, OperationError, PayloadKind, PayloadView
 from dragoman.operations.views import job_view, outline
 
 FIRST_BYTES: Final = 256  # number of payload bytes in a view
@@ -28,7 +28,7 @@ Fetched = Callable[[Payload, Payload, Failure | None], None]
 class JobBodies(Protocol):
     """Fetches payloads and results, from memory or from the store, and reports commits."""
 
-    def fetch(self, job: Job, done: Fetched) -> None: ...
+    def fetch(self, job: Job, done: Fetched, lost: Callable[[str], None] | None = None) -> None: ...
 
     def when_saved(self, call: Callable[[str | None], None]) -> None: ...
 
@@ -63,7 +63,7 @@ def show_job(
         else:  # it ended, or left the quarantine, while the store read it
             show_job(job, broker, bodies, offset, responder, is_full, durability)
 
-    bodies.fetch(job, show)
+    bodies.fetch(job, show, partitioned(responder))
 
 
 def send_payload(job: Job, bodies: JobBodies, offset: float, responder: Responder) -> None:
@@ -74,7 +74,12 @@ def send_payload(job: Job, bodies: JobBodies, offset: float, responder: Responde
             f"the payload of job {job.id.hex()} is not kept: the job ended {job.outcome}; a payload is kept until its "
             "job ends, and while the job is in quarantine",
         )
-    bodies.fetch(job, lambda payload, _, __: responder.answer(job_view(job, offset), payload))
+    bodies.fetch(job, lambda payload, _, __: responder.answer(job_view(job, offset), payload), partitioned(responder))
+
+
+def partitioned(responder: Responder) -> Callable[[str], None]:
+    """Return a function that refuses the request with a reason: another broker has the job now."""
+    return lambda reason: responder.refuse(ErrorView(kind="partitioned", detail=reason))
 
 
 def payload_view(payload: Payload, most: int) -> PayloadView:

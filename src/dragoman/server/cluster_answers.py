@@ -14,8 +14,8 @@ from dragoman.core.owners import Owner
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.json_api import call_json
 from dragoman.operations.responders import PendingRequest
-from dragoman.operations.schemas import ErrorView, View
-from dragoman.operations.table import OPERATIONS
+from dragoman.operations.schemas import EnqueueRequest, ErrorView, View
+from dragoman.operations.table import ENQUEUE, OPERATIONS
 from dragoman.server.cluster_places import Places
 
 _encoder = msgspec.json.Encoder()
@@ -39,6 +39,9 @@ class ClusterAnswers(Answerer):
         if self._is_copy(question):
             responder.refuse(ErrorView(kind="not found", detail="the job belongs to another broker"))
             return None
+        if shard is None and self._lacks_predecessors(question):
+            responder.refuse(ErrorView(kind="not found", detail="the jobs in `after` are not at this broker"))
+            return None
         self._wake()
         return call_json(
             self._handlers, question.operation, question.request, question.payload, responder, now, is_here=True
@@ -53,6 +56,16 @@ class ClusterAnswers(Answerer):
         core = self._handlers.broker
         principal = core.principals.named(question.principal)
         return core.owners.at(question.address or f"broker {broker}", principal, question.label)
+
+    def _lacks_predecessors(self, question: Ask) -> bool:
+        """True if a broker searches for the jobs that a new one comes after, and they are not here."""
+        if question.operation != ENQUEUE.name or not self._places.shards.count:
+            return False
+        try:
+            request = msgspec.json.decode(question.request, type=EnqueueRequest)
+        except msgspec.DecodeError:
+            return False
+        return bool(request.after) and not self._places.has_predecessors(request)
 
     def _is_copy(self, question: Ask) -> bool:
         row = OPERATIONS.get(question.operation)

@@ -15,7 +15,7 @@ from dragoman.server.clock import random_bytes
 from dragoman.server.cluster_member import credentials_in
 from dragoman.server.cluster_shards import STREAM_NOT_FOUND, not_initialised
 from dragoman.server.config import Config
-from dragoman.server.nats_connection import NatsConnection, NatsUnavailable, open_nats
+from dragoman.server.nats_connection import Denied, NatsConnection, NatsUnavailable, open_nats
 
 CONNECT_TIMEOUT: Final = 5.0
 REQUEST_TIMEOUT: Final = 5.0
@@ -90,9 +90,12 @@ async def check_initialised(config: Config) -> None:
         return
     except ValueError as error:
         raise AddressError(str(error)) from None
+    found: StreamState | ApiError
     try:
         asked = stream_info(stream_name(config.cluster_name, 0))
         found = read_stream(await connection.request(asked, REQUEST_TIMEOUT))
+    except Denied as error:
+        raise AddressError(str(error)) from None
     finally:
         connection.close()
     if isinstance(found, ApiError) and found.err_code == STREAM_NOT_FOUND:

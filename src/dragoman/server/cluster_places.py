@@ -127,8 +127,8 @@ class Places:
                 is_here = self._broker.job_registry.conversations.find(key) is not None
         if is_here:
             return HERE
-        if not is_group and shard >= 0 and self.shards.is_ready(shard):
-            return SEARCH  # if it is a call: its client has chosen the id, which may name any shard
+        if shard >= 0 and self.shards.is_ready(shard):
+            return SEARCH  # a client has chosen the id of a call; and what was imported has kept its id
         return SEARCH if shard < 0 else Place("shard", shard)
 
     def _of_key(self, request: EnqueueRequest | FindJobRequest, principal: str) -> Place:
@@ -138,10 +138,27 @@ class Places:
             owner = request.owner or principal
             return Place("shard", shard_of_key(owner, request.service, request.key, self.shards.count))
         if request.after:
-            return Place("shard", self._common(bytes.fromhex(each) for each in request.after))
+            return self._of_predecessors(request)
         if request.key is not None:
             return Place("shard", shard_of_key(principal, request.service, request.key, self.shards.count))
         return self._of_any()
+
+    def _of_predecessors(self, request: EnqueueRequest) -> Place:
+        shard = self._common(bytes.fromhex(each) for each in request.after)
+        if self.shards.is_ready(shard) and not self.has_predecessors(request):
+            return SEARCH  # they may have been imported, and be in another shard
+        return Place("shard", shard)
+
+    def has_predecessors(self, request: EnqueueRequest) -> bool:
+        """True if this broker has all jobs and groups that a new job comes after."""
+        registry = self._broker.job_registry
+        ids = [JobId(bytes.fromhex(each)) for each in request.after]
+        return all(id in self._broker.jobs or id in registry.groups.by_id for id in ids)
+
+    def _shard_of(self, id: bytes) -> int:
+        """Return the shard of an id, as far as it is known here."""
+        home = self._broker.dispatch.home_bytes.get(JobId(id))
+        return home[0] if home is not None else shard_in(id, self.shards.count)
 
     def _of_batch(self, request: EnqueueManyRequest, payload: Payload) -> Place:
         if not self.shards.count:
@@ -156,7 +173,7 @@ class Places:
 
     def _common(self, ids: Iterable[bytes]) -> int:
         """Return the shard of all these ids. Raises OperationError if there are several."""
-        found: dict[int, None] = dict.fromkeys(shard_in(each, self.shards.count) for each in ids)
+        found: dict[int, None] = dict.fromkeys(self._shard_of(each) for each in ids)
         shard = next(iter(found))
         if len(found) > 1 or shard < 0:
             raise OperationError("invalid", ONE_SHARD)

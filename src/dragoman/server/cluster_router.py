@@ -37,7 +37,19 @@ AGAIN_AFTER: Final = 0.1  # seconds between two looks
 class Forwarded:
     """An operation that one other broker executes."""
 
-    __slots__ = ("is_over", "local", "missed", "open", "payload", "place", "request", "responder", "row", "until")
+    __slots__ = (
+        "is_over",
+        "local",
+        "missed",
+        "not_found",
+        "open",
+        "payload",
+        "place",
+        "request",
+        "responder",
+        "row",
+        "until",
+    )
 
     def __init__(
         self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, until: float
@@ -51,6 +63,7 @@ class Forwarded:
         self.open: dict[str, Question] = {}  # by broker
         self.missed: dict[str, str] = {}  # brokers that do not have it, or could not be asked, with the reason
         self.local: PendingRequest | None = None  # it waits at this broker after all
+        self.not_found: tuple[str, Answer] | None = None  # broker and answer of the shard that the id names
         self.is_over = False
 
 
@@ -241,14 +254,18 @@ class ClusterRouter(TimedRecipient):
         elif answer.kind == MOVED or (answer.kind == "partitioned" and not work.row.writes):
             self._missed(work, broker, f"broker {broker} does not have it any more", now)
         elif answer.kind == "not found" and self._may_be_elsewhere(work):
+            assert work.place is not None
+            if work.place.kind == "shard":
+                work.not_found = broker, answer
             self._missed(work, broker, "", now)
         else:
             self._deliver(work, broker, answer)
 
     def _may_be_elsewhere(self, work: Forwarded) -> bool:
-        """True if another broker may have it: a call has an id of its client, which may name a shard."""
+        """True if another broker may have it: the id of a call, or of an imported job, may name another shard."""
         assert work.place is not None
-        return work.place.kind == "search" or work.row.answered_by == "job owner"
+        is_by_id = work.row.answered_by in ("job owner", "group owner")
+        return work.place.kind == "search" or is_by_id or (work.row is ENQUEUE and bool(work.request.after))
 
     def _missed(self, work: Forwarded, broker: str, reason: str, now: float) -> None:
         assert work.place is not None
@@ -284,6 +301,9 @@ class ClusterRouter(TimedRecipient):
                 f"{work.row.target} {target} is at no broker that answered, and {which} not; retry in a few seconds"
             )
             self._refuse(work, "partitioned", detail)
+            return
+        if work.row is ENQUEUE and work.not_found is not None:
+            self._deliver(work, *work.not_found)
             return
         work.is_over = True
         work.local = self._execute(work.row, work.request, work.payload, work.responder, now)

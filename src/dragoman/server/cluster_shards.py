@@ -50,6 +50,7 @@ class ClusterShards(TimedRecipient):
         self._store = store
         self._ask_at = now
         broker.dispatch.marks_shards = True
+        store.homes = broker.dispatch.home_bytes
         store.outage = self._outage
         store.holder_of = side.hub.holder_of
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from dragoman.carriers.carrier import Frame, Messages
 from dragoman.carriers.nats import Nats
@@ -30,14 +31,38 @@ class NatsUnavailable(Exception):
     """No server could be connected to. The message says why, for each of them."""
 
 
+class Denied(Exception):
+    """The user lacks a permission. The message has the words of the server."""
+
+
+class Denials(NatsWatcher):
+    """Notes that a permission is missing: the server answers nothing else to the request."""
+
+    def __init__(self) -> None:
+        self.denied: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def error(self, text: str, now: float) -> None:
+        if "permissions violation" in text.lower() and not self.denied.done():
+            self.denied.set_result(text)
+
+
 class NatsConnection:
     """An open connection. Made by `open_nats`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, place: NatsPlace, carrier: Nats, client: NatsClient) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        place: NatsPlace,
+        carrier: Nats,
+        client: NatsClient,
+        denied: asyncio.Future[str],
+    ) -> None:
+        """`denied`: gets the server's sentence about a missing permission."""
         self.place = place
         self.client = client
         self.opened: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[str] = loop.create_future()  # the reason
+        self.denied = denied
         self._loop = loop
         self._carrier = carrier
         self._stream: ByteStream | None = None
@@ -64,7 +89,7 @@ class NatsConnection:
             self.closed.set_result(reason)
 
     async def request(self, asked: ApiRequest, timeout: float) -> Answer:
-        """Send a request. Returns its answer; a time-out is one, too."""
+        """Send a request. Returns its answer; a time-out is one, too. Raises Denied if a permission is missing."""
         done: asyncio.Future[Answer] = self._loop.create_future()
 
         def answered(answer: Answer, now: float) -> bool:
@@ -73,8 +98,14 @@ class NatsConnection:
             return False
 
         self.client.request(asked.subject, asked.payload, asked.headers, answered, timeout, self._loop.time())
-        self._set_timer()
-        return await done
+        self.set_timer()
+        either: set[asyncio.Future[Any]] = {done, self.denied}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            raise Denied(
+                f"NATS denies it: {self.denied.result()}; docs/cluster.md lists the permissions that are needed"
+            )
+        return done.result()
 
     async def batch(self, stream: str, first: int, count: int, timeout: float, max_bytes: int = 0) -> DirectBatch:
         """Read messages of a stream. The time-out is that of each reply."""
@@ -89,7 +120,7 @@ class NatsConnection:
 
         asked = direct_batch(stream, first, count, max_bytes)
         self.client.request(asked.subject, asked.payload, asked.headers, answered, timeout, self._loop.time())
-        self._set_timer()
+        self.set_timer()
         await done
         return batch
 
@@ -128,11 +159,12 @@ class NatsConnection:
     def _ended(self, problem: str) -> None:
         self.close(problem)
 
-    def _set_timer(self) -> None:
+    def set_timer(self) -> None:
+        """Wake when the next request times out. Call it after requests that were made through `client`."""
         if self._timer is not None:
             self._timer.cancel()
         due = self.client.tick(self._loop.time())
-        self._timer = self._loop.call_at(due, self._set_timer) if due < float("inf") else None
+        self._timer = self._loop.call_at(due, self.set_timer) if due < float("inf") else None
 
 
 async def open_nats(
@@ -149,8 +181,9 @@ async def open_nats(
     problems: list[str] = []
     for place in address.places:
         carrier = Nats(options, encryption=address.encryption, limits=limits)
+        denials = Denials()
         try:
-            return await _open(place, carrier, NatsClient(inbox, watcher), timeout)
+            return await _open(place, carrier, NatsClient(inbox, watcher or denials), timeout, denials.denied)
         except (OSError, TlsFileError) as error:
             problems.append(f"{place}: {error.strerror if isinstance(error, OSError) and error.strerror else error}")
         except NatsUnavailable as error:
@@ -158,14 +191,16 @@ async def open_nats(
     raise NatsUnavailable(f"no NATS server admits this program: {'; '.join(problems)}")
 
 
-async def _open(place: NatsPlace, carrier: Nats, client: NatsClient, timeout: float) -> NatsConnection:
+async def _open(
+    place: NatsPlace, carrier: Nats, client: NatsClient, timeout: float, denied: asyncio.Future[str]
+) -> NatsConnection:
     loop = asyncio.get_running_loop()
     role = client_role(place.tls, place.host) if isinstance(place, TlsAddress) else None
     where = TcpAddress(await look_up(loop, place.host, timeout), place.port)
     connected = await connect(loop, where, timeout)
     stream: ByteStream
     stream = Stream(loop, connected, carrier) if role is None else TlsStream(loop, connected, carrier, role)
-    made = NatsConnection(loop, place, carrier, client)
+    made = NatsConnection(loop, place, carrier, client, denied)
     made.start(stream)
     try:
         async with asyncio.timeout(timeout):

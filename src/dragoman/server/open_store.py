@@ -11,6 +11,7 @@ from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.store.errors import StoreError
 from dragoman.store.limits import StoreLimits
+from dragoman.store.null import NullStore
 from dragoman.store.sealing import Progress
 from dragoman.store.sqlite import SqliteStore
 
@@ -44,6 +45,13 @@ def open_store(
     if store.problem is not None:
         log.warning("store unavailable", problem=store.problem)
     return store
+
+
+def store_problems(store: SqliteStore | NullStore | ShardStore) -> list[str]:
+    """Return the reasons why new jobs cannot be stored now."""
+    if store.problem is not None:
+        return [f"the store cannot write: {store.problem}"]
+    return [] if isinstance(store, SqliteStore | NullStore) else store.overdue()
 
 
 def open_shard_store(

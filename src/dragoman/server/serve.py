@@ -35,7 +35,7 @@ from dragoman.server.event_log import EventLog, log_operations
 from dragoman.server.event_loop import loop_factory
 from dragoman.server.input_taps import ABORT, DRAIN, LOAD, NO_TAPS, OPERATIONS, STOP, InputTaps
 from dragoman.server.log import make_log
-from dragoman.server.open_store import open_shard_store, open_store
+from dragoman.server.open_store import open_shard_store, open_store, store_problems
 from dragoman.server.recent_faults import RecentFaults
 from dragoman.server.restore import Restore, prepare_restore
 from dragoman.server.runner import Runner
@@ -235,8 +235,7 @@ class Server:
             problems.append("not every listener is open")
         if self._is_draining:
             problems.append("the broker is about to stop")
-        if self.store.problem is not None:
-            problems.append(f"the store cannot write: {self.store.problem}")
+        problems += store_problems(self.store)
         problems += self._certificate_watch.problems()
         if (faults := self._faults.count()) >= MANY_FAULTS:
             problems.append(f"{faults} internal errors within a minute")

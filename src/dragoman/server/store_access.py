@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from dragoman.core.accepted_jobs import set_payload
 from dragoman.core.broker import Broker
@@ -14,6 +14,8 @@ from dragoman.core.failure import Failure
 from dragoman.core.model import ABSENT, Job, JobId, Payload
 from dragoman.core.store_entries import StoreEntry
 from dragoman.server.reports import Reports
+
+MOVED: Final = "the job has moved to another broker; ask again"
 
 
 class Store(Protocol):
@@ -42,6 +44,7 @@ class StoreAccess:
         request_iteration: Callable[[], None],
     ) -> None:
         self.waiting: deque[tuple[int, Callable[[str | None], None]]] = deque()  # by the number of a commit
+        self._unread: dict[JobId, list[Callable[[str], None]]] = {}  # who waits for bodies of a job, and can be refused
         self._broker = broker
         self._store = store
         self._reports = reports
@@ -58,12 +61,37 @@ class StoreAccess:
         self.waiting.append((self._broker.job_registry.pending_commits.last, call))
         self._request_iteration()
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
-        """Load a job's payload, result and failure from memory or the store. `done` is called at once or later."""
-        if job.payload is ABSENT or job.result is ABSENT:
-            self._store.fetch(job, done)
-        else:
+    def fetch(
+        self,
+        job: Job,
+        done: Callable[[Payload, Payload, Failure | None], None],
+        lost: Callable[[str], None] | None = None,
+    ) -> None:
+        """Load a job's payload, result and failure from memory or the store. `done` is called at once or later; `lost`
+        instead, with the reason, if another broker of the cluster has them now."""
+        if job.payload is not ABSENT and job.result is not ABSENT:
             done(job.payload, job.result, job.failure)
+            return
+        if lost is None:
+            self._store.fetch(job, done)
+            return
+
+        def fetched(payload: Payload, result: Payload, failure: Failure | None) -> None:
+            waiting = self._unread.get(job.id, [])
+            if lost in waiting:
+                waiting.remove(lost)
+                if not waiting:
+                    del self._unread[job.id]
+            done(payload, result, failure)
+
+        self._unread.setdefault(job.id, []).append(lost)
+        self._store.fetch(job, fetched)
+
+    def unread(self, id: JobId) -> None:
+        """The bodies of a job cannot be loaded any more: its shard went to another broker."""
+        for lost in self._unread.pop(id, ()):
+            lost(MOVED)
+        self._request_iteration()
 
     def fetch_first(self, effect: SendJob | DeliverOutcome) -> None:
         """Load the payload or the result of this effect from the store, then append the effect again."""

@@ -56,7 +56,12 @@ class FakeStore:
         for each in waiting:
             each()
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+    def fetch(
+        self,
+        job: Job,
+        done: Callable[[Payload, Payload, Failure | None], None],
+        lost: Callable[[str], None] | None = None,
+    ) -> None:
         done(job.payload, job.result, job.failure)
 
     def close(self) -> None: ...

@@ -68,7 +68,12 @@ class ManualStore:
         for number, done in held:
             done(number, self.problem)
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+    def fetch(
+        self,
+        job: Job,
+        done: Callable[[Payload, Payload, Failure | None], None],
+        lost: Callable[[str], None] | None = None,
+    ) -> None:
         self.fetches.append((job.id, done))
 
     def bring(self) -> None:
