@@ -15,6 +15,7 @@ from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.nats_info import ServerInfo
 from dragoman.cluster.capacity import Capacity
+from dragoman.cluster.limit_shares import LimitShares
 from dragoman.cluster.link import Link
 from dragoman.cluster.names import Subjects
 from dragoman.cluster.nats_client import NatsClient, NatsWatcher
@@ -31,10 +32,12 @@ from dragoman.cluster.records import (
     Free,
     Give,
     Gossip,
+    Grants,
     LetGo,
     Packet,
     Progress,
     Recall,
+    Report,
     Result,
     Seek,
     Settings,
@@ -45,7 +48,7 @@ from dragoman.cluster.records import (
     read_settings,
 )
 from dragoman.cluster.remote_workers import RemoteWorkers
-from dragoman.cluster.service_settings import apply_settings, settings_of, with_times
+from dragoman.cluster.service_settings import apply_settings, declared_by, declared_here, settings_of, with_times
 from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.shard_bytes import CALL, shard_of
 from dragoman.cluster.shard_hub import ShardHub
@@ -92,6 +95,11 @@ class ClusterSide(TimedRecipient):
         self._links = 0  # made so far
         myself = Peer(self.name, self.incarnation, Link(self.name, self.incarnation, 1 << 20), now)
         self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self._taken, self._request_flush)
+        run = f"{self.name}.{self.incarnation}"
+        self.shares = LimitShares(
+            broker, run, self.peers, settings.adopt_after, self._granter, self._owner_of, self._send_record
+        )
+        self.hub.when_moved = self.shares.moved
         self._client: NatsClient | None = None
         self._max_message = 1 << 20  # bytes that the NATS server accepts
         self._takes_part_at = inf  # until then it only listens: an older run of a broker with this name may be heard
@@ -129,6 +137,8 @@ class ClusterSide(TimedRecipient):
             each.link.reconnected(now)
         if self._takes_part_at == inf:
             self._takes_part_at = now + LISTEN_FIRST
+            self.shares.granter.listens_from = self._takes_part_at
+        self.shares.granter.connected_at = now + LISTEN_FIRST
         if self.keeper is not None:
             self.keeper.shards.connected(now)
             self.keeper.verify(now)
@@ -187,6 +197,7 @@ class ClusterSide(TimedRecipient):
             due = min(due, peer.due(), peer.link.next_tick() if self.is_connected else inf)
         if self.is_connected:
             due = min(due, self._tick_gossip(now) if now >= self._takes_part_at else self._takes_part_at)
+            due = min(due, self.shares.tick(now))
         if self.keeper is not None:
             due = min(due, self._tick_keeper(self.keeper, now))
         return due
@@ -229,6 +240,13 @@ class ClusterSide(TimedRecipient):
             return False
         return broker != self.name or keeper.owns(NOTES)
 
+    def _granter(self, now: float) -> str:
+        """Return the broker that grants shares of limits; empty: none is known."""
+        return next((name for name in (self.name, *self.peers) if self.has_settings(name, now)), "")
+
+    def _owner_of(self, shard: int, now: float) -> str:
+        return "" if self.keeper is None else self.keeper.shards.owner(shard, now)
+
     def _settings_to_send(self, now: float) -> bytes:
         """Return the pauses and limits of services, if this broker has them: each second, and when they change."""
         if not self.has_settings(self.name, now):
@@ -252,6 +270,7 @@ class ClusterSide(TimedRecipient):
             self.settings.access_digest(),
             round(now - self._started),
             self.keeper.shards.epochs if self.keeper is not None else {},
+            declared_here(self._broker),
         )
 
     def _receive_gossip(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
@@ -264,6 +283,8 @@ class ClusterSide(TimedRecipient):
         if gossip.broker == self.name:
             if gossip.incarnation != self.incarnation:
                 self._hear_rival(gossip, now)
+            else:
+                self.shares.granter.echoed_at = self._started + gossip.uptime - 0.5  # it is rounded
             return
         if now < self._takes_part_at:
             return
@@ -277,6 +298,7 @@ class ClusterSide(TimedRecipient):
         elif is_back:
             self._io.remark("broker heard again", cluster=self.settings.cluster, broker=peer.name)
         peer.gossip = gossip
+        self._broker.limiter.declare_elsewhere(peer.name, declared_by(gossip), now)
         self._workers.heard(peer, gossip, gossip.got.get(self.name, 0), now)
         self._broker.availability.heal(gossip.services)
         if self.keeper is not None:
@@ -324,6 +346,8 @@ class ClusterSide(TimedRecipient):
         self._taken.gone(peer, now)
         self.questions.gone(peer, now)
         self.hub.gone(peer, reason, now)
+        self.shares.gone(peer, now)
+        self._broker.limiter.declare_elsewhere(peer.name, {}, now)
         self._io.remark("broker left", level="warning", cluster=self.settings.cluster, broker=peer.name, reason=reason)
 
     # ---------------------------------------------------------------- links
@@ -374,6 +398,10 @@ class ClusterSide(TimedRecipient):
             self.questions.asked(peer, record, now)
         elif isinstance(record, Answer):
             self.questions.answered(peer, record, now)
+        elif isinstance(record, Report):
+            self.shares.reported(peer, record, now)
+        elif isinstance(record, Grants):
+            self.shares.granted(f"{peer.name}.{peer.incarnation}", record, now)
         else:
             self.questions.left(peer, record, now)
 
@@ -391,6 +419,10 @@ class ClusterSide(TimedRecipient):
             packets = peer.link.flush(now)
             if packets:
                 self._send(peer, packets)
+
+    def _send_record(self, peer: Peer, record: AnyRecord) -> None:
+        peer.link.add(record)
+        self._request_flush()
 
     def _send(self, peer: Peer, packets: list[bytes]) -> None:
         subject = self._subjects.broker(peer.name, peer.incarnation)

@@ -66,9 +66,10 @@ def _services(broker: Broker, remote: Recipient, workers: dict[str, list[int]]) 
 
 
 def idle_slots(service: Service, remote: Recipient, most: int = MOST_COUNTED) -> int:
-    """Return the free slots of this broker's own workers of a service, at most `most`; 0 if it is paused or at a limit,
-    or if its own jobs wait."""
-    if service.closed or service.queue.length:
+    """Return the free slots of this broker's own workers of a service, at most `most`; 0 if it is paused, or if its own
+    jobs wait for a worker. Those that wait because of a limit leave the slots to other brokers, which have their own
+    shares of it."""
+    if service.paused or (service.queue.length and not service.closed and service.queue.head() is not None):
         return 0
     if service.idle.length >= most:  # each has a free slot, and workers at other brokers are always held back (R38)
         return most

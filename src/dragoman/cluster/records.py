@@ -131,7 +131,72 @@ class Leave(Record, frozen=True, tag=13):
     number: int
 
 
-AnyRecord = Give | Busy | Result | Failed | Progress | Recall | Free | Seek | Ack | LetGo | Ask | Answer | Leave
+class TenantUse(msgspec.Struct, array_like=True, frozen=True):
+    """Jobs of one tenant at one broker."""
+
+    principal: str
+    tenant: str
+    running: int
+    waiting: int = 0
+
+
+class LimitUse(msgspec.Struct, array_like=True, frozen=True):
+    """Jobs of a limited service that one broker counts, the tokens of its rate that it has, and those that it returns.
+
+    `taken`: jobs of others that its workers run, by the run of the broker that counts them; empty: that is gone.
+    """
+
+    running: int
+    waiting: int
+    tokens: int
+    returned: int
+    tenants: list[TenantUse]
+    taken: dict[str, list[TenantUse]]
+
+
+class Report(Record, frozen=True, tag=14):
+    """The use of limits at the sender. `after`: number of the last grants that it has received; 0: none."""
+
+    number: int
+    after: int
+    uses: dict[str, LimitUse]
+
+
+class Share(msgspec.Struct, array_like=True, frozen=True):
+    """The part of a service's limits that the receiver may use. `tokens`: more starts of its rate. `running`: by
+    broker, for people."""
+
+    slots: int
+    tokens: int
+    tenants: list[TenantUse]
+    running: dict[str, int]
+
+
+class Grants(Record, frozen=True, tag=15):
+    """Shares of all limited services; none of those that are missing. `report`: the last that the sender has seen."""
+
+    number: int
+    report: int
+    shares: dict[str, Share]
+
+
+AnyRecord = (
+    Give
+    | Busy
+    | Result
+    | Failed
+    | Progress
+    | Recall
+    | Free
+    | Seek
+    | Ack
+    | LetGo
+    | Ask
+    | Answer
+    | Leave
+    | Report
+    | Grants
+)
 
 
 class Packet(msgspec.Struct, array_like=True, frozen=True):
@@ -176,6 +241,14 @@ class ServiceSetting(msgspec.Struct, array_like=True, frozen=True):
 Settings = dict[str, ServiceSetting]
 
 
+class DeclaredLimits(msgspec.Struct, array_like=True, frozen=True):
+    """The lowest limits that workers of one broker have declared for a service."""
+
+    max_running: int | None = None
+    max_running_per_tenant: int | None = None
+    rate: str | None = None
+
+
 class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of one broker, for all others. `got`: by broker, the last packet whose jobs are counted in `idle`."""
 
@@ -189,6 +262,7 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     access: str = ""  # digest of its access table
     uptime: int = 0  # seconds since its start
     shards: dict[int, int] = {}  # that it has, with the epoch of each
+    limits: dict[str, DeclaredLimits] = {}  # declared by its own workers
     settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
 
 

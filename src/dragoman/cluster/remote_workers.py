@@ -162,6 +162,7 @@ class RemoteWorkers:
             return
         if attempt.worker.state is not GONE:
             self._broker.availability.ask(attempt.worker, 0, now)  # else it would go there again at once
+        self._broker.limiter.not_started(attempt.job.service, now)
         self._broker.attempts.undelivered(attempt, now)
 
     def free(self, peer: Peer, record: Free, acknowledged: int, now: float) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.cluster.records import ServiceSetting, Settings
+from dragoman.cluster.records import DeclaredLimits, Gossip, ServiceSetting, Settings
 from dragoman.core.broker import Broker
-from dragoman.core.limit_values import NOTHING_GIVEN, LimitValues, read_rate
+from dragoman.core.limit_values import NOTHING_GIVEN, LimitValues, combine, read_rate
 from dragoman.core.model import Service
 
 
@@ -46,6 +46,29 @@ def _setting(service: Service) -> ServiceSetting | None:
         values.max_running_per_tenant,
         None if values.rate is None else str(values.rate),
     )
+
+
+def declared_here(broker: Broker) -> dict[str, DeclaredLimits]:
+    """Return the lowest limits that workers of this broker have declared, by service."""
+    declared: dict[str, DeclaredLimits] = {}
+    for name, service in broker.limiter.limited.items():
+        if service.limits is not None and service.limits.declared:
+            lowest, _ = combine(NOTHING_GIVEN, "", service.limits.declared.values())
+            rate = None if lowest.rate is None else str(lowest.rate)
+            declared[name] = DeclaredLimits(lowest.max_running, lowest.max_running_per_tenant, rate)
+    return declared
+
+
+def declared_by(gossip: Gossip) -> dict[str, LimitValues]:
+    """Return the limits that workers of another broker have declared."""
+    found: dict[str, LimitValues] = {}
+    for name, each in gossip.limits.items():
+        try:
+            rate = None if each.rate is None else read_rate(each.rate)
+        except ValueError:
+            continue  # of a later release
+        found[name] = LimitValues(each.max_running, each.max_running_per_tenant, rate)
+    return found
 
 
 def apply_settings(broker: Broker, settings: Settings, now: float) -> None:

@@ -56,6 +56,7 @@ class ShardHub(Hub):
         self.keeper: ShardKeeper | None = None  # until the layout of the cluster is known
         self.when_notes: Callable[[dict[str, str], float], None] = lambda notes, now: None
         self.when_no_notes: Callable[[float], None] = lambda now: None
+        self.when_moved: Callable[[Attempt], None] = lambda attempt: None  # its job leaves, its worker is elsewhere
         self._broker = broker
         self._io = io
         self._myself = myself
@@ -155,9 +156,11 @@ class ShardHub(Hub):
     def heir(self, attempt: Attempt) -> Caller | None:
         remote = attempt.worker.remote
         if self._awaited.pop(attempt.token, None) is not None:
+            self.when_moved(attempt)
             return None
         if type(remote) is RemoteService:
             remote.peer.attempts.pop(attempt.token, None)
+            self.when_moved(attempt)
             return None
         return self._taken.heir(attempt, self._myself)
 

@@ -84,6 +84,7 @@ class TakenJobs:
                 attempts=1,
                 priority=record.priority,
                 streams=record.streams,
+                is_limited=False,  # its own broker counts it
             )
         return options
 

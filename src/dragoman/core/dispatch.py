@@ -52,13 +52,15 @@ class Dispatch(RunningLimits):
             return
         job.queue_due = now + job.options.queue_timeout
         principal = job.owner.principal
+        if now >= self.lease_until:
+            self.lapse(self.limiter.limited.values(), now)
         if (
             not service.queue.length
             and principal.running < principal.max_running
             and not service.closed
             and not self.is_draining
             and (service.limits is None or service.limits.has_room(principal.name, job.tenant))
-        ):
+        ) or (not job.options.is_limited and self._may_take(job)):
             worker = self._worker_registry.pick(job, now)
             if worker is not None:
                 self.give(job, worker, now)
@@ -71,6 +73,12 @@ class Dispatch(RunningLimits):
             self._events.job_moved(job)
         if service.idle.length or service.held_back.length:  # the jobs before it must wait because of a limit
             self.dispatch_waiting(service, now)
+
+    def _may_take(self, job: Job) -> bool:
+        """True if a job that another broker counts may start: limits of its service do not concern it, and its own
+        broker keeps the order of its queue."""
+        principal = job.owner.principal
+        return not job.service.paused and not self.is_draining and principal.running < principal.max_running
 
     # ---------------------------------------------------------------- attempts
 
@@ -86,7 +94,7 @@ class Dispatch(RunningLimits):
         due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
         move_job(job, RUNNING)
-        if job.service.limits is not None:
+        if job.service.limits is not None and job.options.is_limited:
             self.started(job.service, now)
         if self._events.wanted & JOB_RUNNING:
             self._events.job_moved(job)
@@ -109,6 +117,8 @@ class Dispatch(RunningLimits):
 
     def dispatch_waiting(self, service: Service, now: float) -> None:
         """Dispatch waiting jobs of this service while there are idle workers."""
+        if now >= self.lease_until:
+            self.lapse(self.limiter.limited.values(), now)
         while service.queue.length and not service.closed and not self.is_draining:
             job = service.queue.head()
             worker = self._worker_registry.pick(job, now) if job is not None else None
@@ -128,6 +138,8 @@ class Dispatch(RunningLimits):
             self._worker_registry.settle(worker, now)
             self._deadlines.arm(worker, worker_deadline(worker))
             return
+        if now >= self.lease_until:
+            self.lapse(self.limiter.limited.values(), now)
         while (job := self._next_job(worker)) is not None:
             job.service.queue.take(job)
             if not self.give(job, worker, now):

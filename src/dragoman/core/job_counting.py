@@ -11,7 +11,10 @@ def count_job(job: Job, state: JobState, change: int) -> None:
     principal = job.owner.principal
     if state is RUNNING:
         principal.running += change
-        job.service.count_running(principal.name, job.tenant, change)
+        if job.options.is_limited:
+            job.service.count_running(principal.name, job.tenant, change)
+        elif job.service.limits is not None:
+            job.service.limits.count_taken(principal.name, job.tenant, change)
     elif state is not ENDED:
         principal.waiting += change
         principal.waiting_bytes += change * len(job.payload)

@@ -37,6 +37,10 @@ def check_limits(service: Service, running: list[Job]) -> None:
         raise broken("I6", f"service {service.name}: closed is {service.closed} without a reason")
     if limits is None:
         return
+    taken = len([job for job in running if not job.options.is_limited])
+    if sum(limits.taken.values()) != taken:
+        raise broken("I5", f"service {service.name}: {taken} jobs of other brokers run, {limits.taken} are counted")
+    running = [job for job in running if job.options.is_limited]
     if limits.running != len(running):
         raise broken("I5", f"service {service.name}: {len(running)} jobs run, {limits.running} are counted")
     by_tenant: dict[tuple[str, str], int] = {}
@@ -57,9 +61,9 @@ def check_limits(service: Service, running: list[Job]) -> None:
             raise broken("I5", f"service {service.name}: tenant {key} has no job, and an account")
         if tenant.has_queue and queues[key] is not tenant:
             raise broken("I5", f"service {service.name}: the queue of tenant {key} has another account")
-        if tenant.max_running != limits.max_running_per_tenant:
+        if tenant.max_running != limits.most_of(key):
             raise broken("I5", f"service {service.name}: tenant {key} has an old limit")
-    if limits.waits_for_rate and limits.alarm > limits.next_start:
+    if limits.waits_for_rate and limits.share is None and limits.alarm > limits.next_start:
         raise broken("I11", f"service {service.name} has no timer for the next start of its rate")
 
 

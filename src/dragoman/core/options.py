@@ -55,6 +55,7 @@ class JobOptions:
     unique: Unique = Unique.KEPT  # R24: how long it holds its idempotency key, if it has one
     keep: float | None = None  # R136: seconds for which its outcome is kept; None: the policy's; inf: until deleted
     streams: bool = False  # send parts of the result to the caller as they arrive; else they are joined with it
+    is_limited: bool = True  # limits of its service count it; not so a job that another broker of the cluster counts
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority <= HIGHEST_PRIORITY:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from dragoman.core.model import Job, Service
+from dragoman.core.service_limits import LimitShare, ServiceLimits
 
 LimitKind = Literal["max_running", "service max_running", "rate", "max_running_per_tenant", "loading"]
 
@@ -30,6 +31,10 @@ def limit_in_the_way(job: Job, now: float) -> ReachedRunningLimit | None:
         if tenant is not None and tenant.running >= tenant.max_running:
             name = f"tenant {job.tenant} runs" if job.tenant else "jobs without a tenant count as one, which runs"
             by = f"max_running_per_tenant, {limits.setting.max_running_per_tenant_by}"
+            if limits.share is not None:
+                most = f"{_jobs(limits.max_running_per_tenant)} of a tenant may run in the cluster"
+                here = f"{name} {_jobs(tenant.running)} at this broker, and may run {tenant.max_running} here"
+                return ReachedRunningLimit("max_running_per_tenant", f"{most} ({by}); {here}")
             return ReachedRunningLimit("max_running_per_tenant", f"{name} {_jobs(tenant.running)}, the maximum ({by})")
     return None
 
@@ -40,15 +45,35 @@ def service_limit_reached(service: Service, now: float) -> ReachedRunningLimit |
     if limits is None or not limits.is_full:
         return None
     setting = limits.setting
+    if limits.share is not None and limits.running >= limits.max_running:
+        return ReachedRunningLimit("service max_running", _in_cluster(service, limits, limits.share))
     if limits.running >= limits.max_running:
         most = f"'{service.name}' runs {_jobs(limits.running)}, the maximum (max_running, {setting.max_running_by})"
         return ReachedRunningLimit("service max_running", most)
     if limits.is_loading:
         reading = f"jobs of the last run are still being read, and some of '{service.name}' may run (max_running)"
         return ReachedRunningLimit("loading", reading)
+    if limits.share is not None:
+        rate = f"'{service.name}' has the rate {setting.rate} in the cluster ({setting.rate_by})"
+        return ReachedRunningLimit("rate", f"{rate}, and this broker waits for its next start")
     left = max(0.0, limits.next_start - now)
     following = f"the next starts in {left:.1f} s" if left < 10 else f"the next starts in {left:.0f} s"
     return ReachedRunningLimit("rate", f"'{service.name}' has the rate {setting.rate}: {following} ({setting.rate_by})")
+
+
+def _in_cluster(service: Service, limits: ServiceLimits, share: LimitShare) -> str:
+    """`'resize' runs 4 of 4 jobs in the cluster (max_running, set by local): 1 at eu1, 3 at eu2`."""
+    setting, running = limits.setting, {name: count for name, count in share.running.items() if count}
+    by = f"max_running, {setting.max_running_by}"
+    total = sum(running.values())
+    places = ", ".join(f"{count} at {name}" for name, count in running.items())
+    where = f": {places}" if places else ""
+    if share.slots or total >= (setting.max_running or 0):
+        return f"'{service.name}' runs {total} of {_jobs(setting.max_running or 0)} in the cluster ({by}){where}"
+    return (
+        f"'{service.name}' may run {_jobs(setting.max_running or 0)} in the cluster ({by}){where}, "
+        "and the broker that has shard 0 has granted this one none yet"
+    )
 
 
 def limit_of_queue(service: Service, now: float) -> str | None:

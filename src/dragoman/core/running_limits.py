@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dragoman.core.deadlines import Deadlines
+from dragoman.core.infinity import inf
 from dragoman.core.model import Job, Service
 from dragoman.core.running_account import RunningAccount
 from dragoman.core.worker_registry import WorkerRegistry
@@ -27,6 +29,7 @@ class RunningLimits(Unblocker):
     """Dispatches such jobs when they may run. `Dispatch` is one of these."""
 
     def __init__(self, worker_registry: WorkerRegistry, deadlines: Deadlines[Any]) -> None:
+        self.lease_until = inf  # time from which this broker may not use its share of limits, in a cluster
         self._worker_registry = worker_registry
         self._deadlines = deadlines
 
@@ -65,6 +68,15 @@ class RunningLimits(Unblocker):
                     self.unblock(tenant, now)
         self.dispatch_waiting(service, now)
 
+    def lapse(self, services: Iterable[Service], now: float) -> None:
+        """Let no more jobs of these services start: the share of their limits is not confirmed any more."""
+        self.lease_until = inf
+        for service in services:
+            limits = service.limits
+            if limits is not None and limits.share is not None:
+                limits.grant(0, {}, -limits.share.tokens, now)
+                service.update_closed()
+
     def started(self, service: Service, now: float) -> None:
         """Take a token of the rate for a job that starts."""
         assert service.limits is not None
@@ -76,5 +88,5 @@ class RunningLimits(Unblocker):
         limits = service.limits
         assert limits is not None
         service.update_closed()
-        if limits.waits_for_rate:
+        if limits.waits_for_rate and limits.share is None:
             self._deadlines.arm(limits, limits.next_start)

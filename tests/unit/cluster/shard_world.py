@@ -13,7 +13,6 @@ from dragoman.cluster.jetstream import ApiError, Append, AppendOutcome, StoredMe
 from dragoman.cluster.log import Expected
 from dragoman.cluster.log_io import LogIO
 from dragoman.cluster.placement import Placement
-from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.shards import ShardPhase, ShardSettings
 from dragoman.cluster.store import ShardStore
@@ -94,6 +93,8 @@ class BackgroundCaller(Caller):
 class ShardNode(Node):
     """One run of one broker, with its shards."""
 
+    adopt_after = TIMES.adopt_after
+
     def __init__(self, world: ShardWorld, name: str, run: int) -> None:
         super().__init__(world, name, run)
         self.shard_world = world
@@ -112,7 +113,6 @@ class ShardNode(Node):
         self.keeper.clean_above = world.clean_above
         self.placement.keeper = self.keeper
         self.side.keep_shards(self.keeper, world.now)
-        self.side.settings = ClusterSettings("test", name, adopt_after=TIMES.adopt_after)
 
     # ---------------------------------------------------------------- the log
 

@@ -81,6 +81,8 @@ class CallEntropy(SeededEntropy):
 class Node:
     """One run of one broker."""
 
+    adopt_after = 10.0
+
     def __init__(self, world: World, name: str, run: int) -> None:
         self.world = world
         self.name = name
@@ -92,7 +94,8 @@ class Node:
         self.broker = Broker(Policy(), CallEntropy(f"{name} {run}"))
         self.local = Local()
         self.io = NodeIO(self)
-        self.side = ClusterSide(self.broker, self.io, ClusterSettings("test", name), LOCAL_OWNER, world.now)
+        settings = ClusterSettings("test", name, adopt_after=self.adopt_after)
+        self.side = ClusterSide(self.broker, self.io, settings, LOCAL_OWNER, world.now)
         self.client = NatsClient(b"inbox", self.side.watcher)
         self.side.start(self.client)
 

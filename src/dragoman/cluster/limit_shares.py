@@ -1,0 +1,260 @@
+"""This broker's shares of the limits of services, which hold for all brokers of the cluster together.
+
+One broker, the owner of shard 0, grants shares (`granter.py`). Each broker reports what it uses and what waits: when
+that changes, and at least every `REPORT_EVERY`. It may use its shares for `lease` seconds after it sent the last report
+that was answered. Then it starts nothing more of a service with limits, until it has shares again; jobs that run
+continue. The granter keeps the shares of a silent broker for longer than that.
+
+A job counts at the broker that owns it, wherever it runs. A job whose owner is gone counts at the broker whose worker
+runs it. While services have no limits, nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final
+
+from dragoman.cluster.granter import Granter
+from dragoman.cluster.peers import Peer
+from dragoman.cluster.records import AnyRecord, Grants, LimitUse, Report, TenantUse
+from dragoman.cluster.shard_bytes import shard_of
+from dragoman.core.broker import Broker
+from dragoman.core.infinity import inf
+from dragoman.core.model import Attempt, Service
+from dragoman.core.service_limits import ServiceLimits
+
+REPORT_SOONEST: Final = 0.02  # seconds between two reports
+REPORT_EVERY: Final = 0.5  # seconds, if nothing changes
+LEASE: Final = 0.6  # part of the silence after which a broker is gone
+
+Tenant = tuple[str, str]  # principal and name
+
+
+@final
+class MovedAttempt:
+    """An attempt at another broker whose job has moved from this one to a third: counted here until that counts it."""
+
+    __slots__ = ("service", "shard", "tenant", "until")
+
+    def __init__(self, service: str, tenant: Tenant, shard: int) -> None:
+        self.service = service
+        self.tenant = tenant
+        self.shard = shard
+        self.until = inf  # known when another broker has the shard
+
+
+@final
+class LimitShares:
+    """Reports the use of limits, and receives shares."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        run: str,
+        peers: dict[str, Peer],
+        gone_after: float,
+        granter_name: Callable[[float], str],
+        owner_of: Callable[[int, float], str],
+        send: Callable[[Peer, AnyRecord], None],
+    ) -> None:
+        """`run`: of this broker. `granter_name`: the broker that grants shares; empty: none is known. `owner_of`: the
+        broker that has a shard."""
+        broker.limiter.is_shared = True
+        self.granter = Granter(broker, run, peers, gone_after, self._send_grants)
+        self._broker = broker
+        self._run = run
+        self._name = run.rpartition(".")[0]
+        self._peers = peers
+        self._gone_after = gone_after
+        self._lease = LEASE * gone_after
+        self._granter_name = granter_name
+        self._owner_of = owner_of
+        self._send = send
+        self._granter = ""  # run of the broker to which reports go
+        self._after = 0  # number of its last grants
+        self._number = 0
+        self._sent_at: dict[int, float] = {}  # reports that are not answered
+        self._uses: dict[str, LimitUse] | None = None  # as last reported
+        self._report_at = -inf  # time of the last report
+        self._moved: list[MovedAttempt] = []
+
+    # ---------------------------------------------------------------- from the cluster's side
+
+    def tick(self, now: float) -> float:
+        """Report, and grant shares if this broker does. Returns the time of the next call."""
+        if not self._broker.limiter.limited:
+            return inf
+        self._find_granter(now)
+        if not self._granter:
+            return now + REPORT_EVERY
+        soonest = self._report_at + REPORT_SOONEST
+        if now < soonest:
+            return soonest
+        self._settle_moved(now)
+        uses = self._present_uses()
+        if uses != self._uses or now >= self._report_at + REPORT_EVERY:
+            self._report(uses, now)
+        due = self._report_at + REPORT_EVERY
+        return min(due, self.granter.tick(now)) if self._granter == self._run else due
+
+    def _find_granter(self, now: float) -> None:
+        name = self._granter_name(now)
+        peer = self._peers.get(name)
+        run = self._run if name == self._name else f"{name}.{peer.incarnation}" if peer is not None else ""
+        if run == self._granter:
+            return
+        if run:  # the new one learns what runs here, and nothing of the old one's shares holds any more
+            self._lapse(now)
+        if self._granter == self._run:
+            self.granter.stop()
+        elif run == self._run:
+            self.granter.begin(now)
+        self._granter, self._after, self._uses = run, 0, None
+        self._sent_at.clear()
+
+    def gone(self, peer: Peer, now: float) -> None:
+        """A broker is gone, or its link has been dropped."""
+        run = f"{peer.name}.{peer.incarnation}"
+        self.granter.gone(run, now)
+        if self._granter == run:
+            self._lapse(now)
+            self._granter = ""
+
+    def moved(self, attempt: Attempt) -> None:
+        """Keep counting an attempt at another broker whose job leaves this one, until its new broker counts it."""
+        job = attempt.job
+        if job.service.limits is not None and job.options.is_limited:
+            key = job.principal.name, job.tenant
+            self._moved.append(MovedAttempt(job.service.name, key, shard_of(attempt.token)))
+
+    def _settle_moved(self, now: float) -> None:
+        for each in self._moved:
+            if each.until == inf and self._owner_of(each.shard, now) not in ("", self._name):
+                each.until = now + self._gone_after
+        self._moved = [each for each in self._moved if each.until > now]
+
+    def _lapse(self, now: float) -> None:
+        self._broker.dispatch.lapse(self._broker.limiter.limited.values(), now)
+
+    # ---------------------------------------------------------------- reports
+
+    def _report(self, uses: dict[str, LimitUse], now: float) -> None:
+        self._uses, self._report_at = uses, now
+        self._number += 1
+        self._sent_at[self._number] = now
+        returned = {name: self._return_tokens(name, use) for name, use in uses.items()}
+        report = Report(self._number, self._after, returned)
+        peer = self._peers.get(self._granter.rpartition(".")[0])
+        if self._granter == self._run:
+            self.granter.reported(self._run, None, report, now)
+        elif peer is not None:
+            self._send(peer, report)
+
+    def _return_tokens(self, name: str, use: LimitUse) -> LimitUse:
+        """Give tokens back that no job waits for."""
+        service = self._broker.limiter.limited[name]
+        share = service.limits.share if service.limits is not None else None
+        if share is None or use.waiting or not share.tokens:
+            return use
+        returned, share.tokens = share.tokens, 0
+        self._broker.dispatch.reopen(service, self._report_at)
+        return LimitUse(use.running, use.waiting, 0, returned, use.tenants, use.taken)
+
+    def _present_uses(self) -> dict[str, LimitUse]:
+        taken = self._taken_by_run()
+        moved: dict[str, dict[Tenant, int]] = {}
+        for each in self._moved:
+            tenants = moved.setdefault(each.service, {})
+            tenants[each.tenant] = tenants.get(each.tenant, 0) + 1
+        return {
+            name: _use(service, service.limits, taken.get(name, {}), moved.get(name, {}))
+            for name, service in self._broker.limiter.limited.items()
+            if service.limits is not None and not service.limits.setting.is_empty
+        }
+
+    def _taken_by_run(self) -> dict[str, dict[str, dict[Tenant, int]]]:
+        """Return the jobs of other brokers that run here, by service and run, if their broker is not gone."""
+        limited = self._broker.limiter.limited
+        found: dict[str, dict[str, dict[Tenant, int]]] = {}
+        for peer in self._peers.values():
+            run = f"{peer.name}.{peer.incarnation}"
+            for each in peer.taken.values():
+                job = each.job
+                if each.service in limited and job is not None and not job.options.is_limited:
+                    tenants = found.setdefault(each.service, {}).setdefault(run, {})
+                    key = job.principal.name, job.tenant
+                    tenants[key] = tenants.get(key, 0) + 1
+        return found
+
+    # ---------------------------------------------------------------- grants
+
+    def reported(self, peer: Peer, report: Report, now: float) -> None:
+        """Take the report of another broker."""
+        if self._granter == self._run:
+            self.granter.reported(f"{peer.name}.{peer.incarnation}", peer, report, now)
+
+    def granted(self, run: str, grants: Grants, now: float) -> None:
+        """Take new shares. They replace the present ones."""
+        sent_at = self._sent_at.get(grants.report)
+        if run != self._granter or (sent_at is None and grants.report):
+            return
+        self._after = grants.number
+        self._sent_at = {number: at for number, at in self._sent_at.items() if number >= grants.report}
+        until = (sent_at if sent_at is not None else -inf) + self._lease
+        if until <= now:
+            self._lapse(now)
+        else:
+            self._broker.dispatch.lease_until = until
+            for name, service in list(self._broker.limiter.limited.items()):
+                self._apply(name, service, grants, now)
+        self._uses = None  # the granter waits for a report that names these grants
+
+    def _apply(self, name: str, service: Service, grants: Grants, now: float) -> None:
+        limits = service.limits
+        share = limits.share if limits is not None else None
+        if share is None:
+            return
+        given = grants.shares.get(name)
+        if given is None:
+            self._broker.limiter.grant(service, 0, {}, -share.tokens, now)
+            return
+        share.running = given.running
+        tenants = {(each.principal, each.tenant): each.running for each in given.tenants}
+        if given.slots != share.slots or tenants != share.tenants or given.tokens:
+            self._broker.limiter.grant(service, given.slots, tenants, given.tokens, now)
+
+    def _send_grants(self, peer: Peer | None, grants: Grants, now: float) -> None:
+        if peer is None:
+            self.granted(self._run, grants, now)
+        else:
+            self._send(peer, grants)
+
+
+def _use(
+    service: Service, limits: ServiceLimits, by_run: dict[str, dict[Tenant, int]], moved: dict[Tenant, int]
+) -> LimitUse:
+    running = limits.running + sum(moved.values())
+    tokens = limits.share.tokens if limits.share is not None else 0
+    tenants: dict[Tenant, list[int]] = {}
+    if limits.limits_tenants:
+        for key, account in limits.tenants.items():
+            tenants[key] = [account.running, 0]
+        for key, count in moved.items():
+            tenants.setdefault(key, [0, 0])[0] += count
+        for leaf in service.queue.leaves():
+            if leaf.length:
+                tenants.setdefault((leaf.principal.name, leaf.tenant), [0, 0])[1] += leaf.length
+    orphans = dict(limits.taken)
+    for counts in by_run.values():
+        for key, count in counts.items():
+            orphans[key] = orphans.get(key, 0) - count
+    taken = {run: _tenant_uses(counts) for run, counts in by_run.items()}
+    left = {key: count for key, count in orphans.items() if count > 0}
+    if left:
+        taken[""] = _tenant_uses(left)
+    uses = [TenantUse(*key, *counts) for key, counts in tenants.items() if any(counts)]
+    return LimitUse(running, service.queue.length, tokens, 0, uses, taken)
+
+
+def _tenant_uses(counts: dict[Tenant, int]) -> list[TenantUse]:
+    return [TenantUse(principal, tenant, count) for (principal, tenant), count in counts.items()]
