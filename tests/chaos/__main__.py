@@ -12,7 +12,9 @@ from chaos.campaign import Campaign, Plan
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m chaos", description="Three brokers on three NATS servers, and faults.")
+    parser = argparse.ArgumentParser(
+        prog="python -m chaos", description="Three brokers on three NATS servers, and faults."
+    )
     parser.add_argument("--jobs", type=int, default=20_000, help="jobs and calls [default: 20000]")
     parser.add_argument("--seconds", type=float, default=600.0, help="time in which they are submitted [default: 600]")
     parser.add_argument("--seed", type=int, default=1, help="of jobs and faults [default: 1]")

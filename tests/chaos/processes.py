@@ -18,6 +18,7 @@ SOLITARY = ("powerhose", "controller")  # a worker of these has one address, bec
 STEADY = 60.0  # seconds until everything runs
 ADOPT_AFTER = 4.0
 
+
 class WiredNats(NatsCluster):
     """Three servers whose routes are wires. None of them learns an address that goes round these."""
 
@@ -36,6 +37,7 @@ class WiredNats(NatsCluster):
             ]
             self.servers.append(NatsServer(folder / name, name, "\n".join(own), ports[index]))
 
+
 class ChaosBroker:
     """A broker, with the same addresses in all of its runs."""
 
@@ -43,9 +45,7 @@ class ChaosBroker:
         self.name = name
         self._programs = programs
         ports = free_ports(8)
-        self.places = {
-            dialect: f"{LOOPBACK}:{port}" for dialect, port in zip(DIALECTS[:6], ports, strict=False)
-        }
+        self.places = {dialect: f"{LOOPBACK}:{port}" for dialect, port in zip(DIALECTS[:6], ports, strict=False)}
         self.folder = programs.folder / f"{name}.controller"
         tcp = {dialect: f"tcp://{place}" for dialect, place in self.places.items()}
         listeners = (
@@ -81,6 +81,7 @@ class ChaosBroker:
     def running(self) -> Program:
         assert self.program is not None
         return self.program
+
 
 class Processes:
     """Everything that runs besides the campaign itself. `workers`: of each dialect."""
@@ -147,5 +148,6 @@ class Processes:
 
     def close(self) -> None:
         self._stack.close()
+
 
 __all__ = ["PATIENCE", "Processes", "until", "os"]

@@ -190,6 +190,7 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     uptime: int = 0  # seconds since its start
     shards: dict[int, int] = {}  # that it has, with the epoch of each
     settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
+    ends: dict[int, int] = {}  # the last sequence of the log of each shard that it owns
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
