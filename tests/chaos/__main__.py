@@ -1,4 +1,4 @@
-"""Run a chaos campaign: `make chaos`, or in the folder `tests`, `python -m chaos --jobs 20000 --seconds 600 --seed 1`."""
+"""Run a chaos campaign: `make chaos`, or `python -m chaos --jobs 2000 --seconds 60 --seed 1` in the folder `tests`."""
 
 from __future__ import annotations
 

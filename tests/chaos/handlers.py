@@ -1,7 +1,7 @@
 """The handler of all workers of a chaos campaign: it writes a line for each run, works for a while, and answers.
 
-The payload is a text of three words: a name that no other job has, milliseconds, and `ok` or `fail`. Only a process that
-received this very job can compute its result.
+The payload is a text of three words: a name that no other job has, milliseconds, and `ok` or `fail`. Only a process
+that received this very job can compute its result.
 """
 
 import os

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -11,17 +13,35 @@ from typing import TypeVar
 from chaos.handlers import result_of
 from chaos.processes import DIALECTS, ChaosBroker
 from chaos.record import Record
-from dragoman import AsyncClient, BrokerUnavailable, DragomanError, JobError, JobRefused, NoSuchJob, NotFound
-from dragoman.operations.schemas import EnqueueRequest
-from dragoman.operations.table import ENQUEUE
+from dragoman import AsyncClient, BrokerUnavailable, DragomanError, JobError, JobRefused, NewJob, NoSuchJob, NotFound
+from dragoman.sdk.ids import new_batch_id
 
 T = TypeVar("T")
 MANY = 20  # attempts
 PATIENCE = 90.0  # seconds in which an operation must succeed
 REST = 0.2  # seconds between two tries
-GROUP = 4
-KINDS = ("key",) * 9 + ("no key",) * 5 + ("delayed",) * 2 + ("group",) + ("call",) * 3
+BATCH = 4  # jobs
+HTTP_TIMEOUT = 20.0  # seconds
+TRIES = 1_000  # with REST between them
+KINDS = ("key",) * 9 + ("no key",) * 5 + ("delayed",) * 2 + ("batch",) + ("call",) * 3
 UNKNOWN = (BrokerUnavailable, JobRefused, TimeoutError)
+
+
+def _post(place: str, form: dict[str, object]) -> str | None:
+    """Submit a background job by HTTP, once. Returns its id; None: it was not acknowledged."""
+    connection = http.client.HTTPConnection(place, timeout=HTTP_TIMEOUT)
+    try:
+        connection.request("POST", "/v1/jobs", json.dumps(form), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        said = response.read()
+        if response.status in (200, 202):
+            return str(json.loads(said)["id"])
+        assert response.status in (503, 507), (response.status, said)
+        return None
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
 
 
 class Load:
@@ -31,6 +51,7 @@ class Load:
         self.record = record
         self.count = count
         self.submitted = 0
+        self._brokers = brokers
         self._random = random.Random(seed)
         self._interval = seconds / count
         self._begin = 0.0
@@ -61,7 +82,7 @@ class Load:
         while self.submitted < self.count:
             number = self.submitted
             kind = self._random.choice(KINDS)
-            self.submitted += GROUP if kind == "group" else 1
+            self.submitted += BATCH if kind == "batch" else 1
             await asyncio.sleep(self._begin + number * self._interval - time.monotonic())
             await self._submit(number, kind)
 
@@ -77,10 +98,10 @@ class Load:
         try:
             if kind == "call":
                 await self._call(client, number, service)
-            elif kind == "group":
-                await self._group(number, service, attempts)
+            elif kind == "batch":
+                await self._batch(number, service, attempts)
             elif kind == "no key":
-                await self._without_key(client, number, service, attempts)
+                await self._without_key(number, service, attempts)
             else:
                 await self._with_key(client, number, service, attempts, delay, fails)
         except DragomanError as error:
@@ -113,41 +134,48 @@ class Load:
                 self.record.counts["keys submitted again"] += 1
                 self.record.acknowledged(name, again, attempts, key, fails)
 
-    async def _without_key(self, client: AsyncClient, number: int, service: str, attempts: int) -> None:
-        """A request that is not answered is not said again: it may have made a job, or not."""
-        for turn in range(1_000):
+    async def _without_key(self, number: int, service: str, attempts: int) -> None:
+        """Clients of the SDK always send a key, and repeat what was not answered. This one does neither: a request
+        that is not answered may have made a job, or not."""
+        for turn in range(TRIES):
             name = f"n{number}.{turn}"
             self.record.submits(name, attempts)
-            request = EnqueueRequest(service=service, attempts=attempts, retry_first=0.2, keep=3600.0)
-            try:
-                view = await client.operation(ENQUEUE, request, self._payload(name))
-            except UNKNOWN:
+            form = {"service": service, "payload": self._payload(name).decode(), "attempts": attempts}
+            broker = self._random.choice(self._brokers)
+            id = await asyncio.to_thread(_post, broker.places["http"], form | {"retry_first": 0.2, "keep": 3600.0})
+            if id is None:
                 self.record.counts["submits not acknowledged"] += 1
                 await asyncio.sleep(REST)
                 continue
-            self.record.acknowledged(name, view.id, attempts, None)
+            self.record.acknowledged(name, id, attempts, None)
             self.record.counts["jobs without a key"] += 1
             return
+        self.record.violated("no answer", f"job {number}")
 
-    async def _group(self, number: int, service: str, attempts: int) -> None:
-        names = [f"g{number}.{member}" for member in range(GROUP)]
-        payloads = [self._payload(name) for name in names]
+    async def _batch(self, number: int, service: str, attempts: int) -> None:
+        """Jobs that are accepted together or not at all; half of the batches are groups."""
         client = self._random.choice(self.clients)
-        for turn in range(1_000):
-            told = [f"{name}.{turn}" for name in names]
-            for name in told:
+        is_group = number % 2 == 0
+        for turn in range(TRIES):
+            names = [f"b{number}.{turn}.{member}" for member in range(BATCH)]
+            group = new_batch_id().hex() if is_group else None
+            jobs = [
+                NewJob(service, self._payload(name), attempts=attempts, retry_first=0.2, keep=3600.0, group=group)
+                for name in names
+            ]
+            for name in names:
                 self.record.submits(name, attempts)
-            payloads = [self._payload(name) for name in told]
             try:
-                ids = await client.enqueue_many(service, payloads, attempts=attempts, retry_first=0.2, keep=3600.0)
+                ids = await client.enqueue_jobs(jobs)
             except UNKNOWN:
                 self.record.counts["submits not acknowledged"] += 1
                 await asyncio.sleep(REST)
                 continue
-            for name, id in zip(told, ids, strict=True):
+            for name, id in zip(names, ids, strict=True):
                 self.record.acknowledged(name, id, attempts, None)
-            self.record.counts["jobs in batches"] += GROUP
+            self.record.counts["jobs in groups" if is_group else "jobs in batches"] += BATCH
             return
+        self.record.violated("no answer", f"batch {number}")
 
     async def _call(self, client: AsyncClient, number: int, service: str) -> None:
         name = f"c{number}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -120,7 +119,7 @@ class Processes:
         first = (turn + DIALECTS.index(dialect)) % len(self.brokers)
         brokers = self.brokers[first:] + self.brokers[:first]
         words: tuple[object, ...] = ("--service", dialect, "--threads", 4)
-        if dialect in SOLITARY + ("pingpong",):
+        if dialect in (*SOLITARY, "pingpong"):
             words = ("--threads", 1)
         if dialect == "controller":
             url = f"controller+unix://{brokers[0].folder}?service=controller"
@@ -148,6 +147,3 @@ class Processes:
 
     def close(self) -> None:
         self._stack.close()
-
-
-__all__ = ["PATIENCE", "Processes", "until", "os"]

@@ -1,7 +1,7 @@
 """TCP connections that can be cut: each goes through a port of its own, in a thread with its own event loop.
 
-A wire that is cut hard ends its connections and accepts none. One that is cut silently keeps them, and moves no byte, in
-one direction or in both; when it is mended, the bytes that waited go on.
+A wire that is cut ends its connections and accepts none. One that is held keeps them, and moves no byte, in one
+direction or in both; when it is mended, the bytes that waited go on.
 """
 
 from __future__ import annotations
