@@ -16,7 +16,7 @@ COMPILED := $(wildcard $(VENV)/lib/python*/site-packages/dragoman/core/broker.*.
 # Where this is set, each of the hundreds of processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run install compile test test-programs pytest compiled-product rewritten-tests lint fuzz bench docs format generate clean
+.PHONY: help demo run install compile test test-programs pytest compiled-product rewritten-tests lint fuzz bench chaos docs format generate clean
 
 help:
 	@echo "make demo     run callers and workers of every dialect for about a minute; installs into .venv first, interpreted"
@@ -29,6 +29,7 @@ help:
 	@echo "make docs     build the documentation as a site: open build/site/index.html"
 	@echo "make fuzz     search for inputs that break a reader of bytes: all targets, 60 s each (SECONDS=10 TARGET=zmtp: one)"
 	@echo "make bench    measure against bare servers, such as libzmq's proxy (ARGS=--quick for a short run)"
+	@echo "make chaos    kill, freeze and cut off brokers and NATS servers under 20,000 jobs: 10 minutes (ARGS=--help for options)"
 	@echo "make clean    remove .venv, .venv-dev, .venv-fuzz, .build and caches"
 	@echo ".venv holds the product; once it is compiled it stays compiled (DRAGOMAN_PURE=1 make install: interpreted);"
 	@echo ".venv-dev runs the sources as they are, for tests and tools; .venv-fuzz does so for make fuzz"
@@ -108,6 +109,9 @@ fuzz: $(FUZZ)/.installed
 
 bench: install $(DEV)/.installed
 	$(DEV)/bin/python -m bench $(ARGS)
+
+chaos: $(DEV)/.installed
+	cd tests && exec ../$(DEV)/bin/python -m chaos $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(DEV) $(FUZZ) .build build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -223,7 +223,9 @@ class ClusterSide(TimedRecipient):
         settings = self._settings_to_send(now)
         if made != self._gossip or is_due or settings:
             self._gossip, self._gossip_at = made, now
-            self._publish(self._subjects.gossip, encode_gossip(replace(made, settings=settings) if settings else made))
+            ends = self.keeper.ends() if self.keeper is not None else {}
+            sent = replace(made, settings=settings, ends=ends) if settings or ends else made
+            self._publish(self._subjects.gossip, encode_gossip(sent))
         return self._gossip_at + GOSSIP_EVERY
 
     def _gossip_interval(self) -> float:
@@ -302,6 +304,7 @@ class ClusterSide(TimedRecipient):
         self._workers.heard(peer, gossip, gossip.got.get(self.name, 0), now)
         self._broker.availability.heal(gossip.services)
         if self.keeper is not None:
+            self.keeper.heard_ends(gossip.shards, gossip.ends)
             self.keeper.shards.heard(peer.name, peer.incarnation, gossip.shards, gossip.draining, now)
         if gossip.settings and self.has_settings(peer.name, now):
             apply_settings(self._broker, read_settings(gossip.settings), now)

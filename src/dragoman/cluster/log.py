@@ -264,6 +264,8 @@ class ShardLog:
             return f"stream {found.name} has {found.replicas} replicas; {expected.replicas} are configured"
         if not (found.allows_direct and found.denies_delete):
             return f"stream {found.name} has other settings than `dragoman cluster init` gives it"
+        if found.last and not found.messages:  # cleaning leaves the newest claim
+            return f"stream {found.name} is empty, and has had {found.last} messages: somebody has purged it"
         return ""
 
     def _alarm(self, reason: str, now: float) -> None:

@@ -264,6 +264,7 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     shards: dict[int, int] = {}  # that it has, with the epoch of each
     limits: dict[str, DeclaredLimits] = {}  # declared by its own workers
     settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
+    ends: dict[int, int] = {}  # the last sequence of the log of each shard that it owns
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

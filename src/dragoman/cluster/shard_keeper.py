@@ -15,7 +15,7 @@ shard leaves, attempts that run here go on, and their outcome goes to the next o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, final
 
@@ -175,6 +175,18 @@ class ShardKeeper(ShardActions):
 
     def _load(self, number: int) -> int:
         return self._store.jobs.get(number, 0)
+
+    def ends(self) -> dict[int, int]:
+        """Return the last sequence of the log of each shard that is owned here."""
+        logs = {shard.number: shard.log for shard in self.kept if self.owns(shard.number)}
+        return {number: log.writer.last for number, log in logs.items() if log.writer is not None}
+
+    def heard_ends(self, *sequences: Mapping[int, int]) -> None:
+        """Note sequences that logs have had, as another broker tells (C9)."""
+        for each in sequences:
+            for number, sequence in each.items():
+                if 0 <= number < len(self.kept):
+                    self.kept[number].log.heard(sequence)
 
     def shard_of(self, id: bytes) -> int:
         """Return the shard of a job, a group or an attempt; -1: it is in none."""

@@ -94,6 +94,7 @@ class ShardStore:
         self.encoder = RowEncoder()
         self._clock = clock
         self._logs: dict[int, tuple[ShardLog, LogIO]] = {}
+        self._left: set[int] = set()  # shards that were detached since entries were applied
         self._last_ticket = 0
         self._tickets: dict[int, Ticket] = {}
         self._turns: deque[Turn] = deque()
@@ -115,6 +116,7 @@ class ShardStore:
     def detach(self, shard: int) -> None:
         """Wait no more for the log of a shard, and write nothing more to it."""
         self._logs.pop(shard, None)
+        self._left.add(shard)
         self.notes.pop(shard, None)
         self.jobs.pop(shard, None)
         self.bytes.pop(shard, None)
@@ -178,11 +180,12 @@ class ShardStore:
     def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Done) -> None:
         now = self._clock()
         writers: dict[int, BatchWriter] = {}
-        last = 0
+        last, is_lost = 0, False
         for entry in entries:
             last = max(last, entry.number)  # a delete that nobody waits for has 0
             shard = self._shard_of(entry)
-            if shard not in self._logs:
+            if shard not in self._logs:  # it left in this iteration, or these are notes of shard 0 from its owner
+                is_lost = is_lost or isinstance(entry, StoreJob) or shard in self._left
                 continue
             writer = writers.get(shard)
             if writer is None:
@@ -191,7 +194,9 @@ class ShardStore:
         turn = Turn(last, done) if last else None
         if turn is not None:
             turn.pending = len(writers)
+            turn.is_lost = is_lost
             self._turns.append(turn)
+        self._left.clear()
         for shard, writer in writers.items():
             self.add(shard, writer.encode(), now, turn)
         self._advance()

@@ -12,19 +12,22 @@ from dragoman.cluster.direct_batch import DirectBatch
 from dragoman.cluster.jetstream import ApiError, Append, AppendOutcome, StoredMessage, StreamState
 from dragoman.cluster.log import Expected
 from dragoman.cluster.log_io import LogIO
+from dragoman.cluster.peers import Peer
 from dragoman.cluster.placement import Placement
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.shards import ShardPhase, ShardSettings
 from dragoman.cluster.store import ShardStore
 from dragoman.core.effects import DeliverOutcome, Delivery, SendJob
+from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.core.interim_effects import Acknowledge
-from dragoman.core.model import ABSENT, Attempt, Caller, Job, JobId
+from dragoman.core.model import ABSENT, Attempt, Caller, Job, JobId, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.store_entries import DeleteJob, StoreEntry, StoreJob, StoreValue
 from dragoman.server.store_access import StoreAccess
 from log_model import ModelLog
 from owners import LOCAL_OWNER
 
+from .shard_oracle import Broken, ShardOracle
 from .world import Node, World
 
 UNKNOWN = ApiError(0, 0, "timed out", True)
@@ -46,6 +49,7 @@ class NodeLog(LogIO):
     def append(self, payload: bytes, expected: int, done: Callable[[Append, float], None], now: float) -> None:
         def execute() -> Callable[[], None]:
             made = self._log.append(payload, expected)
+            self._node.shard_world.oracle.look(self._log)
             return lambda: done(made, self._node.world.now)
 
         self._node.request(execute, lambda: done(Append(AppendOutcome.UNKNOWN), self._node.world.now))
@@ -77,9 +81,20 @@ class NodeLog(LogIO):
     def purge(self, first_kept: int, done: Callable[[int | ApiError, float], None], now: float) -> None:
         def execute() -> Callable[[], None]:
             removed = self._log.purge(first_kept)
+            self._node.shard_world.oracle.purged(self._log)
             return lambda: done(removed, self._node.world.now)
 
         self._node.request(execute, lambda: done(UNKNOWN, self._node.world.now))
+
+
+class JudgedKeeper(ShardKeeper):
+    """Shows the oracle each result that it acknowledges."""
+
+    oracle: ShardOracle
+
+    def _acknowledge(self, token: Token, peer: Peer | None) -> None:
+        self.oracle.result_acknowledged(self.shard_of(token), token)
+        super()._acknowledge(token, peer)
 
 
 class BackgroundCaller(Caller):
@@ -106,10 +121,12 @@ class ShardNode(Node):
         self.broker.dispatch.marks_shards = True
         self.placement = Placement(self.broker, self.store)
         self.access = StoreAccess(self.broker, self.store, None, lambda: world.now, lambda: None)  # type: ignore[arg-type]
+        self.store.when_lost = lambda number: self.access.call_waiting(number, UNKNOWN_FATE)
         logs: list[LogIO] = [NodeLog(self, each) for each in world.logs]
-        self.keeper = ShardKeeper(
+        self.keeper = JudgedKeeper(
             self.broker, self.side.hub, self.store, "test", "1", Expected("id", 3), logs, TIMES, world.now
         )
+        self.keeper.oracle = world.oracle
         self.keeper.clean_above = world.clean_above
         self.placement.keeper = self.keeper
         self.side.keep_shards(self.keeper, world.now)
@@ -162,7 +179,11 @@ class ShardNode(Node):
                 elif isinstance(effect, Delivery):
                     self._execute(effect)
             if entries:
-                self.store.apply(entries, lambda number, _: self.broker.store_reports.saved(number, self.world.now))
+                self.store.apply(entries, self._saved)
+
+    def _saved(self, number: int, problem: str | None) -> None:
+        self.broker.store_reports.saved(number, self.world.now)
+        self.access.call_waiting(number, problem)
 
     def _execute(self, effect: Delivery) -> None:
         if isinstance(effect, SendJob):
@@ -171,13 +192,22 @@ class ShardNode(Node):
                 return
             effect.attempt.mark_sent()
             if effect.attempt.worker.recipient is self.local:
+                self.shard_world.oracle.ran(self.keeper.shard_of(effect.attempt.token), effect.attempt.token)
                 self.shard_world.ran(effect.attempt)
+            elif effect.attempt.job.caller_dialect == "cluster":
+                raise Broken(f"C7: {self.name} sends a job of another broker on")
         if isinstance(effect, Acknowledge):
+            self.shard_world.oracle.acknowledged(self.keeper.shard_of(effect.job.id), effect.job.id, effect.job.key)
             self.shard_world.acknowledged(effect.job)
             return
         if isinstance(effect, DeliverOutcome) and isinstance(effect.caller, BackgroundCaller):
+            if effect.result is ABSENT:
+                self.access.fetch_first(effect)
+                return
             effect.caller.remove_job(effect.job)
             if effect.job is not None:
+                number, id = self.keeper.shard_of(effect.job.id), effect.job.id
+                self.shard_world.oracle.told(number, id, effect.outcome.value, bytes(effect.result))
                 self.shard_world.told(effect.caller, effect)
             return
         effect.recipient().execute(effect, self.world.now)
@@ -191,6 +221,7 @@ class ShardWorld(World):
     ) -> None:
         self.clean_above = clean_above
         self.logs = [ModelLog() for _ in range(SHARDS)]
+        self.oracle = ShardOracle(self.logs)
         self.log_loss = log_loss
         self.accepted: dict[bytes, bytes] = {}  # id of each job that was acknowledged
         self.outcomes: dict[bytes, tuple[str, bytes]] = {}  # as the first client was told
@@ -206,6 +237,9 @@ class ShardWorld(World):
         for log in self.logs:
             log.time = self.now - 500.0  # the clock of the server is another one
         super().run(seconds)
+        for number in range(SHARDS):
+            epochs = {key: self.node(key).keeper.shards[number].epoch for key in self.nodes}
+            self.oracle.owners(number, epochs)
 
     def node(self, name: str) -> ShardNode:
         found = self.nodes[name]

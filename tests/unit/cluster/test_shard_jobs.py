@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.core.model import JobId
 from dragoman.core.states import DONE, JobState
 
@@ -235,6 +236,22 @@ def test_an_outcome_is_sent_again_to_the_next_owner() -> None:
     assert not len(other.keeper.outcomes)
 
 
+def test_what_waits_for_a_commit_is_not_told_it_if_the_shard_leaves_before_the_commit_is_written() -> None:
+    """A broker that woke read a batch, and then the gossip of the next owner: the batch was acknowledged, and lost."""
+    world = world_with_workers("a", "b")
+    owner = next(each for each in world.all_nodes if each.owned)
+    other = next(each for each in world.all_nodes if each is not owner)
+    job = owner.enqueue(b"x")
+    assert job is not None
+    heard: list[str | None] = []
+    owner.access.when_saved(heard.append)
+    number = owner.keeper.shard_of(job.id)
+    newer = {number: owner.keeper.shards[number].epoch + 100}
+    owner.keeper.shards.heard(other.name, other.side.incarnation, newer, False, world.now)
+    world.run(0.5)
+    assert (heard, world.accepted) == ([UNKNOWN_FATE], {})
+
+
 def test_a_pause_holds_at_every_broker() -> None:
     world = world_with_workers("a", "b", "c")
     owner = next(each for each in world.all_nodes if 0 in each.owned)
@@ -256,7 +273,7 @@ def test_a_pause_holds_at_every_broker() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_nothing_acknowledged_is_lost_whatever_is_killed_frozen_or_cut(seed: int) -> None:
-    """C1 to C6: brokers are killed, frozen and cut off while messages and answers of logs get lost."""
+    """C1 to C8: brokers are killed, frozen and cut off while messages and answers of logs get lost."""
     names = ("a", "b", "c")
     world = world_with_workers(*names, seed=seed, loss=0.01, log_loss=0.05, clean_above=4_000)
     random = world.random
@@ -269,6 +286,8 @@ def test_nothing_acknowledged_is_lost_whatever_is_killed_frozen_or_cut(seed: int
             count += 1
             once = count % 3 == 0
             node.enqueue(b"%s %d" % (b"once" if once else b"many", count), attempts=1 if once else 50)
+            number = random.randrange(40)  # the same keys again and again, at every broker
+            node.enqueue(b"many with key %d" % number, f"k{number}", attempts=50)
         world.run(random.uniform(0.05, 0.4))
         if random.random() < 0.7:
             world.work()
