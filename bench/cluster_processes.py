@@ -17,7 +17,7 @@ from dragoman import BrokerUnavailable, Client
 NATS_SERVER = Path(sys.executable).with_name("nats-server")
 PATIENCE = 60.0
 SHARDS = 12
-ADOPT_AFTER = 5.0  # seconds
+ADOPT_AFTER = 10.0  # seconds; the default
 
 
 @dataclass(frozen=True, slots=True)
