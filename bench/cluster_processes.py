@@ -17,7 +17,8 @@ from dragoman import BrokerUnavailable, Client
 NATS_SERVER = Path(sys.executable).with_name("nats-server")
 PATIENCE = 60.0
 SHARDS = 12
-ADOPT_AFTER = 5.0  # seconds
+BALANCED = 150.0  # seconds; a broker that came first gives one shard up every ten seconds
+ADOPT_AFTER = 10.0  # seconds; the default
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,9 @@ def running_cluster(brokers: int, servers: int = 1, synced: bool = False) -> Ite
         url = "nats://" + ",".join(f"127.0.0.1:{port}" for port in ports[:servers])
         _initialise(url, servers, synced)
         members = [_start_member(stack, folder, url, f"b{number}") for number in range(1, brokers + 1)]
-        wait_until(lambda: _is_even(members), "the shards are shared out")
+        for each in members:
+            wait_until_listening(each.process, each.name, int(each.url.rpartition(":")[2]))
+        wait_until(lambda: _is_even(members), "the shards are shared out", BALANCED)
         yield Cluster(members, [each.pid for each in nats])
 
 
@@ -115,7 +118,6 @@ def _start_member(stack: ExitStack, folder: Path, url: str, name: str) -> Member
     words = [str(chosen()), "serve", f"tcp://127.0.0.1:{port}", "--data", "memory", "--cluster", url]
     words += ["--broker-name", name, "--set", f"cluster_adopt_after={ADOPT_AFTER}"]
     process = _start(stack, words, folder / f"{name}.log")
-    wait_until_listening(process, name, port)
     return Member(name, process, f"tcp://127.0.0.1:{port}")
 
 

@@ -30,6 +30,7 @@ from dragoman.core.recipients import Recipient
 from dragoman.core.states import DONE, LOST, REFUSED, TIMED_OUT
 
 MAX_CACHED_OPTIONS: Final = 256
+_DONE: Final[str] = DONE.value  # the value of a member of an enum is computed by interpreted code each time
 
 
 @final
@@ -46,22 +47,22 @@ class TakenJobs:
 
     def give(self, peer: Peer, record: Give, now: float) -> None:
         """Start a job of another broker, or answer that no slot is free."""
-        broker, token = self._broker, Token(record.token)
+        broker, token, name = self._broker, Token(record.token), record.service
         if self.has(token):
             return  # it is here already
-        service = broker.worker_registry.services.get(record.service)
+        service = broker.worker_registry.services.get(name)
         if service is None or broker.dispatch.is_draining or not idle_slots(service, self._recipient, 1):
             peer.link.add(Busy(token))
-            peer.freed[record.service] = None
+            peer.freed[name] = None
             return
         owner = broker.owners.of_stored(broker.principals.named(record.owner))
-        taken = TakenJob(self._recipient, owner, peer, token, record.service)
+        taken = TakenJob(self._recipient, owner, peer, token, name)
         peer.taken[token] = taken
         if shard_of(token) != CALL:
             self.background[token] = taken
         id = JobId(record.job)
         broker.submit(
-            record.service,
+            name,
             record.payload,
             taken,
             self._options_of(record),
@@ -138,8 +139,7 @@ class TakenJobs:
         taken.peer.taken.pop(token, None)
         taken.peer.freed[taken.service] = None
         if job is not None:
-            ended = self.ended.setdefault(taken.service, {})
-            ended[effect.outcome.value] = ended.get(effect.outcome.value, 0) + 1
+            self._count(taken.service, _DONE if effect.outcome is DONE else effect.outcome.value)
         is_background = self.background.pop(token, None) is not None
         if effect.outcome is DONE:
             self._tell(Result(token, bytes(effect.result)), link, is_background, now)
@@ -148,6 +148,12 @@ class TakenJobs:
         else:
             failure = pack_failure(effect.failure) if effect.failure is not None else b""
             self._tell(Failed(token, effect.outcome.value, effect.reason, failure), link, is_background, now)
+
+    def _count(self, service: str, outcome: str) -> None:
+        ended = self.ended.get(service)
+        if ended is None:
+            ended = self.ended[service] = {}
+        ended[outcome] = ended.get(outcome, 0) + 1
 
     def _tell(self, record: Result | Failed, link: Link, is_background: bool, now: float) -> None:
         if is_background and self.outcomes is not None:
