@@ -22,6 +22,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Service
 from dragoman.core.service_limits import ServiceLimits
+from dragoman.core.states import RUNNING
 
 REPORT_SOONEST: Final = 0.02  # seconds between two reports
 REPORT_EVERY: Final = 0.5  # seconds, if nothing changes
@@ -180,7 +181,9 @@ class LimitShares:
             run = f"{peer.name}.{peer.incarnation}"
             for each in peer.taken.values():
                 job = each.job
-                if each.service in limited and job is not None and not job.options.is_limited:
+                if job is None or job.state is not RUNNING or job.options.is_limited:
+                    continue  # it has ended, and its outcome is not sent yet
+                if each.service in limited:
                     tenants = found.setdefault(each.service, {}).setdefault(run, {})
                     key = job.principal.name, job.tenant
                     tenants[key] = tenants.get(key, 0) + 1
