@@ -56,7 +56,7 @@ class LimitShares:
         gone_after: float,
         granter_name: Callable[[float], str],
         owner_of: Callable[[int, float], str],
-        send: Callable[[Peer, AnyRecord], None],
+        request_flush: Callable[[], None],
     ) -> None:
         """`run`: of this broker. `granter_name`: the broker that grants shares; empty: none is known. `owner_of`: the
         broker that has a shard."""
@@ -70,7 +70,7 @@ class LimitShares:
         self._lease = LEASE * gone_after
         self._granter_name = granter_name
         self._owner_of = owner_of
-        self._send = send
+        self._request_flush = request_flush
         self._granter = ""  # run of the broker to which reports go
         self._after = 0  # number of its last grants
         self._number = 0
@@ -225,6 +225,10 @@ class LimitShares:
         tenants = {(each.principal, each.tenant): each.running for each in given.tenants}
         if given.slots != share.slots or tenants != share.tenants or given.tokens:
             self._broker.limiter.grant(service, given.slots, tenants, given.tokens, now)
+
+    def _send(self, peer: Peer, record: AnyRecord) -> None:
+        peer.link.add(record)
+        self._request_flush()
 
     def _send_grants(self, peer: Peer | None, grants: Grants, now: float) -> None:
         if peer is None:

@@ -1,4 +1,4 @@
-"""Brokers of a cluster with one limited service: the world of `shard_world.py`, which counts running jobs in each step."""
+"""Brokers of a cluster with one limited service: the world of `shard_world.py`, which counts the running jobs."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -311,7 +312,7 @@ def test_rate_holds_in_the_cluster(rate: str, seconds: float) -> None:
         world.run(1.0)
         seen.append(world.running - already)
     assert 0.9 * count <= seen[-1] <= 1.1 * count, (seen[-1], count)
-    steps = [after - before for before, after in zip(seen, seen[1:], strict=False)]
+    steps = [after - before for before, after in pairwise(seen)]
     assert max(steps) <= 1.1 * count / seconds + 1, steps
 
 
