@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from uuid import uuid4
 
 from dragoman import Context
 
@@ -39,3 +40,22 @@ def writes(payload: bytes) -> bytes:
     with open(payload.decode(), "a") as file:
         file.write("run\n")
     return payload
+
+
+def counts(payload: bytes) -> bytes:
+    """Return the number of calls that run at this moment, in all processes, once a file has appeared."""
+    folder = Path(payload.decode())
+    mine = folder / f"run-{uuid4().hex}"
+    mine.touch()
+    try:
+        deadline = time.monotonic() + 60.0
+        while not (folder / "go").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        most = 0
+        for _ in range(5):
+            most = max(most, len(list(folder.glob("run-*"))))
+            time.sleep(0.01)
+        return b"%d" % most
+    finally:
+        mine.unlink()

@@ -288,6 +288,7 @@ ACTS: dict[str, Act] = {
     "bulk_act, unknown": lambda world: world.client.bulk_act(UNKNOWN),
     "stop_bulk_act": lambda world: world.client.stop_bulk_act(world.client.cancel_jobs(service="later").id).over,
     "cluster": lambda world: world.client.cluster(),
+    "release_shards": lambda world: world.client.release_shards("eu1"),
     "health": lambda world: idle_workers(world) and world.client.health(),
     "reload_access": lambda world: world.client.reload_access(),
     "why": lambda world: world.client.why(world.client.enqueue("later")),

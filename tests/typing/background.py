@@ -103,7 +103,7 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.quarantine(), list[QuarantineGroupView])
     assert_type(client.retry_group("9f2c61e07ad35b18", rate=5), RetryGroupView)
     assert_type(client.operation(WHY, JobRef(id=job)), WhyView)
-    assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), Iterator[list[Any]])
+    assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), Iterator[Page])
 
     client.enqueue("resize", after=[42])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
     NewJob("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
@@ -178,5 +178,5 @@ async def main() -> None:
         assert_type(await client.quarantine(), list[QuarantineGroupView])
         assert_type(await client.retry_group("9f2c61e07ad35b18"), RetryGroupView)
         assert_type(await client.operation(WHY, JobRef(id=job)), WhyView)
-        assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), AsyncIterator[list[Any]])
+        assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), AsyncIterator[Page])
         await client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -97,7 +97,7 @@ class ClusterSide(TimedRecipient):
         self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self._taken, self._request_flush)
         run = f"{self.name}.{self.incarnation}"
         self.shares = LimitShares(
-            broker, run, self.peers, settings.adopt_after, self._granter, self._owner_of, self._send_record
+            broker, run, self.peers, settings.adopt_after, self._granter, self.hub.owner_of, self._request_flush
         )
         self.hub.when_moved = self.shares.moved
         self._client: NatsClient | None = None
@@ -245,9 +245,6 @@ class ClusterSide(TimedRecipient):
     def _granter(self, now: float) -> str:
         """Return the broker that grants shares of limits; empty: none is known."""
         return next((name for name in (self.name, *self.peers) if self.has_settings(name, now)), "")
-
-    def _owner_of(self, shard: int, now: float) -> str:
-        return "" if self.keeper is None else self.keeper.shards.owner(shard, now)
 
     def _settings_to_send(self, now: float) -> bytes:
         """Return the pauses and limits of services, if this broker has them: each second, and when they change."""
@@ -422,10 +419,6 @@ class ClusterSide(TimedRecipient):
             packets = peer.link.flush(now)
             if packets:
                 self._send(peer, packets)
-
-    def _send_record(self, peer: Peer, record: AnyRecord) -> None:
-        peer.link.add(record)
-        self._request_flush()
 
     def _send(self, peer: Peer, packets: list[bytes]) -> None:
         subject = self._subjects.broker(peer.name, peer.incarnation)

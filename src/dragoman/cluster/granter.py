@@ -37,8 +37,8 @@ Key = tuple[str, Tenant | None]  # service, and a tenant if the limit is that of
 
 
 @final
-class Ledger:
-    """What one run of a broker has, and what it may have."""
+class Holder:
+    """One run of a broker: its last report, its shares, and their bounds."""
 
     __slots__ = ("before", "first", "gone_at", "number", "peer", "report", "reported_at", "run", "sent", "sent_at")
 
@@ -96,7 +96,7 @@ class Ledger:
 
 @final
 class Granter:
-    """Keeps the ledgers of all brokers, while this one grants shares."""
+    """Knows what each broker holds, while this one grants shares."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Granter:
         self._gone_after = gone_after
         self._send = send
         self._number = 0  # of the last grants, to anybody
-        self._ledgers: dict[str, Ledger] = {}
+        self._holders: dict[str, Holder] = {}
         self._buckets: dict[str, float] = {}  # by service, the time from which its rate allows a start
         self._began = inf
         self.listens_from = inf  # time since which it has heard all others
@@ -124,33 +124,33 @@ class Granter:
     def begin(self, now: float) -> None:
         """Grant shares from now on: this broker has shard 0."""
         self._began = now
-        self._ledgers.clear()
+        self._holders.clear()
         self._buckets.clear()
 
     def stop(self) -> None:
         self._began = inf
-        self._ledgers.clear()
+        self._holders.clear()
 
     def gone(self, run: str, now: float) -> None:
-        ledger = self._ledgers.get(run)
-        if ledger is not None:
-            ledger.gone_at = min(ledger.gone_at, now)
+        holder = self._holders.get(run)
+        if holder is not None:
+            holder.gone_at = min(holder.gone_at, now)
 
     def reported(self, run: str, peer: Peer | None, report: Report, now: float) -> None:
         """Take what a broker uses."""
-        ledger = self._ledgers.get(run)
-        if ledger is None or ledger.gone_at < inf:
-            ledger = self._add(run, peer)
-        ledger.report, ledger.reported_at = report, now
+        holder = self._holders.get(run)
+        if holder is None or holder.gone_at < inf:
+            holder = self._add(run, peer)
+        holder.report, holder.reported_at = report, now
         for name, use in report.uses.items():
             limits = self._limits(name)
             if use.returned and limits is not None and name in self._buckets:
                 self._buckets[name] -= use.returned * limits.interval
 
-    def _add(self, run: str, peer: Peer | None) -> Ledger:
+    def _add(self, run: str, peer: Peer | None) -> Holder:
         self._number += 1
-        ledger = self._ledgers[run] = Ledger(run, peer, self._number)
-        return ledger
+        holder = self._holders[run] = Holder(run, peer, self._number)
+        return holder
 
     # ---------------------------------------------------------------- decisions
 
@@ -158,12 +158,12 @@ class Granter:
         """Send shares that have changed, and answers that are due. Returns the time of the next call."""
         for peer in self._peers.values():
             run = f"{peer.name}.{peer.incarnation}"
-            if run not in self._ledgers:
+            if run not in self._holders:
                 self._add(run, peer)
         if not self._may_grant(now):
             return now + 0.1
         self._forget_gone(now)
-        present = [each for each in self._ledgers.values() if each.gone_at == inf]
+        present = [each for each in self._holders.values() if each.gone_at == inf]
         shares = {each.run: each.sent for each in present}
         tokens: dict[str, dict[str, int]] = {}
         if all(each.is_known for each in present):
@@ -180,29 +180,29 @@ class Granter:
         """Free the shares of brokers that are gone, if that is certain."""
         if now < self.connected_at + self._gone_after:
             return  # others may have been away as long as this one
-        present = [each for each in self._ledgers.values() if each.gone_at == inf]
-        for ledger in list(self._ledgers.values()):
-            if ledger.gone_at == inf or now < ledger.reported_at + self._gone_after:
+        present = [each for each in self._holders.values() if each.gone_at == inf]
+        for holder in list(self._holders.values()):
+            if holder.gone_at == inf or now < holder.reported_at + self._gone_after:
                 continue
-            if all(each.reported_at > ledger.gone_at for each in present):
-                del self._ledgers[ledger.run]
+            if all(each.reported_at > holder.gone_at for each in present):
+                del self._holders[holder.run]
 
-    def _answer(self, ledger: Ledger, shares: dict[Key, int], tokens: dict[str, int], now: float) -> None:
-        report = ledger.report
-        if report is None or not ledger.has_answered:
+    def _answer(self, holder: Holder, shares: dict[Key, int], tokens: dict[str, int], now: float) -> None:
+        report = holder.report
+        if report is None or not holder.has_answered:
             return
-        if shares == ledger.sent and not tokens and ledger.number and now < ledger.sent_at + ANSWER_EVERY:
+        if shares == holder.sent and not tokens and holder.number and now < holder.sent_at + ANSWER_EVERY:
             return
-        ledger.before = {key: ledger.bound(key) for key in ledger.sent}
-        ledger.sent, ledger.sent_at = shares, now
-        if not ledger.number:
-            ledger.number = ledger.first
+        holder.before = {key: holder.bound(key) for key in holder.sent}
+        holder.sent, holder.sent_at = shares, now
+        if not holder.number:
+            holder.number = holder.first
         else:
             self._number += 1
-            ledger.number = self._number
+            holder.number = self._number
         names = {service: None for service, _ in shares} | dict.fromkeys(tokens)
         made = {name: self._share(name, shares, tokens.get(name, 0)) for name in names}
-        self._send(ledger.peer, Grants(ledger.number, report.number, made), now)
+        self._send(holder.peer, Grants(holder.number, report.number, made), now)
 
     def _share(self, service: str, shares: dict[Key, int], tokens: int) -> Share:
         tenants = [
@@ -210,12 +210,12 @@ class Granter:
             for (name, tenant), count in shares.items()
             if name == service and tenant is not None
         ]
-        running = {each.name: each.running((service, None)) for each in self._ledgers.values()}
+        running = {each.name: each.running((service, None)) for each in self._holders.values()}
         return Share(shares.get((service, None), 0), tokens, tenants, running)
 
     # ---------------------------------------------------------------- division
 
-    def _divide(self, present: list[Ledger], now: float) -> tuple[dict[str, dict[Key, int]], dict[str, dict[str, int]]]:
+    def _divide(self, present: list[Holder], now: float) -> tuple[dict[str, dict[Key, int]], dict[str, dict[str, int]]]:
         """Return the shares and the new tokens of each broker."""
         shares: dict[str, dict[Key, int]] = {each.run: {} for each in present}
         tokens: dict[str, dict[str, int]] = {}
@@ -234,47 +234,47 @@ class Granter:
                 self._supply(name, limits, present, shares, tokens, now)
         return shares, tokens
 
-    def _keys(self, name: str, limits: ServiceLimits, present: list[Ledger]) -> list[tuple[Key, int]]:
+    def _keys(self, name: str, limits: ServiceLimits, present: list[Holder]) -> list[tuple[Key, int]]:
         setting = limits.setting
         keys: list[tuple[Key, int]] = [((name, None), setting.max_running or 0)]
         if setting.max_running_per_tenant:
             tenants: dict[Tenant, None] = {}
-            for ledger in present:
-                use = ledger.use(name)
+            for holder in present:
+                use = holder.use(name)
                 for each in use.tenants if use is not None else ():
                     tenants[each.principal, each.tenant] = None
             keys += [((name, tenant), setting.max_running_per_tenant) for tenant in tenants]
         return keys
 
     def _divide_one(
-        self, key: Key, most: int, present: list[Ledger], shares: dict[str, dict[Key, int]], now: float
+        self, key: Key, most: int, present: list[Holder], shares: dict[str, dict[Key, int]], now: float
     ) -> None:
         """Divide one limit. A share grows only by what is free, and one that shrinks frees it when that is certain."""
         orphans = self._orphans(key)
-        everybody = self._ledgers.values()
+        everybody = self._holders.values()
         free = most - orphans - sum(each.bound(key) for each in everybody)
         wanted = fair_shares(max(0, most - orphans), [each.demand(key) for each in present], int(now / TURN))
         if key[1] is None:  # nobody has asked for the rest: it is there for the next job of each broker
             spare = max(0, most - orphans - sum(wanted)) // len(present)
             wanted = [each + spare for each in wanted]
-        for ledger, share in zip(present, wanted, strict=True):
-            bound = ledger.bound(key)
-            if not ledger.has_answered:
-                share = ledger.sent.get(key, 0)
+        for holder, share in zip(present, wanted, strict=True):
+            bound = holder.bound(key)
+            if not holder.has_answered:
+                share = holder.sent.get(key, 0)
             elif share > bound:
                 more = max(0, min(share - bound, free))
                 free -= more
                 share = bound + more
-            shares[ledger.run][key] = share
+            shares[holder.run][key] = share
 
     def _orphans(self, key: Key) -> int:
         """Return the jobs that run at some broker, and whose own broker is gone."""
         service, tenant = key
         count = 0
-        for ledger in self._ledgers.values():
-            use = ledger.use(service)
+        for holder in self._holders.values():
+            use = holder.use(service)
             for run, taken in use.taken.items() if use is not None else ():
-                if run not in self._ledgers:
+                if run not in self._holders:
                     count += sum(each.running for each in taken if tenant in (None, (each.principal, each.tenant)))
         return count
 
@@ -284,7 +284,7 @@ class Granter:
         self,
         name: str,
         limits: ServiceLimits,
-        present: list[Ledger],
+        present: list[Holder],
         shares: dict[str, dict[Key, int]],
         tokens: dict[str, dict[str, int]],
         now: float,
@@ -299,17 +299,17 @@ class Granter:
         available = int((now - next_start) / interval) + 1
         batch = max(1, int(SMOOTHING / interval))
         wanted = []
-        for ledger in present:
-            use = ledger.use(name)
+        for holder in present:
+            use = holder.use(name)
             assert use is not None
             most = min(use.waiting, batch)
             if limits.setting.max_running:
-                most = min(most, shares[ledger.run][name, None] - use.running)
-            wanted.append(max(0, most - use.tokens) if ledger.has_answered else 0)
+                most = min(most, shares[holder.run][name, None] - use.running)
+            wanted.append(max(0, most - use.tokens) if holder.has_answered else 0)
         given = fair_shares(available, wanted, int(now / TURN))
-        for ledger, count in zip(present, given, strict=True):
+        for holder, count in zip(present, given, strict=True):
             if count:
-                tokens.setdefault(ledger.run, {})[name] = count
+                tokens.setdefault(holder.run, {})[name] = count
         self._buckets[name] = next_start + sum(given) * interval
 
     def _limits(self, service: str) -> ServiceLimits | None:

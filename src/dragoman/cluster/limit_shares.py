@@ -22,6 +22,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Service
 from dragoman.core.service_limits import ServiceLimits
+from dragoman.core.states import RUNNING
 
 REPORT_SOONEST: Final = 0.02  # seconds between two reports
 REPORT_EVERY: Final = 0.5  # seconds, if nothing changes
@@ -55,7 +56,7 @@ class LimitShares:
         gone_after: float,
         granter_name: Callable[[float], str],
         owner_of: Callable[[int, float], str],
-        send: Callable[[Peer, AnyRecord], None],
+        request_flush: Callable[[], None],
     ) -> None:
         """`run`: of this broker. `granter_name`: the broker that grants shares; empty: none is known. `owner_of`: the
         broker that has a shard."""
@@ -69,7 +70,7 @@ class LimitShares:
         self._lease = LEASE * gone_after
         self._granter_name = granter_name
         self._owner_of = owner_of
-        self._send = send
+        self._request_flush = request_flush
         self._granter = ""  # run of the broker to which reports go
         self._after = 0  # number of its last grants
         self._number = 0
@@ -180,7 +181,9 @@ class LimitShares:
             run = f"{peer.name}.{peer.incarnation}"
             for each in peer.taken.values():
                 job = each.job
-                if each.service in limited and job is not None and not job.options.is_limited:
+                if job is None or job.state is not RUNNING or job.options.is_limited:
+                    continue  # it has ended, and its outcome is not sent yet
+                if each.service in limited:
                     tenants = found.setdefault(each.service, {}).setdefault(run, {})
                     key = job.principal.name, job.tenant
                     tenants[key] = tenants.get(key, 0) + 1
@@ -222,6 +225,10 @@ class LimitShares:
         tenants = {(each.principal, each.tenant): each.running for each in given.tenants}
         if given.slots != share.slots or tenants != share.tenants or given.tokens:
             self._broker.limiter.grant(service, given.slots, tenants, given.tokens, now)
+
+    def _send(self, peer: Peer, record: AnyRecord) -> None:
+        peer.link.add(record)
+        self._request_flush()
 
     def _send_grants(self, peer: Peer | None, grants: Grants, now: float) -> None:
         if peer is None:

@@ -77,6 +77,10 @@ class ShardHub(Hub):
         peer = remote.peer if type(remote) is RemoteService else awaited.peer if awaited is not None else None
         return self.run if peer is None else f"{peer.name}.{peer.incarnation}"
 
+    def owner_of(self, shard: int, now: float) -> str:
+        """Return the broker that has a shard; empty: none is known."""
+        return "" if self.keeper is None else self.keeper.shards.owner(shard, now)
+
     # ---------------------------------------------------------------- from links
 
     def take_outcome(self, peer: Peer | None, record: Result | Failed, now: float) -> None:

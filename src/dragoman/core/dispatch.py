@@ -14,7 +14,7 @@ from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.limiter import Limiter
 from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker
-from dragoman.core.running_limits import RunningLimits
+from dragoman.core.running_limits import RunningLimits, may_take
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT
 from dragoman.core.turns import Turns
@@ -60,7 +60,7 @@ class Dispatch(RunningLimits):
             and not service.closed
             and not self.is_draining
             and (service.limits is None or service.limits.has_room(principal.name, job.tenant))
-        ) or (not job.options.is_limited and self._may_take(job)):
+        ) or (not job.options.is_limited and not self.is_draining and may_take(job)):
             worker = self._worker_registry.pick(job, now)
             if worker is not None:
                 self.give(job, worker, now)
@@ -73,12 +73,6 @@ class Dispatch(RunningLimits):
             self._events.job_moved(job)
         if service.idle.length or service.held_back.length:  # the jobs before it must wait because of a limit
             self.dispatch_waiting(service, now)
-
-    def _may_take(self, job: Job) -> bool:
-        """True if a job that another broker counts may start: limits of its service do not concern it, and its own
-        broker keeps the order of its queue."""
-        principal = job.owner.principal
-        return not job.service.paused and not self.is_draining and principal.running < principal.max_running
 
     # ---------------------------------------------------------------- attempts
 
@@ -105,8 +99,7 @@ class Dispatch(RunningLimits):
         self._counters.dispatched += 1
         if not job.spent:
             job.service.waited.observe(now - job.arrival)
-        if job.deadline < due:
-            due = job.deadline
+        due = min(due, job.deadline)
         if due < worker.alarm:
             self._deadlines.arm(worker, due)
         if job.options.durable:

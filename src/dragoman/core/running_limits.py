@@ -90,3 +90,10 @@ class RunningLimits(Unblocker):
         service.update_closed()
         if limits.waits_for_rate and limits.share is None:
             self._deadlines.arm(limits, limits.next_start)
+
+
+def may_take(job: Job) -> bool:
+    """True if a job that another broker counts may start: limits of its service do not concern it, and its own broker
+    keeps the order of its queue."""
+    principal = job.owner.principal
+    return not job.service.paused and principal.running < principal.max_running

@@ -82,7 +82,8 @@ class ClusterMember:
         path = Path(config.cluster_credentials).expanduser() if config.cluster_credentials else None
 
         def options() -> ConnectOptions:
-            return ConnectOptions(f"dragoman {name}", release, credentials=credentials_in(path))
+            credentials = credentials_in(path)
+            return ConnectOptions(f"dragoman {name}", release, credentials=credentials, echoes=True)  # granter.py
 
         try:
             self._nats = NatsSide(

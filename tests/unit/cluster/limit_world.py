@@ -1,4 +1,4 @@
-"""Brokers of a cluster with one limited service: the world of `shard_world.py`, which counts running jobs in each step."""
+"""Brokers of a cluster with one limited service: the world of `shard_world.py`, which counts the running jobs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class LimitWorld(ShardWorld):
     def __init__(self, *names: str, seed: int = 0, loss: float = 0.0) -> None:
         self.frozen: dict[str, ShardNode] = {}  # brokers that do nothing; messages for them wait
         self.most = 1 << 30
+        self.given_up: dict[str, None] = {}  # brokers that are frozen for so long that they are gone
         self.may_exceed = False  # a broker is back whose jobs were given up
         self.highest = 0
         super().__init__(*names, seed=seed, loss=loss)
@@ -47,8 +48,8 @@ class LimitWorld(ShardWorld):
 
     @property
     def running(self) -> int:
-        """Jobs at workers, wherever they are."""
-        return sum(self.running_at(node) for node in self.all_nodes)
+        """Jobs at workers, wherever they are; but not those that were given up."""
+        return sum(self.running_at(node) for node in self.all_nodes if node.name not in self.given_up)
 
     def running_at(self, node: ShardNode) -> int:
         return len(self.attempts_at(node))
@@ -98,14 +99,26 @@ class LimitWorld(ShardWorld):
             caller = Caller(node.local, LOCAL_OWNER)
             assert node.broker.submit("s", b"x", caller, OPTIONS, self.now, extras=extras) is not None
 
+    def top_up(self) -> None:
+        """Let jobs wait at every broker that knows the limit."""
+        for node in self.all_nodes:
+            limits = self.limits(node)
+            if limits is not None and node.broker.worker_registry.services["s"].queue.length < 10:
+                self.call(node, 10)
+
     def done(self, node: ShardNode) -> int:
         return len([each for each in node.local.outcomes if each.outcome.value == "done"])
 
     # ---------------------------------------------------------------- failures
 
-    def stop_time(self, name: str) -> ShardNode:
+    def stop_time(self, name: str, is_long: bool = False) -> None:
         self.frozen[name] = self.node(name)
-        return self.node(name)
+        if is_long:
+            self.given_up[name] = None
 
     def thaw(self, name: str) -> None:
+        """Let a broker go on. If it was given up, its jobs are there besides those of others."""
         del self.frozen[name]
+        if name in self.given_up:
+            del self.given_up[name]
+            self.may_exceed = True

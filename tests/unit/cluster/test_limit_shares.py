@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -16,7 +17,7 @@ from .limit_world import LimitWorld
 ADOPTED = 10.0  # seconds: a broker is gone, its shards are adopted, and shares are granted again
 
 
-def full_world(most: int, *, seed: int = 0, loss: float = 0.0, waiting: int = 100) -> LimitWorld:
+def full_world(most: int, *, seed: int = 0, loss: float = 0.0, waiting: int = 30) -> LimitWorld:
     """Return three brokers with idle workers and waiting jobs, and as many running jobs as may run."""
     world = LimitWorld("a", "b", "c", seed=seed, loss=loss)
     world.limit(most)
@@ -39,12 +40,11 @@ def test_number_is_divided_by_demand() -> None:
 
 def test_no_more_jobs_run_than_the_limit_allows_and_every_broker_gets_its_part() -> None:
     world = full_world(4)
-    for _ in range(300):
+    for _ in range(100):
         world.finish_one()
-        world.run(0.05)
+        world.run(0.03)
         world.run_until(lambda: world.running == 4, 2.0)
-        for node in world.all_nodes:
-            world.call(node)
+        world.top_up()
     done = [world.done(node) for node in world.all_nodes]
     assert min(done) > 0.6 * max(done), done
     assert world.highest == 4
@@ -52,10 +52,10 @@ def test_no_more_jobs_run_than_the_limit_allows_and_every_broker_gets_its_part()
 
 def test_limit_of_one_goes_around() -> None:
     world = full_world(1)
-    for _ in range(100):
+    for _ in range(60):
         world.finish_one()
         world.run(0.1)
-    assert min(world.done(node) for node in world.all_nodes) > 10
+    assert min(world.done(node) for node in world.all_nodes) > 6
 
 
 def test_job_that_runs_at_another_broker_counts_once() -> None:
@@ -132,10 +132,13 @@ def test_why_names_the_brokers_whose_jobs_run() -> None:
         job = next(iter(node.broker.worker_registry.services["s"].queue))
         limit = limit_in_the_way(job, world.now)
         assert limit is not None
-        assert (
-            limit.sentence == ("'s' runs 3 of 3 jobs in the cluster (max_running, set by me): 1 at a, 1 at b, 1 at c")
-            or "3 of 3 jobs in the cluster" in limit.sentence
-        )
+        start, places = "'s' runs 3 of 3 jobs in the cluster (max_running, set by me): ", []
+        for each in sorted(world.all_nodes, key=lambda each: each.name):
+            limits = world.limits(each)
+            if limits is not None and limits.running:
+                places.append(f"{limits.running} at {each.name}")
+        assert limit.sentence.startswith(start)
+        assert sorted(limit.sentence.removeprefix(start).split(", "), key=lambda place: place[-1]) == places
 
 
 # ---------------------------------------------------------------- failures
@@ -178,25 +181,27 @@ def test_granter_moves(fate: str) -> None:
     if fate == "killed":
         world.freeze(old.name)
     elif fate == "frozen":
-        world.stop_time(old.name)
-        world.may_exceed = True  # the others give its jobs up, and it continues them
+        world.stop_time(old.name, is_long=True)  # the others give its jobs up, and it continues them
     else:
         old.keeper.shards.rest(world.now, 30.0)
-    for _ in range(400):
-        world.run(0.05)
-        if world.random.random() < 0.2:
+    for _ in range(140):
+        world.run(0.1)
+        world.top_up()
+        if world.random.random() < 0.4:
             world.finish_one()
     assert world.granter is not old
     if fate == "frozen":
         world.thaw(old.name)
-        for _ in range(400):
+        for _ in range(60):
             world.finish_one()  # its workers' results arrive before anything that others have sent
-            world.run(0.05)
-        world.run_until(lambda: world.running == 5)
+            world.run(0.1)
+            world.top_up()
+        assert world.running == 5
         world.may_exceed = False
-    for _ in range(50):
+    for _ in range(30):
         world.finish_one()
         world.run_until(lambda: world.running == 5, 3.0)
+        world.top_up()
 
 
 def test_broker_that_was_frozen_starts_nothing_with_its_old_share() -> None:
@@ -204,15 +209,16 @@ def test_broker_that_was_frozen_starts_nothing_with_its_old_share() -> None:
     victim = next(node for node in world.all_nodes if node is not world.granter)
     held = world.running_at(victim)
     assert held
-    world.stop_time(victim.name)
-    world.may_exceed = True
+    world.stop_time(victim.name, is_long=True)
     world.run(ADOPTED)
-    assert world.running == 6 + held  # its jobs are given up, and not counted
+    assert world.running == 6  # its jobs are given up, and not counted
     world.thaw(victim.name)
+    assert world.running == 6 + held
     for attempt in world.attempts_at(victim):
         victim.finish(attempt)
     assert world.running_at(victim) == 0  # its lease has ended
-    world.run_until(lambda: world.running_at(victim) == 0 and world.running == 6)
+    world.run(1.0)
+    assert world.running == 6
     world.may_exceed = False
     for _ in range(30):
         world.finish_one()
@@ -244,19 +250,24 @@ def test_limits_hold_when_all_brokers_were_away() -> None:
         world.heal(name)
     world.run(1.0)
     assert {node.name: world.running_at(node) for node in world.all_nodes} == before
-    for _ in range(30):
+    for _ in range(12):
         world.finish_one()
         world.run_until(lambda: world.running == 6, 12.0)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_limit_holds_whatever_happens(seed: int) -> None:
-    world = full_world(5, seed=seed, loss=0.02, waiting=400)
+    world = full_world(5, seed=seed, loss=0.02)
     random = world.random
     frozen_until = 0.0
     killed_until = 0.0
-    for _ in range(500):
+    for number in range(300):
         world.run(0.1)
+        world.top_up()
+        if number % 5 == 0:  # a background job, whose shard may move while it runs
+            node = random.choice(world.all_nodes)
+            if node.name not in world.frozen and world.limits(node) is not None:
+                node.enqueue(b"%d" % number, attempts=9)
         for _ in range(random.randrange(3)):
             world.finish_one()
         if world.frozen and world.now >= frozen_until:
@@ -270,7 +281,6 @@ def test_limit_holds_whatever_happens(seed: int) -> None:
             node = world.start(missing[0])
             world.run_until(lambda node=node: world.limits(node) is not None)  # type: ignore[misc]
             world.workers(node, 10)
-            world.call(node, 400)
         event = random.random()
         is_whole = not world.frozen and not world.down and len(world.nodes) == 3
         if event < 0.02 and is_whole:
@@ -280,35 +290,33 @@ def test_limit_holds_whatever_happens(seed: int) -> None:
             world.freeze(random.choice("abc"))
             killed_until = world.now + 15.0 * random.random()
         elif event < 0.05 and is_whole:
+            shard = random.choice((NOTES, NOTES, 1, 2))
             for node in world.all_nodes:
-                if node.keeper.owns(NOTES):
-                    node.keeper.shards.release(NOTES, world.now)
+                if node.keeper.owns(shard):
+                    node.keeper.shards.release(shard, world.now)
     assert world.highest == 5
 
 
 # ---------------------------------------------------------------- rates
 
 
-@pytest.mark.parametrize("rate", ["200/s", "5/s", "60/min"])
-def test_rate_holds_in_the_cluster(rate: str) -> None:
+@pytest.mark.parametrize(("rate", "seconds"), [("50/s", 6.0), ("5/s", 20.0), ("60/min", 20.0)])
+def test_rate_holds_in_the_cluster(rate: str, seconds: float) -> None:
     world = LimitWorld("a", "b", "c")
     world.limit(rate=rate)
-    count = 60.0 / read_rate(rate).interval
+    count = seconds / read_rate(rate).interval
     for node in world.all_nodes:
         world.workers(node, 1000)
-        world.call(node, int(count))
+        world.call(node, int(0.5 * count))
     world.run_until(lambda: world.running)
     started, already = world.now, world.running
-    seen: list[int] = []
-    while world.now < started + 60.0:
+    seen = [0]
+    while world.now < started + seconds:
         world.run(1.0)
-        seen.append(world.running + sum(world.done(node) for node in world.all_nodes) - already)
-        while rate == "200/s" and world.finish_one():
-            pass
+        seen.append(world.running - already)
     assert 0.9 * count <= seen[-1] <= 1.1 * count, (seen[-1], count)
-    if rate == "200/s":
-        steps = [after - before for before, after in zip(seen, seen[1:], strict=False)]
-        assert max(steps) <= 220, steps
+    steps = [after - before for before, after in pairwise(seen)]
+    assert max(steps) <= 1.1 * count / seconds + 1, steps
 
 
 def test_tokens_that_nobody_needs_go_back() -> None:
