@@ -190,6 +190,7 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     uptime: int = 0  # seconds since its start
     shards: dict[int, int] = {}  # that it has, with the epoch of each
     settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
+    clock: float | None = None  # seconds by which its clock is ahead of that of NATS; None: not known
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
