@@ -223,6 +223,7 @@ def test_refusals_name_the_reason(programs: Programs, tmp_path: Path) -> None:
         (("export", "--data", tmp_path / "missing"), 1, "there is no store in"),
         (("export", "--cluster", none), 3, "no NATS server admits this program"),
         (("import", tmp_path / "file"), 2, "name either"),
+        (("import", tmp_path / "none", "--data", tmp_path / "new"), 2, "none is no file"),
         (("import", tmp_path / "file", "--data", tmp_path / "data"), 73, "stop it first"),
         (("import", tmp_path / "file", "--data", tmp_path / "other"), 1, "is not empty, and no data folder"),
         (("import", tmp_path / "cut", "--data", tmp_path / "new"), 2, "the file is cut off"),

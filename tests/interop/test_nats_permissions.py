@@ -6,6 +6,8 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
+
 from cluster_files import made_secrets, nats_config
 from dragoman.cluster.jetstream import (
     ApiRequest,
@@ -20,7 +22,7 @@ from dragoman.cluster.jetstream import (
 from dragoman.cluster.layout import Layout, log_subject, stream_config, stream_name
 from dragoman.cluster.requests import AnswerKind
 from dragoman.server import cluster_init
-from dragoman.server.nats_connection import NatsConnection
+from dragoman.server.nats_connection import Denied, NatsConnection
 from nats_servers import NatsServer, start_on_free_ports
 
 LAYOUT = Layout("a1b2", 2, 1, True)
@@ -34,15 +36,17 @@ def server_settings(path: Path) -> str:
 
 
 async def is_answered(connection: NatsConnection, request: ApiRequest, patience: float = PATIENCE) -> bool:
-    answer = await connection.request(request, patience)
-    return answer.kind is AnswerKind.REPLY
+    try:
+        return (await connection.request(request, patience)).kind is AnswerKind.REPLY
+    except Denied:
+        return False
 
 
 async def check(url: str, folders: dict[str, Path]) -> None:
     def connect(role: str) -> asyncio.Task[NatsConnection]:
         return asyncio.create_task(cluster_init.connect(url, "dragoman", str(folders[role] / "nats"), role))
 
-    init, broker = await connect("init"), await connect("broker")
+    init, broker, again = await connect("init"), await connect("broker"), await connect("broker")
     try:
         assert await cluster_init.initialise(init, "dragoman", LAYOUT, -1) == (LAYOUT, 2)
         name, subject = stream_name("dragoman", 0), log_subject("dragoman", 0)
@@ -59,12 +63,15 @@ async def check(url: str, folders: dict[str, Path]) -> None:
         batch = await broker.batch(name, 1, 10, PATIENCE)
         assert [bytes(each.payload) for each in batch.messages] == [b"two"]
         config = stream_config("dragoman", 2, LAYOUT)
-        assert not await is_answered(broker, stream_create(config), 0.5)
+        assert not await is_answered(broker, stream_create(config))
         assert await is_answered(init, stream_create(config))
-        assert not await is_answered(init, append(subject, b"three", 2, name), 0.5)
+        assert not await is_answered(init, append(subject, b"three", 2, name))
+        with pytest.raises(Denied, match=r"Permissions Violation.*STREAM\.CREATE\.DGM_other_00"):
+            await asyncio.wait_for(cluster_init.initialise(again, "other", LAYOUT, -1), PATIENCE)
     finally:
         init.close()
         broker.close()
+        again.close()
 
 
 def test_users_may_do_what_they_need_and_no_more(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def receive_again(link: Link, packet: Packet, now: float) -> list[AnyRecord]:
     return receive(link, packet, now) or (read_records(packet.body) if packet.number else [])
 
 
-def test_the_simulation_finds_messages_that_are_processed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found_messages_that_are_processed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     publish = Cluster.publish
 
     def twice(self: Cluster, sender: Member, subject: bytes, payload: bytes) -> None:

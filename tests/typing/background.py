@@ -32,6 +32,7 @@ from dragoman.operations.list_schemas import (
 from dragoman.operations.quarantine_schemas import QuarantineGroupView, RetryGroupView
 from dragoman.operations.schemas import AccessView, EmptyRequest, JobRef
 from dragoman.operations.table import JOBS, WHY
+from dragoman.sdk.operation_steps import Page
 
 with Client("tcp://127.0.0.1:7400") as client:
     job = client.enqueue("resize", b"big", delay=60, key="42", attempts=5, retry_first=1, not_before=datetime.now(UTC))

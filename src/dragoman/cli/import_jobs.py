@@ -20,7 +20,7 @@ Examples:
   dragoman import jobs.ndjson --cluster nats://a,b,c --cluster-name prod
 """,
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
+@click.argument("file")
 @click.option("--data", "folder", metavar="DIR", help="A data folder that is new, or has no jobs.")
 @cluster_options
 def import_jobs(file: str, folder: str | None, cluster: ClusterOptions) -> None:
@@ -36,6 +36,8 @@ def import_jobs(file: str, folder: str | None, cluster: ClusterOptions) -> None:
 
     if (folder is None) == (not cluster.url):
         fail("name either a data folder (--data) or a cluster (--cluster)", USAGE)
+    if not Path(file).is_file():
+        fail(f"{file} is no file; pass one that `dragoman export` made", USAGE)
     with ending_transfer(), open(file, "rb") as opened:
         reader = FileReader(opened)
         with ProgressBar("checking the file", "jobs") as bar:

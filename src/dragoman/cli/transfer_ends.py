@@ -85,6 +85,10 @@ def ending_transfer() -> Iterator[None]:
         fail(str(error), FAILED)
     except StoreError as error:
         fail(str(error), DISK)
+    except BrokenPipeError:
+        raise  # the reader of the output has gone
+    except OSError as error:
+        fail(f"{error.filename or 'the file'} cannot be used: {error.strerror or error}", DISK)
 
 
 def counted(counts: dict[str, int]) -> str:

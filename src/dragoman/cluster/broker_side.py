@@ -103,6 +103,7 @@ class ClusterSide(TimedRecipient):
         self._client: NatsClient | None = None
         self._max_message = 1 << 20  # bytes that the NATS server accepts
         self._takes_part_at = inf  # until then it only listens: an older run of a broker with this name may be heard
+        self.clock: float | None = None  # seconds by which the clock of this broker is ahead of that of NATS
         self._gossip: Gossip | None = None  # as it was sent last
         self._gossip_at = -inf  # time of the last gossip
         self._looked_at = -inf  # time at which the capacity was last compared
@@ -270,6 +271,7 @@ class ClusterSide(TimedRecipient):
             round(now - self._started),
             self.keeper.shards.epochs if self.keeper is not None else {},
             declared_here(self._broker),
+            clock=self.clock,
         )
 
     def _receive_gossip(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:

@@ -114,6 +114,7 @@ class StreamState:
     current: int  # replicas that have everything, with the leader
     allows_direct: bool
     denies_delete: bool
+    time: int = 0  # of the answer, nanoseconds since 1970 by the clock of the server; 0: not told
 
 
 @final
@@ -240,6 +241,7 @@ def read_stream(answer: Answer) -> StreamState | ApiError:
         current=len([each for each in others if each.get("current") is True and not each.get("offline")]) + 1,
         allows_direct=config.get("allow_direct") is True,
         denies_delete=config.get("deny_delete") is True,
+        time=nanoseconds(_text(found, "ts").encode()) or 0,
     )
 
 

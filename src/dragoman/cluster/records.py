@@ -265,6 +265,7 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: dict[str, DeclaredLimits] = {}  # declared by its own workers
     settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
     ends: dict[int, int] = {}  # the last sequence of the log of each shard that it owns
+    clock: float | None = None  # seconds by which its clock is ahead of that of NATS; None: not known
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -30,6 +30,8 @@ from mypy_extensions import mypyc_attr
 from dragoman.cluster.ranks import order
 from dragoman.core.infinity import inf
 
+SCHEDULES: Final = 0  # the shard of everything that belongs to no job
+
 
 class ShardPhase(Enum):
     """State of a shard at this broker."""
@@ -123,6 +125,7 @@ class Shards:
         """`load`: the number of jobs of a shard that we own; the one with the fewest is given up first."""
         self.settings = settings or ShardSettings()
         self.is_draining = False
+        self.has_wrong_clock = False  # then it does not own shard 0, which has the schedules
         self._cluster = cluster
         self._name = name
         self._incarnation = incarnation
@@ -306,6 +309,8 @@ class Shards:
             return due
         if now < self._rests_until:
             return min(due, self._rests_until)
+        if self.has_wrong_clock:
+            self.release(SCHEDULES, now)
         for number, shard in enumerate(self._shards):
             if shard.phase in (ShardPhase.ELSEWHERE, ShardPhase.ALARMED):
                 due = min(due, self._consider(number, shard, now))
@@ -328,7 +333,7 @@ class Shards:
 
     def _consider(self, number: int, shard: Shard, now: float) -> float:
         """Claim a shard if it is free and our turn has come. Returns the time at which that may be."""
-        if shard.free_at == inf:
+        if shard.free_at == inf or (self.has_wrong_clock and number == SCHEDULES):
             return inf
         counts = self._counts(now)
         turn = order(self._cluster, number, counts).index(self._name)

@@ -24,6 +24,9 @@ class MemberView(View):
     given: Annotated[int, Meta(description="Jobs of this broker that it runs now.")]
     taken: Annotated[int, Meta(description="Its jobs that this broker runs now.")]
     same_access: Annotated[bool, Meta(description="Its access table is equal to that of this broker.")]
+    clock: Annotated[
+        float | None, Meta(description="Seconds by which its clock is ahead of that of NATS; null: not known yet.")
+    ] = None
 
 
 class BrokerRef(OperationRequest):

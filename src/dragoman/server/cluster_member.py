@@ -114,6 +114,7 @@ class ClusterMember:
         operations.let_go = self.side.hub.let_go
         operations.cluster_numbers = lambda: cluster_numbers(self.side, self._store)
         operations.placement = placement = self.shards.placement
+        self.shards.wall_offset = offset
         operations.durability = lambda: placement.durability
 
         def restored(notes: dict[str, str], now: float) -> None:

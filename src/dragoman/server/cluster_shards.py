@@ -6,6 +6,7 @@ The layout is read from the first log as soon as NATS is reached. A cluster that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from dragoman.cluster.broker_side import ClusterSide
@@ -20,11 +21,12 @@ from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.shards import ShardSettings
 from dragoman.cluster.store import ShardStore
 from dragoman.core.broker import Broker
-from dragoman.core.infinity import inf
 from dragoman.core.recipients import Effect, TimedRecipient
 
 ASK_EVERY: Final = 2.0  # seconds between two questions for the layout
 ASK_TIMEOUT: Final = 2.0
+CLOCK_EVERY: Final = 60.0  # seconds between two looks at the clock of NATS
+CLOCK_TOLERANCE: Final = 5.0  # seconds; a broker whose clock differs by more does not own shard 0
 STREAM_NOT_FOUND: Final = 10059
 NOT_REACHED: Final = "NATS is not reached"
 
@@ -48,6 +50,7 @@ class ClusterShards(TimedRecipient):
         self._side = side
         self._client = client
         self._store = store
+        self.wall_offset: Callable[[], float] | None = None  # of the wall clock to the broker's clock
         self._ask_at = now
         broker.dispatch.marks_shards = True
         store.homes = broker.dispatch.home_bytes
@@ -69,18 +72,19 @@ class ClusterShards(TimedRecipient):
         raise AssertionError("it has no callers and no workers")
 
     def tick(self, now: float) -> float:
-        if self.layout is not None:
-            return inf
         if now >= self._ask_at and self._side.is_connected:
-            self._ask_at = now + ASK_EVERY
+            self._ask_at = now + (ASK_EVERY if self.layout is None else CLOCK_EVERY)
             self._ask(now)
-        return self._ask_at if self._side.is_connected else now + 0.1
+        return self._ask_at if self._side.is_connected else now + (0.1 if self.layout is None else 1.0)
 
     def _ask(self, now: float) -> None:
         asked = stream_info(stream_name(self._side.settings.cluster, 0))
 
         def answered(answer: Answer, then: float) -> bool:
-            self._answered(read_stream(answer), then)
+            found = read_stream(answer)
+            self._answered(found, then)
+            if isinstance(found, StreamState) and found.time:
+                self._compare_clocks(found.time, 0.5 * (now + then), then)
             return False
 
         self._client.request(asked.subject, asked.payload, asked.headers, answered, ASK_TIMEOUT, now)
@@ -95,6 +99,20 @@ class ClusterShards(TimedRecipient):
         self.problem = ""
         self.layout = problem
         self._begin(problem, now)
+
+    def _compare_clocks(self, time: int, at: float, now: float) -> None:
+        """Compare the wall clock with that of the NATS server, which was `time` (nanoseconds) at the moment `at`."""
+        if self.wall_offset is None or self.keeper is None:
+            return
+        shards = self.keeper.shards
+        self._side.clock = round(at + self.wall_offset() - time * 1e-9, 1)
+        is_wrong = abs(self._side.clock) > CLOCK_TOLERANCE
+        if is_wrong and not shards.has_wrong_clock:
+            advice = "synchronise both; until then this broker does not own shard 0, which runs the schedules"
+            self._side.hub.remark("clock differs", "warning", shard=0, seconds=self._side.clock, note=advice)
+        if is_wrong is not shards.has_wrong_clock:
+            shards.has_wrong_clock = is_wrong
+            shards.tick(now)
 
     def _begin(self, layout: Layout, now: float) -> None:
         settings = self._side.settings

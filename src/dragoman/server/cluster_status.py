@@ -37,6 +37,7 @@ def cluster_view(side: ClusterSide, client: NatsClient, broker: Broker, durabili
         given=0,
         taken=0,
         same_access=True,
+        clock=side.clock,
         **_counts(capacity_of(broker, side)),
     )
     return ClusterView(
@@ -88,6 +89,7 @@ def _member(peer: Peer, access: str) -> MemberView:
         given=len(peer.attempts),
         taken=len(peer.taken),
         same_access=gossip is None or gossip.access == access,
+        clock=None if gossip is None else gossip.clock,
         **_counts(gossip.services if gossip is not None else {}),
     )
 

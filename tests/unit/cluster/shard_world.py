@@ -119,9 +119,11 @@ class ShardNode(Node):
         self.store.outage = lambda: None if self.is_connected else "away"
         self.store.holder_of = self.side.hub.holder_of
         self.broker.dispatch.marks_shards = True
+        self.store.homes = self.broker.dispatch.home_bytes
         self.placement = Placement(self.broker, self.store)
         self.access = StoreAccess(self.broker, self.store, None, lambda: world.now, lambda: None)  # type: ignore[arg-type]
         self.store.when_lost = lambda number: self.access.call_waiting(number, UNKNOWN_FATE)
+        self.store.when_unread = self.access.unread
         logs: list[LogIO] = [NodeLog(self, each) for each in world.logs]
         self.keeper = JudgedKeeper(
             self.broker, self.side.hub, self.store, "test", "1", Expected("id", 3), logs, TIMES, world.now

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from dragoman.cluster.shard_rows import Batch
 from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.core.model import JobId
 from dragoman.core.states import DONE, JobState
+from dragoman.server.store_access import MOVED
 
 from .shard_world import SHARDS, ShardNode, ShardWorld
 
@@ -214,6 +217,89 @@ def test_cleaning_keeps_every_live_row() -> None:
     world.run(1.0)
     assert [bodies[id][1] for id in done] == [b"DONE %d" % number for number in range(4)]
     assert [bodies[id][0] for id in waiting] == [b"waiting %d" % number for number in range(8)]
+
+
+def test_the_store_counts_the_jobs_of_each_shard() -> None:
+    """Rebalancing gives up the shard with the fewest."""
+    world = world_with_workers("a")
+    ids = [enqueue(world, b"waiting %d" % number, delay=5_000.0) for number in range(6)]
+    enqueue(world, b"short", keep=0.0)
+    first = world.node("a")
+    counts = {shard: len(first.keeper.jobs_of(shard)) for shard in range(SHARDS)}
+    assert (first.store.jobs, sum(counts.values())) == (counts, 7)
+    first.worker("s")
+    world.run(0.5)
+    world.work()
+    world.run(0.5)
+    counts = {shard: len(first.keeper.jobs_of(shard)) for shard in range(SHARDS)}
+    assert (first.store.jobs, sum(counts.values())) == (counts, 6)
+    world.freeze("a")
+    second = world.start("b")
+    world.run_until(lambda: len(second.owned) == SHARDS)
+    assert second.store.jobs == counts
+    assert [world.find(id) is not None for id in ids] == [True] * 6
+
+
+def test_a_read_from_the_log_of_a_shard_that_is_lost_is_refused() -> None:
+    """The request got no answer at all."""
+    world = world_with_workers("a")
+    id = enqueue(world, b"payload", delay=5_000.0)
+    world.freeze("a")
+    node = world.start("b")
+    world.run_until(lambda: len(node.owned) == SHARDS)
+    job = world.find(id)
+    assert job is not None
+    found: list[object] = []
+    node.access.fetch(job, lambda payload, result, failure: found.append(payload), found.append)
+    world.run(0.5)
+    assert found == [b"payload"]
+    found.clear()
+    node.access.fetch(job, lambda payload, result, failure: found.append(payload), found.append)
+    node.store.detach(node.keeper.shard_of(id))
+    assert found == [MOVED]
+    node.access.fetch(job, lambda payload, result, failure: found.append(payload), found.append)
+    assert found == [MOVED, MOVED]
+
+
+def test_a_shard_that_waits_for_a_commit_for_long_is_reported() -> None:
+    world = world_with_workers("a")
+    node = world.node("a")
+    world.log_loss = 1.0
+    assert node.enqueue(b"one") is not None
+    world.run(20.0)
+    assert node.store.overdue() == []
+    world.run(15.0)
+    (sentence,) = node.store.overdue()
+    assert sentence.startswith("shard ")
+    assert "has waited for a commit for 3" in sentence
+    world.log_loss = 0.0
+    world.run(5.0)
+    assert node.store.overdue() == []
+
+
+def test_imported_jobs_stay_in_the_shard_that_has_them() -> None:
+    """Their ids name another shard: everything about them is written to the log where they are."""
+    world = world_with_workers("a")
+    now = world.now
+    id, call = b"\x07" * 15 + b"\x01", b"\x08" * 15 + b"\xff"
+    heads = [[each, "s", '{"durable":true}', -1.0, None, None, None, None, None] for each in (id, call)]
+    node = world.node("a")
+    node.store.add(2, msgspec.msgpack.encode(Batch([(head, b"payload") for head in heads], [], [], [], [], [])), now)
+    world.run(0.5)
+    world.freeze("a")
+    second = world.start("b")
+    world.run_until(lambda: len(second.owned) == SHARDS)
+    assert [second.keeper.shard_of(each) for each in (id, call)] == [2, 2]
+    assert second.store.jobs[2] == 2
+    second.worker("s", capacity=2)
+    world.run(0.5)
+    assert [attempt.token[-1] for attempt in second.local.sent] == [2, 2]
+    world.work()
+    world.run(0.5)
+    world.freeze("b")
+    third = world.start("c")
+    world.run_until(lambda: len(third.owned) == SHARDS)
+    assert [job.outcome for job in third.keeper.jobs_of(2)] == [DONE, DONE]
 
 
 def test_an_outcome_is_sent_again_to_the_next_owner() -> None:

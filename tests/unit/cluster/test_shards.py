@@ -326,6 +326,21 @@ def test_the_broker_with_the_most_gives_up_its_emptiest_shard_to_one_with_two_fe
     assert broker.take() == []
 
 
+def test_a_broker_with_a_wrong_clock_does_not_own_the_shard_of_the_schedules() -> None:
+    broker = alone(count=2)
+    for shard in range(2):
+        broker.own(shard, shard + 1, 0.0)
+    broker.shards.has_wrong_clock = True
+    broker.shards.tick(1.0)
+    assert broker.take() == [("release", 0, 1.0)]
+    broker.shards.released(0, 1.5)
+    broker.shards.tick(50.0)
+    assert broker.take() == [], "nobody has it, but it waits for its clock"
+    broker.shards.has_wrong_clock = False
+    broker.shards.tick(51.0)
+    assert broker.claims() == [0]
+
+
 def test_nothing_is_given_up_to_a_broker_that_stops_or_is_silent() -> None:
     broker = alone(count=4)
     for shard in range(4):

@@ -101,3 +101,13 @@ export function meter(parts, label = "") {
       return html`<rect class="c-${color}" x="${x}%" width="${width}%" height="6" rx="3"/>`;
     })}</svg>`;
 }
+
+/** True if the rows name their brokers: those of a cluster do. @param {any[]} rows */
+export const hasBrokers = (rows) => rows.some((each) => each.broker || each.brokers?.length);
+
+/** Heads of a table, with one for brokers in the second place if its rows name them. */
+export const headsFor = (heads, rows) => (hasBrokers(rows) ? [heads[0], ["Broker", "hide-m"], ...heads.slice(1)] : heads);
+
+/** Cell with the brokers of a row; empty without a cluster. */
+export const brokerCell = (each, isShared) => isShared &&
+  html`<td class="hide-m mid clip">${each.broker ?? (each.brokers ?? []).join(", ")}</td>`;

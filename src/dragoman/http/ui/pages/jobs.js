@@ -7,7 +7,7 @@ import { count, time } from "../format.js";
 import { dialect, empty, jobState } from "../parts.js";
 import { seesAll } from "../rights.js";
 import {
-  again, choices, hasOwnKey, jobLink, more, none, nowOf, search, select, span, table, tags, withQuery,
+  again, brokerCell, choices, hasBrokers, hasOwnKey, headsFor, jobLink, more, none, nowOf, search, select, span, table, tags, withQuery,
 } from "./elements.js";
 
 const PAGE = 50; // jobs
@@ -117,13 +117,16 @@ const nothing = (isFiltered) => isFiltered
 const HEADS = [["Job"], ["Service"], ["State"], ["Caller", "hide-m"], ["Worker", "hide-s"], ["Attempt", "num hide-s"],
   ["Age", "num"], ["Waited", "num hide-m"], ["Ran", "num hide-s"], ["Reason", "hide-m"]];
 
-const jobTable = (jobs, now) => table(HEADS, jobs.map((each) => row(each, now)), "jobs");
+function jobTable(jobs, now) {
+  const isShared = hasBrokers(jobs);
+  return table(headsFor(HEADS, jobs), jobs.map((each) => row(each, now, isShared)), "jobs");
+}
 
-function row(each, now) {
+function row(each, now, isShared) {
   const last = each.attempts.at(-1);
   return html`<tr data-href="/job/${each.id}"><td>${jobLink(each.id)} ${hasOwnKey(each) && html`<span class="tag key hide-m"
       title="Key ${each.key}">${each.key}</span>`}</td>
-    <td class="clip">${each.service}</td><td>${jobState(each.outcome ?? each.state)}</td>
+    ${brokerCell(each, isShared)}<td class="clip">${each.service}</td><td>${jobState(each.outcome ?? each.state)}</td>
     <td class="hide-m">${each.caller ? dialect(each.caller.dialect) : none}</td>
     <td class="hide-s mid clip">${last?.worker ?? ""}</td>
     <td class="num hide-s mid">${last ? last.number : 0}${each.max_attempts != null && ` of ${each.max_attempts}`}</td>

@@ -5,7 +5,7 @@ import { html } from "../dom.js";
 import { count, plural } from "../format.js";
 import { act, dialect, empty, jobState, panel } from "../parts.js";
 import { administers } from "../rights.js";
-import { again, ago, jobLink, nowOf, serviceLink, table } from "./elements.js";
+import { again, ago, brokerCell, hasBrokers, headsFor, jobLink, nowOf, serviceLink, table } from "./elements.js";
 
 const NEWEST = 20; // jobs
 const REFRESH = 3; // seconds
@@ -43,9 +43,9 @@ function total({ groups, more }) {
 const GROUP_HEADS = [["Service"], ["Ended", "hide-s"], ["Reason"], ["Workers", "hide-m"], ["Jobs", "num"],
   ["First", "num hide-s"], ["Last", "num hide-s"], [""]];
 
-const groupTable = (groups, now) => table(GROUP_HEADS, groups.map((each) => html`<tr data-href="/job/${each.example}"
+const groupTable = (groups, now) => table(headsFor(GROUP_HEADS, groups), groups.map((each) => html`<tr data-href="/job/${each.example}"
     data-key="g${each.group}"><td class="clip"><b>${serviceLink(each.service)}</b></td>
-  <td class="hide-s">${jobState(each.outcome)}</td>
+  ${brokerCell(each, hasBrokers(groups))}<td class="hide-s">${jobState(each.outcome)}</td>
   <td class="rest"><div class="cut mono" title="${each.reason}">${each.reason || "no reason"}</div></td>
   <td class="hide-m">${(each.dialects ?? []).map(dialect)}</td><td class="num"><b>${count(each.count)}</b></td>
   <td class="num dim hide-s">${ago(each.first, now)}</td><td class="num mid hide-s">${ago(each.last, now)}</td>
@@ -55,8 +55,8 @@ const groupTable = (groups, now) => table(GROUP_HEADS, groups.map((each) => html
 const JOB_HEADS = [["Job"], ["Service"], ["Ended"], ["Reason", "hide-s"], ["Attempts", "num hide-m"],
   ["When", "num hide-s"], ["", "hide-s"]];
 
-const jobTable = (jobs, now) => table(JOB_HEADS, jobs.map((each) => html`<tr data-href="/job/${each.id}">
-  <td>${jobLink(each.id)}</td><td class="clip">${each.service}</td><td>${jobState(each.outcome)}</td>
+const jobTable = (jobs, now) => table(headsFor(JOB_HEADS, jobs), jobs.map((each) => html`<tr data-href="/job/${each.id}">
+  <td>${jobLink(each.id)}</td>${brokerCell(each, hasBrokers(jobs))}<td class="clip">${each.service}</td><td>${jobState(each.outcome)}</td>
   <td class="hide-s rest"><div class="cut dim" title="${each.reason}">${each.reason}</div></td>
   <td class="num mid hide-m">${each.attempts.length}${each.max_attempts != null && ` of ${each.max_attempts}`}</td>
   <td class="num mid hide-s">${ago(each.ended, now)}</td>

@@ -6,7 +6,10 @@ import { html } from "../dom.js";
 import { count, percent, time } from "../format.js";
 import { act, dialect, empty, hot, panel, workerState } from "../parts.js";
 import { administersEach } from "../rights.js";
-import { again, choices, drawnAt, meter, more, none, nowOf, search, select, span, table, tags, withQuery } from "./elements.js";
+import {
+  again, brokerCell, choices, drawnAt, hasBrokers, headsFor, meter, more, none, nowOf, search, select, span, table, tags,
+  withQuery,
+} from "./elements.js";
 
 const PAGE = 50; // workers
 const REFRESH = 3; // seconds
@@ -105,16 +108,17 @@ const HEADS = [["Worker"], ["Dialect", "hide-s"], ["Services", "hide-m"], ["Stat
 const made = new WeakMap(); // tables by their lists: the same list is not written again for each snapshot
 
 function workerTable(workers, now) {
-  if (!made.has(workers)) made.set(workers, table(HEADS, workers.map((each) => row(each, now)), "workers"));
+  const isShared = hasBrokers(workers), rows = () => workers.map((each) => row(each, now, isShared));
+  if (!made.has(workers)) made.set(workers, table(headsFor(HEADS, workers), rows(), "workers"));
   return made.get(workers);
 }
 
-function row(each, now) {
+function row(each, now, isShared) {
   const held = each.running.length, ages = (each.holds ?? []).map((hold) => span(hold.since, null, now));
   const mayDrain = each.state !== "draining" && administersEach(each.services);
   return html`<tr data-href="/worker/${each.id}" data-key="w${each.id}">
     <td class="named"><a href="/worker/${each.id}" title="${each.name}"><b>${each.name || each.id}</b></a></td>
-    <td class="hide-s">${dialect(each.dialect)}</td>
+    ${brokerCell(each, isShared)}<td class="hide-s">${dialect(each.dialect)}</td>
     <td class="hide-m mid"><div class="cut short" title="${each.services.join(", ")}">${each.services.join(", ")}</div></td>
     <td>${workerState(each.state)}</td>
     <td class="hide-s"><span class="with-meter">${meter([["running", held / each.capacity]])}

@@ -8,8 +8,7 @@ from dragoman.cluster import capacity
 from dragoman.cluster.capacity import COUNT_EVERY, MOST_COUNTED, Capacity, capacity_of, idle_slots
 from dragoman.cluster.records import ServiceGossip
 from dragoman.core.model import Worker
-
-from .world import World
+from unit.cluster.world import World
 
 
 def test_workers_are_counted_when_they_join_leave_or_change_their_services(monkeypatch: pytest.MonkeyPatch) -> None:
