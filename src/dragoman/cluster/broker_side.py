@@ -90,11 +90,11 @@ class ClusterSide(TimedRecipient):
         self.peers: dict[str, Peer] = {}
         self._started = now
         self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
-        self._taken = TakenJobs(broker, self)
+        self.taken = TakenJobs(broker, self)
         self.questions = Questions(self._request_flush)
         self._links = 0  # made so far
         myself = Peer(self.name, self.incarnation, Link(self.name, self.incarnation, 1 << 20), now)
-        self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self._taken, self._request_flush)
+        self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self.taken, self._request_flush)
         run = f"{self.name}.{self.incarnation}"
         self.shares = LimitShares(
             broker, run, self.peers, settings.adopt_after, self._granter, self.hub.owner_of, self._request_flush
@@ -126,10 +126,6 @@ class ClusterSide(TimedRecipient):
     def is_connected(self) -> bool:
         return self._client is not None and self._client.is_connected
 
-    @property
-    def taken(self) -> TakenJobs:
-        return self._taken
-
     def connected(self, info: ServerInfo, now: float) -> None:
         """Continue the links, and send gossip, on a new connection."""
         self._max_message = info.max_payload
@@ -160,7 +156,7 @@ class ClusterSide(TimedRecipient):
     def keep_shards(self, keeper: ShardKeeper, now: float) -> None:
         """Own shards from now on, when the others have been heard."""
         self.hub.keeper = keeper
-        self._taken.outcomes = keeper.outcomes
+        self.taken.outcomes = keeper.outcomes
         self._keeps_from = now
         self._has_begun = False
         if self.is_connected:
@@ -176,9 +172,9 @@ class ClusterSide(TimedRecipient):
         if type(effect) is SendJob:
             self._workers.send_job(effect, now)
         elif type(effect) is DeliverOutcome:
-            self._taken.outcome(effect, now)
+            self.taken.outcome(effect, now)
         elif type(effect) is DeliverProgress:
-            self._taken.progress(effect)
+            self.taken.progress(effect)
         elif type(effect) is CancelAttempt:
             self._workers.cancel(effect)
         elif type(effect) is RemoveWorker:
@@ -345,7 +341,7 @@ class ClusterSide(TimedRecipient):
         """End everything with a broker that is gone, or that has restarted."""
         del self.peers[peer.name]
         self._workers.gone(peer, reason, now)
-        self._taken.gone(peer, now)
+        self.taken.gone(peer, now)
         self.questions.gone(peer, now)
         self.hub.gone(peer, reason, now)
         self.shares.gone(peer, now)
@@ -376,7 +372,7 @@ class ClusterSide(TimedRecipient):
 
     def _handle(self, peer: Peer, record: AnyRecord, acknowledged: int, now: float) -> None:
         if isinstance(record, Give):
-            self._taken.give(peer, record, now)
+            self.taken.give(peer, record, now)
         elif isinstance(record, (Result, Failed)):
             if shard_of(record.token) != CALL:
                 self.hub.take_outcome(peer, record, now)
@@ -395,7 +391,7 @@ class ClusterSide(TimedRecipient):
         elif isinstance(record, Progress):
             self._workers.progress(peer, record, now)
         elif isinstance(record, Recall):
-            self._taken.recall(peer, record, now)
+            self.taken.recall(peer, record, now)
         elif isinstance(record, Ask):
             self.questions.asked(peer, record, now)
         elif isinstance(record, Answer):
@@ -417,7 +413,7 @@ class ClusterSide(TimedRecipient):
         self._is_flush_requested = False
         for peer in self.peers.values():
             if peer.freed:
-                self._taken.add_free(peer)
+                self.taken.add_free(peer)
             packets = peer.link.flush(now)
             if packets:
                 self._send(peer, packets)

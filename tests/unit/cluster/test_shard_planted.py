@@ -64,7 +64,7 @@ def send_once(self: HeldOutcomes, held: HeldOutcome, now: float) -> None:
 
 
 def forget_nothing(self: PendingCommits, ids: Any) -> None:
-    """What waits for a commit stays when its job is evicted."""
+    """Calls that wait for a commit stay when its job is evicted."""
 
 
 # ---------------------------------------------------------------- stories
