@@ -1,4 +1,4 @@
-"""Harm that operators and machines do to a cluster: logs purged, deleted or restored from a backup, and rolling restarts."""
+"""Harm that operators and machines do to a cluster: purged, deleted or restored logs, and rolling restarts."""
 
 from __future__ import annotations
 
