@@ -134,6 +134,9 @@ def test_jobs_go_into_a_cluster_and_back(programs: Programs, nats: NatsServer, t
     members = start_members(programs, nats, ("eu1", "eu2"), listeners=LISTENERS)
     wait_for_owners(members)
     check_cluster(members, ids, runs)
+    with closing(Client(members[0].url)) as client:
+        until(lambda: all(each.clock is not None for each in client.cluster().members), "clocks are known", PATIENCE)
+        assert [abs(each.clock or 0.0) < 5.0 for each in client.cluster().members] == [True, True]
     live = programs.run("export", "--cluster", nats.url)
     assert live.ends(PATIENCE) == 73
     assert re.search("broker eu[12] runs in this cluster; stop all of its brokers first", live.err)
