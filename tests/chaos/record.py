@@ -1,4 +1,4 @@
-"""What clients saw in a chaos campaign: each acknowledged job, each answer about it; and the verdict at the end."""
+"""The record of a chaos campaign: each acknowledged job, each answer about it; and the verdict at the end."""
 
 from __future__ import annotations
 

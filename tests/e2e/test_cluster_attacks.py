@@ -1,4 +1,4 @@
-"""What operators and machines do to a cluster: logs purged, deleted or restored from a backup, and rolling restarts."""
+"""Attacks on a cluster: logs that are purged, deleted or restored from an older copy, and rolling restarts."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def send_once(self: HeldOutcomes, held: HeldOutcome, now: float) -> None:
 
 
 def forget_nothing(self: PendingCommits, ids: Any) -> None:
-    """What waits for a commit stays when its job is evicted."""
+    """Effects that wait for a commit stay when their job is evicted."""
 
 
 # ---------------------------------------------------------------- stories
