@@ -27,7 +27,7 @@ class Plan:
     every: tuple[float, float] = (3.0, 8.0)  # seconds between two faults
     lasts: tuple[float, float] = (1.0, 9.0)
     workers: int = 2  # of each dialect
-    least_faults: int = 0
+    faults: int | None = None  # their number, if it is not the time that decides
     flags: tuple[str, ...] = ()  # of each broker
     shards: int = 6
 
@@ -94,7 +94,8 @@ class Campaign:
         watch = Watch(processes.brokers, plan.shards)
         load = Load(processes.brokers, self.record, plan.jobs, plan.seconds, plan.seed)
         faults = Faults(processes, random.Random(plan.seed).randrange(1 << 30), plan.every, plan.lasts)
-        faults.least = plan.least_faults
+        if plan.faults is not None:
+            faults.least = faults.most = plan.faults
         begin = time.monotonic()
         await self._until_owned(watch, "before the first fault")
         watch.longest = 0.0

@@ -24,7 +24,8 @@ class Faults:
         self.counts: Counter[str] = Counter()
         self.story: list[str] = []
         self.error: BaseException | None = None
-        self.least = 0  # faults to be done before it ends
+        self.least = 0  # faults that happen before it ends
+        self.most = 1 << 30
         self._processes = processes
         self._random = random.Random(seed)
         self._every = every
@@ -54,7 +55,7 @@ class Faults:
             while not self._is_over.is_set() or self.total < self.least:
                 now = time.monotonic()
                 self._mend(now)
-                if now >= due and self._break(now):
+                if now >= due and self.total < self.most and self._break(now):
                     due = now + self._random.uniform(*self._every)
                 self._is_over.wait(0.05) if not self._is_over.is_set() else time.sleep(0.05)
         except BaseException as error:
@@ -62,6 +63,8 @@ class Faults:
         finally:
             try:
                 self._mend(float("inf"))
+                for broker in self._processes.brokers:
+                    broker.wait()
             except BaseException as error:
                 self.error = self.error or error
 
@@ -124,6 +127,5 @@ class Faults:
         def start() -> None:
             program.ends(STEADY)
             broker.start()
-            broker.wait()
 
         return start

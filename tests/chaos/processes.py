@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chaos.wires import LOOPBACK, Wires
 from nats_servers import NatsCluster, NatsServer, free_ports, start_on_free_ports
-from programs import Program, Programs
+from programs import Program, Programs, until
 
 TESTS = Path(__file__).parents[1]
 NAMES = ("eu1", "eu2", "eu3")
@@ -73,8 +73,9 @@ class ChaosBroker:
         self.program = self._programs.dragoman(*self._words)
 
     def wait(self) -> None:
-        assert self.program is not None
-        self.program.prints("Try, in two other terminals")
+        """Wait until it listens."""
+        program = self.running
+        until(lambda: "Try, in two other terminals" in program.out, f"{self.name} listens\n{program.err}", STEADY)
 
     @property
     def running(self) -> Program:

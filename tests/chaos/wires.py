@@ -124,9 +124,16 @@ class Wires:
         self._do(lambda: [wire.mend() for wire, _ in self.of(name)])
 
     def close(self) -> None:
-        self._do(lambda: [wire.close() for wire in self._wires.values()])
+        async def end() -> None:
+            for wire in self._wires.values():
+                wire.close()
+            others = [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
+            await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 30.0)
+
+        self._run(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
 
     def _do(self, act: Callable[[], object]) -> None:
         async def acting() -> None:

@@ -1,4 +1,4 @@
-"""Harm that operators and machines do to a cluster: purged, deleted or restored logs, and rolling restarts."""
+"""Attacks on a cluster: logs that are purged, deleted or restored from an older copy, and rolling restarts."""
 
 from __future__ import annotations
 

@@ -12,8 +12,10 @@ from dragoman.cluster.direct_batch import DirectBatch
 from dragoman.cluster.jetstream import ApiError, Append, AppendOutcome, StoredMessage, StreamState
 from dragoman.cluster.log import Expected
 from dragoman.cluster.log_io import LogIO
-from dragoman.cluster.peers import Peer
+from dragoman.cluster.names import Subjects
 from dragoman.cluster.placement import Placement
+from dragoman.cluster.records import Ack, read_packet, read_records
+from dragoman.cluster.shard_bytes import shard_in
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.shards import ShardPhase, ShardSettings
 from dragoman.cluster.store import ShardStore
@@ -87,16 +89,6 @@ class NodeLog(LogIO):
         self._node.request(execute, lambda: done(UNKNOWN, self._node.world.now))
 
 
-class JudgedKeeper(ShardKeeper):
-    """Shows the oracle each result that it acknowledges."""
-
-    oracle: ShardOracle
-
-    def _acknowledge(self, token: Token, peer: Peer | None) -> None:
-        self.oracle.result_acknowledged(self.shard_of(token), token)
-        super()._acknowledge(token, peer)
-
-
 class BackgroundCaller(Caller):
     """A client that waits for the acknowledgement of its job, and then for the outcome."""
 
@@ -125,10 +117,9 @@ class ShardNode(Node):
         self.store.when_lost = lambda number: self.access.call_waiting(number, UNKNOWN_FATE)
         self.store.when_unread = self.access.unread
         logs: list[LogIO] = [NodeLog(self, each) for each in world.logs]
-        self.keeper = JudgedKeeper(
+        self.keeper = ShardKeeper(
             self.broker, self.side.hub, self.store, "test", "1", Expected("id", 3), logs, TIMES, world.now
         )
-        self.keeper.oracle = world.oracle
         self.keeper.clean_above = world.clean_above
         self.placement.keeper = self.keeper
         self.side.keep_shards(self.keeper, world.now)
@@ -234,6 +225,16 @@ class ShardWorld(World):
         self._runs += 1
         made = self.nodes[key or name] = ShardNode(self, name, self._runs)
         return made
+
+    def publish(self, subject: bytes, payload: bytes) -> None:
+        """Show the oracle each result that is acknowledged to another broker."""
+        if subject != Subjects("test").gossip:
+            packet = read_packet(payload)
+            assert packet.is_last, "packets of this world are small"
+            for record in read_records(packet.body) if packet.number else ():
+                if isinstance(record, Ack) and shard_in(record.token, SHARDS) >= 0:
+                    self.oracle.result_acknowledged(shard_in(record.token, SHARDS), Token(record.token))
+        super().publish(subject, payload)
 
     def run(self, seconds: float = 0.2) -> None:
         for log in self.logs:

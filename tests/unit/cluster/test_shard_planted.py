@@ -64,7 +64,7 @@ def send_once(self: HeldOutcomes, held: HeldOutcome, now: float) -> None:
 
 
 def forget_nothing(self: PendingCommits, ids: Any) -> None:
-    """Calls that wait for a commit stay when its job is evicted."""
+    """Effects that wait for a commit stay when their job is evicted."""
 
 
 # ---------------------------------------------------------------- stories
