@@ -118,6 +118,7 @@ class Availability:
             service = self._worker_registry.services.get(name)
             if service is not None and service.is_partitioned:
                 service.is_known, service.is_partitioned = True, False
+                service.discharge()
 
     def offer(self, worker: Worker, services: Collection[str], now: float) -> bool:
         """Set the services that the worker offers; none is allowed. Attempts it holds are not affected (R132). False:

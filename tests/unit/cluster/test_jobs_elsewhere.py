@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.failure import Failure
+from dragoman.core.model import Caller
+from dragoman.core.options import JobOptions
+from dragoman.core.owners import Owner
 from dragoman.core.states import Outcome
+from owners import LOCAL_OWNER
 
 from .world import World
 
@@ -254,6 +258,22 @@ def test_local_work_goes_on_without_nats_and_remote_services_are_partitioned() -
     a.call(b"after", "s")
     world.run()
     assert [each.job.payload for each in b.local.sent][1:] == [b"after"]
+
+
+def test_an_owner_is_not_charged_for_a_service_that_is_heard_of_again() -> None:
+    """A job that waited for a service of a silent broker charged its owner for the name, also after it was back."""
+    world = joined("a", "b")
+    first, second = world.nodes["a"], world.nodes["b"]
+    second.worker("s")
+    world.run(1.0)
+    world.cut("a")
+    owner = Owner(LOCAL_OWNER.principal)
+    job = first.broker.submit("s", b"x", Caller(first.local, owner), JobOptions(waits=True), world.now)
+    assert job is not None
+    assert owner.names == 1
+    world.heal("a")
+    world.run_until(lambda: second.local.sent)
+    assert owner.names == 0
 
 
 def test_a_broker_with_the_name_of_another_stays_out() -> None:
