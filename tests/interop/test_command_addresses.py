@@ -27,7 +27,8 @@ from native_worker import HandWorker
 
 LISTEN = ("tcp://127.0.0.1:0?lease=1e8", "http://127.0.0.1:0")
 UNKNOWN = "0" * 32
-OFFLINE = {"serve", "worker", "config", "store", "access", "keys", "token", "demo", "replay"}  # perform no operation
+# Commands that perform no operation of a broker.
+OFFLINE = {"serve", "worker", "config", "store", "access", "keys", "token", "demo", "replay", "export", "import"}
 HTTP_ONLY = {"tail", "top"}  # read streams; tests/e2e/test_live_commands.py
 
 

@@ -25,6 +25,7 @@ from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import ABSENT, Attempt, Caller, Job, JobId, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.store_entries import DeleteJob, StoreEntry, StoreJob, StoreValue
+from dragoman.server.reports import Reports
 from dragoman.server.store_access import StoreAccess
 from log_model import ModelLog
 from owners import LOCAL_OWNER
@@ -113,7 +114,8 @@ class ShardNode(Node):
         self.broker.dispatch.marks_shards = True
         self.store.homes = self.broker.dispatch.home_bytes
         self.placement = Placement(self.broker, self.store)
-        self.access = StoreAccess(self.broker, self.store, None, lambda: world.now, lambda: None)  # type: ignore[arg-type]
+        reports = Reports(self.broker.counters, lambda: world.now, lambda *_, **__: None)
+        self.access = StoreAccess(self.broker, self.store, reports, lambda: world.now, lambda: None)
         self.store.when_lost = lambda number: self.access.call_waiting(number, UNKNOWN_FATE)
         self.store.when_unread = self.access.unread
         logs: list[LogIO] = [NodeLog(self, each) for each in world.logs]
