@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from chaos.wires import LOOPBACK, Wires
 from nats_servers import NatsCluster, NatsServer, free_ports, start_on_free_ports
@@ -40,12 +41,13 @@ class WiredNats(NatsCluster):
 class ChaosBroker:
     """A broker, with the same addresses in all of its runs."""
 
-    def __init__(self, programs: Programs, name: str, nats: str, flags: tuple[str, ...]) -> None:
+    def __init__(self, programs: Programs, name: str, nats: str, folder: Path, flags: tuple[str, ...]) -> None:
+        """`folder`: of its Worker-Controller workers; the path of a Unix socket must be short."""
         self.name = name
         self._programs = programs
         ports = free_ports(8)
         self.places = {dialect: f"{LOOPBACK}:{port}" for dialect, port in zip(DIALECTS[:6], ports, strict=False)}
-        self.folder = programs.folder / f"{name}.controller"
+        self.folder = folder
         tcp = {dialect: f"tcp://{place}" for dialect, place in self.places.items()}
         listeners = (
             tcp["native"],
@@ -102,7 +104,10 @@ class Processes:
             words = ("--cluster", f"nats://{direct}", "--shards", shards, "--replicas", 3)
             made = self.programs.run("cluster", "init", *words)
             assert made.ends(STEADY) == 0, made.err
-            self.brokers = [ChaosBroker(self.programs, name, self._nats_of(name), flags) for name in NAMES]
+            short = Path(self._stack.enter_context(TemporaryDirectory(prefix="chaos-")))
+            self.brokers = [
+                ChaosBroker(self.programs, name, self._nats_of(name), short / name, flags) for name in NAMES
+            ]
             for broker in self.brokers:
                 broker.start()
             for broker in self.brokers:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from dragoman import BrokerUnavailable, Client, JobRefused, NotFound
+from dragoman import BrokerUnavailable, Client, JobRefused, NotFound, OperationError
 from dragoman.operations.list_schemas import ListWorkersRequest
 from dragoman.operations.schemas import EnqueueRequest, JobView
 from dragoman.operations.table import ENQUEUE, WORKERS
@@ -147,8 +147,8 @@ def enqueue(members: list[Member], service: str, payload: bytes, key: str, **opt
                     id = client.enqueue(service, payload, key=key, **options)
                     found.append((id, next(each for each in members if each.name == client.job(id).broker)))
                 return True
-            except (JobRefused, BrokerUnavailable):
-                continue  # another broker has the shard, or is about to
+            except (JobRefused, BrokerUnavailable, NotFound, OperationError):
+                continue  # another broker has the shard, or is about to, or this one stops; the key makes it one job
         return False
 
     until(is_enqueued, f"the job {key} is enqueued", PATIENCE)
