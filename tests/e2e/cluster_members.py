@@ -7,10 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from dragoman import BrokerUnavailable, Client, JobRefused, NotFound, OperationError
+from dragoman import BrokerUnavailable, Client, JobRefused, NotFound
 from dragoman.operations.list_schemas import ListWorkersRequest
 from dragoman.operations.schemas import EnqueueRequest, JobView
 from dragoman.operations.table import ENQUEUE, WORKERS
+from dragoman.sdk.errors import OperationError
 from nats_servers import NatsCluster, NatsServer, start_on_free_ports
 from programs import Program, Programs, until
 
