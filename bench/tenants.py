@@ -33,6 +33,7 @@ def main() -> int:
             with Client(url, connect_timeout=START) as client:
                 client.enqueue_many("nap", [b""] * FLOOD, tenant="flood")
                 worker = subprocess.Popen([sys.executable, "-m", "bench.tenants", "--work", url])
+                _wait_of_one(client, 0.0)  # the worker has started
                 waits = [_wait_of_one(client, JOB_SECONDS * (0.2 + 0.01 * number)) for number in range(SINGLE_JOBS)]
         finally:
             for process in (worker, broker):
