@@ -39,6 +39,8 @@ COMPILED = (
     "operations/handler_base.py",
     "operations/handlers.py",
     "operations/dashboard_handlers.py",
+    "operations/enqueue_handlers.py",
+    "operations/key_handlers.py",
     "operations/schedule_handlers.py",
     "operations/limit_handlers.py",
     "operations/list_handlers.py",
@@ -89,6 +91,7 @@ INTERPRETED = (
     "**/__init__.py",  # nothing but a docstring
     "**/*_pb2.py",  # generated
     "cluster/records.py",  # structs of msgspec
+    "cluster/gossip.py",  # the same
     "cluster/log_records.py",  # the same
     "cluster/shard_rows.py",  # the same
     "core/errors.py",  # inherits AssertionError, which mypyc cannot

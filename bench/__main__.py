@@ -391,8 +391,7 @@ def dashboard(bench: Bench) -> str:
     cost = measure_dashboard(
         bench.generator, bench.idle_workers, bench.outcomes, plan.seconds, plan.warmup, bench.repeats, tell
     )
-    ratios = {"cpu_ratio": cost.cpu_ratio, "p99_ratio": cost.p99_ratio}
-    bench.record["dashboard"] = [ratios | asdict(cost)]
+    bench.record["dashboard"] = [asdict(cost)]
     return dashboard_table(cost)
 
 

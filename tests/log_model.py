@@ -29,8 +29,11 @@ class ModelLog:
         self.last = 0
         self.time = 0.0  # of the server, in seconds
         self.full = False
+        self.is_gone = False  # the stream was deleted
 
     def append(self, payload: bytes, expected: int, *, forced: bool = False) -> Append:
+        if self.is_gone:
+            return Append(AppendOutcome.UNKNOWN)  # nobody listens
         if self.full:
             return Append(AppendOutcome.REFUSED, error=ApiError(503, 10077, "maximum bytes exceeded"))
         if expected != self.last and not forced:
@@ -56,7 +59,9 @@ class ModelLog:
         batch.is_done = True
         return batch
 
-    def state(self) -> StreamState:
+    def state(self) -> StreamState | ApiError:
+        if self.is_gone:
+            return ApiError(404, 10059, "stream not found")
         metadata = {IDENTITY: self.identity}
         size = sum(len(payload) for payload, _ in self.messages.values())
         first = self.first if self.messages else self.last + 1

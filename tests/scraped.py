@@ -93,13 +93,13 @@ class Scraped:
         self.broker.succeed(attempt_of(job), b"", self.now)
         self.runner.run_once()
 
-    def get(self, accept: str = "application/openmetrics-text") -> Response:
-        return asyncio.run(self.ask(accept))
+    def get(self, accept: str = "application/openmetrics-text", query: str = "") -> Response:
+        return asyncio.run(self.ask(accept, query))
 
-    async def ask(self, accept: str = "application/openmetrics-text") -> Response:
+    async def ask(self, accept: str = "application/openmetrics-text", query: str = "") -> Response:
         headers = [(b"accept", accept.encode())] if accept else []
         extensions = {ADMITTED: Admission(self.broker.principals.local)}
-        scope = {"type": "http", "headers": headers, "extensions": extensions}
+        scope = {"type": "http", "headers": headers, "extensions": extensions, "query_string": query.encode()}
         return await metrics(self.listener, Request(scope))
 
     def numbers(self) -> dict[str, float]:

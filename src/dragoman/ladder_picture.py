@@ -21,8 +21,10 @@ WIDTH: Final = 830
 MARGIN: Final = 12  # at both sides, for wide times and names
 NARROW_WIDTH: Final = 352
 SHORT_NOTE: Final = 28  # letters
-LONGEST_NOTE: Final = 80
+LONGEST_NOTE: Final = 64
 LONGEST_NARROW_NOTE: Final = 24
+LONGEST_SAYS: Final = 100
+LONGEST_NARROW_SAYS: Final = 40
 CROWD: Final = 3  # workers; the names of more are shorter
 LEFT_OF: Final = 200  # pixels from the right edge: texts of lanes further right are on their left
 KINDS: Final = {"done": "done", "failed": "failed", "timed out": "timed", "lost": "lost"}  # classes of notes
@@ -193,7 +195,8 @@ class Picture:
 
     def _band(self, row: RowView) -> None:
         y = self._y
-        says = f' <tspan class="size" dx="6">{_text(row.says)}</tspan>' if row.says else ""
+        most = LONGEST_NARROW_SAYS if self._is_narrow else LONGEST_SAYS
+        says = f' <tspan class="size" dx="6">{_text(_cut(row.says, most))}</tspan>' if row.says else ""
         self._marks.append(
             f'<rect class="band" x="0" y="{y + 15}" width="{self._width}" height="22" rx="5"/>'
             f'<text class="title" x="12" y="{y + 30}">{_text(row.title)}{says}</text>'

@@ -50,7 +50,11 @@ class World:
     def __init__(self, programs: Programs, folder: Path, browser: Browser) -> None:
         self.programs = programs
         self.access = folder / "access"
-        rights = {"ops": ("--call", "*", "--administer", "*"), "guest": ("--see", "open")}
+        rights = {
+            "ops": ("--call", "*", "--administer", "*"),
+            "guest": ("--see", "open"),
+            "other": ("--see", "nothing"),
+        }
         self.tokens = {
             name: programs.run("token", "new", name, *words, "--access", self.access).out.strip()
             for name, words in rights.items()
@@ -181,6 +185,51 @@ def hostile_names(world: World) -> None:
     assert world.problems == []
 
 
+def names_that_nobody_can_see(world: World) -> None:
+    """They were shown as nothing, as another name, or in another order, and could not be typed into a dialog."""
+    names = {"abc\u202egnp.exe": r"abc\u202egnp.exe", " ": r"\x20", "\xa0": r"\xa0", "a\u200bb": r"a\u200bb"}
+    for name, shown in names.items():
+        world.enqueue(name)
+        page = world.visit(f"/service/{quote(name, safe='')}")
+        expect(page.locator("h1")).to_have_text(shown)
+        expect(page.locator(".why")).to_contain_text("No worker offers")
+        page.get_by_role("button", name="Purge …").click()
+        expect(page.locator("dialog h2")).to_have_text(f"Cancel all jobs that wait for {shown}?")
+        page.locator("dialog input").fill(shown)
+        page.get_by_role("button", name="Cancel these jobs").click()
+        expect(page.locator("#toast")).to_have_text(f"1 job of {shown} cancelled.")
+        assert page.title() == f"{shown} · Dragoman"
+        page = world.visit("/services")
+        expect(page.locator("tbody a", has_text=shown).first).to_have_attribute("title", shown)
+        assert world.api.get("/v1/jobs", params={"service": name, "outcome": "cancelled"}).json()["jobs"], name
+    world.enqueue("\u05d0\u05d1")
+    page = world.visit("/service/%D7%90%D7%91")
+    expect(page.locator(".why bdi")).to_have_text("\u05d0\u05d1")
+    assert world.problems == []
+
+
+def boxes_fit_into_a_phone(world: World) -> None:
+    """Commands to copy and dialogs of long names were wider than the page, and buttons of schedules off the screen."""
+    world.enqueue(LONG[1:])
+    world.api.put("/v1/schedules/a-name-that-is-rather-long", json={"service": "open", "cron": "0 3 * * *"})
+    fits = "each => [each.scrollWidth <= each.clientWidth, each.scrollLeft]"
+    for size in (PHONE, WIDE):
+        world.page.set_viewport_size(size)
+        page = world.visit(f"/service/{LONG[1:]}")
+        page.locator(".command").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], "service"
+        page.get_by_role("button", name="Purge …").click()
+        page.locator("dialog[open] .primary").wait_for()
+        assert page.locator("dialog").evaluate(fits) == [True, 0]
+        page.get_by_role("button", name="Leave it").click()
+        page = world.visit("/schedules")
+        for name in ("Run now …", "Pause …"):
+            box = page.get_by_role("button", name=name).first.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= size["width"], name
+    world.page.set_viewport_size(WIDE)
+
+
 def long_names(world: World) -> None:
     """They are wrapped or cut: no page scrolls sideways on a phone."""
     world.enqueue(LONG, key=LONG, attempts=1)
@@ -213,6 +262,9 @@ def service_page_has_callers_and_reasons(world: World) -> None:
     expect(reason.locator("td").nth(2)).to_have_text("2")
     callers = page.locator("section", has=page.get_by_role("heading", name="Callers"))
     expect(callers).to_contain_text(re.compile(r"HTTP\s*100 %"))
+    for section in ("Not done", "Callers"):
+        numbers = page.locator("section", has=page.get_by_role("heading", name=section))
+        expect(numbers).to_contain_text("Of the jobs that are recorded: all while few arrive, else about 50 a second.")
     reason.click()
     page.wait_for_url("**/job/*")
     expect(page.locator(".why")).to_contain_text("no job has id")
@@ -317,6 +369,16 @@ def principal_sees_its_services(world: World) -> None:
     world.contexts.pop().close()
 
 
+def principal_is_not_told_that_nothing_is_there(world: World) -> None:
+    """There are workers, which it may not see: to start one is no advice."""
+    page = world.open("other")
+    for name in ("workers", "services", "jobs", "schedules"):
+        page.goto(f"{world.login_url}/{name}")
+        expect(page.locator(".empty")).to_have_text(f"There are no {name} that you may see.")
+    assert world.problems == []
+    world.contexts.pop().close()
+
+
 def too_many_streams(world: World) -> None:
     page = world.open()
     with httpx2.stream("GET", f"{world.crowded_url}/v1/events", timeout=60) as taken:
@@ -382,6 +444,40 @@ def broker_ends_and_restarts(world: World) -> None:
     expect(page.get_by_role("button", name="Pause …")).to_be_enabled()
 
 
+def missing_modules_are_loaded_after_a_restart(world: World) -> None:
+    """A module that could not be fetched once was never fetched again: buttons did nothing, and a page said Loading….
+
+    The broker of the rows before is killed.
+    """
+    acting, leaving = world.open(), world.open()
+    for page, path in ((acting, "/service/open"), (leaving, "/")):
+        page.clock.install()
+        world.show(path, page)
+        page.clock.fast_forward(11_000)
+        page.locator("#live[data-state=live]").wait_for()
+    world.broker.kill()
+    acting.get_by_role("button", name="Pause …").click()
+    expect(acting.locator("#toast")).to_contain_text("A part of the page cannot be loaded. Check that the broker runs")
+    leaving.locator("#nav a[href='/quarantine']").click()
+    expect(leaving.locator("main .why")).to_contain_text("A part of the page cannot be loaded.")
+    world.broker = world.serve(world.url)
+    world.broker.prints("is listening")
+    HttpWorker(world.api, "open")
+    expect(leaving.locator("main .why")).to_contain_text("A part of the page cannot be loaded.")
+    while leaving.get_by_text("Nothing is in quarantine.").count() == 0:
+        leaving.clock.fast_forward(16_000)
+        leaving.wait_for_timeout(20)
+    while acting.get_by_text("A part of the page").count():
+        acting.clock.fast_forward(16_000)
+        acting.wait_for_timeout(20)
+    acting.locator("#live[data-state=live]").wait_for()
+    acting.get_by_role("button", name="Pause …").click()
+    acting.get_by_role("heading", name="Pause open?").wait_for()
+    world.problems.clear()  # the browser reports the requests without an answer
+    world.contexts.pop().close()
+    world.contexts.pop().close()
+
+
 def broker_that_drains_says_so(world: World) -> None:
     """It waits for a running job before it stops."""
     world.enqueue("drained")
@@ -399,16 +495,20 @@ SCENARIOS: list[Callable[[World], None]] = [
     charts_show_values,
     hostile_names,
     long_names,
+    names_that_nobody_can_see,
+    boxes_fit_into_a_phone,
     service_page_has_callers_and_reasons,
     broker_page_has_rates_of_listeners,
     keyboard,
     held_page_stands_still,
     login_and_logout,
     principal_sees_its_services,
+    principal_is_not_told_that_nothing_is_there,
     too_many_streams,
     menu_on_a_phone,
     one_stream_and_none_while_hidden,
     broker_ends_and_restarts,
+    missing_modules_are_loaded_after_a_restart,
     broker_that_drains_says_so,
 ]
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from chaos.campaign import Campaign, Plan
+from chaos.disks import NoDisks, check_disks
 
 
 def main() -> int:
@@ -21,11 +24,26 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="of each dialect [default: 2]")
     parser.add_argument("--strict", action="store_true", help="brokers check every invariant after every step; slow")
     parser.add_argument("--keep", action="store_true", help="keep the folder with the output of all processes")
+    parser.add_argument(
+        "--power",
+        choices=("synced", "unsynced"),
+        default="",
+        help="cut the power of all NATS servers, and break nothing else: again and again with sync_interval always; or "
+        "once without it, which shows what is lost then; needs root",
+    )
     given = parser.parse_args()
+    if given.power:
+        try:
+            check_disks()
+        except NoDisks as problem:
+            parser.error(str(problem))
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     flags = ("--strict",) if given.strict else ()
-    plan = Plan(given.jobs, given.seconds, given.seed, workers=given.workers, flags=flags)
+    plan = Plan(given.jobs, given.seconds, given.seed, workers=given.workers, flags=flags, power=given.power)
+    if given.power:  # after a cut, the servers elect leaders for some seconds
+        plan = replace(plan, every=(14.0, 20.0), lasts=(0.5, 2.0), faults=1 if given.power == "unsynced" else None)
     campaign = Campaign(plan, folder)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         campaign.run()
     finally:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.faults import Faults
+from chaos.faults import KINDS, POWER, Faults
 from chaos.load import Load
 from chaos.processes import ChaosBroker, Processes
 from chaos.record import Record
@@ -30,6 +30,7 @@ class Plan:
     faults: int | None = None  # their number, if it is not the time that decides
     flags: tuple[str, ...] = ()  # of each broker
     shards: int = 6
+    power: str = ""  # `synced` or `unsynced`: the power of all NATS servers is cut, and nothing else is broken
 
 
 class Watch:
@@ -80,7 +81,8 @@ class Campaign:
         self._folder = folder
 
     def run(self) -> None:
-        processes = Processes(self._folder, self.plan.workers, self.plan.flags, self.plan.shards)
+        plan = self.plan
+        processes = Processes(self._folder, plan.workers, plan.flags, plan.shards, plan.power)
         try:
             asyncio.run(self._run(processes))
             self.record.judge(processes.executed())
@@ -93,7 +95,8 @@ class Campaign:
         plan = self.plan
         watch = Watch(processes.brokers, plan.shards)
         load = Load(processes.brokers, self.record, plan.jobs, plan.seconds, plan.seed)
-        faults = Faults(processes, random.Random(plan.seed).randrange(1 << 30), plan.every, plan.lasts)
+        kinds = (POWER,) if plan.power else KINDS
+        faults = Faults(processes, random.Random(plan.seed).randrange(1 << 30), plan.every, plan.lasts, kinds)
         if plan.faults is not None:
             faults.least = faults.most = plan.faults
         begin = time.monotonic()

@@ -7,26 +7,36 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from chaos.processes import NAMES, SERVERS, STEADY, Processes
 
 KINDS = (
     "kill broker", "kill broker", "stop broker", "freeze broker", "cut broker", "hold broker", "hold broker one way",
     "kill server", "kill server", "freeze server", "cut server", "hold server", "hold server one way",
+    "cut routes of server",
 )  # fmt: skip
+POWER = "cut power of all servers"
 
 
 class Faults:
     """Breaks and mends, in a thread of its own. At most two brokers and one server are broken at the same time."""
 
-    def __init__(self, processes: Processes, seed: int, every: tuple[float, float], lasts: tuple[float, float]) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        seed: int,
+        every: tuple[float, float],
+        lasts: tuple[float, float],
+        kinds: Sequence[str] = KINDS,
+    ) -> None:
         self.counts: Counter[str] = Counter()
         self.story: list[str] = []
         self.error: BaseException | None = None
         self.least = 0  # faults that happen before it ends
         self.most = 1 << 30
         self._processes = processes
+        self._kinds = kinds
         self._random = random.Random(seed)
         self._every = every
         self._lasts = lasts
@@ -78,9 +88,11 @@ class Faults:
         self.story.append(f"{time.monotonic() - self._begin:7.2f} {text}")
 
     def _break(self, now: float) -> bool:
-        kind = self._random.choice(KINDS)
+        kind = self._random.choice(self._kinds)
         broken = [name for _, name, _ in self._ends]
         names, most = (NAMES, 2) if "broker" in kind else (SERVERS, 1)
+        if kind == POWER:
+            return self._break_power(now, not any(name in SERVERS for name in broken))
         free = [name for name in names if name not in broken]
         if len(names) - len(free) >= most:
             return False
@@ -91,12 +103,22 @@ class Faults:
         self._ends.append((now + lasts, name, self._act(kind, name)))
         return True
 
+    def _break_power(self, now: float, is_possible: bool) -> bool:
+        if is_possible:
+            self.note(POWER)
+            self.counts[POWER] += 1
+            self._processes.cut_power()
+            self._ends.append((now + self._random.uniform(*self._lasts), SERVERS[0], self._processes.restore_power))
+        return is_possible
+
     def _act(self, kind: str, name: str) -> Callable[[], None]:
         """Break something. Returns how it is mended."""
         wires = self._processes.wires
-        verb, what = kind.split()[:2]
+        verb, what = kind.split()[0], "server" if "server" in kind else "broker"
         if verb in ("cut", "hold"):
-            if verb == "cut":
+            if "routes" in kind:
+                wires.cut(name, SERVERS)
+            elif verb == "cut":
                 wires.cut(name)
             elif kind.endswith("one way"):
                 out = self._random.random() < 0.5

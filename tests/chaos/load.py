@@ -7,7 +7,8 @@ import http.client
 import json
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
 from typing import TypeVar
 
 from chaos.handlers import result_of
@@ -22,7 +23,6 @@ PATIENCE = 90.0  # seconds in which an operation must succeed
 REST = 0.2  # seconds between two tries
 BATCH = 4  # jobs
 HTTP_TIMEOUT = 20.0  # seconds
-TRIES = 1_000  # with REST between them
 KINDS = ("key",) * 9 + ("no key",) * 5 + ("delayed",) * 2 + ("batch",) + ("call",) * 3
 UNKNOWN = (BrokerUnavailable, JobRefused, TimeoutError)
 
@@ -45,16 +45,17 @@ def _post(place: str, form: dict[str, object]) -> str | None:
 
 
 class Load:
-    """Submits `count` jobs evenly over `seconds`."""
+    """Submits jobs evenly over `seconds`."""
 
-    def __init__(self, brokers: list[ChaosBroker], record: Record, count: int, seconds: float, seed: int) -> None:
+    def __init__(self, brokers: list[ChaosBroker], record: Record, jobs: int, seconds: float, seed: int) -> None:
         self.record = record
-        self.count = count
+        self.count = jobs
         self.submitted = 0
         self._brokers = brokers
         self._random = random.Random(seed)
-        self._interval = seconds / count
+        self._interval = seconds / jobs
         self._begin = 0.0
+        self._seconds = seconds
         turns = [brokers[turn:] + brokers[:turn] for turn in range(len(brokers))]
         self.native = [AsyncClient([each.native for each in turn]) for turn in turns]
         self.http = [AsyncClient([each.http for each in turn]) for turn in turns]
@@ -107,6 +108,12 @@ class Load:
         except DragomanError as error:
             self.record.violated("strange answers", f"{kind} {number}: {error!r}")
 
+    def _tries(self) -> Iterator[int]:
+        """Count tries until the time is over."""
+        tries = count()
+        while time.monotonic() < self._begin + self._seconds + PATIENCE:
+            yield next(tries)
+
     def _payload(self, name: str, fails: bool = False) -> bytes:
         return f"{name} {self._random.choice((0, 2, 5, 20, 50))} {'fail' if fails else 'ok'}".encode()
 
@@ -137,7 +144,7 @@ class Load:
     async def _without_key(self, number: int, service: str, attempts: int) -> None:
         """Clients of the SDK always send a key, and repeat what was not answered. This one does neither: a request
         that is not answered may have made a job, or not."""
-        for turn in range(TRIES):
+        for turn in self._tries():
             name = f"n{number}.{turn}"
             self.record.submits(name, attempts)
             form = {"service": service, "payload": self._payload(name).decode(), "attempts": attempts}
@@ -156,7 +163,7 @@ class Load:
         """Jobs that are accepted together or not at all; half of the batches are groups."""
         client = self._random.choice(self.clients)
         is_group = number % 2 == 0
-        for turn in range(TRIES):
+        for turn in self._tries():
             names = [f"b{number}.{turn}.{member}" for member in range(BATCH)]
             group = new_batch_id().hex() if is_group else None
             jobs = [
@@ -224,7 +231,7 @@ class Load:
             return True
         except (*UNKNOWN, JobError):
             return False
-        self.record.told(id, view.outcome, result)
+        self.record.told(id, view.outcome, result, len(view.attempts))
         return True
 
     async def poll(self, seconds: float, turn: int) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from chaos.disks import Disk
 from chaos.wires import LOOPBACK, Wires
 from nats_servers import NatsCluster, NatsServer, free_ports, start_on_free_ports
 from programs import Program, Programs, until
@@ -22,7 +24,8 @@ ADOPT_AFTER = 4.0
 class WiredNats(NatsCluster):
     """Three servers whose routes are wires. None of them learns an address that goes round these."""
 
-    def __init__(self, folder: Path, wires: Wires) -> None:
+    def __init__(self, folder: Path, wires: Wires, places: Sequence[Path], jetstream: str) -> None:
+        """`places`: of their data. `jetstream`: further settings of it."""
         ports = free_ports(6)
         self.servers: list[NatsServer] = []
         for index, name in enumerate(SERVERS):
@@ -32,7 +35,7 @@ class WiredNats(NatsCluster):
             )
             place = f'listen: "{LOOPBACK}:{ports[3 + index]}", advertise: "{LOOPBACK}:1", no_advertise: true'
             own = [
-                f'jetstream {{ store_dir: "{folder / name}" }}',
+                f'jetstream {{ store_dir: "{places[index]}", {jetstream} }}',
                 f"cluster {{ name: test, {place}, routes: [{routes}] }}",
             ]
             self.servers.append(NatsServer(folder / name, name, "\n".join(own), ports[index]))
@@ -86,9 +89,12 @@ class ChaosBroker:
 
 
 class Processes:
-    """Everything that runs besides the campaign itself. `workers`: of each dialect."""
+    """Everything that runs besides the campaign itself. `workers`: of each dialect. `power`: the servers have disks
+    that can lose power; `synced` if they sync before they acknowledge, `unsynced` if not."""
 
-    def __init__(self, folder: Path, workers: int, flags: tuple[str, ...] = (), shards: int = 6) -> None:
+    def __init__(
+        self, folder: Path, workers: int, flags: tuple[str, ...] = (), shards: int = 6, power: str = ""
+    ) -> None:
         self.runs = folder / "runs"
         self.runs.mkdir(parents=True)
         self.programs = Programs(folder)
@@ -98,11 +104,14 @@ class Processes:
         try:
             self.wires = Wires()
             self._stack.callback(self.wires.close)
-            self.nats = start_on_free_ports(lambda: WiredNats(folder / "nats", self.wires))
+            self.disks = [self._disk(folder / "disks", name) for name in SERVERS] if power else []
+            places = [each.place for each in self.disks] or [folder / "nats" / name for name in SERVERS]
+            jetstream = "sync_interval: always" if power == "synced" else ""
+            self.nats = start_on_free_ports(lambda: WiredNats(folder / "nats", self.wires, places, jetstream))
             self._stack.callback(self.nats.kill)
             direct = ",".join(f"{LOOPBACK}:{each.port}" for each in self.nats.servers)
             words = ("--cluster", f"nats://{direct}", "--shards", shards, "--replicas", 3)
-            made = self.programs.run("cluster", "init", *words)
+            made = self.programs.run("cluster", "init", *words, *(("--synced",) if power == "synced" else ()))
             assert made.ends(STEADY) == 0, made.err
             short = Path(self._stack.enter_context(TemporaryDirectory(prefix="chaos-")))
             self.brokers = [
@@ -116,6 +125,27 @@ class Processes:
         except BaseException:
             self.close()
             raise
+
+    def _disk(self, folder: Path, name: str) -> Disk:
+        disk = Disk(folder, name)
+        self._stack.callback(disk.close)
+        return disk
+
+    def cut_power(self) -> None:
+        """Cut the power of all servers at once: each loses what is not on its disk."""
+        running = [each for each in self.nats.servers if each.is_running]
+        for server in running:
+            server.freeze()
+        for disk in self.disks:
+            disk.cut()
+        for server in running:
+            server.kill()
+        for disk in self.disks:
+            disk.restore()
+
+    def restore_power(self) -> None:
+        for server in self.nats.servers:
+            server.start()
 
     def _nats_of(self, name: str) -> str:
         ports = [self.wires.open(name, server.name, server.port) for server in self.nats.servers]

@@ -19,6 +19,7 @@ class Kept:
     attempts: int
     is_to_fail: bool = False
     ending: Ending | None = None  # the first that a client was told
+    used: int = 0  # attempts that it had used up then
 
 
 @dataclass(slots=True)
@@ -46,14 +47,14 @@ class Record:
             return
         self.jobs[id] = Kept(name, id, attempts, is_to_fail)
 
-    def told(self, id: str, outcome: str | None, result: bytes) -> None:
+    def told(self, id: str, outcome: str | None, result: bytes, used: int = 0) -> None:
         """Take an answer about a job; None: it has not ended."""
         job = self.jobs[id]
         ending = None if outcome is None else (outcome, result)
         if job.ending is not None and ending != job.ending:
             self.violated("changed", f"{job.name} {id}: {job.ending}, then {ending}")
         if ending is not None and job.ending is None:
-            job.ending = ending
+            job.ending, job.used = ending, used
             if outcome == "done" and result != result_of(job.name):
                 self.violated("wrong result", f"{job.name} {id}: {result!r}")
 
@@ -81,7 +82,7 @@ class Record:
                 self.violated("done without a run", f"{job.name} {job.id}")
             if outcome != "done":
                 self.counts["ended unrun"] += not count
-                if outcome != "failed" and job.attempts > 1:
+                if outcome != "failed" and job.attempts > 1 and job.used < job.attempts:
                     self.violated("ended with attempts left", f"{job.name} {job.id}: {outcome}, {count} runs")
                 if outcome == "failed" and not job.is_to_fail:
                     self.violated("failed by itself", f"{job.name} {job.id}")

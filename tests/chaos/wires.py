@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -113,8 +113,14 @@ class Wires:
         """Return the wires of a process; True: it is at the near end."""
         return [(wire, near == name) for (near, far), wire in self._wires.items() if name in (near, far)]
 
-    def cut(self, name: str) -> None:
-        self._do(lambda: [wire.cut() for wire, _ in self.of(name)])
+    def cut(self, name: str, others: Sequence[str] = ()) -> None:
+        """Cut the wires of a process: all, or those to these others."""
+        chosen = [
+            wire
+            for (near, far), wire in self._wires.items()
+            if name in (near, far) and (not others or (near in others and far in others))
+        ]
+        self._do(lambda: [wire.cut() for wire in chosen])
 
     def hold(self, name: str, out: bool = True, into: bool = True) -> None:
         """Hold what a process sends, what it gets, or both."""

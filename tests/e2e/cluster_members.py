@@ -7,11 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from dragoman import BrokerUnavailable, Client, JobRefused, NotFound
+from dragoman import BrokerUnavailable, Client, JobRefused, NoSuchService, NotFound, PayloadTooLarge
 from dragoman.operations.list_schemas import ListWorkersRequest
 from dragoman.operations.schemas import EnqueueRequest, JobView
 from dragoman.operations.table import ENQUEUE, WORKERS
-from dragoman.sdk.errors import OperationError
 from nats_servers import NatsCluster, NatsServer, start_on_free_ports
 from programs import Program, Programs, until
 
@@ -56,23 +55,24 @@ class Member:
         *,
         listeners: tuple[str, ...] = LISTENERS,
         adopt_after: float = ADOPT_AFTER,
+        flags: tuple[object, ...] = (),
     ) -> None:
         self.name = name
         self._programs = programs
         programs.environment["PYTHONPATH"] = str(HERE)
-        flags = ("--cluster", url_of(nats), "--broker-name", name, "--data", "memory", "--strict")
+        member = ("--cluster", url_of(nats), "--broker-name", name, "--data", "memory", "--strict")
         times = ("--set", f"cluster_adopt_after={adopt_after}")
-        self.program = programs.dragoman("serve", *listeners, *flags, *times)
-        self.urls: dict[str, str] = {}
+        self.program = programs.dragoman("serve", *listeners, *member, *times, *flags)
+        self.urls: dict[str, str] = {}  # by dialect
+        self.places: list[str] = []  # of all listeners for callers
         self.pingpong_workers = ""
 
     def wait(self) -> None:
         """Wait until it listens."""
         self.program.prints("Try, in two other terminals")
-        self.urls = {
-            dialect: url if url.startswith("http") else f"{dialect}+{url}"
-            for dialect, url in re.findall(r"^  (\w+) +(\w+://\S+) +(?:both|callers)", self.program.out, re.MULTILINE)
-        }
+        found = re.findall(r"^  (\w+) +(\w+://\S+) +(?:both|callers)", self.program.out, re.MULTILINE)
+        self.urls = {dialect: url if url.startswith("http") else f"{dialect}+{url}" for dialect, url in found}
+        self.places = [url for _, url in found]
         places = re.findall(r"^  pingpong +(\w+://\S+) +workers", self.program.out, re.MULTILINE)
         self.pingpong_workers = places[0] if places else ""
 
@@ -112,13 +112,16 @@ def start_members(
     *,
     listeners: tuple[str, ...] = LISTENERS,
     adopt_after: float = ADOPT_AFTER,
+    flags: tuple[object, ...] = (),
+    known: int = 0,
 ) -> list[Member]:
-    """Start brokers, and wait until they know each other."""
-    made = [Member(programs, nats, name, listeners=listeners, adopt_after=adopt_after) for name in names]
+    """Start brokers, and wait until they know each other. `known`: number of brokers with those that run already."""
+    made = [Member(programs, nats, name, listeners=listeners, adopt_after=adopt_after, flags=flags) for name in names]
     for member in made:
         member.wait()
+    wanted = known or len(names)
     for member in made:
-        until(lambda member=member: len(member.knows()) == len(names), f"{member.name} knows all", PATIENCE)
+        until(lambda member=member: len(member.knows()) == wanted, f"{member.name} knows all", PATIENCE)
     return made
 
 
@@ -146,9 +149,14 @@ def enqueue(members: list[Member], service: str, payload: bytes, key: str, **opt
             try:
                 with closing(Client(member.url, wait_for_broker=False)) as client:
                     id = client.enqueue(service, payload, key=key, **options)
-                    found.append((id, next(each for each in members if each.name == client.job(id).broker)))
+                    broker = client.job(id).broker
+                    owners = [each for each in members if each.name == broker]
+                    assert owners, f"{id} is at {broker!r}, which is none of {[each.name for each in members]}"
+                    found.append((id, owners[0]))
                 return True
-            except (JobRefused, BrokerUnavailable, NotFound, OperationError):
+            except (NoSuchService, PayloadTooLarge):
+                raise
+            except (JobRefused, BrokerUnavailable):
                 continue  # another broker has the shard, or is about to, or this one stops; the key makes it one job
         return False
 

@@ -140,7 +140,7 @@ def judge_whys(told: dict[str, str]) -> None:
         "at a native worker": r"It is done, on attempt 2\.",
         "resting": rf"Retry in {S}: attempt 1 of 3 failed on worker helper: no luck\.",
         "in quarantine": r"It ended failed: attempt 1 of 1 failed on worker helper: no luck\. "
-        r"It is in quarantine: `retry` makes a new job from it\.",
+        r"It is in quarantine: a retry makes a new job from it\.",
         "done": r"It is done\.\nIt holds the key 'the key' while its outcome is kept\.",
         "cancelled": r"It ended cancelled: cancelled on request\.",
         "delivered late": r"It is done\.",

@@ -88,8 +88,8 @@ def test_lists_show_the_whole_cluster(members: list[Member], programs: Programs,
     first.worker("upper", "upper")
     second.worker("upper", "upper")
     second.worker("waits", "waits")
-    until(lambda: first.offers("waits") and first.offers("upper") and second.offers("upper"), "all offered", PATIENCE)
     with closing(Client(first.url)) as near, closing(Client(second.url)) as far:
+        until(lambda: len(near.workers()) == 3 and first.offers("waits"), "all workers have joined", PATIENCE)
         ids = []
         for number in range(6):
             ids.append(enqueue_at(members[number % 2], "upper", b"%d" % number, attempts=1))

@@ -8,14 +8,16 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from dragoman import Client
 from nats_servers import free_ports
 from page_reader import ROOT, Page, Reader
-from programs import PATIENCE, until
+from programs import PATIENCE, Program, until
 
 Reads = Callable[[str], Reader]
 NEW_PORTS = {  # of the broker that takes the place of a home-made one
@@ -251,7 +253,49 @@ def test_several_brokers(reads: Reads) -> None:
     reader.works(worker)
     brokers[0].prints("worker joined")
     reader.session()
-    reader.has_typed_all(but=("pip install", "dragoman export", "dragoman import"))  # test_export.py has these
+    _move_jobs(reader, brokers)
+    reader.has_typed_all(but=("pip install",))
+
+
+def _move_jobs(reader: Reader, brokers: list[Program]) -> None:
+    """Move the jobs of one broker into the cluster, which is stopped, and back."""
+    for broker in brokers:
+        broker.terminate()
+    for broker in brokers:
+        assert broker.ends() == 0
+    with _broker_of(reader, "data") as client:
+        waiting, ended = client.enqueue("later", b"payload"), client.enqueue("never", b"x")
+        client.cancel(ended)
+    _run(reader, "dragoman export --data ./data > jobs.ndjson")
+    _run(reader, "dragoman import jobs.ndjson --cluster nats://127.0.0.1:4222")
+    again = reader.type(next(command for command in reader.page.shown if command.startswith("dragoman serve")))
+    again.prints("shard owned", 3)
+    with closing(Client(f"tcp://127.0.0.1:{reader.ports['7411']}")) as client:
+        assert (client.job(waiting).state, client.payload(waiting)) == ("waiting", b"payload")
+        assert (client.job(ended).outcome, client.job(ended).broker) == ("cancelled", "eu1")
+    again.terminate()
+    assert again.ends() == 0
+    _run(reader, "dragoman export --cluster nats://127.0.0.1:4222 > jobs.ndjson")
+    _run(reader, "dragoman import jobs.ndjson --data ./new")
+    with _broker_of(reader, "new") as client:
+        assert (client.job(waiting).state, client.payload(waiting)) == ("waiting", b"payload")
+        assert client.job(ended).outcome == "cancelled"
+
+
+def _run(reader: Reader, command: str) -> None:
+    done = reader.type(command)
+    assert done.ends(60.0) == 0, done.err
+
+
+@contextmanager
+def _broker_of(reader: Reader, data: str) -> Iterator[Client[bytes]]:
+    """Run a broker without a cluster on a data folder of the page."""
+    broker = reader.dragoman("serve", "tcp://127.0.0.1:0", "--data", f"./{data}", "--strict")
+    url = broker.prints(r"native +(\w+://127.0.0.1:\d+) +both")
+    with closing(Client(url)) as client:
+        yield client
+    broker.terminate()
+    assert broker.ends() == 0
 
 
 def test_migrate_from_process_pool_executor(reads: Reads) -> None:

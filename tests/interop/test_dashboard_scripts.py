@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from node_packages import node_package
 
 from dragoman.http.dashboard_pages import FOLDER
+from dragoman.sdk.printable import printable
 
-MODULES = ("format", "series", "dom", "charts")
+MODULES = ("format", "series", "dom", "charts", "visible", "verbs", "routes")
 START = "2026-01-01T00:00:00.000Z"
 
 
@@ -49,6 +51,9 @@ def test_numbers_as_text() -> None:
         "format.time(1000)": "17 min",
         "format.time(9000)": "2.5 h",
         "format.time(200000)": "2.3 d",
+        "format.took(0)": "< 1 ms",
+        "format.took(0.004)": "4 ms",
+        "format.took(0.0171)": "17 ms",
         "format.count(999999)": "999,999",
         "format.count(1204331)": "1.20 M",
         "format.later({delayed: 0, dependent: 0})": "",
@@ -65,6 +70,40 @@ def test_numbers_as_text() -> None:
         "format.percent(0 / 0)": "–",
     }
     assert dict(zip(expected, evaluate(*expected), strict=True)) == expected
+
+
+def test_invisible_characters_are_shown() -> None:
+    """As commands do it. Names of services were shown in another order, as nothing, or like another name."""
+    names = [
+        "abc\u202egnp.exe",
+        " ",
+        "\xa0",
+        "a\u200bb",
+        "a\n\tb",
+        "caf\xe9 \u65e5\u672c",
+        "a b",
+        "\U000e0041",
+        "\x1b[0m",
+    ]
+    found = evaluate(*(f"visible.visibleLines({json.dumps(each)})" for each in names))
+    assert found == [printable(each) if each != " " else "\\x20" for each in names]
+    assert evaluate("visible.visible('a\\nb')", "visible.exact(' a  b ')") == ["a\\nb", "\\x20a \\x20b\\x20"]
+
+
+def test_invisible_characters_are_shown_in_texts_and_kept_in_addresses() -> None:
+    name = json.dumps("x\u202ey")
+    found = evaluate(
+        f'String(dom.html`<a class="b" href="${{{name}}}" title="Of ${{{name}}}">${{{name}}}</a> ${{[{name}]}}`)',
+        f"String(dom.html`<pre>${{{json.dumps('a' + chr(10) + 'b')}}}</pre>`)",
+        f"String(dom.html`<b>${{{json.dumps('of ' + chr(0x5D0) + '-' + chr(0x5D1) + ' 3')}}}</b>`)",
+        f"String(dom.html`<text>${{{json.dumps(chr(0x5D0))}}}</text>`)",
+    )
+    assert found == [
+        '<a class="b" href="x\u202ey" title="Of x\\u202ey">x\\u202ey</a> x\\u202ey',
+        "<pre>a\nb</pre>",
+        "<b>of <bdi>\u05d0-\u05d1</bdi> 3</b>",
+        "<text>\u05d0</text>",
+    ]
 
 
 def test_values_are_escaped() -> None:
@@ -103,3 +142,36 @@ def test_gaps_are_not_drawn_and_marks_do_not_overlap() -> None:
     assert "mark at 250 + 1" in drawn
     assert "mark at 100 + 1" in drawn
     assert "mark at 400" not in drawn
+
+
+def test_area_without_height_does_not_hide_the_one_below() -> None:
+    """A service whose jobs all failed had a green line: that of *done* lay on that of *not done*."""
+    lines = "[{color: 'failed', values: [0, 0, 2, 2]}, {color: 'done', values: [0, 0, 0, 0]}]"
+    [drawn] = evaluate(f"String(charts.chart('x', {lines}, {{isStacked: true}}))")
+    failed, done = re.findall(r'"c-(?:failed|done)">.*?<path d="([^"]*)"', drawn, re.DOTALL)
+    assert failed.startswith("M33.33 100L66.67 "), "it is not drawn where no job failed"
+    assert done == "M0 100L33.33 100", "it is drawn where nothing ended"
+
+
+def test_dialog_names_only_jobs_that_are_there() -> None:
+    """It said "the others end as lost" where there were no others."""
+    expected = {
+        "verbs.fate(1, 1, 1)": "It has attempts left and is tried again.",
+        "verbs.fate(2, 2, 2)": "All have attempts left and are tried again.",
+        "verbs.fate(1, 1, 0)": "It has no attempts left and ends as lost.",
+        "verbs.fate(3, 3, 0)": "None has attempts left: they end as lost.",
+        "verbs.fate(3, 3, 1)": "1 has attempts left and is tried again, 2 end as lost.",
+        "verbs.fate(30, 20, 7)": "7 of the first 20 have attempts left: such jobs are tried again, others end as lost.",
+    }
+    assert dict(zip(expected, evaluate(*expected), strict=True)) == expected
+
+
+def test_names_that_are_folders_of_an_address_have_no_page() -> None:
+    """A browser made `/` of `/service/..`, also if the points were escaped."""
+    expected = {
+        "routes.hrefOf('service', '..')": "/services?text=..",
+        "routes.hrefOf('service', '.')": "/services?text=.",
+        "routes.hrefOf('service', '...')": "/service/...",
+        "routes.hrefOf('service', 'a/b')": "/service/a%2Fb",
+    }
+    assert dict(zip(expected, evaluate(*expected), strict=True)) == expected

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import zmq
@@ -357,6 +358,54 @@ def test_groups_and_jobs_after_them_are_replayed_over_a_restart(tmp_path: Path) 
         broker.stop()
         assert replayed(file, strict=True) == broker.entries
         assert SECRET not in file.read_bytes()
+
+
+def test_retries_by_reason_and_by_group_are_replayed_although_the_texts_are_hidden(tmp_path: Path) -> None:
+    """The replay compared the filter and the id of the group with the hidden texts, and found no jobs."""
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    text = "the disk of host 17 is full"
+    kind = {"Content_Type": "application/json"}
+    for run in (1, 2):
+        file = tmp_path / f"{run}.rec"
+        broker = RecordedBroker(file, "http://127.0.0.1:0", folder=folder)
+        try:
+            hand = HttpHand(broker.places[0]["both"])
+            until(partial(_is_loaded, broker.server), "the stored jobs are restored")
+            if run == 1:
+                worker = hand.join("bad")
+                for number in range(4):
+                    assert hand.ask("POST", "/v1/jobs?service=bad&attempts=1", b"x")[0] == 202
+                    _, headers, _ = hand.ask("POST", f"{worker.path}/next?wait=10", **worker.secret)
+                    said = {"Dragoman_Attempt": headers["dragoman-attempt"], **worker.secret}
+                    error = text.replace("17", str(number)) if number < 3 else "another"
+                    failed = json.dumps({"type": "E", "message": error}).encode()
+                    assert hand.ask("POST", f"{worker.path}/result?outcome=failed", failed, **said, **kind)[0] == 204
+                asked = {"service": "bad", "reason": "HOST 1", "dry_run": True}
+                assert hand.ask("GET", "/v1/jobs?reason=the%20disk&text=the%20disk")[0] == 200
+                for path in ("workers", "services"):  # names stay: the same rows are found
+                    [row] = json.loads(hand.ask("GET", f"/v1/{path}")[2])[path]
+                    found = json.loads(hand.ask("GET", f"/v1/{path}?text={quote(row['name'])}")[2])[path]
+                    assert len(found) == 1
+                assert hand.ask("POST", "/v1/jobs/retry", json.dumps(asked).encode(), **kind)[0] == 202
+                asked = {"service": "bad", "reason": "NOTHER"}
+                assert hand.ask("POST", "/v1/jobs/retry", json.dumps(asked).encode(), **kind)[0] == 202
+            else:
+                groups = json.loads(hand.ask("GET", "/v1/quarantine")[2])["groups"]
+                [group] = [each["group"] for each in groups if each["count"] == 3]
+                asked = {"group": group, "rate": 1000}
+                assert hand.ask("POST", "/v1/quarantine/retry", json.dumps(asked).encode(), **kind)[0] == 202
+                until(lambda hand=hand: not _quarantined(hand), "the group is retried")
+        finally:
+            broker.stop()
+        assert replayed(file, strict=True) == broker.entries
+        assert b"the disk" not in file.read_bytes()
+        assert b"NOTHER" not in file.read_bytes()
+
+
+def _quarantined(hand: HttpHand) -> list[Any]:
+    found: list[Any] = json.loads(hand.ask("GET", "/v1/quarantine")[2])["groups"]
+    return found
 
 
 def test_an_access_folder_that_changes_is_replayed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +59,7 @@ def record(world: World) -> None:
 def view_of(world: World, id: JobId) -> ConversationView:
     found = world.broker.job_registry.conversations.find(id)
     assert found is not None
-    return conversation_view(found, 0.0, world.broker.principals.local)
+    return conversation_view(found, 0.0, world.broker.principals.local, world.broker)
 
 
 def messages(view: ConversationView) -> list[str]:
@@ -273,7 +274,7 @@ def in_browser_code(views: list[ConversationView]) -> list[list[str]]:
 
 def test_the_page_draws_the_same_pictures(stories: dict[str, ConversationView]) -> None:
     views = [*stories.values(), many_attempts(stories["rescue"]), hostile(stories["late"])]
-    views.append(reconstructed(stories["rescue"]))
+    views += [reconstructed(stories["rescue"]), wordy(stories["rescue"])]
     for drawn, view in zip(in_browser_code(views), views, strict=True):
         assert drawn == [draw(view), draw(view, is_narrow=True)]
 
@@ -332,6 +333,25 @@ def test_of_many_attempts_the_picture_shows_the_first_and_the_last(stories: dict
     assert "… 6 more attempts" in drawn
     assert "… 12345 more" in drawn
     assert [f">w{number}<" in drawn for number in range(1, 11)] == [True] * 3 + [False] * 6 + [True]
+
+
+def wordy(view: ConversationView) -> ConversationView:
+    """Notes and bands of attempts that are longer than the picture is wide."""
+    rows = [
+        msgspec.structs.replace(
+            row, note=row.note and f"{row.note} {'W' * 200}", says=row.says and f"{row.says} {'W' * 200}"
+        )
+        for row in view.messages
+    ]
+    return msgspec.structs.replace(view, messages=rows)
+
+
+def test_texts_that_do_not_fit_end_in_an_ellipsis(stories: dict[str, ConversationView]) -> None:
+    """They were cut off by the edge of the picture, as if they ended there."""
+    drawn = draw(wordy(stories["rescue"]))
+    long: list[str] = re.findall(r">([^<>]*WWW[^<>]*)<", drawn)
+    assert long
+    assert all(each.endswith("W…") and len(each) <= 100 for each in long)
 
 
 def test_style_sheet_of_the_page_has_the_rules_of_the_picture() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from dragoman.carriers.carrier import Carrier, Frame
 from dragoman.carriers.nats_connect import ConnectOptions
 from dragoman.cluster.jetstream import ApiError
-from dragoman.cluster.log import Expected, ShardEvents, ShardLog
+from dragoman.cluster.log import Expected, LogPhase, ShardEvents, ShardLog
 from dragoman.cluster.log_io import JetStreamLog, LogIO
 from dragoman.cluster.log_reader import ReadBatch
 from dragoman.cluster.log_records import Claim
@@ -207,7 +207,8 @@ class TableShard(ShardEvents):
         self._broker.oracle.saved(self._broker.label, self.number, texts, last)
         if self.is_cleaning and self._rewriting and ticket >= self._rewriting:
             self._rewriting = 0
-            self.log.purge(self._purged, now)
+            if self.log.phase is LogPhase.OWNED:  # else it is being released
+                self.log.purge(self._purged, now)
 
     def _purged(self, found: int | ApiError, now: float) -> None:
         self.is_cleaning = False

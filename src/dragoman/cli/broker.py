@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from dragoman.cli.client import connect_option, json_option, perform
+from dragoman.cli.request_options import request_options
 from dragoman.cli.tables import ago, print_facts, print_json, rounded_size
+from dragoman.operations.cluster_schemas import NamedBroker
 from dragoman.operations.list_schemas import LimitView
-from dragoman.operations.schemas import EmptyRequest
 from dragoman.operations.table import BROKER
 
 IN_BYTES = ("max_memory", "max_outcome_bytes", "max_store_size")
@@ -17,14 +18,16 @@ IN_BYTES = ("max_memory", "max_outcome_bytes", "max_store_size")
     epilog="""\b
 Examples:
   dragoman broker
+  dragoman broker --broker eu2
   dragoman broker --json | jq '.limits[] | select(.used > 0.8 * .of)'
 """,
 )
 @connect_option
+@request_options(NamedBroker, "broker")
 @json_option
-def broker(url: str | None, as_json: bool) -> None:
+def broker(url: str | None, broker: str | None, as_json: bool) -> None:
     """Show the version of the broker, its limits, and the settings that are not default."""
-    view = perform(url, BROKER, EmptyRequest())
+    view = perform(url, BROKER, NamedBroker(broker=broker))
     if as_json:
         print_json(view)
         return

@@ -173,7 +173,8 @@ class BrokerHttp:
             sentence = str(problem.get("detail") or problem["title"])
         except (ValueError, KeyError, AttributeError):
             sentence = f"the broker at {self.place} answered {response.status} {response.reason}"
-        return {403: Forbidden, 404: NotFound}.get(response.status, DragomanError)(sentence)
+        kinds = {403: Forbidden, 404: NotFound, 503: BrokerUnavailable}
+        return kinds.get(response.status, DragomanError)(sentence)
 
 
 def _with_query(path: str, query: dict[str, object]) -> str:

@@ -28,9 +28,9 @@ def demo(quick: bool, stay: bool) -> None:
     """Run a broker with callers and workers of every dialect, and let them talk to each other.
 
     Every dialect calls workers of every other, and all results are checked. Then a worker is killed in the middle of a
-    job, a job waits for a worker, and a job that fails is retried. The demo takes about a minute, uses free ports of
-    127.0.0.1, stores nothing, and ends all of its processes. Some workers are in C and JavaScript, if a C compiler with
-    libzmq and Node are installed.
+    job, a job waits for a worker, and a job that fails is retried. The demo takes less than a minute, uses free ports
+    of 127.0.0.1, stores nothing, and ends all of its processes. Some workers are in C and JavaScript, if a C compiler
+    with libzmq and Node are installed.
     """
     from dragoman.demo.processes import forget_settings
     from dragoman.demo.story import QUICK, Sizes, tell

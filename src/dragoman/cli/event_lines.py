@@ -24,6 +24,7 @@ class EventLines:
         self._painted = painted
         self._running: OrderedDict[str, tuple[float, str]] = OrderedDict()  # start and worker of each job
         self._width = 0  # of the services so far
+        self._broker_width = 0  # of the brokers so far; 0: there is no cluster
 
     def line(self, name: str, fields: Mapping[str, Any], now: float, clock: str) -> str:
         """The line for an event at this time, which `clock` shows."""
@@ -37,7 +38,13 @@ class EventLines:
             state = fields["last"]["outcome"]
         detail = self._worker(fields) if is_worker else self._job(name, fields, now)
         shown = self._painted(padded(state, STATE_WIDTH))
-        return f"{clock}  {padded(id, ID_DIGITS)}  {service}  {shown}  {plain(detail)}".rstrip()
+        return f"{clock}  {self._broker(fields)}{padded(id, ID_DIGITS)}  {service}  {shown}  {plain(detail)}".rstrip()
+
+    def _broker(self, fields: Mapping[str, Any]) -> str:
+        """The column of the broker, in a cluster."""
+        broker = plain(fields.get("broker") or "")
+        self._broker_width = max(self._broker_width, text_width(broker))
+        return f"{padded(broker, self._broker_width)}  " if self._broker_width else ""
 
     def _worker(self, fields: Mapping[str, Any]) -> str:
         return f"worker {fields['name'] or fields['id']} ({fields['dialect']})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dragoman.cli.broker_column import note_unanswered, with_brokers
 from dragoman.cli.client import connect_option, connected, json_option, perform
 from dragoman.cli.exit_codes import USAGE, fail
 from dragoman.cli.job_ids import optional_job_argument
@@ -87,9 +88,13 @@ def job(
         print_table(titles, [_attempt_row(each) for each in view.attempts], "")
     if view.children:
         click.echo()
-        print_table(("CHILD", "SERVICE", "STATE", "KIND"), [_child_row(each) for each in view.children], "")
+        rows = [_child_row(each) for each in view.children]
+        print_table(
+            *with_brokers(("CHILD", "SERVICE", "STATE", "KIND"), rows, [each.broker for each in view.children]), ""
+        )
         if view.more_children:
             click.echo(f"and {view.more_children} more")
+    note_unanswered(view.unanswered)
     if view.error is not None and view.error.detail:
         click.echo(f"\n{title('traceback')}\n{printable(view.error.detail).rstrip()}")
 

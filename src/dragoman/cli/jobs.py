@@ -33,7 +33,7 @@ Examples:
 )
 @connect_option
 @request_options(ListJobsRequest, "service", "state", "outcome", "kind", "caller", "worker", "text", "reason")
-@request_options(ListJobsRequest, "since", "until", "undone", "group")
+@request_options(ListJobsRequest, "since", "until", "undone", "group", "parent")
 @click.option("--quarantined", is_flag=True, help="Only jobs in quarantine, which `dragoman retry` retries.")
 @click.option("--limit", type=click.IntRange(min=1), help="Number of jobs, at most.  [default: 20, or all with --json]")
 @click.option("--counts", is_flag=True, help="Print the numbers of jobs by state instead, of one --service or of all.")

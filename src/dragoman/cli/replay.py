@@ -88,7 +88,7 @@ def _print_ladder(repeated: Replay, job: str) -> None:
     conversation = repeated.conversation()
     if conversation is None:
         fail(f"--ladder {job}: the recording has no such job; `dragoman replay FILE` prints those that ended", USAGE)
-    view = conversation_view(conversation, 0.0, repeated.broker.principals.local)
+    view = conversation_view(conversation, 0.0, repeated.broker.principals.local, repeated.broker)
     click.echo(printable(as_text(view), "\n"))
 
 

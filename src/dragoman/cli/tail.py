@@ -13,14 +13,13 @@ import click
 from dragoman.cli.broker_http import BrokerHttp, ServerEvent, http_option
 from dragoman.cli.client import json_option
 from dragoman.cli.event_lines import EventLines
-from dragoman.cli.exit_codes import USAGE, ending_errors, fail, warn
+from dragoman.cli.exit_codes import USAGE, ending_errors, fail
+from dragoman.cli.lasting_stream import lasting_events
 from dragoman.cli.tables import ascii_json
 from dragoman.cli.terminal import coloured, time_text
 from dragoman.http.event_filters import EventState
-from dragoman.sdk.errors import BrokerUnavailable, NotAllowed
 
 MOST = 50  # events a second, without --all
-RETRY = 1.0  # seconds until a lost stream is opened again
 STATES = [each for each in get_args(EventState) if each != "undone"]
 
 
@@ -37,7 +36,12 @@ Examples:
 @click.option("--worker", metavar="NAME", help="Only events of this worker: its name, or its id.")
 @click.option("--state", type=click.Choice(STATES), help="Only events of this state or outcome.")
 @click.option("--failed", is_flag=True, help="Only ends of jobs that are not done.")
-@click.option("--all", "everything", is_flag=True, help=f"Print every event, not only the first {MOST} of each second.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help=f"Print every event, not only the first {MOST} of each second. Other brokers of a cluster send at most 500.",
+)
 @click.option(
     "--ladder",
     "target",
@@ -61,7 +65,8 @@ def tail(
     """Print events of jobs and workers as they happen, one a line, until Ctrl-C.
 
     A line has the time, the first 12 digits of the job's id, the service, the new state or the outcome, and the worker.
-    If more events happen than can be read, some are left out, and a line has their number.
+    In a cluster, the events are those of all brokers, and the second column has the broker that owns the job. If more
+    events happen than can be read, some are left out, and a line has their number.
     """
     if target is not None:
         others = (service, worker, state, failed or None, everything or None, as_json or None)
@@ -73,7 +78,7 @@ def tail(
         fail("--save needs --ladder JOB or --ladder WORKER", USAGE)
     if failed and state is not None:
         fail("--failed and --state exclude each other; leave one out", USAGE)
-    printer = Printer(as_json)
+    printer = Printer(as_json, everything=everything)
     query: dict[str, object] = {
         "service": service,
         "worker": worker,
@@ -82,21 +87,8 @@ def tail(
     }
     with ending_errors(url):
         broker = BrokerHttp(url)
-        while True:
-            is_open = False
-            try:
-                for event in broker.events("/v1/events", **query):
-                    is_open = True
-                    printer.receive(event, time.monotonic())
-                warn("the broker has closed the stream; opening it again")
-            except NotAllowed:
-                raise
-            except BrokerUnavailable as error:
-                if not printer.has_begun:
-                    raise
-                if is_open:
-                    warn(f"{error}; trying again until Ctrl-C")
-            time.sleep(RETRY)
+        for event in lasting_events(broker, "/v1/events", **query):
+            printer.receive(event, time.monotonic())
 
 
 def _follow(target: str, save: str | None, url: str | None) -> None:
@@ -113,15 +105,15 @@ def _follow(target: str, save: str | None, url: str | None) -> None:
 class Printer:
     """Prints the events of a stream."""
 
-    def __init__(self, as_json: bool, write: Callable[[str], object] = click.echo) -> None:
+    def __init__(self, as_json: bool, write: Callable[[str], object] = click.echo, *, everything: bool = False) -> None:
+        """`everything`: all events were requested."""
         self._as_json = as_json
+        self._advice = "" if everything else " (--all to see them)"
         self._write = write
         self._lines = EventLines(coloured)
-        self.has_begun = False
 
     def receive(self, event: ServerEvent, now: float) -> None:
         """Print an event. `now`: a monotonic time."""
-        self.has_begun = True
         if event.name in ("open", "comment", "overflow"):
             return
         fields: Any = json.loads(event.data)
@@ -129,7 +121,7 @@ class Printer:
         if self._as_json:
             self._write(ascii_json({"event": event.name, "at": time_text(moment), **fields}))
         elif event.name == "skipped":
-            self._write(f"… {fields['count']:,} events left out in the last second (--all to see them)")
+            self._write(f"… {fields['count']:,} events left out in the last second{self._advice}")
         else:
             clock = moment.astimezone().strftime("%H:%M:%S.%f")[:-3]
             self._write(self._lines.line(event.name, fields, now, clock))

@@ -17,6 +17,7 @@ from dragoman.cli.broker_http import BrokerHttp, http_option
 from dragoman.cli.client import json_option
 from dragoman.cli.event_lines import duration
 from dragoman.cli.exit_codes import ending_errors
+from dragoman.cli.lasting_stream import lasting_events
 from dragoman.cli.tables import ascii_json
 from dragoman.cli.terminal import COLOURS, has_colours, is_terminal, terminal_width
 from dragoman.cli.top_format import Paint, plain_paint
@@ -42,12 +43,15 @@ Examples:
 def top(url: str | None, as_json: bool) -> None:
     """Show services, workers and jobs, what needs attention, and what has changed. Press ? for the keys.
 
-    If standard output is not a terminal, print one frame. With --json, print a snapshot a second, one a line.
+    In a cluster, all brokers are shown, whichever is asked.
+
+    If standard output is not a terminal, print one frame. With --json, print a snapshot a second, one a
+    line. A stream that is lost is opened again.
     """
     with ending_errors(url):
         broker = BrokerHttp(url)
         if as_json:
-            for event in broker.events("/v1/live", page="overview"):
+            for event in lasting_events(broker, "/v1/live", page="overview"):
                 if event.name == "snapshot":
                     click.echo(ascii_json(json.loads(event.data)))
         elif is_terminal() and is_terminal(sys.stdin):

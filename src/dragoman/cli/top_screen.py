@@ -25,6 +25,7 @@ from dragoman.cli.top_model import Model, Row
 
 PATIENCE = 3.0  # seconds without a snapshot, after which the screen says so
 MOST_ATTENTION = 5  # lines
+MOST_BROKERS = 3  # names in a cell
 KEYS = ("[s]ervices", "[w]orkers", "[j]obs", "[c]hanges")
 LAST_KEYS = ("[?] keys", "[q]uit")  # they are always shown
 ALL_KEYS = [
@@ -101,6 +102,8 @@ def _head(model: Model, clock: datetime, width: int, paint: Paint) -> list[str]:
         return [paint("bold", "  ".join(parts))]
     state = "ready" if snapshot["ready"] else "not ready"
     numbers = []
+    if brokers := snapshot.get("brokers"):
+        numbers.append("1 broker" if len(brokers) == 1 else f"{len(brokers)} brokers")
     if totals := snapshot.get("totals"):
         numbers += [
             f"{rate(totals['done'])} done/s",
@@ -109,10 +112,15 @@ def _head(model: Model, clock: datetime, width: int, paint: Paint) -> list[str]:
             f"{rate(sum(totals['undone'].values()))} not done/s",
         ]
     if broker := snapshot.get("broker"):
-        numbers.append(f"CPU {broker['cpu']:.0%}".replace("%", " %"))
+        busiest = "busiest " if len(brokers or ()) > 1 else ""
+        numbers.append(f"{busiest}CPU {broker['cpu']:.0%}".replace("%", " %"))
         numbers.append(f"lag {quantile(broker['lag_p99'])}")
     text = within(["  ".join([*parts, state]), *numbers], width)
     painted = [text.replace(state, paint(state, state), 1)]
+    if silent := snapshot.get("unanswered"):
+        verb = "does" if len(silent) == 1 else "do"
+        text = f"! {plain(', '.join(silent))} {verb} not answer: the numbers are those of the other brokers"
+        painted.append(paint("not ready", shortened(text, width)))
     return painted + [paint("not ready", shortened(f"! {plain(each)}", width)) for each in snapshot["problems"]]
 
 
@@ -136,11 +144,17 @@ def _attention(model: Model, width: int, paint: Paint) -> list[str]:
     room = max((len(name) for name in names[:MOST_ATTENTION]), default=0)
     lines = []
     for name, each in zip(names[:MOST_ATTENTION], found, strict=False):
-        text = shortened(f"! {plain(name).ljust(room)}  {plain(each['text'])}", width)
+        text = shortened(f"! {plain(name).ljust(room)}  {_named(each)}", width)
         lines.append(paint("failed" if each["level"] in ("critical", "error") else "paused", text))
     if len(found) > MOST_ATTENTION:
         lines.append(f"  … and {len(found) - MOST_ATTENTION} more")
     return lines
+
+
+def _named(each: Row) -> str:
+    """The sentence; with the broker of the cluster, if one alone has reported it."""
+    brokers: Sequence[str] = each.get("brokers") or ()
+    return plain(f"{brokers[0]}: {each['text']}" if len(brokers) == 1 else each["text"])
 
 
 def _body(model: Model, clock: datetime, width: int, room: int | None, paint: Paint) -> list[str]:
@@ -153,7 +167,7 @@ def _body(model: Model, clock: datetime, width: int, room: int | None, paint: Pa
         if model.snapshot is None:
             return []
         return [f"Nothing matches {plain(model.text)!r}." if model.text else shortened(EMPTY[model.page], width)]
-    columns, cells = TABLES[model.page]
+    columns, cells = columns_of(model), TABLES[model.page][1]
     selected = model.selected
     first = 0 if room is None else max(0, selected - (room - 2))
     shown = rows[first:] if room is None else rows[first : first + room - 1]
@@ -163,9 +177,31 @@ def _body(model: Model, clock: datetime, width: int, room: int | None, paint: Pa
     return [paint("bold", titles), *lines]
 
 
+def _brokers(model: Model, row: Row) -> list[str]:
+    """The cell with the brokers of a row; none without a cluster."""
+    if not is_cluster(model):
+        return []
+    brokers: Sequence[str] = row.get("brokers") or ()
+    more = f" + {len(brokers) - MOST_BROKERS}" if len(brokers) > MOST_BROKERS else ""
+    return [", ".join(brokers[:MOST_BROKERS]) + more or row.get("broker") or ""]
+
+
+def is_cluster(model: Model) -> bool:
+    return model.snapshot is not None and bool(model.snapshot.get("brokers"))
+
+
+def columns_of(model: Model) -> Sequence[Column]:
+    """The columns of this page; those of a cluster have one for brokers."""
+    columns, place = TABLES[model.page][0], BROKER_PLACES.get(model.page)
+    if place is None or not is_cluster(model):
+        return columns
+    return [*columns[:place], Column("BROKER", False, 2), *columns[place:]]
+
+
 def _service_cells(model: Model, row: Row, clock: datetime) -> list[str]:
     return [
         f"{row['name']} (paused)" if row["paused"] else row["name"],
+        *_brokers(model, row),
         f"{row['waiting']:,}",
         duration(row["oldest"]) if row["waiting"] else "",
         rate(row["done"]),
@@ -181,6 +217,7 @@ def _worker_cells(model: Model, row: Row, clock: datetime) -> list[str]:
     return [
         str(row["id"]),
         row["name"],
+        *_brokers(model, row),
         row["dialect"],
         row["state"],
         f"{len(row['running'])}/{row['capacity']}",
@@ -193,11 +230,12 @@ def _job_cells(model: Model, row: Row, clock: datetime) -> list[str]:
     age = (clock - datetime.fromisoformat(row["created"])).total_seconds()
     attempts = f"{len(row['attempts'])}/{row['max_attempts'] or NONE}"
     state = row["outcome"] or row["state"]
-    return [row["id"][:12], row["service"], state, attempts, duration(max(0.0, age)), row["reason"]]
+    cells = [row["id"][:12], row["service"], *_brokers(model, row), state, attempts]
+    return [*cells, duration(max(0.0, age)), row["reason"]]
 
 
 def _change_cells(model: Model, row: Row, clock: datetime) -> list[str]:
-    return [f"{datetime.fromisoformat(row['at']).astimezone(clock.tzinfo):%H:%M:%S}", row["text"]]
+    return [f"{datetime.fromisoformat(row['at']).astimezone(clock.tzinfo):%H:%M:%S}", _named(row)]
 
 
 Cells = Callable[[Model, Row, datetime], list[str]]
@@ -207,6 +245,9 @@ TABLES: dict[str, tuple[Sequence[Column], Cells]] = {
     "jobs": (JOB_COLUMNS, _job_cells),
     "changes": (CHANGE_COLUMNS, _change_cells),
 }
+
+
+BROKER_PLACES = {"services": 1, "workers": 2, "jobs": 2}  # place of the column with brokers
 
 
 def _foot(model: Model, width: int, paint: Paint) -> str:

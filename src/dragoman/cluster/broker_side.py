@@ -7,14 +7,18 @@ it sends here (`taken_jobs.py`). While NATS is away, everything local goes on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.nats_info import ServerInfo
+from dragoman.cluster.access_tables import AccessTables
 from dragoman.cluster.capacity import Capacity
+from dragoman.cluster.departure import Departure
+from dragoman.cluster.gossip import Gossip, encode_gossip, read_gossip, read_settings
+from dragoman.cluster.gossiped_settings import GOSSIP_EVERY, GossipedSettings
 from dragoman.cluster.limit_shares import LimitShares
 from dragoman.cluster.link import Link
 from dragoman.cluster.names import Subjects
@@ -31,46 +35,47 @@ from dragoman.cluster.records import (
     Failed,
     Free,
     Give,
-    Gossip,
     Grants,
+    Held,
+    Leave,
+    Left,
     LetGo,
     Packet,
     Progress,
     Recall,
+    Record,
     Report,
     Result,
+    Returned,
     Seek,
-    Settings,
-    encode_gossip,
-    encode_settings,
-    read_gossip,
+    TableLimits,
+    Watch,
+    Watched,
     read_packet,
-    read_settings,
 )
 from dragoman.cluster.remote_workers import RemoteWorkers
-from dragoman.cluster.service_settings import apply_settings, declared_by, declared_here, settings_of, with_times
+from dragoman.cluster.service_settings import apply_settings, declared_by, declared_here
 from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.shard_bytes import CALL, shard_of
 from dragoman.cluster.shard_hub import ShardHub
 from dragoman.cluster.shard_keeper import ShardKeeper
-from dragoman.cluster.store import NOTES
 from dragoman.cluster.taken_jobs import TakenJobs
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
-from dragoman.core.model import Token
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
 from dragoman.dialects.interface import BrokerIO
 
-GOSSIP_EVERY: Final = 1.0  # seconds, if nothing changes
 GOSSIP_SOONEST: Final = 0.02  # seconds between two changes; more with many services
 GOSSIP_COST: Final = 0.00002  # seconds more for each service
 GOSSIP_PER_BROKER: Final = 0.001  # seconds more for each other broker: each receives the gossip of all
 LISTEN_FIRST: Final = 1.3  # seconds before the first gossip: longer than the others are silent
 RIVAL_FOR: Final = 3.0  # seconds after the last gossip of another run of a broker with this name
 MAX_PEERS: Final = 64
+
+Receiver = Callable[[Peer, Any, float], None]  # of one kind of record
 
 
 class ClusterSide(TimedRecipient):
@@ -90,16 +95,19 @@ class ClusterSide(TimedRecipient):
         self.peers: dict[str, Peer] = {}
         self._started = now
         self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
-        self.taken = TakenJobs(broker, self)
+        self.gives = self._workers.gives
         self.questions = Questions(self._request_flush)
         self._links = 0  # made so far
         myself = Peer(self.name, self.incarnation, Link(self.name, self.incarnation, 1 << 20), now)
+        self.taken = broker.handover.arrivals = TakenJobs(broker, self, myself)
         self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self.taken, self._request_flush)
         run = f"{self.name}.{self.incarnation}"
+        self.notes = GossipedSettings(broker, self.name, self.peers, self.hub)
         self.shares = LimitShares(
-            broker, run, self.peers, settings.adopt_after, self._granter, self.hub.owner_of, self._request_flush
+            broker, run, self.peers, settings.adopt_after, self.notes.granter, self.hub.owner_of, self._request_flush
         )
         self.hub.when_moved = self.shares.moved
+        self._tables = AccessTables(broker, settings.access_digest, self._request_flush)
         self._client: NatsClient | None = None
         self._max_message = 1 << 20  # bytes that the NATS server accepts
         self._takes_part_at = inf  # until then it only listens: an older run of a broker with this name may be heard
@@ -110,9 +118,23 @@ class ClusterSide(TimedRecipient):
         self._has_begun = True  # to look for shards
         self._keeps_from = inf  # time at which the layout was known
         self._is_flush_requested = False
-        self.has_settings: Callable[[str, float], bool] = self._has_notes
-        self._settings: Settings | None = None  # as they were sent last; None: not since it has shard 0
-        self._settings_at = -inf
+        self.departure = Departure(self.peers, self.taken, self._request_flush)
+        self.receivers: dict[type[Record], Receiver] = {  # of records that do not come with every job
+            Seek: self.hub.take_seek,
+            LetGo: lambda peer, record, now: self.hub.rest(now),
+            Recall: self.taken.recall,
+            Ask: self.questions.asked,
+            Answer: self.questions.answered,
+            Leave: self.questions.left,
+            Report: self.shares.reported,
+            Grants: self.shares.granted_by,
+            TableLimits: self._tables.received,
+            Held: self.hub.take,
+            Left: self.hub.take,
+            Returned: self.hub.take,
+            Watch: self.hub.take_watch,
+            Watched: self.hub.take_watch,
+        }
 
     def start(self, client: NatsClient) -> None:
         """Use this client from now on."""
@@ -174,7 +196,7 @@ class ClusterSide(TimedRecipient):
         elif type(effect) is DeliverOutcome:
             self.taken.outcome(effect, now)
         elif type(effect) is DeliverProgress:
-            self.taken.progress(effect)
+            self.taken.progress(effect, now)
         elif type(effect) is CancelAttempt:
             self._workers.cancel(effect)
         elif type(effect) is RemoveWorker:
@@ -197,6 +219,10 @@ class ClusterSide(TimedRecipient):
             due = min(due, self.shares.tick(now))
         if self.keeper is not None:
             due = min(due, self._tick_keeper(self.keeper, now))
+        if self._broker.dispatch.is_draining:
+            is_free = self.is_connected and self.keeper is not None and self.keeper.shards.is_drained
+            is_gossiped = self._gossip is not None and self._gossip.draining
+            due = min(due, self.departure.tick(is_gossiped, is_free, now))
         return due
 
     def _tick_keeper(self, keeper: ShardKeeper, now: float) -> float:
@@ -217,7 +243,7 @@ class ClusterSide(TimedRecipient):
         self._looked_at = now
         made = self._made_gossip(now)
         is_due = now >= self._gossip_at + GOSSIP_EVERY
-        settings = self._settings_to_send(now)
+        settings = self.notes.to_send(now)
         if made != self._gossip or is_due or settings:
             self._gossip, self._gossip_at = made, now
             ends = self.keeper.ends() if self.keeper is not None else {}
@@ -230,29 +256,6 @@ class ClusterSide(TimedRecipient):
         at most a thousand messages a second."""
         services = len(self._broker.worker_registry.services)
         return GOSSIP_SOONEST + GOSSIP_COST * services + GOSSIP_PER_BROKER * len(self.peers)
-
-    def _has_notes(self, broker: str, now: float) -> bool:
-        """True for the broker that has shard 0, with the pauses and limits of services. It has read them, if it is this
-        one."""
-        keeper = self.keeper
-        if keeper is None or keeper.shards.owner(NOTES, now) != broker:
-            return False
-        return broker != self.name or keeper.owns(NOTES)
-
-    def _granter(self, now: float) -> str:
-        """Return the broker that grants shares of limits; empty: none is known."""
-        return next((name for name in (self.name, *self.peers) if self.has_settings(name, now)), "")
-
-    def _settings_to_send(self, now: float) -> bytes:
-        """Return the pauses and limits of services, if this broker has them: each second, and when they change."""
-        if not self.has_settings(self.name, now):
-            self._settings = None
-            return b""
-        settings = settings_of(self._broker)
-        if settings == self._settings and now < self._settings_at + GOSSIP_EVERY:
-            return b""
-        self._settings, self._settings_at = settings, now
-        return encode_settings(with_times(settings, self._broker, now))
 
     def _made_gossip(self, now: float) -> Gossip:
         return Gossip(
@@ -296,13 +299,15 @@ class ClusterSide(TimedRecipient):
             self._io.remark("broker heard again", cluster=self.settings.cluster, broker=peer.name)
         peer.gossip = gossip
         self._broker.limiter.declare_elsewhere(peer.name, declared_by(gossip), now)
+        self._tables.heard(peer, gossip.access, now)
         self._workers.heard(peer, gossip, gossip.got.get(self.name, 0), now)
         self._broker.availability.heal(gossip.services)
         if self.keeper is not None:
             self.keeper.heard_ends(gossip.shards, gossip.ends)
             self.keeper.shards.heard(peer.name, peer.incarnation, gossip.shards, gossip.draining, now)
-        if gossip.settings and self.has_settings(peer.name, now):
+        if gossip.settings and self.notes.is_owner(peer.name, now):
             apply_settings(self._broker, read_settings(gossip.settings), now)
+            self.hub.has_settings = True
         self._request_flush()
 
     def _hear_rival(self, gossip: Gossip, now: float) -> None:
@@ -345,6 +350,7 @@ class ClusterSide(TimedRecipient):
         self.questions.gone(peer, now)
         self.hub.gone(peer, reason, now)
         self.shares.gone(peer, now)
+        self._tables.gone(peer, now)
         self._broker.limiter.declare_elsewhere(peer.name, {}, now)
         self._io.remark("broker left", level="warning", cluster=self.settings.cluster, broker=peer.name, reason=reason)
 
@@ -375,33 +381,31 @@ class ClusterSide(TimedRecipient):
             self.taken.give(peer, record, now)
         elif isinstance(record, (Result, Failed)):
             if shard_of(record.token) != CALL:
-                self.hub.take_outcome(peer, record, now)
+                self.hub.take(peer, record, now)
             else:
                 self._workers.outcome(peer, record, now)
-        elif isinstance(record, Seek):
-            self.hub.take_seek(peer, Token(record.token))
         elif isinstance(record, Ack):
             self.hub.take_ack(record.token)
-        elif isinstance(record, LetGo):
-            self.hub.rest(now)
         elif isinstance(record, Busy):
             self._workers.busy(peer, record, now)
         elif isinstance(record, Free):
             self._workers.free(peer, record, acknowledged, now)
         elif isinstance(record, Progress):
-            self._workers.progress(peer, record, now)
-        elif isinstance(record, Recall):
-            self.taken.recall(peer, record, now)
-        elif isinstance(record, Ask):
-            self.questions.asked(peer, record, now)
-        elif isinstance(record, Answer):
-            self.questions.answered(peer, record, now)
-        elif isinstance(record, Report):
-            self.shares.reported(peer, record, now)
-        elif isinstance(record, Grants):
-            self.shares.granted(f"{peer.name}.{peer.incarnation}", record, now)
+            if shard_of(record.token) != CALL:
+                self.hub.take(peer, record, now)
+            else:
+                self._workers.progress(peer, record, now)
         else:
-            self.questions.left(peer, record, now)
+            self.receivers[type(record)](peer, record, now)
+
+    def send(self, peer: Peer, record: AnyRecord) -> bool:
+        """Send a record to another broker, with everything else of this iteration. Returns False if that does not
+        read."""
+        if peer.link.is_full:
+            return False
+        peer.link.add(record)
+        self._request_flush()
+        return True
 
     def _request_flush(self) -> None:
         if not self._is_flush_requested:

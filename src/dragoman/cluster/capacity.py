@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from dragoman.cluster.records import ServiceGossip
+from dragoman.cluster.gossip import ServiceGossip
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.model import Service, Worker

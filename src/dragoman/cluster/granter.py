@@ -1,4 +1,4 @@
-"""Grants shares of the limits of services to all brokers of the cluster. The owner of shard 0 does it.
+"""Grants shares of the limits of services and principals to all brokers of the cluster. The owner of shard 0 does it.
 
 For each broker it keeps a *bound*: the most that the broker may be using, whatever has arrived there. The bounds of all
 brokers, and the jobs that run without their own broker, never exceed a limit, unless more jobs ran before it was set.
@@ -8,13 +8,16 @@ brokers, and the jobs that run without their own broker, never exceed a limit, u
   more: a share that is taken back frees slots when jobs end.
 - At first, every broker gets shares of zero. Nothing is granted until all brokers that are heard have answered that: so
   a new granter knows what runs, and that shares of an earlier one hold no more.
-- A service has no shares until every broker has reported it: so every broker knows the limit.
+- A service has no shares until every broker has reported it: so every broker knows the limit. A principal has the same
+  limit in all access tables, or its broker has heard the lowest one (`access_tables.py`); it is reported if it uses
+  something.
 - A broker that is gone keeps its bound until its lease has ended, and until all others have reported since: jobs of it
   that they run count instead.
 - Nothing is granted while this broker does not hear its own gossip, so that one that was frozen first hears whether
   another one has taken its place; nor until it has heard the others for as long as a broker may be silent.
 
-A rate has one bucket of tokens for the cluster, with which brokers are supplied in small batches.
+A rate of a service has one bucket of tokens for the cluster, with which brokers are supplied in small batches. Rates of
+principals, their connections, and what may wait are divided in `principal_grants.py`.
 """
 
 from __future__ import annotations
@@ -22,8 +25,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, final
 
+from msgspec.structs import replace
+
 from dragoman.cluster.peers import Peer
-from dragoman.cluster.records import Grants, LimitUse, Report, Share, TenantUse
+from dragoman.cluster.principal_grants import EXCESS, ActivePrincipals
+from dragoman.cluster.records import Grants, PrincipalGrant, Report, Share, TenantUse
+from dragoman.cluster.share_holders import PRINCIPAL, SERVICE, WAITING, WAITING_BYTES, Holder, Key, Tenant
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.service_limits import SMOOTHING, ServiceLimits
@@ -31,67 +38,6 @@ from dragoman.core.service_limits import SMOOTHING, ServiceLimits
 ANSWER_EVERY: Final = 0.5  # seconds, if no share changes
 ECHO: Final = 0.8  # part of the silence after which a broker is gone; its own gossip is heard at least as often
 TURN: Final = 1.0  # seconds after which the remainder of a division goes to another broker
-
-Tenant = tuple[str, str]  # principal and name
-Key = tuple[str, Tenant | None]  # service, and a tenant if the limit is that of each tenant
-
-
-@final
-class Holder:
-    """One run of a broker: its last report, its shares, and their bounds."""
-
-    __slots__ = ("before", "first", "gone_at", "number", "peer", "report", "reported_at", "run", "sent", "sent_at")
-
-    def __init__(self, run: str, peer: Peer | None, first: int) -> None:
-        """`peer`: None for this broker. `first`: number of its first grants."""
-        self.run = run
-        self.peer = peer
-        self.first = first
-        self.number = 0  # of the last grants that were sent
-        self.sent_at = -inf
-        self.sent: dict[Key, int] = {}  # its shares, as last sent
-        self.before: dict[Key, int] = {}  # its bounds when they were sent
-        self.report: Report | None = None
-        self.reported_at = -inf
-        self.gone_at = inf
-
-    @property
-    def name(self) -> str:
-        return self.run.rpartition(".")[0]
-
-    @property
-    def is_known(self) -> bool:
-        """True if it has answered the first grants, so that its bounds are known."""
-        return self.report is not None and self.report.after >= self.first
-
-    @property
-    def has_answered(self) -> bool:
-        return self.report is not None and (not self.number or self.report.after == self.number)
-
-    def use(self, service: str) -> LimitUse | None:
-        return None if self.report is None else self.report.uses.get(service)
-
-    def running(self, key: Key) -> int:
-        service, tenant = key
-        use = self.use(service)
-        if use is None:
-            return 0
-        if tenant is None:
-            return use.running
-        return sum(each.running for each in use.tenants if (each.principal, each.tenant) == tenant)
-
-    def demand(self, key: Key) -> int:
-        service, tenant = key
-        use = self.use(service)
-        if use is None or self.gone_at < inf:
-            return 0
-        if tenant is None:
-            return use.running + use.waiting
-        return sum(each.running + each.waiting for each in use.tenants if (each.principal, each.tenant) == tenant)
-
-    def bound(self, key: Key) -> int:
-        most = max(self.running(key), self.sent.get(key, 0))
-        return most if self.has_answered else max(most, self.before.get(key, 0))
 
 
 @final
@@ -114,6 +60,7 @@ class Granter:
         self._number = 0  # of the last grants, to anybody
         self._holders: dict[str, Holder] = {}
         self._buckets: dict[str, float] = {}  # by service, the time from which its rate allows a start
+        self._principals = ActivePrincipals()
         self._began = inf
         self.listens_from = inf  # time since which it has heard all others
         self.connected_at = inf
@@ -126,6 +73,7 @@ class Granter:
         self._began = now
         self._holders.clear()
         self._buckets.clear()
+        self._principals.clear()
 
     def stop(self) -> None:
         self._began = inf
@@ -142,6 +90,7 @@ class Granter:
         if holder is None or holder.gone_at < inf:
             holder = self._add(run, peer)
         holder.report, holder.reported_at = report, now
+        self._principals.reported(run, report.principals, now)
         for name, use in report.uses.items():
             limits = self._limits(name)
             if use.returned and limits is not None and name in self._buckets:
@@ -166,10 +115,14 @@ class Granter:
         present = [each for each in self._holders.values() if each.gone_at == inf]
         shares = {each.run: each.sent for each in present}
         tokens: dict[str, dict[str, int]] = {}
+        principals: dict[str, dict[str, PrincipalGrant]] = {each.run: each.principals for each in present}
         if all(each.is_known for each in present):
             shares, tokens = self._divide(present, now)
+            principals = self._divide_principals(present, shares, now)
+            for each in present:
+                each.is_divided = True
         for each in present:
-            self._answer(each, shares[each.run], tokens.get(each.run, {}), now)
+            self._answer(each, shares[each.run], tokens.get(each.run, {}), principals[each.run], now)
         return min([now + ANSWER_EVERY, *(at for at in self._buckets.values() if at > now)])
 
     def _may_grant(self, now: float) -> bool:
@@ -186,32 +139,56 @@ class Granter:
                 continue
             if all(each.reported_at > holder.gone_at for each in present):
                 del self._holders[holder.run]
+                self._principals.gone(holder.run)
 
-    def _answer(self, holder: Holder, shares: dict[Key, int], tokens: dict[str, int], now: float) -> None:
+    def _answer(
+        self,
+        holder: Holder,
+        shares: dict[Key, int],
+        tokens: dict[str, int],
+        principals: dict[str, PrincipalGrant],
+        now: float,
+    ) -> None:
         report = holder.report
         if report is None or not holder.has_answered:
             return
-        if shares == holder.sent and not tokens and holder.number and now < holder.sent_at + ANSWER_EVERY:
+        is_same = shares == holder.sent and not tokens and principals == holder.principals
+        if is_same and holder.number and now < holder.sent_at + ANSWER_EVERY:
             return
         holder.before = {key: holder.bound(key) for key in holder.sent}
-        holder.sent, holder.sent_at = shares, now
+        holder.sent, holder.principals, holder.sent_at = shares, principals, now
         if not holder.number:
             holder.number = holder.first
         else:
             self._number += 1
             holder.number = self._number
-        names = {service: None for service, _ in shares} | dict.fromkeys(tokens)
+        names = {name: None for kind, name, _ in shares if kind == SERVICE} | dict.fromkeys(tokens)
         made = {name: self._share(name, shares, tokens.get(name, 0)) for name in names}
-        self._send(holder.peer, Grants(holder.number, report.number, made), now)
+        granted = {name: self._grant(name, each, shares) for name, each in principals.items()}
+        self._send(holder.peer, Grants(holder.number, report.number, made, granted, holder.is_divided), now)
 
     def _share(self, service: str, shares: dict[Key, int], tokens: int) -> Share:
         tenants = [
             TenantUse(tenant[0], tenant[1], count)
-            for (name, tenant), count in shares.items()
-            if name == service and tenant is not None
+            for (kind, name, tenant), count in shares.items()
+            if kind == SERVICE and name == service and tenant is not None
         ]
-        running = {each.name: each.running((service, None)) for each in self._holders.values()}
-        return Share(shares.get((service, None), 0), tokens, tenants, running)
+        key: Key = (SERVICE, service, None)
+        return Share(shares.get(key, 0), tokens, tenants, self._running(key))
+
+    def _grant(self, principal: str, grant: PrincipalGrant, shares: dict[Key, int]) -> PrincipalGrant:
+        key: Key = (PRINCIPAL, principal, None)
+        running = {broker: count for broker, count in self._running(key).items() if count}
+        return replace(
+            grant,
+            slots=shares.get(key, 0),
+            waiting=shares.get((WAITING, principal, None), 0),
+            waiting_bytes=shares.get((WAITING_BYTES, principal, None), 0),
+            running=running,
+        )
+
+    def _running(self, key: Key) -> dict[str, int]:
+        return {each.name: each.running(key) for each in self._holders.values()}
 
     # ---------------------------------------------------------------- division
 
@@ -236,31 +213,86 @@ class Granter:
 
     def _keys(self, name: str, limits: ServiceLimits, present: list[Holder]) -> list[tuple[Key, int]]:
         setting = limits.setting
-        keys: list[tuple[Key, int]] = [((name, None), setting.max_running or 0)]
+        keys: list[tuple[Key, int]] = [((SERVICE, name, None), setting.max_running or 0)]
         if setting.max_running_per_tenant:
             tenants: dict[Tenant, None] = {}
             for holder in present:
                 use = holder.use(name)
                 for each in use.tenants if use is not None else ():
                     tenants[each.principal, each.tenant] = None
-            keys += [((name, tenant), setting.max_running_per_tenant) for tenant in tenants]
+            keys += [((SERVICE, name, tenant), setting.max_running_per_tenant) for tenant in tenants]
         return keys
+
+    def _divide_principals(
+        self, present: list[Holder], shares: dict[str, dict[Key, int]], now: float
+    ) -> dict[str, dict[str, PrincipalGrant]]:
+        """Return the grants of each broker, and add what is not in them to the shares: slots, and what may wait."""
+        grants: dict[str, dict[str, PrincipalGrant]] = {each.run: {} for each in present}
+        gone = [each for each in self._holders.values() if each.gone_at < inf]
+        for name in self._principals.names(now):
+            principal = self._broker.principals.shared.get(name)
+            if principal is None:
+                continue  # it has no limits any more
+            limits = principal.limits
+            if limits.max_running is not None:
+                self._divide_one((PRINCIPAL, name, None), limits.max_running, present, shares, now)
+            uses = {each.run: each.principal(name) for each in present}
+            made = self._principals.divide(name, limits, uses, [each.principal(name) for each in gone], now)
+            for run, grant in made.items():
+                grants[run][name] = grant
+            waiting, waiting_bytes = limits.shared_waiting, limits.max_waiting_bytes
+            if waiting is not None:
+                wanted = {run: grant.waiting for run, grant in made.items()}
+                self._divide_waiting((WAITING, name, None), waiting, wanted, present, shares)
+            if waiting_bytes is not None:
+                wanted = {run: grant.waiting_bytes for run, grant in made.items()}
+                self._divide_waiting((WAITING_BYTES, name, None), waiting_bytes, wanted, present, shares)
+        return grants
+
+    def _divide_waiting(
+        self,
+        key: Key,
+        limit: int,
+        wanted: dict[str, int],
+        present: list[Holder],
+        shares: dict[str, dict[Key, int]],
+    ) -> None:
+        """Divide what may wait among the brokers where the principal is. The others are not expected to use theirs."""
+        users = [each for each in present if each.principal(key[1]).is_here]
+        implied = -(-limit // len(present))  # as in principal_uses.py
+        others = sum(each.running(key) for each in self._holders.values() if each not in users)
+        free = limit + limit // EXCESS - others - sum(each.bound(key, implied) for each in users)
+        for each in present:
+            shares[each.run][key] = wanted[each.run]
+        self._grow(key, free, [wanted[each.run] for each in users], users, shares, implied)
 
     def _divide_one(
         self, key: Key, most: int, present: list[Holder], shares: dict[str, dict[Key, int]], now: float
     ) -> None:
-        """Divide one limit. A share grows only by what is free, and one that shrinks frees it when that is certain."""
+        """Divide one limit of running jobs."""
         orphans = self._orphans(key)
         everybody = self._holders.values()
         free = most - orphans - sum(each.bound(key) for each in everybody)
         wanted = fair_shares(max(0, most - orphans), [each.demand(key) for each in present], int(now / TURN))
-        if key[1] is None:  # nobody has asked for the rest: it is there for the next job of each broker
+        if key[2] is None:  # nobody has asked for the rest: it is there for the next job of each broker
             spare = max(0, most - orphans - sum(wanted)) // len(present)
             wanted = [each + spare for each in wanted]
-        for holder, share in zip(present, wanted, strict=True):
-            bound = holder.bound(key)
+        self._grow(key, free, wanted, present, shares)
+
+    def _grow(
+        self,
+        key: Key,
+        free: int,
+        wanted: list[int],
+        holders: list[Holder],
+        shares: dict[str, dict[Key, int]],
+        implied: int = 0,
+    ) -> None:
+        """Set shares. One grows only by what is free, and one that shrinks frees it when that is certain."""
+        for holder, share in zip(holders, wanted, strict=True):
+            bound = holder.bound(key, implied)
             if not holder.has_answered:
-                share = holder.sent.get(key, 0)
+                share = holder.sent.get(key, implied)
             elif share > bound:
                 more = max(0, min(share - bound, free))
                 free -= more
@@ -269,10 +301,15 @@ class Granter:
 
     def _orphans(self, key: Key) -> int:
         """Return the jobs that run at some broker, and whose own broker is gone."""
-        service, tenant = key
+        kind, name, tenant = key
         count = 0
+        if kind == PRINCIPAL:
+            for holder in self._holders.values():
+                taken_from = holder.principal(name).taken
+                count += sum(each for run, each in taken_from.items() if run not in self._holders)
+            return count
         for holder in self._holders.values():
-            use = holder.use(service)
+            use = holder.use(name)
             for run, taken in use.taken.items() if use is not None else ():
                 if run not in self._holders:
                     count += sum(each.running for each in taken if tenant in (None, (each.principal, each.tenant)))
@@ -304,7 +341,7 @@ class Granter:
             assert use is not None
             most = min(use.waiting, batch)
             if limits.setting.max_running:
-                most = min(most, shares[holder.run][name, None] - use.running)
+                most = min(most, shares[holder.run][SERVICE, name, None] - use.running)
             wanted.append(max(0, most - use.tokens) if holder.has_answered else 0)
         given = fair_shares(available, wanted, int(now / TURN))
         for holder, count in zip(present, given, strict=True):

@@ -2,7 +2,7 @@
 
 An outcome goes to the broker that has the shard, over the link to it. It is sent again whenever the shard has another
 owner or another epoch, and forgotten when the owner acknowledges it: after its commit, or because the attempt does not
-matter any more.
+matter any more. That a worker has come here with an attempt is told in the same way, until the attempt has an outcome.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import final
 
 from mypy_extensions import mypyc_attr
 
-from dragoman.cluster.records import Failed, Result
+from dragoman.cluster.records import Held, Outcome, Progress
 from dragoman.core.model import Token
 
 Owner = tuple[str, str, int]  # broker, its run, and the epoch of the shard
@@ -25,17 +25,17 @@ class Owners:
         """Return the owner of the shard of this attempt; None: nobody that is heard."""
         raise NotImplementedError
 
-    def send_outcome(self, owner: Owner, record: Result | Failed, now: float) -> None:
+    def send_outcome(self, owner: Owner, record: Outcome | Held | Progress, now: float) -> None:
         raise NotImplementedError
 
 
 @final
 class HeldOutcome:
-    """An outcome that is not acknowledged."""
+    """A record that is not acknowledged."""
 
     __slots__ = ("record", "sent_to")
 
-    def __init__(self, record: Result | Failed) -> None:
+    def __init__(self, record: Outcome | Held) -> None:
         self.record = record
         self.sent_to: Owner | None = None
 
@@ -46,6 +46,7 @@ class HeldOutcomes:
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
         self._held: dict[Token, HeldOutcome] = {}
+        self._running: dict[Token, HeldOutcome] = {}  # attempts with which workers have come here
 
     def __len__(self) -> int:
         return len(self._held)
@@ -53,8 +54,25 @@ class HeldOutcomes:
     def __contains__(self, token: Token) -> bool:
         return token in self._held
 
-    def hold(self, record: Result | Failed, now: float) -> None:
+    def announce(self, record: Held, now: float) -> None:
+        """Tell the owner that a worker has come here with an attempt."""
+        self._running[Token(record.token)] = held = HeldOutcome(record)
+        self._send(held, now)
+
+    def report(self, record: Progress, now: float) -> None:
+        """Send a report to the owner, if there is one now."""
+        owner = self._owners.owner_of(record.token)
+        if owner is not None:
+            self._owners.send_outcome(owner, record, now)
+
+    def has_owner(self, token: bytes, broker: str, incarnation: str) -> bool:
+        """True if this run of a broker owns the shard of the attempt."""
+        owner = self._owners.owner_of(token)
+        return owner is not None and owner[:2] == (broker, incarnation)
+
+    def hold(self, record: Outcome, now: float) -> None:
         token = Token(record.token)
+        self._running.pop(token, None)
         self._held[token] = held = HeldOutcome(record)
         self._send(held, now)
 
@@ -63,13 +81,13 @@ class HeldOutcomes:
 
     def unsent(self, broker: str) -> None:
         """Send again what was sent to this broker: the link to it was dropped."""
-        for held in self._held.values():
+        for held in [*self._held.values(), *self._running.values()]:
             if held.sent_to is not None and held.sent_to[0] == broker:
                 held.sent_to = None
 
     def tick(self, now: float) -> None:
         """Send what has not been sent to the present owner of its shard."""
-        for held in list(self._held.values()):
+        for held in [*self._held.values(), *self._running.values()]:
             self._send(held, now)
 
     def _send(self, held: HeldOutcome, now: float) -> None:

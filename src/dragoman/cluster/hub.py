@@ -5,7 +5,7 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from dragoman.cluster.peers import Peer
-from dragoman.cluster.records import Ack, Failed, Result
+from dragoman.cluster.records import Ack, Failed, Held, Outcome, Progress, Result, Watch, Watched
 from dragoman.core.model import Attempt, Caller, Token
 from dragoman.core.recipients import Recipient
 
@@ -16,6 +16,7 @@ class Hub(Recipient):
 
     name: str
     incarnation: str
+    has_settings: bool  # the pauses and limits in shard 0 were read here, or heard from its owner
 
     def live_peer(self, name: str, incarnation: str) -> Peer | None:
         """Return the run of another broker, if it is heard."""
@@ -25,8 +26,8 @@ class Hub(Recipient):
         """Report the outcome of an attempt to the core."""
         raise NotImplementedError
 
-    def take_outcome(self, peer: Peer | None, record: Result | Failed, now: float) -> None:
-        """Find the attempt of an outcome, and pass both to the keeper. `peer` is None for one of this broker."""
+    def take(self, peer: Peer | None, record: Outcome | Held | Progress, now: float) -> None:
+        """Find the attempt of an outcome, or of other news, and pass both on. `peer` is None for one of this broker."""
         raise NotImplementedError
 
     def heir(self, attempt: Attempt) -> Caller | None:
@@ -41,15 +42,19 @@ class Hub(Recipient):
         """True if the broker that has the attempt lives."""
         raise NotImplementedError
 
-    def send(self, peer: Peer, record: Ack | Result | Failed) -> None:
+    def send(self, peer: Peer, record: Ack | Outcome | Held | Progress | Watch | Watched) -> None:
         raise NotImplementedError
 
     def remark(self, event: str, level: str, shard: int, **facts: object) -> None:
         """Log an event of a shard."""
         raise NotImplementedError
 
+    def settings_read(self, notes: dict[str, str], now: float) -> None:
+        """Shard 0 is going to be ours: these are its notes, with the pauses and limits that hold for its jobs."""
+        raise NotImplementedError
+
     def notes_restored(self, notes: dict[str, str], now: float) -> None:
-        """Shard 0 is ours: these are its notes."""
+        """Shard 0 is ours, with its schedules: these are its notes."""
         raise NotImplementedError
 
     def notes_lost(self, now: float) -> None:

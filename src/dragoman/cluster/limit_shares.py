@@ -1,12 +1,12 @@
-"""This broker's shares of the limits of services, which hold for all brokers of the cluster together.
+"""This broker's shares of the limits of services and principals, which hold for all brokers of the cluster together.
 
 One broker, the owner of shard 0, grants shares (`granter.py`). Each broker reports what it uses and what waits: when
 that changes, and at least every `REPORT_EVERY`. It may use its shares for `lease` seconds after it sent the last report
-that was answered. Then it starts nothing more of a service with limits, until it has shares again; jobs that run
-continue. The granter keeps the shares of a silent broker for longer than that.
+that was answered. Then it starts nothing more of a service with limits, or of a principal with `max_running`, until it
+has shares again; jobs that run continue. The granter keeps the shares of a silent broker for longer than that.
 
 A job counts at the broker that owns it, wherever it runs. A job whose owner is gone counts at the broker whose worker
-runs it. While services have no limits, nothing is sent.
+runs it. While neither services nor principals have limits, nothing is sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Final, final
 
 from dragoman.cluster.granter import Granter
 from dragoman.cluster.peers import Peer
-from dragoman.cluster.records import AnyRecord, Grants, LimitUse, Report, TenantUse
+from dragoman.cluster.principal_uses import PrincipalUses
+from dragoman.cluster.records import AnyRecord, Grants, LimitUse, PrincipalUse, Report, TenantUse
 from dragoman.cluster.shard_bytes import shard_of
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
@@ -25,10 +26,12 @@ from dragoman.core.service_limits import ServiceLimits
 from dragoman.core.states import RUNNING
 
 REPORT_SOONEST: Final = 0.02  # seconds between two reports
+REPORT_COST: Final = 0.00001  # seconds more for each principal with limits
 REPORT_EVERY: Final = 0.5  # seconds, if nothing changes
 LEASE: Final = 0.6  # part of the silence after which a broker is gone
 
 Tenant = tuple[str, str]  # principal and name
+Uses = tuple[dict[str, LimitUse], dict[str, PrincipalUse]]  # of services and of principals
 
 
 @final
@@ -75,7 +78,8 @@ class LimitShares:
         self._after = 0  # number of its last grants
         self._number = 0
         self._sent_at: dict[int, float] = {}  # reports that are not answered
-        self._uses: dict[str, LimitUse] | None = None  # as last reported
+        self._uses: Uses | None = None  # as last reported
+        self._principals = PrincipalUses(broker)
         self._report_at = -inf  # time of the last report
         self._moved: list[MovedAttempt] = []
 
@@ -83,16 +87,17 @@ class LimitShares:
 
     def tick(self, now: float) -> float:
         """Report, and grant shares if this broker does. Returns the time of the next call."""
-        if not self._broker.limiter.limited:
+        if not self._broker.limiter.limited and not self._principals.count:
             return inf
+        self._principals.count_brokers(len(self._peers) + 1)
         self._find_granter(now)
         if not self._granter:
             return now + REPORT_EVERY
-        soonest = self._report_at + REPORT_SOONEST
+        soonest = self._report_at + REPORT_SOONEST + REPORT_COST * self._principals.count
         if now < soonest:
             return soonest
         self._settle_moved(now)
-        uses = self._present_uses()
+        uses = self._present_uses(now)
         if uses != self._uses or now >= self._report_at + REPORT_EVERY:
             self._report(uses, now)
         due = self._report_at + REPORT_EVERY
@@ -104,8 +109,8 @@ class LimitShares:
         run = self._run if name == self._name else f"{name}.{peer.incarnation}" if peer is not None else ""
         if run == self._granter:
             return
-        if run:  # the new one learns what runs here, and nothing of the old one's shares holds any more
-            self._lapse(now)
+        if run:  # the new one learns what runs here, and nothing that the old one has granted may start any more
+            self._broker.dispatch.suspend(self._broker.limiter.limited.values(), now)
         if self._granter == self._run:
             self.granter.stop()
         elif run == self._run:
@@ -124,7 +129,8 @@ class LimitShares:
     def moved(self, attempt: Attempt) -> None:
         """Keep counting an attempt at another broker whose job leaves this one, until its new broker counts it."""
         job = attempt.job
-        if job.service.limits is not None and job.options.is_limited:
+        is_counted = job.service.limits is not None or job.principal.share is not None
+        if is_counted and job.options.is_limited:
             key = job.principal.name, job.tenant
             self._moved.append(MovedAttempt(job.service.name, key, shard_of(attempt.token)))
 
@@ -139,12 +145,13 @@ class LimitShares:
 
     # ---------------------------------------------------------------- reports
 
-    def _report(self, uses: dict[str, LimitUse], now: float) -> None:
+    def _report(self, uses: Uses, now: float) -> None:
         self._uses, self._report_at = uses, now
         self._number += 1
         self._sent_at[self._number] = now
-        returned = {name: self._return_tokens(name, use) for name, use in uses.items()}
-        report = Report(self._number, self._after, returned)
+        services, principals = uses
+        returned = {name: self._return_tokens(name, use) for name, use in services.items()}
+        report = Report(self._number, self._after, returned, principals)
         peer = self._peers.get(self._granter.rpartition(".")[0])
         if self._granter == self._run:
             self.granter.reported(self._run, None, report, now)
@@ -161,22 +168,27 @@ class LimitShares:
         self._broker.dispatch.reopen(service, self._report_at)
         return LimitUse(use.running, use.waiting, 0, returned, use.tenants, use.taken)
 
-    def _present_uses(self) -> dict[str, LimitUse]:
-        taken = self._taken_by_run()
+    def _present_uses(self, now: float) -> Uses:
+        taken, of_principals = self._taken_by_run()
         moved: dict[str, dict[Tenant, int]] = {}
         for each in self._moved:
             tenants = moved.setdefault(each.service, {})
             tenants[each.tenant] = tenants.get(each.tenant, 0) + 1
-        return {
+        services = {
             name: _use(service, service.limits, taken.get(name, {}), moved.get(name, {}))
             for name, service in self._broker.limiter.limited.items()
             if service.limits is not None and not service.limits.setting.is_empty
         }
+        moved_principals = [each.tenant[0] for each in self._moved]
+        principals = self._principals.present(of_principals, moved_principals, len(self._peers) + 1, now)
+        return services, principals
 
-    def _taken_by_run(self) -> dict[str, dict[str, dict[Tenant, int]]]:
-        """Return the jobs of other brokers that run here, by service and run, if their broker is not gone."""
-        limited = self._broker.limiter.limited
+    def _taken_by_run(self) -> tuple[dict[str, dict[str, dict[Tenant, int]]], dict[str, dict[str, int]]]:
+        """Return the jobs of other brokers that run here, by service and run, and by principal and run, if their broker
+        is not gone."""
+        limited, shared = self._broker.limiter.limited, self._broker.principals.shared
         found: dict[str, dict[str, dict[Tenant, int]]] = {}
+        by_principal: dict[str, dict[str, int]] = {}
         for peer in self._peers.values():
             run = f"{peer.name}.{peer.incarnation}"
             for each in peer.taken.values():
@@ -187,7 +199,10 @@ class LimitShares:
                     tenants = found.setdefault(each.service, {}).setdefault(run, {})
                     key = job.principal.name, job.tenant
                     tenants[key] = tenants.get(key, 0) + 1
-        return found
+                if job.principal.name in shared:
+                    runs = by_principal.setdefault(job.principal.name, {})
+                    runs[run] = runs.get(run, 0) + 1
+        return found, by_principal
 
     # ---------------------------------------------------------------- grants
 
@@ -195,6 +210,9 @@ class LimitShares:
         """Take the report of another broker."""
         if self._granter == self._run:
             self.granter.reported(f"{peer.name}.{peer.incarnation}", peer, report, now)
+
+    def granted_by(self, peer: Peer, grants: Grants, now: float) -> None:
+        self.granted(f"{peer.name}.{peer.incarnation}", grants, now)
 
     def granted(self, run: str, grants: Grants, now: float) -> None:
         """Take new shares. They replace the present ones."""
@@ -210,6 +228,7 @@ class LimitShares:
             self._broker.dispatch.lease_until = until
             for name, service in list(self._broker.limiter.limited.items()):
                 self._apply(name, service, grants, now)
+            self._principals.granted(grants, len(self._peers) + 1, now)
         self._uses = None  # the granter waits for a report that names these grants
 
     def _apply(self, name: str, service: Service, grants: Grants, now: float) -> None:

@@ -66,6 +66,16 @@ class Link:
         return self._last_sent + 1
 
     @property
+    def is_acknowledged(self) -> bool:
+        """True if the other side has received every record that was added."""
+        return not self._unacknowledged and not self._records
+
+    @property
+    def unacknowledged(self) -> int:
+        """Bytes that the other side has not acknowledged."""
+        return self._bytes
+
+    @property
     def is_full(self) -> bool:
         """True if the other side has not acknowledged too much: no more jobs should be added."""
         return self._bytes > MAX_UNACKNOWLEDGED

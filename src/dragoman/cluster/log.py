@@ -17,7 +17,8 @@ claim, writes all rows again that are still true and older than the renewed clai
 **Doubt.** A leader that was frozen or cut off answers as it was, until it learns that it is none any more: a log that
 ends too early may be that, or a loss. So the alarm about it is raised only if it lasts for `DOUBT` seconds.
 
-An owner that writes nothing looks at the log every `VERIFY_EVERY` seconds: another broker may have claimed it.
+An owner looks at the log every `VERIFY_EVERY` seconds: another broker may have claimed it; or it is gone, or has lost
+messages. An owner of such a log keeps its jobs, which nobody else has, and says so (`loss`). Nothing is acknowledged.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class ShardLog:
         self.phase = LogPhase.IDLE
         self.highest = 0  # the highest sequence that was ever heard of
         self.size = 0  # bytes, at the last inspection
+        self.loss = ""  # the reason why the log cannot be written any more, while it is ours; empty: none
         self._io = io
         self._events = events
         self._new_claim = new_claim
@@ -157,9 +159,39 @@ class ShardLog:
 
     def verify(self, now: float) -> None:
         """Look now if the shard is still ours, for example after a reconnect. `lost` follows if it is not."""
-        if self._writer is not None and self.phase is LogPhase.OWNED:
-            self._verify_at = now + VERIFY_EVERY
-            self._writer.verify(now)
+        writer = self._writer
+        if writer is None or self.phase is not LogPhase.OWNED:
+            return
+        self._verify_at = now + VERIFY_EVERY
+        life, epoch, last, tries = self._life, writer.epoch, writer.last, writer.tries
+
+        def inspected(found: StreamState | ApiError, then: float) -> None:
+            if self._life == life:
+                self._look_for_loss(found, epoch, last, then)
+                if isinstance(found, StreamState):
+                    writer.verify(found, tries, then)
+
+        self._io.inspect(inspected, now)
+
+    def _look_for_loss(self, found: StreamState | ApiError, epoch: int, last: int, now: float) -> None:
+        """Notice a log that is gone, that ends before a message that was stored, or that begins after our claim. A
+        stale leader may say so, too."""
+        if isinstance(found, StreamState):
+            reason = ""
+            if found.last < last:
+                reason = f"stream {found.name} ends with {found.last}, and has had {last}: it has lost messages"
+            elif found.first > epoch:
+                reason = f"stream {found.name} begins with {found.first}, after our claim {epoch}: it was purged"
+        elif found.is_temporary:
+            return
+        else:
+            reason = f"the log cannot be used: {found.description}"
+        if not reason:
+            self._doubt_since, self.loss = inf, ""
+            return
+        self._doubt_since = min(self._doubt_since, now)
+        if now - self._doubt_since >= DOUBT:
+            self.loss = reason
 
     def renew(self, now: float) -> None:
         """Append another claim of ours. `claimed` follows with the new epoch, up to which the log may be purged."""
@@ -186,6 +218,7 @@ class ShardLog:
         self._life += 1
         self.phase = LogPhase.IDLE
         self._retry_at = self._verify_at = self._doubt_since = inf
+        self.loss = ""
         if self._writer is not None:
             self.heard(self._writer.last)
             self._voids += self._writer.voids

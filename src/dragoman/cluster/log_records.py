@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from dragoman.carriers.malformed import Malformed
+from dragoman.cluster.records import UNREADABLE
 
 VERSION: Final = 1
 MOST_AGE: Final = 1e9  # seconds
@@ -65,7 +66,7 @@ def read_record(data: bytes | bytearray) -> LogRecord:
     """Raises Malformed."""
     try:
         record: LogRecord = _record.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Malformed("bad log record", str(error)) from None
     if isinstance(record, Commit) and not all(0.0 <= age < MOST_AGE for age in record.ages):
         raise Malformed("bad log record", "an age is not a number of seconds")
@@ -82,5 +83,5 @@ def read_batches(body: bytes) -> list[bytes]:
     """Raises Malformed."""
     try:
         return _batches.decode(body)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Malformed("bad log record", str(error)) from None

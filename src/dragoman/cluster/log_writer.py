@@ -135,16 +135,16 @@ class LogWriter:
         self._is_releasing = False
         self._retry_at = inf
 
-    def verify(self, now: float) -> None:
-        """Look if the shard is still ours, because nothing was written for a while. `lost` follows if it is not."""
-        tries = self._tries
+    @property
+    def tries(self) -> int:
+        """Number of appends that were sent. An answer about the log is old if one was sent after the question."""
+        return self._tries
 
-        def inspected(found: StreamState | ApiError, then: float) -> None:
-            if self.is_idle and not self.is_over and self._tries == tries and isinstance(found, StreamState):
-                self._inspected(found, then)
-
-        if self.is_idle and not self.is_over and self.epoch:
-            self._io.inspect(inspected, now)
+    def verify(self, found: StreamState, tries: int, now: float) -> None:
+        """Look if the shard is still ours, because nothing was written for a while. `lost` follows if it is not.
+        `tries`: when the question was sent."""
+        if self.is_idle and not self.is_over and self._tries == tries:
+            self._inspected(found, now)
 
     def _inspected(self, found: StreamState, now: float) -> None:
         if found.first > self.last + 1:

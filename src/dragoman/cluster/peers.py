@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, final
 
+from dragoman.cluster.gossip import Gossip
 from dragoman.cluster.link import Link
-from dragoman.cluster.records import Gossip
 from dragoman.core.model import Attempt, Caller, Token, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient, RemoteWorker
@@ -37,13 +37,14 @@ class RemoteService(RemoteWorker):
 class TakenJob(Caller):
     """A job of another broker that a worker of this one runs. For the core it is a caller."""
 
-    __slots__ = ("peer", "service", "token")
+    __slots__ = ("is_leaving", "peer", "service", "token")
 
     def __init__(self, recipient: Recipient, owner: Owner, peer: Peer, token: Token, service: str) -> None:
         super().__init__(recipient, owner)
         self.peer = peer
         self.token = token
         self.service = service
+        self.is_leaving = False  # if the connection of its worker ends, that goes on with it at another broker
 
 
 @final
@@ -61,6 +62,7 @@ class Peer:
         "link",
         "name",
         "services",
+        "tables",
         "taken",
     )
 
@@ -73,6 +75,7 @@ class Peer:
         self.is_silent = False
         self.gossip: Gossip | None = None
         self.services: dict[str, RemoteService] = {}
+        self.tables = ("", "")  # digests of this broker's access table and its own, when they were last compared
         self.attempts: dict[Token, Attempt] = {}  # sent to it, and without an answer
         self.taken: dict[Token, TakenJob] = {}  # its jobs that run here
         self.freed: dict[str, None] = {}  # services of its jobs that have ended here, since the last packet

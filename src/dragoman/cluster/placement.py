@@ -1,7 +1,7 @@
 """The shard of a new background job, and the reason why it cannot be enqueued at this broker.
 
     with a key           the shard of the key, the same at every broker: one core checks it (C6)
-    after other jobs     the shard of those
+    after other jobs     the shard that their ids name, if it is the same
     a batch              one shard for all of its jobs and groups: it is accepted in one batch of the log
     all others           one of the shards that this broker owns, in turn
 
@@ -15,16 +15,37 @@ from typing import Final
 
 from dragoman.cluster.layout import Durability
 from dragoman.cluster.ranks import shard_of_key
-from dragoman.cluster.shard_bytes import MOST_SHARDS, with_shard
+from dragoman.cluster.reservations import Reservations
+from dragoman.cluster.shard_bytes import MOST_SHARDS, shard_in, with_shard
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.store import NOTES, ShardStore
+from dragoman.cluster.watches import Watches
 from dragoman.core.broker import Broker
+from dragoman.core.commits import PendingCommits
 from dragoman.core.model import JobId
 
 AUTOMATIC_KEY: Final = "auto-"  # of a client that may repeat its request; the request has the same `after` then
-KEYS_IN_BATCHES: Final = "jobs of a batch have no keys in a cluster: they share one shard, and a key has its own"
-SEVERAL_SHARDS: Final = "the jobs that it names are in several shards of the cluster; name jobs of one batch"
+NO_LAYOUT: Final = "the layout of the cluster is not known yet"
 OTHER_IDS: Final = f"in a cluster, ids of one batch end with the same byte, which is below {MOST_SHARDS}"
+
+NO_KEYS: Final = Reservations(PendingCommits([]))  # until the layout of the cluster is known
+
+
+def named_shard(owner: str, service: str, key: str | None, after: Sequence[bytes], shards: int) -> int | None:
+    """Return the shard of a new job, the same at every broker; None: any. A key that the client made for this request
+    decides only if the predecessors do not: its repetition has the same ones."""
+    if after and (key is None or key.startswith(AUTOMATIC_KEY)):
+        common = common_shard(after, shards)
+        if common is not None:
+            return common
+    return None if key is None else shard_of_key(owner, service, key, shards)
+
+
+def common_shard(ids: Sequence[bytes], shards: int) -> int | None:
+    """Return the shard that all these ids name; None: there are several, or none."""
+    found = {shard_in(id, shards): None for id in ids}
+    shard = next(iter(found), -1)
+    return shard if len(found) == 1 and shard >= 0 else None
 
 
 class Placement:
@@ -47,7 +68,7 @@ class Placement:
         """Return the reason why this broker does not serve a shard; None: it does."""
         keeper = self.keeper
         if keeper is None:
-            return self._store.problem or "the layout of the cluster is not known yet"
+            return self._store.problem or NO_LAYOUT
         if keeper.owns(shard):
             return None
         owner = keeper.shards.owner(shard, 0.0)
@@ -77,14 +98,10 @@ class Placement:
         keeper = self.keeper
         problem = self.unavailable()
         if problem is not None or keeper is None:
-            return problem or "the layout of the cluster is not known yet"
-        shards = {keeper.shard_of(id): None for id in after}
-        if key is not None and not (after and key.startswith(AUTOMATIC_KEY)):
-            shards[shard_of_key(owner, service, key, len(keeper.kept))] = None
-        if len(shards) > 1:
-            return SEVERAL_SHARDS
-        if shards:
-            return next(iter(shards))
+            return problem or NO_LAYOUT
+        shard = named_shard(owner, service, key, after, len(keeper.kept))
+        if shard is not None:
+            return shard
         owned = keeper.owned()
         if not owned:
             return "this broker has no shard of the cluster yet; retry in a moment"
@@ -105,19 +122,66 @@ class Placement:
         """Return the id of a run of a schedule: they are in the shard of the schedules. None: it is not here."""
         return None if self.elsewhere(NOTES) is not None else self.id_in(NOTES)
 
-    def batch_shard(self, ids: Sequence[bytes], after: Sequence[bytes], has_keys: bool) -> int | str:
+    def batch_shard(self, ids: Sequence[bytes], after: Sequence[bytes]) -> int | str:
         """Return the shard of a batch; or the reason to refuse it. `ids`: that the client has chosen, of jobs and
         groups. `after`: jobs and groups of earlier requests."""
         keeper = self.keeper
-        if keeper is None or has_keys:
-            return KEYS_IN_BATCHES if has_keys else self.unavailable() or ""
+        if keeper is None:
+            return self.unavailable() or NO_LAYOUT
         shards = {keeper.shard_of(id): None for id in ids}
         if len(shards) > 1 or -1 in shards:
             return OTHER_IDS
-        named = {keeper.shard_of(id): None for id in after}
-        if len(named | shards) > 1:
-            return SEVERAL_SHARDS
-        chosen = next(iter(named | shards), None)
+        chosen = next(iter(shards)) if shards else common_shard(after, len(keeper.kept))
         if chosen is None:
             return self.shard_for("", "", None, ())
         return self.unavailable() or chosen
+
+    # ---------------------------------------------------------------- predecessors in other shards
+
+    def shard_of(self, id: bytes) -> int:
+        """Return the shard of a job, as far as it is known here."""
+        return self._store.shard_of(id)
+
+    def is_foreign(self, shard: int, predecessor: JobId) -> bool:
+        """True if a predecessor of a new job of this shard is not in the same one, at this broker."""
+        return self._watches.is_foreign_to(shard, predecessor)
+
+    def expect(self, shard: int, predecessor: JobId) -> int:
+        """A new job of this shard is going to wait for a predecessor in another one. Returns the epoch of the shard."""
+        return self._watches.expect(shard, predecessor)
+
+    def settled(self, shard: int, predecessor: JobId) -> None:
+        """Undo `expect`: the new job waits now, or was not accepted."""
+        self._watches.settled(shard, predecessor)
+
+    def pin(self, predecessor: JobId, shard: int, epoch: int) -> bool:
+        """Keep a job or group of this broker for jobs of another shard. False: it is not here."""
+        return self._watches.jobs.pin(predecessor, shard, epoch)
+
+    def now(self) -> float:
+        return self._store.now()
+
+    # ---------------------------------------------------------------- keys of jobs in other shards
+
+    def key_shard(self, owner: str, service: str, key: str) -> int:
+        """Return the shard that decides about a key."""
+        assert self.keeper is not None
+        return shard_of_key(owner, service, key, len(self.keeper.kept))
+
+    def epoch(self, shard: int) -> int:
+        """Return the epoch of a shard of this broker."""
+        assert self.keeper is not None
+        return self.keeper.shards[shard].epoch
+
+    def request_id(self) -> str:
+        """Return an id for one request to other brokers."""
+        return self._broker.entropy.token().hex()
+
+    @property
+    def keys(self) -> Reservations:
+        return NO_KEYS if self.keeper is None else self.keeper.keys
+
+    @property
+    def _watches(self) -> Watches:
+        assert self.keeper is not None
+        return self.keeper.watches

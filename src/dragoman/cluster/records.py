@@ -11,8 +11,10 @@ from typing import Final
 import msgspec
 
 from dragoman.carriers.malformed import Malformed
+from dragoman.cluster.names import NAME
 
 VERSION: Final = 1
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # errors of a decoder
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -154,12 +156,32 @@ class LimitUse(msgspec.Struct, array_like=True, frozen=True):
     taken: dict[str, list[TenantUse]]
 
 
+class PrincipalUse(msgspec.Struct, array_like=True, frozen=True):
+    """The use of a principal's limits at one broker. Numbers without a limit are 0.
+
+    `blocked`: jobs that wait because of `max_running`. `submits`: tenths of `max_rate` that its callers try to use.
+    `taken`: its jobs of others that workers of the broker run, by the run of the broker that counts them; empty: that
+    is gone. `is_here`: what waits is limited, and the principal is connected, or has jobs that wait.
+    """
+
+    running: int
+    blocked: int
+    submits: int
+    waiting: int
+    waiting_bytes: int
+    peers: int
+    taken: dict[str, int]
+    is_here: bool = False
+
+
 class Report(Record, frozen=True, tag=14):
-    """The use of limits at the sender. `after`: number of the last grants that it has received; 0: none."""
+    """The use of limits at the sender. `after`: number of the last grants that it has received; 0: none.
+    `principals`: those that use something of a limit."""
 
     number: int
     after: int
     uses: dict[str, LimitUse]
+    principals: dict[str, PrincipalUse] = {}
 
 
 class Share(msgspec.Struct, array_like=True, frozen=True):
@@ -172,12 +194,144 @@ class Share(msgspec.Struct, array_like=True, frozen=True):
     running: dict[str, int]
 
 
+class PrincipalGrant(msgspec.Struct, array_like=True, frozen=True):
+    """The part of a principal's limits that the receiver may use. `running`: by broker, for people.
+    `batch`, `batch_bytes`: as `waiting` and `waiting_bytes`, for a batch."""
+
+    slots: int
+    rate: float
+    waiting: int
+    waiting_bytes: int
+    batch: int
+    batch_bytes: int
+    peers: int
+    running: dict[str, int]
+
+
 class Grants(Record, frozen=True, tag=15):
-    """Shares of all limited services; none of those that are missing. `report`: the last that the sender has seen."""
+    """Shares of all limited services; none of those that are missing. `report`: the last that the sender has seen.
+
+    `principals`: those that use something of a limit at any broker. `is_divided`: the sender knows what all brokers
+    use, so that principals which are missing use nothing.
+    """
 
     number: int
     report: int
     shares: dict[str, Share]
+    principals: dict[str, PrincipalGrant] = {}
+    is_divided: bool = False
+
+
+class TableLimit(msgspec.Struct, array_like=True, frozen=True):
+    """Limits of one principal in an access table, as in core/rights.py."""
+
+    max_waiting: int | None = None
+    max_waiting_bytes: int | None = None
+    max_running: int | None = None
+    max_payload: int | None = None
+    max_rate: float | None = None
+    max_peers: int | None = None
+
+
+class TableLimits(Record, frozen=True, tag=16):
+    """The limits in the access table of the sender. `access`: its digest. For brokers with another table."""
+
+    access: str
+    limits: dict[str, TableLimit]
+
+
+class Held(Record, frozen=True, tag=21):
+    """A worker of the sender runs this attempt, which another broker was given: it has come with it (R119)."""
+
+    token: bytes
+    service: str
+
+
+class Left(Record, frozen=True, tag=22):
+    """The worker of this attempt has left the sender with it, for another broker (R119)."""
+
+    token: bytes
+
+
+class Returned(Record, frozen=True, tag=23):
+    """The attempt was never started. Like Busy, for the owner of the shard, if that has not sent the job itself."""
+
+    token: bytes
+
+
+class WatchEvents(Record, frozen=True, tag=26):
+    """The sender wants events of the receiver for `lease` seconds; 0: no more. It repeats the record before the end.
+
+    `query`: the filters of an event stream, as JSON. `principal`: the reader, whose rights the receiver checks in its
+    own access table. `job`: only events of this job; empty: of all.
+    """
+
+    number: int
+    lease: float
+    query: bytes = b""
+    principal: str = ""
+    job: bytes = b""
+
+
+class WatchedEvents(Record, frozen=True, tag=27):
+    """Events for a watch of the receiver (server/packed_events.py), and the number of those that were left out."""
+
+    number: int
+    events: bytes
+    skipped: int = 0
+
+
+class Look(Record, frozen=True, tag=24):
+    """Readers of the sender's dashboard want to see the receiver, too. `number`: that of the `Seen` that answers.
+
+    `snapshots`: principals, each with the service whose snapshot is wanted; empty: all. `pages`: principals, each with
+    a page. The receiver checks their rights in its own access table.
+    """
+
+    number: int
+    snapshots: list[tuple[str, str]]
+    pages: list[tuple[str, str]]
+
+
+class Seen(Record, frozen=True, tag=25):
+    """The snapshots and the parts of pages that were asked for, in the same order, in JSON."""
+
+    number: int
+    snapshots: list[bytes]
+    pages: list[bytes]
+
+
+class Watch(Record, frozen=True, tag=18):
+    """Jobs of a shard that the sender owns wait for a job or group of another shard; or none does any more.
+
+    `shard`, `epoch`: of the jobs that wait. The receiver pins the predecessor, and answers with Watched at once and
+    whenever it changes. `wants_results`: the answer has its results, if it has ended.
+    """
+
+    shard: int
+    epoch: int
+    predecessor: bytes
+    is_waiting: bool = True
+    wants_results: bool = False
+
+
+class Watched(Record, frozen=True, tag=19):
+    """The committed state of a job or group that jobs of another shard wait for. `shard`: that of the jobs that wait.
+
+    `home`: shard of the predecessor; -1: the sender does not have it in any of the shards `searched`. `problem`: a
+    sentence if it is not done, or a part of it. `results`: of the job, or of all members of the group, in their order;
+    None for one that is not done.
+    """
+
+    shard: int
+    predecessor: bytes
+    home: int
+    is_ended: bool = False
+    problem: str = ""
+    has_results: bool = False
+    results: list[bytes | None] = []
+    is_group: bool = False
+    searched: list[int] = []
 
 
 AnyRecord = (
@@ -196,7 +350,18 @@ AnyRecord = (
     | Leave
     | Report
     | Grants
+    | TableLimits
+    | Held
+    | Left
+    | Returned
+    | WatchEvents
+    | WatchedEvents
+    | Look
+    | Seen
+    | Watch
+    | Watched
 )
+Outcome = Result | Failed | Left | Returned  # of a background attempt at one broker
 
 
 class Packet(msgspec.Struct, array_like=True, frozen=True):
@@ -217,62 +382,9 @@ class Packet(msgspec.Struct, array_like=True, frozen=True):
     other: int = 0
 
 
-class ServiceGossip(msgspec.Struct, array_like=True, frozen=True):
-    """Capacity of a broker for one service: its own workers, their slots, the free ones, and waiting jobs."""
-
-    workers: int
-    slots: int
-    idle: int
-    waiting: int = 0
-
-
-class ServiceSetting(msgspec.Struct, array_like=True, frozen=True):
-    """A pause and limits that operators have set for one service. `paused_for`: seconds; -1: not known."""
-
-    is_paused: bool
-    paused_by: str = ""
-    paused_for: int = -1
-    limited_by: str = ""
-    max_running: int | None = None
-    max_running_per_tenant: int | None = None
-    rate: str | None = None
-
-
-Settings = dict[str, ServiceSetting]
-
-
-class DeclaredLimits(msgspec.Struct, array_like=True, frozen=True):
-    """The lowest limits that workers of one broker have declared for a service."""
-
-    max_running: int | None = None
-    max_running_per_tenant: int | None = None
-    rate: str | None = None
-
-
-class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The state of one broker, for all others. `got`: by broker, the last packet whose jobs are counted in `idle`."""
-
-    version: int
-    broker: str
-    incarnation: str
-    release: str = ""
-    draining: bool = False
-    services: dict[str, ServiceGossip] = {}
-    got: dict[str, int] = {}
-    access: str = ""  # digest of its access table
-    uptime: int = 0  # seconds since its start
-    shards: dict[int, int] = {}  # that it has, with the epoch of each
-    limits: dict[str, DeclaredLimits] = {}  # declared by its own workers
-    settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
-    ends: dict[int, int] = {}  # the last sequence of the log of each shard that it owns
-    clock: float | None = None  # seconds by which its clock is ahead of that of NATS; None: not known
-
-
 _encoder: Final = msgspec.msgpack.Encoder()
 _records: Final = msgspec.msgpack.Decoder(list[AnyRecord])
 _packet: Final = msgspec.msgpack.Decoder(Packet)
-_gossip: Final = msgspec.msgpack.Decoder(Gossip)
-_settings: Final = msgspec.msgpack.Decoder(Settings)
 
 
 def encode_records(records: list[AnyRecord]) -> bytes:
@@ -283,7 +395,7 @@ def read_records(body: bytes) -> list[AnyRecord]:
     """Raises Malformed."""
     try:
         return _records.decode(body)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Malformed("bad records", str(error)) from error
 
 
@@ -295,35 +407,15 @@ def read_packet(data: bytes) -> Packet:
     """Raises Malformed."""
     try:
         packet = _packet.decode(data)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Malformed("bad packet", str(error)) from error
-    if packet.version != VERSION:
-        raise Malformed("other version", f"version {packet.version}; this broker reads {VERSION}")
+    check_sender(packet.version, packet.broker, packet.incarnation)
     return packet
 
 
-def encode_gossip(gossip: Gossip) -> bytes:
-    return _encoder.encode(gossip)
-
-
-def read_gossip(data: bytes) -> Gossip:
-    """Raises Malformed."""
-    try:
-        gossip = _gossip.decode(data)
-    except msgspec.DecodeError as error:
-        raise Malformed("bad gossip", str(error)) from error
-    if gossip.version != VERSION:
-        raise Malformed("other version", f"version {gossip.version}; this broker reads {VERSION}")
-    return gossip
-
-
-def encode_settings(settings: Settings) -> bytes:
-    return _encoder.encode(settings)
-
-
-def read_settings(data: bytes) -> Settings:
-    """Raises Malformed."""
-    try:
-        return _settings.decode(data)
-    except msgspec.DecodeError as error:
-        raise Malformed("bad settings", str(error)) from error
+def check_sender(version: int, broker: str, incarnation: str) -> None:
+    """Raise Malformed for a message of another version, or of a sender whose names cannot be in a subject."""
+    if version != VERSION:
+        raise Malformed("other version", f"version {version}; this broker reads {VERSION}")
+    if NAME.fullmatch(broker) is None or NAME.fullmatch(incarnation) is None:
+        raise Malformed("bad sender", f"broker {broker!r}, incarnation {incarnation!r}")

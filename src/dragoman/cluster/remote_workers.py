@@ -10,14 +10,15 @@ from dataclasses import replace
 from math import ceil
 from typing import Final, final
 
+from dragoman.cluster.gossip import Gossip, ServiceGossip
 from dragoman.cluster.peers import Peer, RemoteService
-from dragoman.cluster.records import Busy, Failed, Free, Give, Gossip, Progress, Recall, Result, ServiceGossip
+from dragoman.cluster.records import Busy, Failed, Free, Give, Progress, Recall, Result
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, RemoveWorker, SendJob
 from dragoman.core.extras_text import extras_text
 from dragoman.core.failure import unpack_failure
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Token
+from dragoman.core.model import Attempt, Job, Token
 from dragoman.core.options import WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
@@ -35,6 +36,7 @@ class RemoteWorkers:
         self._recipient = recipient
         self._owner = owner
         self._max_payload = max_payload
+        self.gives: dict[str, int] = {}  # attempts that have ended, by result; `busy`: not started
 
     # ---------------------------------------------------------------- capacity
 
@@ -57,7 +59,8 @@ class RemoteWorkers:
     def _offer(self, remote: RemoteService, offered: ServiceGossip, now: float) -> None:
         worker = remote.worker
         if worker is not None:
-            self._broker.availability.resize(worker, max(1, offered.slots), now)
+            used = len(worker.running) + len(worker.stuck)  # outcomes of workers that have left may still follow
+            self._broker.availability.resize(worker, max(1, offered.slots, used), now)
             self._broker.availability.attach(worker, now)
             return
         profile = WorkerProfile(
@@ -112,6 +115,8 @@ class RemoteWorkers:
             if worker is not None:
                 self._broker.leave(worker, now, reason)
         peer.services.clear()
+        if peer.attempts:
+            self._count_gives("lost", len(peer.attempts))
         peer.attempts.clear()
 
     # ---------------------------------------------------------------- effects
@@ -121,6 +126,9 @@ class RemoteWorkers:
         remote = attempt.worker.remote
         assert type(remote) is RemoteService
         job, peer = attempt.job, remote.peer
+        if peer.gossip is not None and peer.gossip.draining:  # heard while the attempt waited for its commit
+            self._return(attempt, now)
+            return
         extras = job.extras
         if extras is not None and (extras.after or extras.group is not None):
             extras = replace(extras, after=(), group=None)  # its links are here
@@ -160,10 +168,21 @@ class RemoteWorkers:
         attempt = self._take(peer, record.token)
         if attempt is None:
             return
+        self._count_gives("busy")
+        self._return(attempt, now)
+
+    def _return(self, attempt: Attempt, now: float) -> None:
         if attempt.worker.state is not GONE:
             self._broker.availability.ask(attempt.worker, 0, now)  # else it would go there again at once
         self._broker.limiter.not_started(attempt.job.service, now)
         self._broker.attempts.undelivered(attempt, now)
+        self.save_returned(attempt.job)
+
+    def save_returned(self, job: Job) -> None:
+        """Store that a job waits again. The log names an attempt that has not started, and the next owner of the shard
+        would count it as lost."""
+        if job.options.durable and job.attempt is None and job.outcome is None:
+            self._broker.job_registry.pending_commits.save(job)
 
     def free(self, peer: Peer, record: Free, acknowledged: int, now: float) -> None:
         """Slots are free there. `acknowledged`: the last packet of this broker that is counted in it."""
@@ -179,9 +198,11 @@ class RemoteWorkers:
     def finish(self, attempt: Attempt, record: Result | Failed, now: float) -> None:
         """Report the outcome of an attempt to the core."""
         if isinstance(record, Result):
+            self._count_gives("done")
             self._broker.succeed(attempt, record.result, now)
             return
         outcome = OUTCOMES.get(record.outcome, Outcome.FAILED)
+        self._count_gives(record.outcome if record.outcome in OUTCOMES else "failed")
         failure = unpack_failure(record.failure) if record.failure else None
         if outcome is CANCELLED and attempt.job.attempt is attempt:  # by an operator of that broker
             self._broker.withdraw(attempt.job, now, record.reason)
@@ -191,6 +212,9 @@ class RemoteWorkers:
         attempt = peer.attempts.get(Token(record.token))
         if attempt is not None:
             self._broker.attempts.progress(attempt, record.payload, now, is_part=record.is_part)
+
+    def _count_gives(self, result: str, count: int = 1) -> None:
+        self.gives[result] = self.gives.get(result, 0) + count
 
     def _take(self, peer: Peer, token: bytes) -> Attempt | None:
         return peer.attempts.pop(Token(token), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.cluster.records import DeclaredLimits, Gossip, ServiceSetting, Settings
+from dragoman.cluster.gossip import DeclaredLimits, Gossip, ServiceSetting, Settings
 from dragoman.core.broker import Broker
 from dragoman.core.limit_values import NOTHING_GIVEN, LimitValues, combine, read_rate
 from dragoman.core.model import Service

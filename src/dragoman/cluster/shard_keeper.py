@@ -8,19 +8,20 @@
     release    jobs leave the core as soon as nothing of them waits for its commit; then the release is written
     evict      jobs leave the core at once: another broker has the shard
 
-A running attempt of a restored job is waited for if the broker that has its worker lives, and lost otherwise. When a
-shard leaves, attempts that run here go on, and their outcome goes to the next owner (`held_outcomes.py`).
+A running attempt of a restored job is waited for if the broker that has its worker lives, or if its worker can go to
+another broker (R119), and lost otherwise. When a shard leaves, attempts that run here go on, and their outcome goes to
+the next owner (`held_outcomes.py`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, final
 
 from dragoman.carriers.malformed import Malformed
-from dragoman.cluster.held_outcomes import HeldOutcomes, Owner, Owners
+from dragoman.cluster.committed_acks import CommittedAcks
+from dragoman.cluster.held_outcomes import HeldOutcomes
 from dragoman.cluster.hub import Hub
 from dragoman.cluster.imports import interrupted
 from dragoman.cluster.log import Expected, ShardEvents, ShardLog
@@ -29,11 +30,15 @@ from dragoman.cluster.log_io import LogIO
 from dragoman.cluster.log_reader import ReadBatch
 from dragoman.cluster.log_records import VERSION, Claim
 from dragoman.cluster.peers import Peer
-from dragoman.cluster.records import Ack, Failed, Result
+from dragoman.cluster.records import Ack, Failed, Held, Outcome, Result
+from dragoman.cluster.reservations import Reservations
+from dragoman.cluster.restore_order import RestoreOrder
 from dragoman.cluster.scout import scout
 from dragoman.cluster.shard_image import JobImage, ShardImage
+from dragoman.cluster.shard_owners import ShardOwners
 from dragoman.cluster.shards import ShardActions, ShardPhase, Shards, ShardSettings
 from dragoman.cluster.store import NOTES, Places, ShardStore
+from dragoman.cluster.watches import Watches
 from dragoman.core.broker import Broker
 from dragoman.core.groups import PREFIX as GROUP
 from dragoman.core.infinity import inf
@@ -57,11 +62,12 @@ class KeptShard(ShardEvents):
         self.claimed_at = 0.0
         self.claimed_time = 0  # the same moment by the server's clock
         self.restoring: Iterator[tuple[StoredJob, JobImage]] | None = None
-        self.early: list[tuple[Peer | None, Result | Failed]] = []  # outcomes that came before the jobs were restored
+        self.early: list[tuple[Peer | None, Outcome | Held]] = []  # they came before the jobs were restored
         self.release_by = inf
         self.last_commit = -inf
         self.cleaner: LogCleaner | None = None
         self.live = 0  # bytes of the rows that the last cleaning has written
+        self.loss = ""  # of the log, as it was last told
         self._keeper = keeper
 
     def claimed(self, epoch: int, now: float) -> None:
@@ -118,15 +124,17 @@ class ShardKeeper(ShardActions):
         """`logs`: of all shards, in their order."""
         self.shards = Shards(cluster, hub.name, hub.incarnation, len(logs), self, now, settings, self._load)
         self.broker_name = hub.name
-        self.outcomes = HeldOutcomes(_Owners(self, hub))
+        self.outcomes = HeldOutcomes(ShardOwners(self.shards, hub, store.shard_of))
+        self.keys = Reservations(broker.job_registry.pending_commits)
+        self.watches = Watches(broker, hub, store, self.shards, self.owns)
         self.claims: dict[str, int] = {}  # by their result
         self.cleanings = 0
         self.clean_above = CLEAN_ABOVE
         self._broker = broker
         self._hub = hub
         self._store = store
-        self._acks: dict[Token, tuple[int, Peer | None]] = {}  # number of the save, and the broker that waits
-        self._restoring: deque[KeptShard] = deque()
+        self.acks = CommittedAcks(broker.job_registry.pending_commits, hub, self.outcomes)
+        self._restoring = RestoreOrder(hub)
         self._last_number = 0  # of restored jobs; they are below those of new ones
 
         def new_claim() -> Claim:
@@ -135,26 +143,33 @@ class ShardKeeper(ShardActions):
 
         self.kept = [KeptShard(number, self, io, new_claim, expected) for number, io in enumerate(logs)]
         store.shards = len(logs)
-        store.when_safe = self._safe
+        store.when_safe = self.acks.safe
 
     # ---------------------------------------------------------------- for the cluster's side
 
     def tick(self, now: float) -> float:
         due = self.shards.tick(now)
-        if self._restoring:
-            self._restore_some(self._restoring[0], now)
+        number = self._restoring.next(now)
+        if number is not None:
+            self._restore_some(self.kept[number], now)
         for shard in self.kept:
             if shard.release_by < inf:
                 self._step_release(shard, now)
             due = min(due, shard.log.tick(now))
+            self._tell_loss(shard)
             if self.owns(shard.number):
                 due = min(due, self._clean(shard, now))
-        if len(self.outcomes):
-            self.outcomes.tick(now)
-        due = min(due, self._store.tick(now))
-        if self._restoring or any(shard.release_by < inf for shard in self.kept):
-            return now
-        return due
+        self.outcomes.tick(now)
+        due = min(due, self._store.tick(now), self.watches.tick(now))
+        is_busy = number is not None or any(shard.release_by < inf for shard in self.kept)
+        return now if is_busy else min(due, now + 0.05) if self._restoring else due
+
+    def _tell_loss(self, shard: KeptShard) -> None:
+        """Say once that the log of a shard that is ours is lost. Its jobs stay: nobody else has them."""
+        before, shard.loss = shard.loss, shard.log.loss
+        if shard.loss and not before:
+            advice = "restore the log from a copy; until then, nothing of the shard is acknowledged"
+            self._hub.remark("shard log unusable", "error", shard=shard.number, reason=shard.loss, advice=advice)
 
     def begin(self, now: float) -> None:
         """Look for shards that nobody owns. Call it when the other brokers have been heard."""
@@ -197,8 +212,8 @@ class ShardKeeper(ShardActions):
         known. `peer`: the broker that had the worker; None: this one."""
         token = Token(record.token)
         number = self.shard_of(token)
-        if number < 0 or token in self._acks:
-            return False  # the same outcome came before, and is being committed
+        if number < 0 or self.acks.is_ending(token):
+            return False  # the same outcome came before
         if not self.owns(number) and not self._is_releasing(number):
             if self.shards[number].epoch:
                 self.kept[number].early.append((peer, record))
@@ -209,26 +224,20 @@ class ShardKeeper(ShardActions):
         if attempt is not None:
             self._hub.finish(attempt, record, now)  # if it is late, it frees a slot
         if is_current:
-            self._acks[token] = (self._broker.job_registry.pending_commits.last, peer)
+            self.acks.ended(token, peer)
         else:
-            self._acknowledge(token, peer)
+            self.acks.told(token, peer)  # that it has ended may not be in the log yet
         return True
+
+    def is_here(self, peer: Peer | None, record: Outcome | Held) -> bool:
+        """True if the shard of an attempt is here. If it is being restored, the record is kept until it is."""
+        number = self.shard_of(record.token)
+        if number >= 0 and not self.owns(number) and not self._is_releasing(number) and self.shards[number].epoch:
+            self.kept[number].early.append((peer, record))
+        return self.owns(number)
 
     def _is_releasing(self, number: int) -> bool:
         return self.shards[number].phase is ShardPhase.RELEASING
-
-    def _safe(self, number: int) -> None:
-        """Acknowledge the outcomes that are committed (C5)."""
-        for token in [token for token, (saved, _) in self._acks.items() if saved <= number]:
-            self._acknowledge(token, self._acks.pop(token)[1])
-
-    def _acknowledge(self, token: Token, peer: Peer | None) -> None:
-        if peer is None:
-            self.outcomes.acknowledged(token)
-            return
-        live = self._hub.live_peer(peer.name, peer.incarnation)
-        if live is not None:
-            self._hub.send(live, Ack(token))
 
     # ---------------------------------------------------------------- decisions of `Shards`
 
@@ -260,7 +269,7 @@ class ShardKeeper(ShardActions):
         self._store.attach(shard.number, shard.log, shard.io)
         self._store.notes[shard.number].update(shard.image.notes)
         self._store.jobs[shard.number] = len(shard.image.jobs)
-        self._restoring.append(shard)
+        self._restoring.add(shard.number, now)
 
     def saved(self, shard: KeptShard, ticket: int, now: float) -> None:
         self._store.saved(ticket, now)
@@ -289,15 +298,10 @@ class ShardKeeper(ShardActions):
 
     def _restore_some(self, shard: KeptShard, now: float) -> None:
         """Restore some jobs of a shard. One shard at a time: jobs may need each other's outcomes, which stay (R192)."""
-        registry = self._broker.job_registry
-        if not registry.kept.archive.is_frozen:
-            registry.kept.archive.is_frozen = True
-            for key in shard.image.notes:
-                if key.startswith(GROUP):
-                    self._store.note_home(bytes.fromhex(key.removeprefix(GROUP)), shard.number)
-            registry.groups.restore(shard.image.notes)
         assert shard.restoring is not None
         try:
+            if not self._broker.job_registry.kept.archive.is_frozen:
+                self._restore_notes(shard.number, shard.image.notes, now)
             for _ in range(RESTORED_AT_ONCE):
                 found = next(shard.restoring, None)
                 if found is None:
@@ -306,6 +310,19 @@ class ShardKeeper(ShardActions):
                 self._restore(shard, *found, now)
         except Malformed as problem:
             self.distrust(shard, problem.detail, now)
+
+    def _restore_notes(self, number: int, notes: dict[str, str], now: float) -> None:
+        """Restore groups, pins, keys and settings of a shard, before its jobs. Raises Malformed."""
+        registry = self._broker.job_registry
+        registry.kept.archive.is_frozen = True
+        for key in notes:
+            if key.startswith(GROUP):
+                self._store.note_home(bytes.fromhex(key.removeprefix(GROUP)), number)
+        registry.groups.restore(notes)
+        self.watches.jobs.restore(number, notes)
+        self.keys.restore(number, notes)
+        if number == NOTES:
+            self._hub.settings_read(notes, now)
 
     def _restore(self, shard: KeptShard, kept: StoredJob, image: JobImage, now: float) -> None:
         broker = self._broker
@@ -317,8 +334,8 @@ class ShardKeeper(ShardActions):
         kept.number = self._last_number
         if kept.token is not None:
             kept.is_elsewhere = self._hub.is_held(kept.token, image.holder)
-            if image.holder.rpartition(".")[0] != self._hub.name:
-                kept.can_resume = False  # its worker was at another broker, which is gone
+            if any(type(record) is Held and record.token == kept.token for _, record in shard.early):
+                kept.can_resume = True  # its worker has appeared at another broker
         self._store.places[kept.id] = Places(image.payload, image.payload_of, image.result)
         job = restore(broker, kept, now, self._hub)
         if kept.is_elsewhere and job.attempt is not None:
@@ -328,17 +345,18 @@ class ShardKeeper(ShardActions):
         registry = self._broker.job_registry
         registry.kept.archive.is_frozen = False
         registry.groups.loaded(now)
-        self._restoring.popleft()
+        self._restoring.remove(shard.number)
         shard.restoring = None
         jobs, notes, shard.image = len(shard.image.jobs), shard.image.notes, ShardImage()
         self._count("won")
         self.shards.owned(shard.number, now)
         self._hub.remark("shard owned", "info", shard=shard.number, epoch=shard.log.epoch, jobs=jobs)
+        self.watches.jobs.restored(shard.number)
         if shard.number == NOTES:
             self._hub.notes_restored(notes, now)
         early, shard.early = shard.early, []
         for peer, record in early:
-            self._hub.take_outcome(peer, record, now)
+            self._hub.take(peer, record, now)
 
     # ---------------------------------------------------------------- cleaning
 
@@ -368,10 +386,9 @@ class ShardKeeper(ShardActions):
     def _let_go(self, shard: KeptShard, reason: str, now: float) -> None:
         """Drop everything of a shard, at once."""
         is_known = shard.number in self._store.attached
-        if shard in self._restoring:
-            if self._restoring[0] is shard:
-                self._broker.job_registry.kept.archive.is_frozen = False
-            self._restoring.remove(shard)
+        if self._restoring.current == shard.number:
+            self._broker.job_registry.kept.archive.is_frozen = False
+        self._restoring.remove(shard.number)
         shard.restoring = None
         shard.image = ShardImage()
         shard.early = []
@@ -383,10 +400,11 @@ class ShardKeeper(ShardActions):
 
     def _drop(self, shard: KeptShard, now: float) -> None:
         number = shard.number
-        for token in [token for token in self._acks if self.shard_of(token) == number]:
-            del self._acks[token]
+        self.acks.leave(lambda token: self.shard_of(token) == number)
         groups = [each for each in self._broker.job_registry.groups.by_id.values() if self.shard_of(each.id) == number]
         jobs = self.jobs_of(number)
+        self.watches.drop(number)
+        self.keys.leave(number)
         self._broker.eviction.evict(jobs, groups, self._hub.heir, now)
         for job in jobs:
             self._store.places.pop(job.id, None)
@@ -399,6 +417,7 @@ class ShardKeeper(ShardActions):
         number = shard.number
         held = self._broker.job_registry.pending_commits.held_jobs()
         jobs = self.jobs_of(number)
+        held |= {job.id for job in jobs if job.attempt is not None and not job.attempt.is_sent}  # by the log, it runs
         is_busy = self._store.is_writing(number) or any(job.id in held for job in jobs)
         if is_busy and now < shard.release_by:
             groups = self._broker.job_registry.groups
@@ -409,26 +428,3 @@ class ShardKeeper(ShardActions):
         shard.cleaner = None
         self._drop(shard, now)
         shard.log.release(now)
-
-
-class _Owners(Owners):
-    """Finds the owner of an attempt's shard."""
-
-    def __init__(self, keeper: ShardKeeper, hub: Hub) -> None:
-        self._keeper = keeper
-        self._hub = hub
-
-    def owner_of(self, token: bytes) -> Owner | None:
-        number = self._keeper.shard_of(token)
-        owner = self._keeper.shards.run_of(number) if number >= 0 else None
-        if owner is None or owner[0] == self._hub.name or self._hub.live_peer(owner[0], owner[1]) is not None:
-            return owner
-        return None
-
-    def send_outcome(self, owner: Owner, record: Result | Failed, now: float) -> None:
-        if owner[0] == self._hub.name:
-            self._hub.take_outcome(None, record, now)
-            return
-        peer = self._hub.live_peer(owner[0], owner[1])
-        assert peer is not None
-        self._hub.send(peer, record)

@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from dragoman.carriers.malformed import Malformed
+from dragoman.cluster.records import UNREADABLE
 from dragoman.core.model import ABSENT, Job, JobId, Payload
 from dragoman.store.rows import STATUS_COLUMNS, Row, RowEncoder, status_row
 
@@ -47,7 +48,7 @@ def read_batch(data: bytes) -> Batch:
     """Raises Malformed."""
     try:
         return _batch.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Malformed("bad rows", str(error)) from None
 
 

@@ -15,7 +15,9 @@ has not been heard for `adopt_after`. Then the brokers take it in turns (`ranks.
 one `turn` seconds later, if it is still free. Time in which NATS could not be reached does not count as silence. A
 broker that shows an older epoch than another one did is no owner: it does not know yet that it lost the shard.
 
-The broker with the most shards gives one up when another has at least two fewer, at most one every `balance_every`.
+The broker with the most shards gives one up when another has at least two fewer, the one with the fewest jobs first.
+One with few jobs follows as soon as the last one has an owner; one with many jobs at most every `balance_every`,
+because its next owner reads all of them.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from dragoman.cluster.ranks import order
 from dragoman.core.infinity import inf
 
 SCHEDULES: Final = 0  # the shard of everything that belongs to no job
+FEW: Final = 1000  # jobs, which an owner reads within milliseconds
 
 
 class ShardPhase(Enum):
@@ -56,7 +59,8 @@ class ShardSettings:
     silent_after: float = 3.0  # a broker that was not heard for so long takes no turn
     again_after: float = 2.0  # a claim that was refused
     alarm_every: float = 30.0  # a log that cannot be trusted is looked at again
-    balance_every: float = 10.0
+    balance_every: float = 10.0  # two shards with many jobs are given up
+    look_every: float = 1.0  # the numbers of shards are compared
 
     def __post_init__(self) -> None:
         if min(self.adopt_after, self.turn, self.silent_after, self.again_after, self.alarm_every) <= 0.0:
@@ -136,6 +140,7 @@ class Shards:
         self._is_connected = False
         self._away_since = now
         self._balance_at = now + self.settings.balance_every
+        self._heavy_at = now  # time from which a shard with many jobs may be given up
         self._rests_until = -inf  # it takes no shard until then
 
     def __getitem__(self, shard: int) -> Shard:
@@ -359,15 +364,18 @@ class Shards:
         """Give one shard up if another broker has at least two fewer than we, and nobody has more than we."""
         if now < self._balance_at:
             return self._balance_at
-        self._balance_at = now + self.settings.balance_every
+        self._balance_at = now + self.settings.look_every
         counts = self._counts(now)
         ours = counts[self._name]
         most = sorted(counts, key=lambda name: (-counts[name], name))[0]
         is_free = any(each.free_at < inf and each.phase is ShardPhase.ELSEWHERE for each in self._shards)
-        if most == self._name and ours - min(counts.values()) >= 2 and not is_free:
-            owned = [number for number, each in enumerate(self._shards) if each.phase is ShardPhase.OWNED]
-            if owned:
-                self.release(min(owned, key=lambda number: (self._jobs(number), number)), now)
+        owned = [number for number, each in enumerate(self._shards) if each.phase is ShardPhase.OWNED]
+        if most != self._name or ours - min(counts.values()) < 2 or is_free or not owned:
+            return self._balance_at
+        lightest = min(owned, key=lambda number: (self._jobs(number), number))
+        if self._jobs(lightest) <= FEW or now >= self._heavy_at:
+            self._heavy_at = now + self.settings.balance_every
+            self.release(lightest, now)
         return self._balance_at
 
     def _jobs(self, number: int) -> int:

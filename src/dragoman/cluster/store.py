@@ -4,8 +4,10 @@ The entries of one iteration are grouped by shard, and each group is a batch of 
 a commit goes on when all shards have it, in order, so a number is safe when all shards are safe up to it. Entries of a
 shard that this broker does not own are dropped: another broker decides about its jobs.
 
-State that belongs to no job is in shard 0, so that one broker decides about it: pauses, limits, schedules. Only groups
-are where their members are, in one shard with all of them, so that a group is accepted in one batch.
+State that belongs to no job is in shard 0, so that one broker decides about it: pauses, limits, schedules. Groups are
+where their members are, in one shard with all of them, so that a group is accepted in one batch. Notes about jobs that
+jobs of other shards wait for are with the former (`watched_jobs.py`); notes about keys are in the shard of the key
+(`reservations.py`).
 
 Payloads and results of jobs that an earlier owner wrote stay in the log until they are needed; the store keeps the
 place of each (about 100 bytes a job). All others are in the memory of the core, within its limits.
@@ -33,6 +35,8 @@ from dragoman.store.rows import RowEncoder, read_result
 
 OVERDUE: Final = 30.0  # seconds in which a commit succeeds, whatever happens to one server
 NOTES: Final = 0  # the shard of everything that belongs to no job
+WATCH: Final = "watch/"  # of the keys of notes about jobs that others wait for: their shard follows
+KEY: Final = "key/"  # of the keys of notes about idempotency keys: their shard follows
 
 Done = Callable[[int, str | None], None]
 
@@ -229,6 +233,8 @@ class ShardStore:
             return self.shard_of(entry.job.id)
         if entry.key.startswith(GROUP):
             return self.shard_of(bytes.fromhex(entry.key.removeprefix(GROUP)))
+        if entry.key.startswith((WATCH, KEY)):
+            return int(entry.key.split("/")[1])
         return NOTES
 
     def _add(self, entry: StoreJob | StoreValue | DeleteJob, writer: BatchWriter, shard: int) -> None:
@@ -340,8 +346,9 @@ class ShardStore:
             return problem
         for shard, (log, _) in self._logs.items():
             writer = log.writer
-            if writer is not None and writer.problem:
-                return f"shard {shard}: {writer.problem}"
+            problem = log.loss or (writer.problem if writer is not None else "")
+            if problem:
+                return f"shard {shard}: {problem}"
         return None
 
 

@@ -4,7 +4,7 @@ Such a job is given to a local worker at once, or answered *busy*: it never wait
 (C7). It has one attempt. The other broker counts attempts, retries, and owns the job.
 
 Background jobs outlive the broker that sent them: another one adopts them. Their outcome goes to whoever owns them then
-(`held_outcomes.py`).
+(`held_outcomes.py`). They outlive this broker, too, if their workers can go to another one (R119).
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from dragoman.cluster.capacity import idle_slots
 from dragoman.cluster.held_outcomes import HeldOutcomes
 from dragoman.cluster.link import Link
 from dragoman.cluster.peers import Peer, TakenJob
-from dragoman.cluster.records import Busy, Failed, Free, Give, Progress, Recall, Result
+from dragoman.cluster.records import Busy, Failed, Free, Give, Held, Left, Outcome, Progress, Recall, Result, Returned
 from dragoman.cluster.shard_bytes import CALL, shard_of
 from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome
 from dragoman.core.extras_text import extras_of
 from dragoman.core.failure import pack_failure
+from dragoman.core.handover import Arrivals
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.job_extras import JobExtras
-from dragoman.core.model import Attempt, JobId, Token
+from dragoman.core.model import Attempt, JobId, Service, Token, Worker, WorkerId
 from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import DONE, LOST, REFUSED, TIMED_OUT
@@ -34,12 +35,14 @@ _DONE: Final[str] = DONE.value  # the value of a member of an enum is computed b
 
 
 @final
-class TakenJobs:
-    """Takes jobs of other brokers, and sends what becomes of them."""
+class TakenJobs(Arrivals):
+    """Takes jobs of other brokers, and sends what becomes of them. `myself`: stands for this broker."""
 
-    def __init__(self, broker: Broker, recipient: Recipient) -> None:
+    def __init__(self, broker: Broker, recipient: Recipient, myself: Peer) -> None:
         self._broker = broker
         self._recipient = recipient
+        self._myself = myself
+        self._sent_away: dict[WorkerId, None] = {}  # workers that were asked to go to another broker
         self.outcomes: HeldOutcomes | None = None  # until the layout of the cluster is known
         self.background: dict[Token, TakenJob] = {}  # background attempts that run here, of any broker
         self._options: dict[tuple[float, int, bool], JobOptions] = {}
@@ -58,10 +61,11 @@ class TakenJobs:
         owner = broker.owners.of_stored(broker.principals.named(record.owner))
         taken = TakenJob(self._recipient, owner, peer, token, name)
         peer.taken[token] = taken
-        if shard_of(token) != CALL:
+        is_background = shard_of(token) != CALL
+        if is_background:
             self.background[token] = taken
         id = JobId(record.job)
-        broker.submit(
+        job = broker.submit(
             name,
             record.payload,
             taken,
@@ -70,6 +74,11 @@ class TakenJobs:
             id=id if id not in broker.jobs else None,  # an attempt that the other broker gave up may still be here
             extras=_extras_of(record.extras) if record.extras else None,
         )
+        attempt = job.attempt if job is not None else None
+        if attempt is not None and is_background:
+            broker.handover.name(attempt, token)  # its worker may take it to another broker
+        if attempt is not None and record.attempt > 1:
+            broker.handover.renumber(attempt, record.attempt)
 
     def _options_of(self, record: Give) -> JobOptions:
         """Without a place in the queue: a job that no worker takes at once is answered *busy*."""
@@ -108,13 +117,42 @@ class TakenJobs:
         """True if a background attempt runs here, or has ended and its outcome is not acknowledged."""
         return token in self.background or (self.outcomes is not None and token in self.outcomes)
 
-    def heir(self, attempt: Attempt, peer: Peer) -> TakenJob:
-        """Take a background attempt of this broker's own as a job of another broker: its shard has moved.
-        `peer`: stands for this broker."""
+    def heir(self, attempt: Attempt) -> TakenJob:
+        """Take a background attempt of this broker's own as a job of another broker: its shard has moved."""
         owner = attempt.job.owner
-        taken = TakenJob(self._recipient, owner, peer, attempt.token, attempt.job.service.name)
+        taken = TakenJob(self._recipient, owner, self._myself, attempt.token, attempt.job.service.name)
         self.background[attempt.token] = taken
         return taken
+
+    # ---------------------------------------------------------------- workers that go from broker to broker (R119)
+
+    def take(self, worker: Worker, token: Token, service: Service, now: float) -> bool:
+        """Take a background attempt with which a worker has come here, and tell the owner of its shard."""
+        broker, outcomes = self._broker, self.outcomes
+        if shard_of(token) == CALL or outcomes is None or broker.dispatch.is_draining or self.has(token):
+            return False  # nobody waits for a call but the broker that the worker has left
+        owner = broker.owners.of_stored(broker.principals.local)
+        taken = TakenJob(self._recipient, owner, self._myself, token, service.name)
+        self.background[token] = taken
+        broker.handover.arrive(worker, token, service, taken, now)
+        outcomes.announce(Held(token, service.name), now)
+        return True
+
+    def send_away(self) -> None:
+        """Ask workers to take their background jobs to another broker: this one stops. A worker that also runs calls is
+        asked when they have ended: nobody but this broker waits for them."""
+        for taken in self.background.values():
+            attempt = taken.job.attempt if taken.job is not None else None
+            if attempt is None or not attempt.worker.profile.can_resume:
+                continue
+            taken.is_leaving = True
+            worker = attempt.worker
+            if worker.profile.can_move and worker.id not in self._sent_away and self._has_only_background(worker):
+                self._sent_away[worker.id] = None
+                self._broker.handover.send_away(worker)
+
+    def _has_only_background(self, worker: Worker) -> bool:
+        return all(token in self.background for token in worker.running)
 
     def seek(self, peer: Peer, token: Token) -> None:
         """Answer a broker that has adopted the job of an attempt, if that is not here. Else its outcome will follow."""
@@ -126,7 +164,8 @@ class TakenJobs:
         services = self._broker.worker_registry.services
         for name in peer.freed:
             service = services.get(name)
-            peer.link.add(Free(name, idle_slots(service, self._recipient) if service is not None else 0))
+            is_open = service is not None and not self._broker.dispatch.is_draining
+            peer.link.add(Free(name, idle_slots(service, self._recipient) if is_open and service is not None else 0))
         peer.freed.clear()
 
     # ---------------------------------------------------------------- effects
@@ -144,7 +183,12 @@ class TakenJobs:
         if effect.outcome is DONE:
             self._tell(Result(token, bytes(effect.result)), link, is_background, now)
         elif effect.outcome is REFUSED or (effect.outcome is TIMED_OUT and job is not None and not job.spent):
-            link.add(Busy(token))
+            if is_background and not self._is_giver(taken):
+                self._tell(Returned(token), link, is_background, now)
+            else:
+                link.add(Busy(token))
+        elif effect.outcome is LOST and taken.is_leaving:
+            self._tell(Left(token), link, is_background, now)
         else:
             failure = pack_failure(effect.failure) if effect.failure is not None else b""
             self._tell(Failed(token, effect.outcome.value, effect.reason, failure), link, is_background, now)
@@ -155,16 +199,27 @@ class TakenJobs:
             ended = self.ended[service] = {}
         ended[outcome] = ended.get(outcome, 0) + 1
 
-    def _tell(self, record: Result | Failed, link: Link, is_background: bool, now: float) -> None:
+    def _is_giver(self, taken: TakenJob) -> bool:
+        """True if the broker that sent the job still owns it."""
+        peer, outcomes = taken.peer, self.outcomes
+        if peer is self._myself or outcomes is None:
+            return False
+        return outcomes.has_owner(taken.token, peer.name, peer.incarnation)
+
+    def _tell(self, record: Outcome, link: Link, is_background: bool, now: float) -> None:
         if is_background and self.outcomes is not None:
             self.outcomes.hold(record, now)
         else:
             link.add(record)
 
-    def progress(self, effect: DeliverProgress) -> None:
+    def progress(self, effect: DeliverProgress, now: float) -> None:
         taken = effect.caller
         assert type(taken) is TakenJob
-        taken.peer.link.add(Progress(taken.token, bytes(effect.payload), effect.is_part))
+        record = Progress(taken.token, bytes(effect.payload), effect.is_part)
+        if taken.peer is not self._myself:
+            taken.peer.link.add(record)
+        elif self.outcomes is not None:
+            self.outcomes.report(record, now)
 
 
 def _extras_of(text: str) -> JobExtras:

@@ -29,9 +29,10 @@ def discard_job(registry: JobRegistry, counters: Counters, job: Job) -> None:
     del registry.jobs[job.id]
     if registry.with_extras.count:
         registry.with_extras.remove(job)
-    principal.waiting -= 1
-    principal.waiting_bytes -= size
-    principal.give_back_rate()
+    if job.options.is_limited:
+        principal.waiting -= 1
+        principal.waiting_bytes -= size
+        principal.give_back_rate()
     service.jobs -= 1
     service.bytes -= size
     owner.jobs -= 1

@@ -28,6 +28,7 @@ from dragoman.core.eviction import Eviction
 from dragoman.core.expiry import Expiry
 from dragoman.core.failure import Failure
 from dragoman.core.finished_work import record_done
+from dragoman.core.handover import Handover
 from dragoman.core.infinity import inf
 from dragoman.core.job_extras import JobExtras
 from dragoman.core.job_limits import id_conflict, limit_reached
@@ -75,6 +76,7 @@ class Broker:
         self.operator = Operator(state, self.dispatch, self.delays, self.attempts, self.principals)
         self.store_reports = StoreReports(state, self.attempts)
         self.eviction = Eviction(state, self.dispatch, self.attempts)
+        self.handover = Handover(state, self.dispatch, self.attempts)
         self._expiry = Expiry(state, self.dispatch, self.delays, self.attempts, self.dependencies)
         self._deadlines = state.deadlines
 

@@ -95,6 +95,10 @@ class BulkSubmits:
             self._counters.refuse(counted_as, refusal.reason, refusal.text, refusal.limit)
             raise
 
+    def is_repeated(self, orders: list[NewJob], owner: Owner) -> bool:
+        """True if the same batch was accepted before."""
+        return self._repeated(orders, owner) is not None
+
     def _submit(self, orders: list[NewJob], owner: Owner, dialect: str, now: float) -> list[Job]:
         registry = self._registry
         if registry.is_loading:
@@ -107,6 +111,7 @@ class BulkSubmits:
         services = self._services(orders, owner, dialect)
         jobs: list[Job] = []
         new: list[Job] = []
+        owner.principal.begin_batch()
         try:
             waiting: dict[Service, int] = {}
             forever = 0  # new jobs whose outcome is kept until it is deleted
@@ -135,6 +140,8 @@ class BulkSubmits:
             for job in reversed(new):
                 discard_job(registry, self._counters, job)
             raise
+        finally:
+            owner.principal.end_batch()
         self._enter_groups(new, owner)
         fresh = {job.id: job for job in new}
         for index in turn:

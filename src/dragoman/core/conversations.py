@@ -13,12 +13,13 @@ from typing import Final
 from dragoman.core.conversation import GONE, RECEIVED, SENT, AttemptEntry, Conversation, Entry, Room, WorkerConversation
 from dragoman.core.histogram import BOUNDS, Histogram
 from dragoman.core.infinity import inf
+from dragoman.core.link_reasons import nameless
 from dragoman.core.model import Attempt, Job, JobId, Worker
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import dialect_of
 from dragoman.core.recording import CALLER, NEVER_SENT, WORKER, caller_facts, worker_lane
 from dragoman.core.retries import most_attempts
-from dragoman.core.states import DONE, ENDED, LOST, Outcome
+from dragoman.core.states import DONE, ENDED, LOST, AttemptRecord, Outcome
 
 PER_SECOND: Final = 50
 INTERVAL: Final = 1.0 / PER_SECOND
@@ -101,7 +102,8 @@ class Conversations:
         self.next_at = max(self.next_at, now - 1.0) + INTERVAL
         job.service.slow_run = slowest_runs(job.service.ran)
         if job.caller_dialect:
-            job.service.sampled().add_caller(job.caller_dialect)
+            if job.options.is_limited:  # else its own broker in the cluster counts it
+                job.service.sampled().add_caller(job.caller_dialect)
         self._enter(job, self._new(job, now))
 
     def begin_retry(self, job: Job, now: float) -> None:
@@ -146,7 +148,8 @@ class Conversations:
         conversation = job.conversation
         if outcome is not DONE and self.is_on and now >= self._reasons_at:
             self._reasons_at = max(self._reasons_at, now - 1.0) + INTERVAL
-            job.service.sampled().add_reason(job.id, outcome, reason, now)
+            if job.options.is_limited:
+                job.service.sampled().add_reason(job.id, outcome, nameless(reason), now)
         if conversation is None or not conversation.is_kept:
             if self.is_on and now >= self._milestones_at and not (job.is_kept and job.outlives_end):
                 self._milestones_at = max(self._milestones_at, now - 1.0) + INTERVAL
@@ -214,8 +217,7 @@ class Conversations:
         most = job.options.attempts or 1
         for record in records:
             began, ended = record.started or job.created, record.ended or now
-            key = f"w{record.worker_id}" if record.worker_id is not None else f"a{record.number}"
-            lane = conversation.lane(WORKER, key, record.worker, record.dialect)
+            lane = conversation.lane(WORKER, _lane_of(record, records), record.worker, record.dialect)
             conversation.add(AttemptEntry(began, lane, record.number, most))
             conversation.add(Entry(began, SENT, lane, GIVEN))
             if record.outcome is LOST:
@@ -264,3 +266,13 @@ def told(outcome: Outcome, reason: str) -> str:
 def of_worker(reason: str) -> str:
     """Return a reason without its subject, which is the worker beside it."""
     return reason.removeprefix("its worker's ").removeprefix("its worker ")
+
+
+def _lane_of(record: AttemptRecord, records: list[AttemptRecord]) -> str:
+    """Return the key of the worker's lane. A worker whose number is not known any more is known by name and dialect."""
+    if record.worker_id is not None:
+        return f"w{record.worker_id}"
+    for each in records:
+        if each.worker_id is None and each.worker == record.worker and each.dialect == record.dialect:
+            return f"a{each.number}"
+    return f"a{record.number}"

@@ -4,13 +4,17 @@ A background job may name predecessors, jobs or groups. It is *dependent* until 
 or if it runs after a failure, it is *ready*: it takes its input, and is delayed or queued like any other job. If one of
 them ends otherwise, it is cancelled at once with that as its reason, and so are the jobs that come after it.
 
+A predecessor in another shard of a cluster counts when its shard has committed its end (`core/other_shards.py`).
+
 That a job is ready is stored with it, together with its payload if that has changed. Until then its predecessors stay
 in the store, so that a restart decides as this run would have (R191).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Final
 
 from dragoman.core.accepted_jobs import replace_payload
 from dragoman.core.attempts import Attempts
@@ -19,13 +23,15 @@ from dragoman.core.delays import Delays
 from dragoman.core.groups import Group
 from dragoman.core.infinity import inf
 from dragoman.core.job_extras import JobExtras, JobInput
-from dragoman.core.job_links import DependentJob, problem_of
+from dragoman.core.job_links import NO_FOREIGN, DependentJob, problem_of
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.results_payload import Entry, Result, most_packed_bytes, pack_results
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import CANCELLED, DEPENDENT, DONE, ENDED, FAILED
 from dragoman.core.store_entries import CollectInput
+
+NO_ENTRIES: Final[Mapping[JobId, Entry]] = {}
 
 
 class Dependencies:
@@ -66,7 +72,7 @@ class Dependencies:
         for id in entry.predecessors:
             before = self._job_registry.jobs.get(id)
             group = self._job_registry.groups.by_id.get(id)
-            if before is not None and before.state is not ENDED:
+            if id in entry.foreign or (before is not None and before.state is not ENDED):
                 entry.unended += 1
             elif before is not None:
                 problem = problem or problem_of(before)
@@ -100,17 +106,33 @@ class Dependencies:
             self._effects.append(CollectInput(job))
 
     def sources(self, job: Job) -> list[Job]:
-        """Return the done jobs whose results are the input of a job."""
+        """Return the done jobs whose results are the input of a job, without those of other shards."""
         found: list[Job] = []
+        foreign = self.foreign(job)
         for id in _extras_of(job).after:
+            if id in foreign:
+                continue
             before = self._job_registry.jobs.get(id)
             group = self._job_registry.groups.by_id.get(id)
             named = [before] if before is not None else group.jobs if group is not None else []
             found += [each for each in named if each is not None and each.outcome is DONE]
         return found
 
-    def take_input(self, job: Job, payload: Payload, results: dict[JobId, Payload], now: float) -> None:
-        """Start a job whose input has been loaded. `payload`: the submitted one; `results`: of its sources."""
+    def foreign(self, job: Job) -> Collection[JobId]:
+        """Return the predecessors of a dependent job that are in other shards of the cluster."""
+        entry = self._links.dependent.get(job.id)
+        return NO_FOREIGN if entry is None else entry.foreign
+
+    def take_input(
+        self,
+        job: Job,
+        payload: Payload,
+        results: dict[JobId, Payload],
+        now: float,
+        foreign: Mapping[JobId, Entry] = NO_ENTRIES,
+    ) -> None:
+        """Start a job whose input has been loaded. `payload`: the submitted one; `results`: of its sources; `foreign`:
+        of each predecessor in another shard."""
         entry = self._links.dependent.get(job.id)
         if entry is None or not entry.is_collecting:
             return  # it was cancelled meanwhile
@@ -118,7 +140,7 @@ class Dependencies:
         if entry.unended:
             return  # one of its predecessors was released from quarantine meanwhile: it waits again
         extras = _extras_of(job)
-        entries = [self._entry(id, results) for id in extras.after]
+        entries = [foreign[id] if id in entry.foreign else self._entry(id, results) for id in extras.after]
         if extras.input is JobInput.RESULT:
             first = entries[0]
             assert not isinstance(first, list)
@@ -161,16 +183,19 @@ class Dependencies:
         """Return the entry of a job that waits for others."""
         return self._links.dependent.get(job.id)
 
-    def unended(self, entry: DependentJob) -> list[str]:
-        """Return the names of the predecessors that have not ended."""
-        found = []
+    def unended(self, entry: DependentJob) -> list[tuple[JobId, str]]:
+        """Return the predecessors that have not ended, each with its name."""
+        found: list[tuple[JobId, str]] = []
         for id in entry.predecessors:
             job = self._job_registry.jobs.get(id)
             group = self._job_registry.groups.by_id.get(id)
-            if job is not None and job.state is not ENDED:
-                found.append(id.hex())
+            if id in entry.foreign:
+                if not entry.foreign[id] and self._links.other_shards is not None:
+                    found.append((id, f"{id.hex()} ({self._links.other_shards.place_of(entry.job.id, id)})"))
+            elif job is not None and job.state is not ENDED:
+                found.append((id, id.hex()))
             elif group is not None and not group.is_complete:
-                found.append(f"group {id.hex()} ({group.done + group.undone} of {group.size} have ended)")
+                found.append((id, f"group {id.hex()} ({group.done + group.undone} of {group.size} have ended)"))
         return found
 
 

@@ -145,6 +145,9 @@ class Dispatch(RunningLimits):
         """Free the slots of ended attempts. False: there was none."""
         if worker.state is STARTING:
             move_worker(worker, IDLE)
+            if worker.running and worker.free <= 0:  # it has come with running jobs (R119)
+                self._worker_registry.settle(worker, now)
+                return True
         elif not worker.stuck:
             return False
         worker.stuck.clear()

@@ -90,6 +90,7 @@ class JobEvent:
     last: EndedAttempt | None = None  # of a job that is delayed or waits
     delay: float | None = None  # of a delayed job: seconds until it is queued
     state: str = ""  # of the job, where the kind does not tell it
+    caller: str = ""  # dialect of its caller; empty: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class ServiceEvent:
     name: str
     by: str = ""  # name of the operator who paused it
     limits: str = ""  # the limits that hold, if its workers have declared different ones
+    at: float | None = None  # the time of the pause, which may be that of an earlier run; None: now, or not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +261,7 @@ class Events:
         self._effects.append(PublishEvent(event))
 
     def service_changed(self, kind: int, service: Service) -> None:
-        self._effects.append(PublishEvent(ServiceEvent(kind, service.name, service.paused_by)))
+        self._effects.append(PublishEvent(ServiceEvent(kind, service.name, service.paused_by, at=service.paused_at)))
 
     def limits_differ(self, service: str, limits: str) -> None:
         self._effects.append(PublishEvent(ServiceEvent(SERVICE_LIMITS_DIFFER, service, limits=limits)))
@@ -309,6 +311,7 @@ def _job_event(kind: int, job: Job, attempt: Attempt | None, reason: str = "", p
         last,
         _delay(job) if kind == JOB_DELAYED else None,
         job.state.value if kind == RESULT_LATE else "",
+        job.caller_dialect,
     )
 
 

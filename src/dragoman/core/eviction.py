@@ -58,7 +58,7 @@ class Eviction:
             else:
                 if job.state is WAITING and job.order != inf:
                     job.service.queue.remove(job)
-                self._registry.links.unlink(job)
+                self._registry.links.unlink(job, is_moved=True)
                 self._drop(job, now)
         for job in running:
             self._evict_running(job, heir, now)

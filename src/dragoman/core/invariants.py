@@ -276,22 +276,23 @@ def _check_owners(broker: Broker) -> None:
 
 def _check_principals(broker: Broker) -> None:
     """Check the counts of the principals that the broker knows. One that it does not know may use other brokers."""
-    found = {principal: [0, 0, 0] for principal in broker.principals}
+    found = {principal: [0, 0, 0, 0] for principal in broker.principals}
     for job in broker.jobs.values():
         counts = found.get(job.principal)
         if counts is None:
             continue
-        if job.state is RUNNING:
+        if not job.options.is_limited:
+            counts[3] += job.state is RUNNING
+        elif job.state is RUNNING:
             counts[2] += 1
         elif job.state is not ENDED:
             counts[0] += 1
             counts[1] += len(job.payload)
     for principal, counts in found.items():
-        counted = [principal.waiting, principal.waiting_bytes, principal.running]
+        counted = [principal.waiting, principal.waiting_bytes, principal.running, principal.taken]
         if counts != counted:
-            raise broken(
-                "I5", f"{principal.name} has {counts} waiting jobs, their bytes and running jobs; {counted} are counted"
-            )
+            what = "waiting jobs, their bytes, running jobs and those that other brokers count"
+            raise broken("I5", f"{principal.name} has {counts} {what}; {counted} are counted")
         check_blocked(principal, broker.worker_registry.services)
 
 

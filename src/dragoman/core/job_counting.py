@@ -9,12 +9,14 @@ from dragoman.core.states import DELAYED, DEPENDENT, ENDED, RUNNING, JobState
 def count_job(job: Job, state: JobState, change: int) -> None:
     """Change the counts of its principal and service: the job enters this state (1), or leaves it (-1)."""
     principal = job.owner.principal
-    if state is RUNNING:
+    if not job.options.is_limited:
+        if state is RUNNING:
+            principal.taken += change
+            if job.service.limits is not None:
+                job.service.limits.count_taken(principal.name, job.tenant, change)
+    elif state is RUNNING:
         principal.running += change
-        if job.options.is_limited:
-            job.service.count_running(principal.name, job.tenant, change)
-        elif job.service.limits is not None:
-            job.service.limits.count_taken(principal.name, job.tenant, change)
+        job.service.count_running(principal.name, job.tenant, change)
     elif state is not ENDED:
         principal.waiting += change
         principal.waiting_bytes += change * len(job.payload)

@@ -87,19 +87,25 @@ def principal_limit_reached(principal: Principal, size: int) -> ReachedLimit | N
     if limits.max_payload is not None and size > limits.max_payload:
         text = f"{over_max_payload('payload', size, limits.max_payload)} of {name}"
         return ReachedLimit("max_payload", text, RefusalReason.TOO_LARGE)
-    if limits.max_waiting is not None and principal.waiting >= limits.max_waiting:
-        text = f"{name} has {principal.waiting} waiting jobs, the maximum (max_waiting of {name}); retry later"
-        return ReachedLimit("max_waiting", text)
-    most = limits.max_waiting_bytes
-    if most is not None and principal.waiting_bytes + size > most:
-        used = principal.waiting_bytes
-        text = f"waiting jobs of {name} take {used} of {most} bytes (max_waiting_bytes of {name}); retry later"
-        return ReachedLimit("max_waiting_bytes", text)
+    most = principal.max_waiting
+    if principal.waiting >= most:
+        text = f"{name} has {principal.waiting} waiting jobs, the maximum"
+        if most != limits.max_waiting:
+            text += f" at this broker: in the cluster, {limits.max_waiting} may wait"
+        return ReachedLimit("max_waiting", f"{text} (max_waiting of {name}); retry later")
+    most = principal.max_waiting_bytes
+    if principal.waiting_bytes + size > most:
+        text = f"waiting jobs of {name} take {principal.waiting_bytes} of {most} bytes"
+        if most != limits.max_waiting_bytes:
+            text += f" at this broker: in the cluster, {limits.max_waiting_bytes} bytes may wait"
+        return ReachedLimit("max_waiting_bytes", f"{text} (max_waiting_bytes of {name}); retry later")
     return None
 
 
 def _rate_reached(principal: Principal) -> ReachedLimit:
     """Return the limit that is reached if no other is."""
     name, rate = principal.name, principal.limits.max_rate or 0.0
-    text = f"{name} has submitted {rate:g} jobs a second, the maximum (max_rate of {name}); submit more slowly"
-    return ReachedLimit("max_rate", text)
+    text = f"{name} has submitted {rate:g} jobs a second, the maximum"
+    if principal.share is not None:
+        text = f"{name} may submit {rate:g} jobs a second in the cluster, and {principal.max_rate:.3g} here now"
+    return ReachedLimit("max_rate", f"{text} (max_rate of {name}); submit more slowly")

@@ -34,6 +34,7 @@ class JobRegistry:
         self, policy: Policy, counters: Counters, deadlines: Deadlines[Any], effects: list[Effect], events: Events
     ) -> None:
         self.jobs: dict[JobId, Job] = {}  # all present jobs, and ended jobs whose outcome is kept
+        self.loadings = 0  # times that jobs of an earlier run were restored to the end
         self.is_loading = False  # jobs of an earlier run are being restored: ids and keys in use are not all known
         self.present = 0  # number of jobs accepted and not ended
         self.memory = memory = MemoryAccount(policy.max_memory)  # it counts the payloads of present jobs
@@ -78,14 +79,16 @@ class JobRegistry:
             or (self._limits_bytes and owner.exceeds_bytes(policy, service.bytes, size))
             or (
                 principal.limits is not NO_LIMITS
+                and job_options.is_limited
                 and not (principal.has_room(size) and (not is_submit or principal.take_rate(now)))
             )
         ):
             return None
         job = Job(id, service, payload, callers, job_options, now, owner)
         self.jobs[id] = job
-        principal.waiting += 1
-        principal.waiting_bytes += size
+        if job_options.is_limited:
+            principal.waiting += 1
+            principal.waiting_bytes += size
         service.jobs += 1
         service.bytes += size
         owner.jobs += 1
@@ -154,7 +157,7 @@ class JobRegistry:
             job.reason = reason
             job.failure = failure
             job.ended = now
-            if job.extras is not None or self.links.links:
+            if job.extras is not None or self.links.links or self.links.watched:
                 self.groups.job_ended(job, now)
             self.kept.keep(job, now, refusal)
             return

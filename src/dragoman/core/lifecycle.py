@@ -50,7 +50,7 @@ def move_job(job: Job, to: JobState) -> None:
     """Change the state of a registered job, and the counts of its principal and its service."""
     state = job.state
     principal = job.owner.principal
-    is_plain = job.service.limits is None
+    is_plain = job.service.limits is None and job.options.is_limited
     if state is WAITING and to is RUNNING and is_plain:  # shortcut past the table: nearly all jobs make these two moves
         principal.waiting -= 1
         principal.waiting_bytes -= len(job.payload)

@@ -14,9 +14,9 @@ def check_links(broker: Broker) -> None:
     """Raise InvariantBroken if the links between jobs differ from the jobs that are there."""
     links = broker.job_registry.links
     dependent = [job for job in broker.jobs.values() if job.state is DEPENDENT]
-    if not dependent and not links.dependent and not links.links:
+    if not dependent and not links.dependent and not links.links and not links.watched:
         return
-    pins: dict[JobId, int] = {}
+    pins: dict[JobId, int] = {id: len(shards) for id, shards in links.watched.items()}
     count = 0
     for job in dependent:
         entry = links.dependent.get(job.id)
@@ -30,6 +30,8 @@ def check_links(broker: Broker) -> None:
             raise broken("I25", f"job {job.id.hex()} waits for nothing, and is not decided")
         for id in entry.predecessors:
             count += 1
+            if id in entry.foreign:
+                continue
             pins[id] = pins.get(id, 0) + 1
             if all(each is not entry for each in links.followers(id)):
                 raise broken("I25", f"job {job.id.hex()} does not follow job {id.hex()}")
@@ -42,6 +44,9 @@ def check_links(broker: Broker) -> None:
 def _unended(broker: Broker, entry: DependentJob) -> int:
     count = 0
     for id in entry.predecessors:
+        if id in entry.foreign:
+            count += not entry.foreign[id]
+            continue
         job = broker.jobs.get(id)
         group = broker.job_registry.groups.by_id.get(id)
         count += (job is not None and job.state is not ENDED) or (group is not None and not group.is_complete)

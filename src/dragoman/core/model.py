@@ -148,9 +148,8 @@ class Job(WithRareFacts):
     # fmt: off
     __slots__ = (
         "alarm", "alarm_number", "arrival", "attempt", "caller_dialect", "callers", "conversation", "created",
-        "deadline", "digest",
-        "history", "id", "is_told", "keep_until", "key", "number", "orphan_due", "outcome", "payload", "quarantined",
-        "queue_due", "reason", "result", "service", "spent", "start_at", "state", "tried",
+        "deadline", "digest", "history", "id", "is_told", "keep_until", "key", "number", "orphan_due", "outcome",
+        "payload", "quarantined", "queue_due", "reason", "result", "service", "spent", "start_at", "state", "tried",
     )
     # fmt: on
 

@@ -25,6 +25,7 @@ class WorkerProfile:
     stuck_timeout: float = 3_600.0  # seconds after which a stuck worker is removed (R36)
     detach_timeout: float = 60.0  # seconds after which a detached worker without a lease is removed (R64)
     can_resume: bool = False  # it can name an attempt that it was sent before the broker restarted (R107)
+    can_move: bool = False  # it takes its running jobs to another broker of the cluster when it is asked (R119)
     comes_back: bool = False  # after a removal it joins again at once: its dialect has no message that ends a worker
     ends_with_connection: bool = False  # its broker side closes a silent connection, then reports unsent attempts (R8)
     job_timeout: float = inf  # run time of a job without any limit: the listener's, where busy workers are silent
@@ -55,7 +56,7 @@ class JobOptions:
     unique: Unique = Unique.KEPT  # R24: how long it holds its idempotency key, if it has one
     keep: float | None = None  # R136: seconds for which its outcome is kept; None: the policy's; inf: until deleted
     streams: bool = False  # send parts of the result to the caller as they arrive; else they are joined with it
-    is_limited: bool = True  # limits of its service count it; not so a job that another broker of the cluster counts
+    is_limited: bool = True  # limits count it; not so a job that another broker of the cluster counts
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority <= HIGHEST_PRIORITY:

@@ -5,7 +5,7 @@ The parts of a group that belong to different principals are separate, because a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Final
 
@@ -43,17 +43,20 @@ class GroupPart:
 class Quarantine:
     """Groups of quarantined jobs. A job enters once and leaves once."""
 
-    __slots__ = ("_parts", "max_parts", "ungrouped")
+    __slots__ = ("_parts", "_places", "max_parts", "read_group", "ungrouped")
 
     def __init__(self) -> None:
         self.max_parts = MAX_PARTS
         self.ungrouped = 0  # jobs that came while there were too many parts
         self._parts: dict[tuple[str, str], GroupPart] = {}  # by group and principal
+        self._places: dict[JobId, tuple[str, str]] = {}  # of the jobs in parts
+        self.read_group: Callable[[str], str] = _unchanged  # taps the id of a group, which depends on a hidden text
 
     def add(self, job: Job) -> None:
         assert job.outcome is not None
         reason = generalize(job.reason)
-        place = (group_id(job.service.name, job.outcome, reason), job.principal.name)
+        group = self.read_group(group_id(job.service.name, job.outcome, reason))
+        place = (group, job.principal.name)
         part = self._parts.get(place)
         if part is None:
             if len(self._parts) >= self.max_parts:
@@ -62,16 +65,18 @@ class Quarantine:
             part = GroupPart(place[0], job.service.name, job.outcome, reason, place[1])
             self._parts[place] = part
         part.jobs[job.id] = job
+        self._places[job.id] = place
         if job.history and job.history[-1].dialect:
             part.dialects[job.history[-1].dialect] = None
 
     def remove(self, job: Job) -> None:
-        assert job.outcome is not None
-        place = (group_id(job.service.name, job.outcome, generalize(job.reason)), job.principal.name)
-        part = self._parts.get(place)
-        if part is None or part.jobs.pop(job.id, None) is None:
+        place = self._places.pop(job.id, None)
+        if place is None:
             self.ungrouped -= 1
-        elif not part.jobs:
+            return
+        part = self._parts[place]
+        del part.jobs[job.id]
+        if not part.jobs:
             del self._parts[place]
 
     def parts(self) -> Iterator[GroupPart]:
@@ -81,6 +86,10 @@ class Quarantine:
     def parts_of(self, group: str) -> list[GroupPart]:
         """Return the parts of one group; none if there is no such group."""
         return [part for part in self._parts.values() if part.group == group]
+
+
+def _unchanged(group: str) -> str:
+    return group
 
 
 def group_id(service: str, outcome: Outcome, reason: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from dragoman.core.model import Job, Service
+from dragoman.core.rights import Principal
 from dragoman.core.service_limits import LimitShare, ServiceLimits
 
 LimitKind = Literal["max_running", "service max_running", "rate", "max_running_per_tenant", "loading"]
@@ -24,8 +25,7 @@ def limit_in_the_way(job: Job, now: float) -> ReachedRunningLimit | None:
         return reached
     principal, limits = job.principal, job.service.limits
     if principal.running >= principal.max_running:
-        most = f"{principal.name} runs {_jobs(principal.running)}, the maximum (max_running of {principal.name})"
-        return ReachedRunningLimit("max_running", most)
+        return ReachedRunningLimit("max_running", _principal_limit(principal))
     if limits is not None:
         tenant = limits.tenants.get((principal.name, job.tenant))
         if tenant is not None and tenant.running >= tenant.max_running:
@@ -63,15 +63,29 @@ def service_limit_reached(service: Service, now: float) -> ReachedRunningLimit |
 
 def _in_cluster(service: Service, limits: ServiceLimits, share: LimitShare) -> str:
     """`'resize' runs 4 of 4 jobs in the cluster (max_running, set by local): 1 at eu1, 3 at eu2`."""
-    setting, running = limits.setting, {name: count for name, count in share.running.items() if count}
+    setting = limits.setting
     by = f"max_running, {setting.max_running_by}"
+    return _of_cluster(f"'{service.name}'", setting.max_running or 0, by, share.slots, share.running)
+
+
+def _principal_limit(principal: Principal) -> str:
+    """`web runs 4 of 4 jobs in the cluster (max_running of web): 1 at eu1, 3 at eu2`."""
+    name, share = principal.name, principal.share
+    if share is None:
+        return f"{name} runs {_jobs(principal.running)}, the maximum (max_running of {name})"
+    most = principal.limits.max_running or 0
+    return _of_cluster(name, most, f"max_running of {name}", principal.max_running, share.running)
+
+
+def _of_cluster(party: str, most: int, by: str, slots: int, running: dict[str, int]) -> str:
+    """`running`: jobs by broker. `slots`: those that this broker may run."""
     total = sum(running.values())
-    places = ", ".join(f"{count} at {name}" for name, count in running.items())
+    places = ", ".join(f"{count} at {name}" for name, count in running.items() if count)
     where = f": {places}" if places else ""
-    if share.slots or total >= (setting.max_running or 0):
-        return f"'{service.name}' runs {total} of {_jobs(setting.max_running or 0)} in the cluster ({by}){where}"
+    if slots or total >= most:
+        return f"{party} runs {total} of {_jobs(most)} in the cluster ({by}){where}"
     return (
-        f"'{service.name}' may run {_jobs(setting.max_running or 0)} in the cluster ({by}){where}, "
+        f"{party} may run {_jobs(most)} in the cluster ({by}){where}, "
         "and the broker that has shard 0 has granted this one none yet"
     )
 

@@ -87,6 +87,7 @@ def begin_loading(broker: Broker) -> None:
 def end_loading(broker: Broker, now: float) -> None:
     """All jobs of the earlier run are restored."""
     broker.job_registry.is_loading = broker.job_registry.kept.archive.is_frozen = False
+    broker.job_registry.loadings += 1
     broker.job_registry.groups.loaded(now)
 
 
@@ -145,7 +146,8 @@ def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, no
     """Restore a running job. A worker that can name its attempt has some time to deliver; else the attempt is lost at
     once. With `is_elsewhere`, the caller of `restore` waits for the other broker."""
     worker_registry = broker.worker_registry
-    profile = WorkerProfile(detach_timeout=inf if kept.is_elsewhere else broker.policy.worker_resume_timeout)
+    timeout = inf if kept.is_elsewhere else broker.policy.worker_resume_timeout
+    profile = WorkerProfile(detach_timeout=timeout, can_resume=kept.can_resume)
     worker = Worker(worker_registry.next_id(), recipient, None, kept.worker, profile, now, job.owner)
     worker_registry.enter(worker, ())
     move_worker(worker, IDLE)

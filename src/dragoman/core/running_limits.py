@@ -8,6 +8,7 @@ from typing import Any
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job, Service
+from dragoman.core.rights import Principal
 from dragoman.core.running_account import RunningAccount
 from dragoman.core.worker_registry import WorkerRegistry
 
@@ -30,6 +31,7 @@ class RunningLimits(Unblocker):
 
     def __init__(self, worker_registry: WorkerRegistry, deadlines: Deadlines[Any]) -> None:
         self.lease_until = inf  # time from which this broker may not use its share of limits, in a cluster
+        self.shared_principals: dict[str, Principal] = {}  # those that have a share
         self._worker_registry = worker_registry
         self._deadlines = deadlines
 
@@ -69,8 +71,19 @@ class RunningLimits(Unblocker):
         self.dispatch_waiting(service, now)
 
     def lapse(self, services: Iterable[Service], now: float) -> None:
-        """Let no more jobs of these services start: the share of their limits is not confirmed any more."""
+        """Let no more jobs of these services, and of principals with a share, start: it is not confirmed any more."""
         self.lease_until = inf
+        for principal in self.shared_principals.values():
+            principal.lapse()
+        self._close(services, now)
+
+    def suspend(self, services: Iterable[Service], now: float) -> None:
+        """Do the same until the next grant. Submits are accepted as before, until the lease ends."""
+        for principal in self.shared_principals.values():
+            principal.suspend()
+        self._close(services, now)
+
+    def _close(self, services: Iterable[Service], now: float) -> None:
         for service in services:
             limits = service.limits
             if limits is not None and limits.share is not None:
@@ -93,7 +106,6 @@ class RunningLimits(Unblocker):
 
 
 def may_take(job: Job) -> bool:
-    """True if a job that another broker counts may start: limits of its service do not concern it, and its own broker
-    keeps the order of its queue."""
-    principal = job.owner.principal
-    return not job.service.paused and principal.running < principal.max_running
+    """True if a job that another broker counts may start: limits of its service and its principal do not concern it,
+    and its own broker keeps the order of its queue."""
+    return not job.service.paused

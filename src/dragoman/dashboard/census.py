@@ -27,8 +27,10 @@ class Census:
 
     __slots__ = (
         "_groups",
+        "_leaves_out",
         "detached",
         "dialects",
+        "remote",
         "silent",
         "slots",
         "slots_in_all",
@@ -38,8 +40,11 @@ class Census:
         "suspects",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, leaves_out: str = "") -> None:
+        """`leaves_out`: dialect of the workers that other brokers of the cluster count."""
+        self._leaves_out = leaves_out
         self._groups: dict[Group, int] = {}
+        self.remote: dict[Service, int] = {}  # workers that are left out
         self.states: dict[str, int] = {}
         self.states_of: dict[Service, dict[str, int]] = {}
         self.slots: dict[Service, int] = {}  # a worker of several services counts for each
@@ -83,9 +88,13 @@ class Census:
 
     def _sum_up(self) -> None:
         for (recipient, services, name, capacity), count in self._groups.items():
+            dialect = dialect_of(recipient)
+            if dialect == self._leaves_out:
+                for service in services:
+                    self.remote[service] = self.remote.get(service, 0) + count
+                continue
             self.states[name] = self.states.get(name, 0) + count
             self.slots_in_all += capacity * count
-            dialect = dialect_of(recipient)
             for service in services:
                 self.slots[service] = self.slots.get(service, 0) + capacity * count
                 self.dialects.setdefault(service, {})[dialect] = None

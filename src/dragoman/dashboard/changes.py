@@ -22,8 +22,10 @@ from dragoman.core.events import (
     ServiceEvent,
     WorkerEvent,
 )
+from dragoman.core.infinity import inf
 from dragoman.dashboard.phrases import count_of, joined
 from dragoman.operations.dashboard_schemas import Level
+from dragoman.operations.service_views import CLUSTER
 
 MOST: Final = 500
 FOLD: Final = 2.0  # seconds
@@ -37,6 +39,7 @@ JOINED, LEFT, WORKERS_DRAINING = "workers joined", "workers left", "workers drai
 PAUSED, RESUMED, QUARANTINED = "service paused", "service resumed", "jobs quarantined"
 RETRIED = "jobs retried"
 STARTED, STOPPING = "broker started", "broker draining"
+BROKER_JOINED, BROKER_LEFT = "broker joined", "broker left"  # of the cluster
 
 
 @dataclass(slots=True)
@@ -66,6 +69,7 @@ class Changes:
 
     def __init__(self) -> None:
         self._changes: deque[Change] = deque(maxlen=MOST)
+        self._started = -inf  # time at which the broker started
         self._left: dict[str, int] = {}  # names of workers, and how often they left without a later join
         self._rejoined: dict[str, deque[float]] = {}  # times at which a worker of this name joined again
 
@@ -82,6 +86,8 @@ class Changes:
         fold: float = FOLD,
     ) -> None:
         """Add a change, or fold it into one of the last `fold` seconds."""
+        if kind == STARTED:
+            self._started = now
         for change in reversed(self._changes):
             if now - change.at > fold:
                 break
@@ -95,12 +101,14 @@ class Changes:
 
     def receive(self, event: Event, now: float) -> None:
         if isinstance(event, WorkerEvent):
-            if not event.is_restored:
+            if not event.is_restored and event.dialect != CLUSTER:  # other brokers have changes of their own
                 self._worker_changed(event, now)
         elif isinstance(event, ServiceEvent):
             is_paused = event.kind == SERVICE_PAUSED
             detail = f" by {event.by}" if is_paused and event.by else ""
-            self.add(PAUSED if is_paused else RESUMED, now, (event.name,), detail=detail)
+            at = now if event.at is None else event.at
+            if at >= self._started:  # a pause of an earlier run is no change
+                self.add(PAUSED if is_paused else RESUMED, at, (event.name,), detail=detail)
         elif isinstance(event, BrokerEvent):
             self.add(STOPPING, now, level="warning")
 
@@ -162,5 +170,7 @@ SENTENCES: Final[dict[str, Callable[[Change], str]]] = {
     QUARANTINED: lambda change: f"{count_of(change.count, 'job')} of {joined(change.services)} went into quarantine",
     RETRIED: lambda change: f"{count_of(change.count, 'job')} of {joined(change.services)} retried from quarantine",
     STARTED: lambda change: "the broker started",
+    BROKER_JOINED: lambda change: f"broker {change.detail} joined the cluster",
+    BROKER_LEFT: lambda change: f"broker {change.detail} left the cluster",
     STOPPING: lambda change: "the broker is draining: it accepts no new jobs",
 }

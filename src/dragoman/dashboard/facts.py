@@ -57,11 +57,12 @@ class QuarantineFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
-    """A schedule whose latest runs were skipped."""
+    """A schedule whose latest runs were skipped, or that has made runs for times to come."""
 
     name: str
     service: str
-    skipped: int
+    skipped: int = 0
+    ahead: float = 0.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class StarvingFacts:
     services: tuple[str, ...]  # that these slots wait for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Facts:
     """All facts of one moment. A list of workers has the first few; the count beside it is the number of all."""
 
@@ -92,3 +93,4 @@ class Facts:
     bad_messages: dict[str, int] = field(default_factory=dict)  # of the last minute, by dialect
     schedules: list[ScheduleFacts] = field(default_factory=list)
     starving: list[StarvingFacts] = field(default_factory=list)
+    unheard: list[str] = field(default_factory=list)  # other brokers of the cluster

@@ -49,7 +49,10 @@ def gather(sources: Sources, now: float) -> Facts:
         limits=limits,
         lag_p99=load.lag_p99,
         bad_messages=load.bad_messages(),
-        schedules=[_schedule(each) for each in islice(sources.scheduler.skipping(SKIPPED), MOST_SCHEDULES)],
+        schedules=[
+            *[_schedule(each) for each in islice(sources.scheduler.skipping(SKIPPED), MOST_SCHEDULES)],
+            *[_ahead(*each) for each in islice(sources.scheduler.ahead(now + sources.offset()), MOST_SCHEDULES)],
+        ],
         starving=[_starving(each) for each in sources.starvation.search(sources.sampler.notable, now)],
     )
 
@@ -110,6 +113,10 @@ def _schedule(state: ScheduleState) -> ScheduleFacts:
     letters = state.recent.letters
     skipped = len(letters) - len(letters.rstrip(LETTER))
     return ScheduleFacts(name=state.request.name, service=state.request.service, skipped=skipped)
+
+
+def _ahead(state: ScheduleState, seconds: float) -> ScheduleFacts:
+    return ScheduleFacts(name=state.request.name, service=state.request.service, ahead=seconds)
 
 
 def _starving(found: Starvation) -> StarvingFacts:

@@ -10,6 +10,7 @@ from dragoman.core.counters import Counters
 from dragoman.core.histogram import Histogram
 from dragoman.core.states import Outcome
 from dragoman.dashboard.quantiles import difference, quantile
+from dragoman.operations.service_views import OtherBrokers
 
 WINDOW: Final = 10.0  # seconds
 BAD_WINDOW: Final = 60.0  # seconds in which bad messages are counted
@@ -44,6 +45,7 @@ class Load:
         self._commits = commits
         self._cpu = cpu
         self.spent = 0.0  # seconds that were spent for dashboards
+        self.others: OtherBrokers | None = None  # of the cluster; the server sets it
         self._bad: deque[tuple[float, dict[tuple[str, str], int]]] = deque()
         self._readings = deque([self._read(now)])
         self.sample(now)
@@ -77,7 +79,7 @@ class Load:
     def undone(self) -> dict[str, float]:
         """Jobs a second that ended otherwise than `done`, by outcome. `refused` has refused submits, too."""
         rates = {
-            outcome.value: (count - self._first.undone[outcome]) / self._seconds
+            outcome.value: max(0, count - self._first.undone[outcome]) / self._seconds
             for outcome, count in self._last.undone.items()
             if outcome is not Outcome.DONE
         }
@@ -86,11 +88,11 @@ class Load:
 
     def flow(self) -> list[tuple[str, str, float, float]]:
         """Jobs a second from the callers of a dialect to the workers of a dialect, and the mean seconds that the broker
-        adds to each; the most frequent pair first."""
+        adds to each; the most frequent pair first. Jobs of an earlier run are left out: their callers are not known."""
         found = []
         for (caller, worker), (count, spent) in self._last.flow.items():
             before, spent_before = self._first.flow.get((caller, worker), (0, 0.0))
-            if count > before:
+            if caller and count > before:
                 added = (spent - spent_before) / (count - before)
                 found.append((caller, worker, round((count - before) / self._seconds, 3), round(added, 6)))
         return sorted(found, key=lambda each: -each[2])
@@ -125,7 +127,17 @@ class Load:
             self.spent,
             self._lag.counts,
             self._commits().counts,
-            dict(counters.undone),
+            self._undone(),
             counters.refused,
             {pair: (cell.count, cell.broker_time) for pair, cell in counters.flow.items()},
         )
+
+    def _undone(self) -> dict[Outcome, int]:
+        """Return the jobs that did not end `done`, by outcome, without those that other brokers count."""
+        counts = dict(self._counters.undone)
+        if self.others is not None:
+            for name, count in self.others.ended(None).items():
+                outcome = Outcome(name)
+                if outcome in counts:
+                    counts[outcome] -= count
+        return counts

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from operator import add as plus
 from typing import Final, NamedTuple
 
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Service
-from dragoman.core.states import FAILED, LOST, TIMED_OUT
+from dragoman.core.states import DONE, FAILED, LOST, TIMED_OUT
 from dragoman.dashboard.history import SLOT
 from dragoman.dashboard.quantiles import SHARES, difference, quantiles
 from dragoman.operations.service_views import ServiceRates
 
 WINDOW: Final = 10.0  # seconds
 NO_COUNTS: Final = Histogram().counts
+NOTHING: Final[Mapping[str, int]] = {}
 
 
 class Reading(NamedTuple):
@@ -70,11 +72,11 @@ def zero(at: float) -> Reading:
 
 
 def between(last: Reading, first: Reading, seconds: float) -> ServiceRates:
-    """Return the numbers between two readings."""
+    """Return the numbers between two readings. In a cluster, a job that moves to another broker is counted there."""
     return ServiceRates(
-        round((last.arrived - first.arrived) / seconds, 3),
-        round((last.done - first.done) / seconds, 3),
-        round((last.undone - first.undone) / seconds, 3),
+        round(max(0, last.arrived - first.arrived) / seconds, 3),
+        round(max(0, last.done - first.done) / seconds, 3),
+        round(max(0, last.undone - first.undone) / seconds, 3),
         quantiles(difference(last.waited, first.waited), SHARES),
         quantiles(difference(last.ran, first.ran), SHARES),
     )
@@ -93,10 +95,15 @@ def add(total: Reading, last: Reading, first: Reading, now: float) -> Reading:
     )
 
 
-def read(service: Service, now: float) -> Reading:
-    """Read the counters of a service. Jobs that were accepted are those that are present and those that have ended."""
+def read(service: Service, now: float, running: int = 0, ended: Mapping[str, int] = NOTHING) -> Reading:
+    """Read the counters of a service. Jobs that were accepted are those that are present and those that have ended.
+    `running`, `ended`: jobs of other brokers, which are left out; by outcome."""
     undone = service.undone
-    count = sum(undone.values())
-    arrived = service.jobs + service.done + count
+    count, done = sum(undone.values()), service.done
     failed = undone[FAILED] + undone[TIMED_OUT] + undone[LOST]
-    return Reading(now, arrived, service.done, count, failed, service.waited.counts, service.ran.counts)
+    if ended:
+        done -= ended.get(DONE.value, 0)
+        count -= sum(ended.values()) - ended.get(DONE.value, 0)
+        failed -= sum(ended.get(each.value, 0) for each in (FAILED, TIMED_OUT, LOST))
+    arrived = service.jobs - running + done + count
+    return Reading(now, arrived, done, count, failed, service.waited.counts, service.ran.counts)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from dragoman.core.broker import Broker
 from dragoman.core.job_sample import SampledReason
-from dragoman.core.model import JobId, WorkerId
+from dragoman.core.model import Job, JobId, WorkerId
 from dragoman.core.rights import SEE, Principal
 from dragoman.core.states import ENDED
 from dragoman.dashboard.says import says
@@ -16,8 +16,9 @@ from dragoman.dashboard.worker_says import worker_says
 from dragoman.operations.dashboard_schemas import PageView, ReasonView
 from dragoman.operations.ladder_views import conversation_view
 from dragoman.operations.ladder_views import worker_view as worker_ladder
+from dragoman.operations.service_views import CLUSTER
 from dragoman.operations.views import moment
-from dragoman.operations.visibility import may_see_all, reads_job, sees_job, sees_service, sees_worker
+from dragoman.operations.visibility import may_see_all, sees_job, sees_service, sees_worker
 from dragoman.operations.visible_views import visible_job, visible_worker
 from dragoman.operations.why import why_view
 
@@ -32,6 +33,11 @@ class Page(NamedTuple):
 
     kind: str
     subject: str = ""
+
+    @property
+    def text(self) -> str:
+        """The name of the page, as `page_of` parses it."""
+        return f"{self.kind}/{self.subject}" if self.subject else self.kind
 
     @property
     def service(self) -> str | None:
@@ -76,6 +82,8 @@ class Pages:
         service = self._broker.worker_registry.services[name]
         states = self._sources.sampler.census.states_of.get(service, {})
         view = PageView(says=says(rows[0], states), service=rows[0])
+        if self._snapshots.cluster is not None:
+            view.states = states
         if service.sample is not None and (may_see_all(principal) or principal.may(SEE, name)):
             view.callers = dict(service.sample.callers)
             view.reasons = [self._reason(each) for each in service.sample.reasons(now)]
@@ -102,23 +110,31 @@ class Pages:
             return None
         sources = self._sources
         view = visible_worker(worker, principal, now, sources.offset(), sources.listeners)
+        if (cluster := self._snapshots.cluster) is not None:
+            view.broker = cluster.name
         page = PageView(says=worker_says(view), worker=view)
         recorded = self._broker.job_registry.conversations.watch_worker(worker, now)
         if recorded is not None:
             page.ladder = worker_ladder(worker, recorded, principal, sources.offset())
         return page
 
+    def _is_copy(self, job: Job) -> bool:
+        """True if the job runs here for another broker of the cluster: that one shows it."""
+        return self._snapshots.cluster is not None and job.caller_dialect == CLUSTER
+
     def _job(self, id: JobId, principal: Principal, now: float) -> PageView | None:
         job = self._broker.jobs.get(id)
-        if job is None or not sees_job(principal, job):
+        if job is None or not sees_job(principal, job) or self._is_copy(job):
             return None
         is_queue_seen = sees_service(principal, job.service.name)
         rates = self._sources.sampler.service_rates
-        is_reader = reads_job(principal, job)
-        why = why_view(job, self._broker, now, self._sources.problem(), rates, is_queue_seen, is_reader)
+        why = why_view(job, self._broker, now, self._sources.problem(), rates, is_queue_seen, principal)
         offset = self._sources.offset()
-        page = PageView(job=visible_job(job, principal, offset), why=why)
+        view = visible_job(job, principal, self._broker, offset)
+        if (cluster := self._snapshots.cluster) is not None:
+            view.broker = cluster.name
+        page = PageView(job=view, why=why)
         if job.state is not ENDED:
             recorded = self._broker.job_registry.conversations.watch_job(job, now)
-            page.ladder = conversation_view(recorded, offset, principal) if recorded is not None else None
+            page.ladder = conversation_view(recorded, offset, principal, self._broker) if recorded is not None else None
         return page

@@ -21,13 +21,14 @@ class QuarantineGrowth:
         self._total = -1
         self._before: dict[str, int] = {}
 
-    def sample(self, now: float, is_loading: bool) -> None:
-        """Add a change for each service with more quarantined jobs than before. Jobs of an earlier run are no news."""
+    def sample(self, now: float, is_news: bool) -> None:
+        """Add a change for each service with more quarantined jobs than before. `is_news`: no jobs of an earlier run
+        were restored since the last sample."""
         total = self._counts.total.quarantined
         if total == self._total:
             return
         found = {name: count.quarantined for name, count in self._counts.by_service.items() if count.quarantined}
-        if self._total >= 0 and not is_loading:
+        if self._total >= 0 and is_news:
             for name, count in found.items():
                 more = count - self._before.get(name, 0)
                 if more > 0:

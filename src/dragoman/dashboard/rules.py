@@ -20,6 +20,7 @@ FEWEST_UNDONE: Final = 3  # jobs in the last minute
 LIMIT_SHARE: Final = 0.8
 LAG: Final = 0.1  # seconds
 BAD_MESSAGES: Final = 10  # in a minute
+MOST_BROKERS: Final = 5  # names in a sentence
 SKIPPED: Final = 3  # runs of a schedule in a row
 NESTED_ADVICE: Final = (
     "Give the workers more slots, start another worker, or let handlers enqueue jobs instead of calling."
@@ -54,6 +55,19 @@ def _not_ready(facts: Facts) -> Iterator[Finding]:
             AboutView(),
             f"The broker accepts no new jobs: {'; '.join(facts.problems)}.",
             "Remove this cause; draining ends within drain_timeout.",
+        )
+
+
+def _unheard(facts: Facts) -> Iterator[Finding]:
+    if facts.unheard:
+        names, more = ", ".join(facts.unheard[:MOST_BROKERS]), len(facts.unheard) - MOST_BROKERS
+        which = f"{names} and {count_of(more, 'more broker')}" if more > 0 else names
+        yield Finding(
+            "broker silent",
+            "error",
+            AboutView(),
+            f"Not heard: {which}. Jobs and workers there are not shown, and no job is sent there.",
+            "Check that the broker runs, and that it reaches NATS.",
         )
 
 
@@ -117,12 +131,13 @@ def _paused(facts: Facts) -> Iterator[Finding]:
     for service in facts.services:
         if service.waiting and service.is_paused:
             by = f" by {service.paused_by}" if service.paused_by else ""
-            since = f" for {seconds(service.paused_for)}" if service.paused_for is not None else ""
+            since = service.paused_for
+            paused = "is paused" if since is None else f"has been paused for {seconds(since)}"
             yield _about(
                 service,
                 "paused",
                 "warning",
-                f"{_jobs(service)} of '{service.name}' {_wait(service)}: the service is paused{by}{since}.",
+                f"{_jobs(service)} of '{service.name}' {_wait(service)}: the service {paused}{by}.",
                 "Resume the service when its jobs may run again.",
             )
 
@@ -292,6 +307,20 @@ def _schedules(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def _schedules_ahead(facts: Facts) -> Iterator[Finding]:
+    for schedule in facts.schedules:
+        if schedule.ahead > 0.0:
+            waits = f"has made runs for times up to {seconds(schedule.ahead)} from now, and makes no other before then"
+            yield Finding(
+                "schedule ahead",
+                "warning",
+                AboutView(schedule=schedule.name),
+                f"Schedule '{schedule.name}' {waits}.",
+                "Check the wall clock, which was set back; delete the schedule and create it again.",
+                (schedule.service,),
+            )
+
+
 # ---------------------------------------------------------------- helpers
 
 
@@ -333,6 +362,7 @@ Rule = Callable[[Facts], Iterator[Finding]]
 RULES: Final[tuple[Rule, ...]] = (
     _store,
     _not_ready,
+    _unheard,
     _no_worker,
     _paused,
     _nested,
@@ -348,4 +378,5 @@ RULES: Final[tuple[Rule, ...]] = (
     _lag,
     _bad_messages,
     _schedules,
+    _schedules_ahead,
 )

@@ -18,10 +18,10 @@ from dragoman.core.model import Service
 from dragoman.core.reached_limits import limit_of_queue
 from dragoman.dashboard.census import Census
 from dragoman.dashboard.history import SLOT, History, slot_of
-from dragoman.dashboard.meters import Meter, Reading, add, between, read, zero
+from dragoman.dashboard.meters import NOTHING, Meter, Reading, add, between, read, zero
 from dragoman.dashboard.quantiles import rounded
 from dragoman.operations.service_need import service_need
-from dragoman.operations.service_views import ServiceRates
+from dragoman.operations.service_views import CLUSTER, OtherBrokers, ServiceRates
 
 MAX_SERIES: Final = 250  # services with a history of their own; all others share one
 MOST_SERVICES: Final = 60  # services in a snapshot
@@ -63,6 +63,10 @@ class Sampler:
         self.first: list[Service] = []  # services that need attention first
         self.notable: list[Service] = []  # services in which jobs wait, or did not succeed lately
         self._has_baseline = False
+        self.is_baseline = True  # the last sample has jobs of an earlier run, which have not come since the one before
+        self._loadings = 0
+        self.others: OtherBrokers | None = None  # of the cluster; the server sets it
+        self.most_services = MOST_SERVICES
 
     def sample(self, now: float, *, is_watched: bool = True) -> Iterator[None]:
         """Take a sample. Yields now and then, so that the caller can pause. Without a reader, workers are counted less
@@ -70,26 +74,33 @@ class Sampler:
         registry = self._broker.worker_registry
         census = self.census
         if is_watched or now - self._counted_at >= RECOUNT:
-            census, self._counted_at = Census(), now
+            census, self._counted_at = self._new_census(), now
             yield from census.count(list(registry.workers.values()), now)
-        is_baseline = not self._has_baseline or self._broker.job_registry.is_loading
+        jobs = self._broker.job_registry
+        is_baseline = not self._has_baseline or jobs.is_loading or jobs.loadings != self._loadings
+        self.is_baseline, self._loadings = is_baseline, jobs.loadings
         slot = slot_of(now - SLOT / 2)
         slots, seconds = slot - self._slot, max(now - self.at, SHORTEST)
         total, other = self.total.last, self.other.last
         other_waiting = other_running = 0
+        others = self.others
+        taken = others.running_by_service() if others is not None else NOTHING
         ranked: list[tuple[int, str, Service]] = []
         notable: list[Service] = []
         for number, service in enumerate(list(registry.services.values())):
             length = service.queue.length
-            running = service.running
+            running = service.running - taken.get(service.name, 0)
             moves = (service.done, service.jobs, sum(service.undone.values()), length, running)
             tracked = self._tracked.get(service)
+            is_new = tracked is None
             if tracked is None:
                 tracked = self._track(service, moves, is_baseline, now)
-            has_moved = tracked.moves != moves
+            has_moved = tracked.moves != moves or (is_new and service.jobs > 0)
             history = self._history_of(service, has_moved, slot)
             if has_moved:
-                last, reading = tracked.meter.last, read(service, now)
+                ended = others.ended(service.name) if others is not None else NOTHING
+                reading = read(service, now, taken.get(service.name, 0), ended)
+                last = reading if is_baseline else tracked.meter.last
                 if is_baseline:
                     tracked.meter = Meter(reading)
                 else:
@@ -97,8 +108,8 @@ class Sampler:
                     total = add(total, reading, last, now)
                     if history is None:
                         other = add(other, reading, last, now)
-                    else:
-                        history.record(slot, _row(between(reading, last, seconds), length, running), slots)
+                if history is not None:
+                    history.record(slot, _row(between(reading, last, seconds), length, running), slots)
                 tracked.moves = moves
             if history is None:
                 other_waiting += length
@@ -110,10 +121,11 @@ class Sampler:
                 yield
         self._forget()
         counts = count_all(self._broker)
-        self._record(self.total, self.total_history, total, (counts.waiting, counts.running), slot, now)
+        running = counts.running - sum(taken.values())
+        self._record(self.total, self.total_history, total, (counts.waiting, running), slot, now)
         if len(self.histories) >= MAX_SERIES:
             self._record(self.other, self.other_history, other, (other_waiting, other_running), slot, now)
-        self.first = [each[-1] for each in nsmallest(MOST_SERVICES, ranked)]
+        self.first = [each[-1] for each in nsmallest(self.most_services, ranked)]
         self.census, self.notable = census, notable
         self.at, self._slot, self._has_baseline = now, slot, True
 
@@ -121,7 +133,7 @@ class Sampler:
         """Count the workers for a reader that has just come, unless they are counted already, or many."""
         workers = self._broker.worker_registry.workers
         if now - self._counted_at >= SLOT and len(workers) <= FEW_WORKERS:
-            census, self._counted_at = Census(), now
+            census, self._counted_at = self._new_census(), now
             for _ in census.count(workers.values(), now):
                 pass
             self.census = census
@@ -156,9 +168,9 @@ class Sampler:
         return service_need(waiting, waited, service.workers, service.paused, done, undone, is_limited)
 
     def by_need(self, services: Iterable[Service], now: float) -> list[Service]:
-        """Return the 60 services of these that need attention first."""
+        """Return the 60 services of these that need attention first; more in a cluster."""
         ranked = [(-self.need(each, now), each.name, each) for each in services]
-        return [each[-1] for each in nsmallest(MOST_SERVICES, ranked)]
+        return [each[-1] for each in nsmallest(self.most_services, ranked)]
 
     @property
     def slot(self) -> int:
@@ -170,18 +182,23 @@ class Sampler:
     def _track(self, service: Service, moves: Moves, is_baseline: bool, now: float) -> Tracked:
         """Begin to track a service. Unless this is the first sample, it has come since the last one, from zero."""
         if is_baseline:
-            tracked = Tracked(Meter(read(service, now)), moves)
+            others = self.others
+            running = others.running(service.name) if others is not None else 0
+            ended = others.ended(service.name) if others is not None else NOTHING
+            tracked = Tracked(Meter(read(service, now, running, ended)), moves)
         else:
             tracked = Tracked(Meter(zero(self.at)), (0, 0, 0, 0, 0))
         self._tracked[service] = tracked
         return tracked
 
     def _history_of(self, service: Service, has_moved: bool, slot: int) -> History | None:
-        """Return the history of a service; None: it has none of its own. One that only callers have named has none: a
-        client could invent any number of names."""
+        """Return the history of a service; None: it has none of its own. Services that only callers have named have at
+        most half of all histories: a client could invent any number of names."""
         history = self.histories.get(service.name)
-        if history is not None or not has_moved or not service.is_known:
+        if history is not None or not has_moved:
             return history
+        if not service.is_known and len(self.histories) >= MAX_SERIES // 2:
+            return None
         if len(self.histories) >= MAX_SERIES:
             name, stalest = min(self.histories.items(), key=lambda item: item[1].moved_at)
             if slot - stalest.moved_at < RETIRED:
@@ -203,6 +220,9 @@ class Sampler:
         services = self._broker.worker_registry.services
         if len(self._tracked) > len(services):
             self._tracked = {each: kept for each, kept in self._tracked.items() if services.get(each.name) is each}
+
+    def _new_census(self) -> Census:
+        return Census(CLUSTER if self.others is not None else "")
 
     @staticmethod
     def _new_total(now: float) -> Meter:

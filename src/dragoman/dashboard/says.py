@@ -43,6 +43,9 @@ def _queue(row: ServiceView) -> str:
     rates = f"{rate(arrived)} jobs/s arrive, {rate(done)} are done"
     if undone:
         rates += f", {rate(undone)} end otherwise"
+    if row.paused:  # the means are those of before the pause, too
+        waits = f"{count_of(row.waiting, 'job')} {_waits(row.waiting)}" if row.waiting else "no job waits"
+        return f"{rate(arrived)} jobs/s arrive; {waits}."
     growth = arrived - ended
     if not row.waiting:
         return f"{rates}; no job waits."

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from dragoman.core.broker import Broker
 from dragoman.core.job_counts import count_all
 from dragoman.core.model import Service
 from dragoman.core.recipients import Recipient
 from dragoman.core.rights import Principal
+from dragoman.core.states import IDLE
 from dragoman.dashboard.attention import Attention, Standing
 from dragoman.dashboard.changes import Change, Changes
 from dragoman.dashboard.facts import LimitFacts
@@ -23,18 +25,29 @@ from dragoman.operations.dashboard_schemas import (
     BrokerNumbersView,
     ChangeView,
     MarkView,
+    SnapshotBrokerView,
     SnapshotView,
     TotalsView,
 )
 from dragoman.operations.limits import limits_view
 from dragoman.operations.scheduler import Scheduler
 from dragoman.operations.schemas import HealthView, ServiceView
+from dragoman.operations.service_views import OtherBrokers, leave_out_others
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, sees_service
 
 MOST_CHANGES = 50
 MOST_MARKS = 30
 MOST_ATTENTION = 20
+
+
+class ClusterFacts(OtherBrokers, Protocol):
+    """The cluster of the broker: its name there, and the shards that it owns."""
+
+    @property
+    def name(self) -> str: ...
+
+    def shards(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +77,15 @@ class Snapshots:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self.number = 0
+        self.cluster: ClusterFacts | None = None  # the server sets it
 
     def view(self, principal: Principal, now: float, service: str | None = None) -> SnapshotView:
-        """Return the snapshot that a principal may see. `service`: the only one to include."""
+        """Return the snapshot that a principal may see. `service`: the only one to include. In a cluster, it has what
+        this broker alone counts, so that those of all brokers can be added."""
         sources = self._sources
         sees_all = may_see_all(principal)
         health = sources.health()
-        return SnapshotView(
+        view = SnapshotView(
             instance=sources.instance,
             seq=self.number,
             at=moment(now + sources.offset()),
@@ -83,6 +98,9 @@ class Snapshots:
             flow=sources.load.flow() if sees_all else [],
             changes=[self._change(each) for each in _visible(sources.changes.latest(MOST_CHANGES), principal)],
         )
+        if self.cluster is not None:
+            view.brokers = [self._own_row(self.cluster, view, health, sees_all)]
+        return view
 
     def rows(self, principal: Principal, now: float, service: str | None = None) -> list[ServiceView]:
         """Return the services of a snapshot: those first that a sentence about attention names, then by their need."""
@@ -96,14 +114,16 @@ class Snapshots:
             chosen = self._sources.sampler.by_need(visible, now)
         named = {name for each in self._visible_attention(principal) for name in each.finding.services}
         chosen.sort(key=lambda each: each.name not in named)
-        return [self.row(each, now) for each in chosen]
+        taken = self.cluster.running_by_service() if self.cluster is not None else {}
+        return [self._row(each, now, taken) for each in chosen]
 
-    def row(self, service: Service, now: float) -> ServiceView:
+    def _row(self, service: Service, now: float, taken: Mapping[str, int]) -> ServiceView:
+        """`taken`: jobs of other brokers that run here, by service."""
         sampler = self._sources.sampler
         census = sampler.census
         rates = sampler.rates(service)
         paused_at = service.paused_at
-        return ServiceView(
+        view = ServiceView(
             name=service.name,
             paused=service.paused,
             paused_by=service.paused_by,
@@ -126,6 +146,10 @@ class Snapshots:
             need=sampler.need(service, now),
             limits=limits_view(service, now),
         )
+        if (cluster := self.cluster) is not None:
+            ended = cluster.ended(service.name)
+            leave_out_others(view, service, census.remote.get(service, 0), taken.get(service.name, 0), ended)
+        return view
 
     def marks(self, principal: Principal, since: float, service: str | None = None) -> list[MarkView]:
         """Return the latest changes since a time as marks of a chart, oldest first."""
@@ -135,7 +159,11 @@ class Snapshots:
             for each in _visible(self._sources.changes.since(since), principal)
             if service is None or each.services is None or service in each.services
         ]
-        return [MarkView(at=moment(each.at + offset), text=each.text) for each in changes[-MOST_MARKS:]]
+        marks = [MarkView(at=moment(each.at + offset), text=each.text) for each in changes[-MOST_MARKS:]]
+        if self.cluster is not None:
+            for mark, change in zip(marks, changes[-MOST_MARKS:], strict=True):
+                mark.kind = change.kind
+        return marks
 
     # ---------------------------------------------------------------- parts
 
@@ -143,6 +171,7 @@ class Snapshots:
         sources = self._sources
         registry, sampler = sources.broker.job_registry, sources.sampler
         rates, counts = sampler.total_rates(), count_all(sources.broker)
+        taken = self.cluster.running(None) if self.cluster is not None else 0
         return TotalsView(
             arrived=rates.arrived,
             done=rates.done,
@@ -150,10 +179,10 @@ class Snapshots:
             waiting=counts.waiting,
             delayed=counts.delayed,
             dependent=counts.dependent,
-            running=counts.running,
+            running=counts.running - taken,
             slots=sampler.census.slots_in_all,
             quarantined=counts.quarantined,
-            present=registry.present,
+            present=registry.present - taken,
             kept=len(registry.jobs) - registry.present,
             schedules=len(sources.scheduler),
             services=len(sources.broker.worker_registry.services),
@@ -170,6 +199,24 @@ class Snapshots:
             resident=self._sources.resident(),
             peers=health.peers or 0,
         )
+
+    def _own_row(
+        self, cluster: ClusterFacts, view: SnapshotView, health: HealthView, sees_all: bool
+    ) -> SnapshotBrokerView:
+        row = SnapshotBrokerView(
+            name=cluster.name,
+            here=True,
+            version=health.version,
+            ready=health.ready,
+            draining=health.draining,
+            problems=view.problems,
+            numbers=view.broker,
+        )
+        totals = view.totals
+        if totals is not None:
+            row.shards, row.waiting, row.running = cluster.shards(), totals.waiting, totals.running
+            row.workers, row.idle = sum(totals.workers.values()), totals.workers.get(IDLE.value, 0)
+        return row
 
     def _visible_attention(self, principal: Principal) -> list[Standing]:
         standing = self._sources.attention.standing

@@ -29,7 +29,9 @@ def worker_says(view: WorkerView) -> str:
             f"{count_of(held, 'job')} with it."
         )
     jobs = count_of(held, "job") if held else "no job"
-    return f"{_pace(view)}It holds {jobs} and has {count_of(view.capacity, 'slot')}."
+    free = view.capacity - held
+    left = f": {free} {'is' if free == 1 else 'are'} free" if held and free > 0 else ""
+    return f"{_pace(view)}It holds {jobs} and has {count_of(view.capacity, 'slot')}{left}."
 
 
 def _detached(view: WorkerView, held: int) -> str:

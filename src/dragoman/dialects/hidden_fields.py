@@ -18,6 +18,8 @@ Hide = Callable[[Frame], bytes]  # equal bytes become equal lower-case letters a
 
 PAYLOAD: Final = "payload"
 PAYLOAD_BASE64: Final = "payload_base64"
+HIDDEN: Final = (PAYLOAD, PAYLOAD_BASE64, "reason")  # a filter of jobs by a reason has a part of an error
+JOBS: Final = "jobs"  # an operation whose filter `text` compares errors, too; other lists compare names
 
 
 def hide_all(message: Message, hide: Hide, start: int = 0) -> Message:
@@ -25,11 +27,12 @@ def hide_all(message: Message, hide: Hide, start: int = 0) -> Message:
     return [*message[:start], *[hide(frame) for frame in message[start:]]]
 
 
-def hide_json(frame: Frame, hide: Hide) -> Frame:
-    """Replace the payloads in the fields of a request in JSON. A frame that has none stays as it is."""
+def hide_json(frame: Frame, hide: Hide, operation: str = "") -> Frame:
+    """Replace the payloads in the fields of a request in JSON. A frame that has none stays as it is. `operation`: its
+    name, if it is a request."""
     try:
         parsed = json.loads(bytes(frame or b"{}"))
-        hidden = hide_fields(parsed, hide)
+        hidden = hide_request(operation, parsed, hide)
     except (ValueError, RecursionError):
         return hide(frame)
     return frame if hidden == parsed else json.dumps(hidden).encode()
@@ -43,8 +46,16 @@ def hide_batch(packed: Frame, hide: Hide) -> bytes:
         return hide(packed)
 
 
+def hide_request(operation: str, fields: Any, hide: Hide) -> Any:
+    """Replace the payloads and the filters by text in the fields of a request."""
+    hidden = hide_fields(fields, hide)
+    if operation == JOBS and isinstance(hidden, dict) and isinstance(hidden.get("text"), str):
+        hidden["text"] = hide_text(hidden["text"], hide)
+    return hidden
+
+
 def hide_fields(value: Any, hide: Hide) -> Any:
-    """Replace the payloads in an object of JSON, at any depth."""
+    """Replace the payloads and the filters by reason in an object of JSON, at any depth."""
     if isinstance(value, dict):
         return {name: _hide_field(name, each, hide) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -53,9 +64,9 @@ def hide_fields(value: Any, hide: Hide) -> Any:
 
 
 def _hide_field(name: str, value: Any, hide: Hide) -> Any:
-    if not isinstance(value, str) or name not in (PAYLOAD, PAYLOAD_BASE64):
+    if not isinstance(value, str) or name not in HIDDEN:
         return hide_fields(value, hide)
-    if name == PAYLOAD:
+    if name != PAYLOAD_BASE64:
         return hide_text(value, hide)
     digits = value.rstrip("=")
     return hide_text(digits, hide) + "=" * (len(value) - len(digits))

@@ -6,7 +6,7 @@ and receive its results as calls. A `job_ref` identifies a job in these calls.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -137,9 +137,10 @@ class PartsKnowingSide(ReportingSide, Protocol):
 class KeepingSide(WorkerSide, Protocol):
     """A worker's side on a wire that carries the outcomes of jobs of an earlier connection."""
 
-    def keep_jobs(self) -> None:
-        """Continue jobs whose connection is lost, and send their outcomes on the next one (R107). Call it before the
-        first connection."""
+    def keep_jobs(self, go: Callable[[str], None] | None = None) -> None:
+        """Continue jobs whose connection is lost, and send their outcomes on the next one (R107). `go`: called after
+        the last message, with the reason, when the broker wants the worker to go to another one (R119). Call it before
+        the first connection."""
 
 
 class LimitingSide(WorkerSide, Protocol):

@@ -54,7 +54,7 @@ class HttpBrokerSide(TimedRecipient):
         self.options = options
         self.call_headers = CallHeadersCache(options)
         self.streams = Streams(MOST_STREAMS) if streams is None else streams
-        self.subscribers = Subscribers(broker.events, shows_progress=options.payloads)
+        self.subscribers = Subscribers(broker, shows_progress=options.payloads)
         self.is_closed = False
         self._broker = broker
         self._runner = runner

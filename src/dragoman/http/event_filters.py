@@ -25,7 +25,8 @@ from dragoman.core.model import Job, JobId, Worker
 from dragoman.core.rights import Principal
 from dragoman.core.states import DONE
 from dragoman.operations.schemas import OperationRequest, ServiceName
-from dragoman.operations.visibility import sees_event_of
+from dragoman.operations.service_views import CLUSTER
+from dragoman.operations.visibility import sees_event_of, sees_job_event
 
 EventState = Literal[
     "dependent",
@@ -78,14 +79,25 @@ class EventsQuery(OperationRequest):
 
 class EventFilter:
     """Decides which events one stream gets. An event of a job is judged once, before it is made; `takes` then returns
-    that decision."""
+    that decision.
+
+    A job that runs here for another broker of the cluster is a job of that one, whose events tell of it. Only a query
+    for a worker gets the events here, because they alone name the worker.
+    """
 
     def __init__(
-        self, query: EventsQuery, viewer: Principal | None, workers: Iterable[Worker], clock: Callable[[], float]
+        self,
+        query: EventsQuery,
+        viewer: Principal | None,
+        workers: Iterable[Worker],
+        clock: Callable[[], float],
+        job: JobId | None = None,
     ) -> None:
-        """`viewer`: the principal whose rights filter the events; None: all events. `workers`: all that are present."""
-        self._query = query
+        """`viewer`: the principal whose rights filter the events; None: all events. `workers`: all that are present.
+        `job`: only events of this job, whose end is never skipped."""
+        self.query = query
         self._viewer = viewer
+        self._job = job
         self._clock = clock
         self._kinds = KINDS.get(query.state, JOB_ENDED) if query.state is not None else ALL_KINDS
         self._outcome = query.state if self._kinds == JOB_ENDED and query.state != "ended" else None
@@ -104,11 +116,14 @@ class EventFilter:
     @property
     def kinds(self) -> int:
         """Kinds of events that must be published for this stream."""
-        return self._kinds | (JOB_RUNNING if self._query.worker is not None else 0)
+        return self._kinds | (JOB_RUNNING if self.query.worker is not None else 0)
 
     def judge(self, kind: int, job: Job) -> bool:
         """Decide about an event of a job that is about to be made."""
-        if not self._matches(kind, job) or not self._is_within_rate():
+        if not self._matches(kind, job):
+            return False
+        is_end = self._job is not None and kind == JOB_ENDED
+        if not is_end and not self._is_within_rate():
             return False
         key = kind, job.id
         self._taken[key] = self._taken.get(key, 0) + 1
@@ -123,13 +138,20 @@ class EventFilter:
         return left >= 0
 
     def takes_worker(self, event: WorkerEvent) -> bool:
-        query = self._query
+        query = self.query
         return (
             bool(event.kind & self._kinds)
             and (query.service is None or query.service in event.services)
             and (query.worker is None or query.worker in (event.name, str(event.id)))
+            and event.dialect != CLUSTER  # another broker, as this one sees it; that one has events of its workers
             and self._is_within_rate()
         )
+
+    def admits(self, event: JobEvent | WorkerEvent) -> bool:
+        """Decide about an event of another broker, which has applied the query: its rights, and the rate."""
+        if isinstance(event, JobEvent) and self._viewer is not None and not sees_job_event(self._viewer, event):
+            return False
+        return self._is_within_rate()
 
     def take_skipped(self) -> int:
         """Return the number of skipped events, and count anew."""
@@ -139,7 +161,11 @@ class EventFilter:
     # ---------------------------------------------------------------- helpers
 
     def _matches(self, kind: int, job: Job) -> bool:
-        query = self._query
+        query = self.query
+        if self._job is not None and job.id != self._job:
+            return False
+        if job.caller_dialect == CLUSTER and query.worker is None:
+            return False
         if query.service is not None and job.service.name != query.service:
             return False
         if query.worker is not None and not self._is_there(kind, job, query.worker):
@@ -168,7 +194,7 @@ class EventFilter:
         return True
 
     def _is_within_rate(self) -> bool:
-        rate = self._query.max_rate
+        rate = self.query.max_rate
         if rate is None:
             return True
         now = self._clock()

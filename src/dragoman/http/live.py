@@ -48,12 +48,12 @@ ROUTES = [
         "GET",
         "/v1/live",
         "live",
-        "Stream snapshots of the broker, one each second. The data of each event `snapshot` is a SnapshotView, and is "
-        "complete: a reader that is too slow skips some.",
+        "Stream snapshots of the broker, in a cluster of all brokers, one each second. The data of each event "
+        "`snapshot` is a SnapshotView, and is complete: a reader that is too slow skips some.",
         live,
         {200: EVENTS},
         "live",
         query=LiveQuery,
-        problems=(409, 422, 429),
+        problems=(409, 422, 429, 503),
     ),
 ]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from asyncio import Future, get_running_loop, sleep
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final, Literal
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dragoman.core.model import Payload
 from dragoman.http.context import AppContext
-from dragoman.http.exposition import OPENMETRICS, MetricType, media_type
-from dragoman.http.metrics_snapshot import MetricsSnapshot
+from dragoman.http.exposition import OPENMETRICS, MetricType, head, labels, media_type, sample
+from dragoman.http.merged_metrics import MergedMetrics
+from dragoman.http.metrics_snapshot import MetricsContext, MetricsSnapshot
 from dragoman.http.problems import HttpError, problem_response
+from dragoman.http.request_parsing import in_query
 from dragoman.http.route import TEXT, Route
-from dragoman.operations.schemas import OperationError
+from dragoman.operations.metric_sources import MetricSources
+from dragoman.operations.schemas import OperationError, OperationRequest
 
 COUNTER, GAUGE, HISTOGRAM, INFO = MetricType
 
@@ -45,9 +51,20 @@ COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     "replayed_answers": ("dragoman_replayed_answers_total", "Replies repeated because the request was repeated."),
 }
 
+BROKER_UP: Final = "dragoman_broker_up"  # has samples in the metrics of all brokers only
 # Metrics of a broker in a cluster. Others have no samples of them.
 CLUSTER = {
+    BROKER_UP: (GAUGE, "1 if a broker of the cluster has answered within two seconds. Only with brokers=all."),
     "dragoman_cluster_brokers": (GAUGE, "Other brokers of the cluster that are known."),
+    "dragoman_cluster_gives_total": (COUNTER, "Attempts at workers of other brokers that have ended, by their result."),
+    "dragoman_cluster_taken_jobs_running": (
+        GAUGE,
+        "Jobs of other brokers that run here; their own broker counts them as running, too.",
+    ),
+    "dragoman_cluster_taken_jobs_total": (
+        COUNTER,
+        "Jobs of other brokers that ended here; their own broker counts them, too.",
+    ),
     "dragoman_cluster_shards_owned": (GAUGE, "Shards of background jobs that this broker owns."),
     "dragoman_cluster_commits_total": (COUNTER, "Batches of rows that are in the logs of shards."),
     "dragoman_cluster_claims_total": (COUNTER, "Claims of shards, by their result."),
@@ -117,6 +134,18 @@ METRICS: Final[Mapping[str, tuple[MetricType, str]]] = {
 }
 
 
+class MetricsQuery(OperationRequest):
+    """The brokers whose metrics are wanted."""
+
+    brokers: Annotated[
+        Literal["all"] | None,
+        Meta(
+            description="`all`: of every broker of the cluster, each sample with the label `broker`, and "
+            "`dragoman_broker_up`. Default: of this broker."
+        ),
+    ] = None
+
+
 async def metrics(context: AppContext, request: Request) -> Response:
     """Collect the metrics on request: nothing is prepared for a scraper that may never come. They tell of all services,
     so they are for principals that may see all."""
@@ -124,9 +153,41 @@ async def metrics(context: AppContext, request: Request) -> Response:
         context.operations.permissions.require_see_all(context.owner(request.scope).principal, context.session.dialect)
     except OperationError as error:
         raise HttpError(problem_response(error.problem)) from None
+    query = in_query(request, MetricsQuery) if "brokers" in request.query_params else MetricsQuery()
     media = media_type(request.headers.get("accept", ""))
-    body = await MetricsSnapshot(context, METRICS, media == OPENMETRICS).text(COUNTERS, CLUSTER)
+    sources = context.operations.metric_sources
+    if query.brokers == "all" and sources is not None:
+        body = await _of_all_brokers(context, request, sources, media == OPENMETRICS)
+    else:
+        body = await MetricsSnapshot(context, METRICS, media == OPENMETRICS).text(COUNTERS, CLUSTER)
     return Response(body, headers={"Content-Type": media, "Cache-Control": "no-store"})
+
+
+async def broker_metrics(context: MetricsContext, broker: str, is_openmetrics: bool) -> bytes:
+    """Return the metrics of this broker, as a part of those of its cluster."""
+    return await MetricsSnapshot(context, METRICS, is_openmetrics, broker).text(COUNTERS, CLUSTER)
+
+
+async def _of_all_brokers(context: AppContext, request: Request, sources: MetricSources, is_openmetrics: bool) -> bytes:
+    """Return the metrics of all brokers of the cluster, each with the label `broker`."""
+    others: Future[dict[str, Payload | None]] = get_running_loop().create_future()
+
+    def done(texts: dict[str, Payload | None]) -> None:
+        if not others.done():
+            others.set_result(texts)
+
+    sources.gather(context.owner(request.scope), is_openmetrics, done)
+    own = await broker_metrics(context, sources.name, is_openmetrics)
+    found: dict[str, Payload | None] = dict(sorted({**await others, sources.name: own}.items()))
+    kind, meaning = METRICS[BROKER_UP]
+    ups = [sample(BROKER_UP, labels(broker=name), int(text is not None)) for name, text in found.items()]
+    whole = MergedMetrics()
+    whole.add((head(BROKER_UP, kind, meaning, is_openmetrics) + "".join(ups)).encode())
+    for text in found.values():
+        if text is not None:
+            whole.add(text)
+            await sleep(0)
+    return whole.text(is_openmetrics)
 
 
 ROUTES = [
@@ -138,6 +199,7 @@ ROUTES = [
         handler=metrics,
         answers={200: (OPENMETRICS.partition(";")[0], TEXT)},
         tag="health",
-        problems=(403,),
+        query=MetricsQuery,
+        problems=(403, 422),
     ),
 ]

@@ -2,8 +2,8 @@
 
 A route comes from the operation's row. Fields of its request are in the path, in the query (GET, DELETE) or in a JSON
 body (POST, PUT). Some operations have handlers of their own: `enqueue` accepts a payload as its body and may wait,
-`enqueue many` accepts packed jobs, `group results` has results in JSON, `result` and `payload` return bytes, `job` may
-have to hide them, ladders may be pictures, and `health` is for supervisors, too.
+`enqueue many` accepts packed jobs, `group results` has results in JSON, `result` and `payload` return bytes, `job`
+and `find job` may have to hide them, ladders may be pictures, and `health` is for supervisors, too.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dragoman.http.ladder_response import SVG, ladder_response
 from dragoman.http.operation_call import call_for_result, call_operation
 from dragoman.http.outcomes import STATUSES as OUTCOMES
 from dragoman.http.outcomes import outcome_response
+from dragoman.http.own_results import shows_group, shows_result
 from dragoman.http.payload_response import CONTENT_RANGE, RANGE, hidden_payload, payload_response, without_content
 from dragoman.http.preferences import key_of, parent_of, preferred_wait
 from dragoman.http.problems import STATUSES, HttpError, problem
@@ -42,6 +43,7 @@ from dragoman.operations.schemas import EmptyRequest, EnqueueRequest, JobView, K
 from dragoman.operations.table import (
     ENQUEUE,
     ENQUEUE_MANY,
+    FIND_JOB,
     GROUP_RESULTS,
     HEALTH,
     JOB,
@@ -234,6 +236,8 @@ GROUP_RESULTS_READER = RequestReader(GROUP_RESULTS)
 async def group_results(context: AppContext, request: Request) -> Response:
     operation_request = await GROUP_RESULTS_READER.read(context, request)
     view, bodies, _ = await call_for_result(context, request, GROUP_RESULTS.name, operation_request)
+    if not shows_group(context, request, view.id):
+        return hidden_payload()
     at = 0
     for each in view.results:
         body = bodies[at : at + each.size]
@@ -253,6 +257,8 @@ async def result(context: AppContext, request: Request) -> Response:
     view, result, failure = await call_for_result(context, request, "result", operation_request)
     if view.state != "ended":
         return json_response(view, 202)
+    if not shows_result(context, request, view):
+        return hidden_payload()
     return outcome_response(view.id, view.outcome, view.reason, result, failure)
 
 
@@ -272,6 +278,14 @@ JOB_READER = RequestReader(JOB)
 
 async def job(context: AppContext, request: Request) -> Response:
     view = await call_operation(context, request, "job", await JOB_READER.read(context, request))
+    return json_response(view if context.shows_payloads else without_content(view))
+
+
+FIND_JOB_READER = RequestReader(FIND_JOB)
+
+
+async def find_job(context: AppContext, request: Request) -> Response:
+    view = await call_operation(context, request, FIND_JOB.name, await FIND_JOB_READER.read(context, request))
     return json_response(view if context.shows_payloads else without_content(view))
 
 
@@ -309,6 +323,7 @@ SPECIAL_ROUTES = {
     ),
     GROUP_RESULTS.name: replace(route_of(GROUP_RESULTS), handler=group_results),
     JOB.name: replace(route_of(JOB), handler=job),
+    FIND_JOB.name: replace(route_of(FIND_JOB), handler=find_job),
     PAYLOAD.name: replace(
         route_of(PAYLOAD),
         handler=payload,

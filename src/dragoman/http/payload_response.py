@@ -49,8 +49,9 @@ def hidden_payload() -> Response:
 
 
 def without_content(view: JobView) -> JobView:
-    """Return the view with the sizes of payload and result, and without their bytes. Progress is content, too."""
-    return replace(view, payload=None, result=None, result_base64=None, progress=None)
+    """Return the view with the sizes of payload and result, and without their bytes. Progress is content, too, and so
+    is the worker's error: it may have values of the payload, and the lines of its traceback."""
+    return replace(view, payload=None, result=None, result_base64=None, progress=None, error=None)
 
 
 def _bounds(wanted: str, size: int) -> tuple[int, int] | None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
-from dragoman.http.problems import problem
+from dragoman.http.problems import problem, problem_response
+from dragoman.operations.schemas import ErrorView
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -18,6 +19,7 @@ MOST_BYTES = 1 << 20  # of waiting events; one event may be larger
 KEEP_ALIVE = 15.0
 COMMENT = b":\n\n"
 OVERFLOW = b"event: overflow\ndata:\n\n"
+STOPPING = ErrorView(kind="draining", detail="the broker is shutting down; open the stream again later")
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -31,13 +33,13 @@ class Streams:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._open: dict[EventStream, None] = {}
-        self._is_closed = False
+        self.is_closed = False  # the broker stops
 
     def __len__(self) -> int:
         return len(self._open)
 
     def enter(self, stream: EventStream) -> bool:
-        if self._is_closed or len(self._open) >= self.limit:
+        if self.is_closed or len(self._open) >= self.limit:
             return False
         self._open[stream] = None
         return True
@@ -47,7 +49,7 @@ class Streams:
 
     def end(self) -> None:
         """End all streams, and accept no more."""
-        self._is_closed = True
+        self.is_closed = True
         for stream in list(self._open):
             stream.end()
 
@@ -68,6 +70,11 @@ class EventStream:
         self._size = 0  # bytes of waiting events
         self._changed = asyncio.Event()
         self._is_over = False
+
+    @property
+    def room(self) -> int:
+        """Number of events that may be queued before the reader is too slow."""
+        return MOST_WAITING - len(self._waiting) if self._size < MOST_BYTES else 0
 
     def publish(self, event: str, data: bytes | str, id: str | None = None) -> None:
         """Queue an event. If too many wait, the reader is too slow: it gets these, an overflow event, and the end."""
@@ -98,6 +105,8 @@ class EventStream:
         try:
             if self._streams.enter(self):
                 await self._stream(scope, send)
+            elif self._streams.is_closed:
+                await problem_response(STOPPING)(scope, receive, send)
             else:
                 detail = f"max_streams is {self._streams.limit}."
                 refusal = problem(429, "too-many-streams", "Too many event streams", detail, [("retry-after", "5")])

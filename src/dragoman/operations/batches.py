@@ -63,6 +63,9 @@ class BatchReader:
         self._ids: list[JobId] = []  # of the jobs of the batch
         self._own: set[JobId] = set()  # the same, and those of its groups: only looked up
         self._links = 0
+        self._index = 0  # of the job that is being read
+        self._home = -1  # shard of the batch; -1: there are none
+        self.foreign: dict[tuple[JobId, JobInput], int] = {}  # predecessors in other shards, and the first job of each
         self._common_extras: JobExtras | None = None  # of jobs without fields of their own
         self.group: JobId | None = None  # of all jobs
 
@@ -74,7 +77,8 @@ class BatchReader:
             raise OperationError("invalid", "the batch has no jobs; at least one is needed")
         new_id = self._broker.entropy.job_id
         if self._placement is not None:
-            new_id = partial(self._placement.id_in, self._shard(self._placement, forms))
+            self._home = self._shard(self._placement, forms)
+            new_id = partial(self._placement.id_in, self._home)
         if request.group or request.group_id is not None:
             if any(form.group is not None for _, form, _ in forms):
                 raise OperationError("invalid", "jobs name groups of their own, so the batch cannot be one group, too")
@@ -92,6 +96,11 @@ class BatchReader:
         check_links(self._broker, self._links)
         return jobs
 
+    @property
+    def home(self) -> int:
+        """Shard of the batch, in a cluster."""
+        return self._home
+
     def _shard(self, placement: Placement, forms: list[tuple[bytes, BatchJob, Payload]]) -> int:
         """Return the shard of all jobs and groups of the batch."""
         ids = [id for id, _, _ in forms if id != NO_ID]
@@ -100,8 +109,7 @@ class BatchReader:
             groups.append(self._request.group_id)
         own = dict.fromkeys(ids + [bytes.fromhex(each) for each in groups])
         named = [bytes.fromhex(each) for _, form, _ in forms for each in form.after if isinstance(each, str)]
-        has_keys = any(form.key is not None for _, form, _ in forms)
-        return batch_shard(placement, list(own), [id for id in named if id not in own], has_keys)
+        return batch_shard(placement, list(own), [id for id in named if id not in own])
 
     def _forms(self, payload: Payload) -> list[tuple[bytes, BatchJob, Payload]]:
         """Return id, fields and payload of each job."""
@@ -142,6 +150,7 @@ class BatchReader:
         id = self._ids[index]
         if form is _NO_FIELDS and self.group is None:
             return NewJob(service, body, common, id, None, self._common_extras)
+        self._index = index
         try:
             extras = self._extras_of(form, body)
             return NewJob(service, body, self._options_of(form, common), id, form.key, extras)
@@ -186,6 +195,9 @@ class BatchReader:
             return self._ids[named]
         id = JobId(bytes.fromhex(named))
         if id in self._own:
+            return id
+        if self._placement is not None and self._placement.is_foreign(self._home, id):
+            self.foreign.setdefault((id, input), self._index)
             return id
         job = self._broker.jobs.get(id)
         if job is not None and sees_job(self._principal, job):

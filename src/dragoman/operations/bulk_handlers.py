@@ -40,6 +40,7 @@ class BulkHandlers(HandlerBase):
     def __init__(self, broker: Broker, store_access: StoreAccess, offset: Callable[[], float]) -> None:
         super().__init__(broker, store_access, offset)
         self.bulk_acts = BulkActs(broker, store_access.when_saved)
+        self.read_match: Callable[[bool], bool] = bool  # the server sets it, for recordings
 
     # ---------------------------------------------------------------- by filter
 
@@ -93,7 +94,13 @@ class BulkHandlers(HandlerBase):
             self._show_bulk(self._own_bulk(known, known.id, responder), responder, now)
             return
         filter = JobFilter(
-            responder.owner.principal, self._offset(), reason=request.reason, since=request.since, until=request.until
+            responder.owner.principal,
+            self.broker,
+            self._offset(),
+            reason=request.reason,
+            since=request.since,
+            until=request.until,
+            read_match=self.read_match,
         )
         others = [getattr(request, name, None) for name in ("service", "outcome", "state", "quarantined")]
         if not (request.all or filter.is_used or any(each is not None for each in others)):
@@ -168,7 +175,7 @@ class BulkHandlers(HandlerBase):
                 problem=bulk.problem,
                 quarantined=bulk.quarantined,
                 left_out_reason=bulk.left_out_reason,
-                jobs=[visible_job(job, principal, offset) for job in bulk.first],
+                jobs=[visible_job(job, principal, self.broker, offset) for job in bulk.first],
             )
         )
 

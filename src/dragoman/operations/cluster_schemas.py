@@ -29,10 +29,19 @@ class MemberView(View):
     ] = None
 
 
+BrokerName = Annotated[str, Meta(min_length=1, max_length=32)]
+
+
 class BrokerRef(OperationRequest):
     """A broker of the cluster."""
 
     broker: Annotated[str, Meta(min_length=1, max_length=32, description="Name of the broker.")]
+
+
+class NamedBroker(OperationRequest):
+    broker: Annotated[
+        BrokerName | None, Meta(description="Broker of the cluster; the default is the one that is asked.")
+    ] = None
 
 
 class ShardView(View):

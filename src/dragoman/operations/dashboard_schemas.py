@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
+from dragoman.operations.field_types import Unanswered
 from dragoman.operations.ladder_schemas import ConversationView
 from dragoman.operations.list_schemas import WhyView
 from dragoman.operations.schemas import (
@@ -40,6 +41,11 @@ FlowRow = Annotated[
 ]
 
 
+Sources = Annotated[
+    list[str] | UnsetType, Meta(description="Brokers that have reported it. Present only in a cluster.")
+]
+
+
 class OverviewRequest(OperationRequest):
     range: RangeName = "5m"
 
@@ -66,6 +72,7 @@ class AttentionView(View):
     text: str
     since: Moment
     advice: str
+    brokers: Sources = UNSET
 
 
 class ChangeView(View):
@@ -77,6 +84,7 @@ class ChangeView(View):
     count: int
     text: str
     level: Level
+    brokers: Sources = UNSET
 
 
 class TotalsView(View):
@@ -99,7 +107,8 @@ class TotalsView(View):
 
 
 class BrokerNumbersView(View):
-    """Load of the broker. `cpu`, `dashboard`: shares of one core, of all work and of the work for dashboards."""
+    """Load of the broker. `cpu`, `dashboard`: shares of one core, of all work and of the work for dashboards. Of
+    several brokers, each value is the highest, and `peers` is the sum."""
 
     cpu: float
     dashboard: float
@@ -107,6 +116,23 @@ class BrokerNumbersView(View):
     commit_p99: Number
     resident: int | None
     peers: int
+
+
+class SnapshotBrokerView(View):
+    """One broker of the cluster. Its numbers are null for a principal that may not see all services."""
+
+    name: str
+    here: Annotated[bool, Meta(description="It is the broker that was asked.")]
+    version: str
+    ready: bool
+    draining: bool
+    problems: list[str]
+    shards: Annotated[int | None, Meta(description="Shards of the background jobs that it owns.")] = None
+    waiting: int | None = None
+    running: Annotated[int | None, Meta(description="Its jobs that run, at any broker.")] = None
+    workers: Annotated[int | None, Meta(description="Workers that are connected to it.")] = None
+    idle: Annotated[int | None, Meta(description="Those of them that are idle.")] = None
+    numbers: BrokerNumbersView | None = None
 
 
 class ReasonView(View):
@@ -130,6 +156,9 @@ class PageView(View, omit_defaults=True):
 
     says: str | None = None
     service: ServiceView | None = None
+    states: Annotated[
+        dict[str, int] | None, Meta(description="Workers of the service by state. Present only in a cluster.")
+    ] = None
     callers: dict[str, int] | None = None
     reasons: list[ReasonView] | None = None
     worker: WorkerView | None = None
@@ -142,9 +171,11 @@ class PageView(View, omit_defaults=True):
 
 
 class SnapshotView(View):
-    """The state of the broker at one moment, complete.
+    """The state of the broker at one moment, complete; in a cluster, that of all brokers together.
 
-    Without `see` over all services, `totals` and `broker` are null, and the lists have the visible services only.
+    Without `see` over all services, `totals` and `broker` are null, and the lists have the visible services only. In a
+    cluster, rates and numbers are sums, and a quantile is the highest of all brokers. `ready` and `problems` are those
+    of the broker that was asked; `brokers` has those of each.
     """
 
     instance: Annotated[str, Meta(description="Random id of this run of the broker.")]
@@ -158,6 +189,11 @@ class SnapshotView(View):
     services: Annotated[list[ServiceView], Meta(description="The 60 that need most, or the one of the page.")]
     flow: list[FlowRow]
     changes: Annotated[list[ChangeView], Meta(description="The latest 50, newest first.")]
+    brokers: Annotated[
+        list[SnapshotBrokerView] | UnsetType,
+        Meta(description="Brokers whose part is in the snapshot. Present only in a cluster."),
+    ] = UNSET
+    unanswered: Unanswered = UNSET
     page: PageView | None = None
 
 
@@ -166,6 +202,8 @@ class MarkView(View):
 
     at: Moment
     text: str
+    kind: Annotated[str | UnsetType, Meta(description="Kind of the change. Present only in a cluster.")] = UNSET
+    brokers: Sources = UNSET
 
 
 class QuantilesView(View):
@@ -177,6 +215,8 @@ class QuantilesView(View):
 class SeriesView(View, rename={"begin": "from"}):
     """Values of one service, oldest first, one every `step` seconds. `from`: start of the first value. Null: not
     known, because the broker did not run, or nothing ended. Longer steps have means of rates and maxima of all others.
+    In a cluster, the values of all brokers are sums, and the highest of quantiles. Their steps begin at different
+    moments: each value is that of the nearest step.
     """
 
     step: float
@@ -189,6 +229,7 @@ class SeriesView(View, rename={"begin": "from"}):
     wait: QuantilesView
     run: QuantilesView
     marks: list[MarkView]
+    unanswered: Unanswered = UNSET
 
 
 class TotalSeriesView(View):

@@ -211,6 +211,12 @@ Quantiles = Annotated[
 ]
 
 # Fields that are present in a cluster only.
+ParentShown = Annotated[
+    JobIdText | None, Meta(description="The job whose handler submitted this one, as its caller named it.")
+]
+RecordedShown = Annotated[
+    Literal["messages", "milestones"] | None, Meta(description="Source of its ladder; `null`: not recorded so far.")
+]
 RowBroker = Annotated[str | UnsetType, Meta(description="Broker that has it. Present only in a cluster.")]
 RowBrokers = Annotated[
     list[str] | UnsetType, Meta(description="Brokers that have workers or jobs of it. Present only in a cluster.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from dragoman.core.bulk import Refusal
+from dragoman.core.bulk import NewJob, Refusal
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.core.groups import Group
@@ -22,11 +23,15 @@ from dragoman.operations.group_schemas import (
 )
 from dragoman.operations.group_views import group_view
 from dragoman.operations.list_handlers import ListHandlers
+from dragoman.operations.pins import Pins
+from dragoman.operations.placement import Placement
+from dragoman.operations.reserved_keys import Reserving
 from dragoman.operations.responders import PendingRequest, Responder
 from dragoman.operations.schemas import ErrorView, OperationError
 from dragoman.operations.targets import Targets
 from dragoman.operations.visibility import signature
 
+NOTHING_TAKEN: Final[Mapping[int, str]] = {}
 CANCELS: Final = 1_000  # jobs cancelled in one iteration
 
 
@@ -45,21 +50,112 @@ class GroupHandlers(ListHandlers):
             return
         reader = BatchReader(request, self.broker, owner.principal, now, self._offset, self.placement)
         orders = reader.read(payload)
+        if self.placement is not None and reader.foreign:
+            self._pin_batch(self.placement, reader, orders, responder, now)
+        elif self.placement is not None and any(each.key is not None for each in orders):
+            self._reserve_batch(self.placement, reader, orders, responder, now)
+        else:
+            self._submit_batch(reader, orders, responder, now)
+
+    def _pin_batch(
+        self, placement: Placement, reader: BatchReader, orders: list[NewJob], responder: Responder, now: float
+    ) -> None:
+        """Accept a batch when its predecessors in other shards are pinned."""
+
+        def pinned(problem: ErrorView | None, index: int) -> None:
+            try:
+                if problem is not None:
+                    raise named(index, OperationError(problem.kind, problem.detail))
+                reason = placement.elsewhere(reader.home)
+                if reason is not None:
+                    raise OperationError("partitioned", reason)
+                if any(each.key is not None for each in orders):
+                    self._reserve_batch(placement, reader, orders, responder, placement.now())
+                else:
+                    self._submit_batch(reader, orders, responder, placement.now())
+            except OperationError as error:
+                responder.refuse(error.problem)
+            self._request_tick()
+
+        assert self.brokers is not None
+        Pins(placement, reader.home, reader.foreign, pinned).begin(self.brokers, responder, now)
+
+    def _reserve_batch(
+        self, placement: Placement, reader: BatchReader, orders: list[NewJob], responder: Responder, now: float
+    ) -> None:
+        """Accept a batch when its keys are reserved, each in its own shard. If a job has a key already, it takes the
+        place of the new one, as with one broker."""
+        if self.broker.bulk.is_repeated(orders, responder.owner):
+            self._submit_batch(reader, orders, responder, now)
+            return
+        brokers = self.brokers
+        assert brokers is not None
+        ids = [each.id for each in orders]
+        reserving = Reserving(placement, reader.home, orders, responder)
+
+        def reserved(problem: ErrorView | None, index: int | None, taken: dict[int, str]) -> None:
+            refusal = None
+            try:
+                if problem is not None:
+                    error = OperationError(problem.kind, problem.detail)
+                    raise error if index is None else named(index, error)
+                reserving.check()
+                self._submit_batch(reader, orders, responder, placement.now(), taken)
+            except OperationError as error:
+                refusal = error.problem
+            placement.keys.accepted(ids)
+            reserving.settle()
+            if refusal is not None:
+                reserving.undo(brokers, self.broker.jobs, placement.now())
+                responder.refuse(refusal)
+            self._request_tick()
+
+        placement.keys.accept(ids)
+        reserving.begin(brokers, reserved, now)
+
+    def _submit_batch(
+        self,
+        reader: BatchReader,
+        orders: list[NewJob],
+        responder: Responder,
+        now: float,
+        taken: Mapping[int, str] = NOTHING_TAKEN,
+    ) -> None:
+        """Accept a batch. `taken`: jobs of other shards that have keys of the batch already, by index."""
+        owner = responder.owner
+        new = [index for index in range(len(orders)) if index not in taken]
+        for index, id in taken.items():
+            extras = orders[index].extras
+            if extras is not None and extras.group is not None:
+                detail = f"job {id} has the key '{orders[index].key}' already; a job of a group must be a new one"
+                raise named(index, OperationError("key reused", detail))
         try:
-            jobs = self.broker.bulk.submit(orders, owner, responder.dialect, now)
+            jobs = (
+                self.broker.bulk.submit([orders[index] for index in new], owner, responder.dialect, now) if new else []
+            )
         except Refusal as refusal:
             error = OperationError(ERROR_KINDS[refusal.reason], refusal.text)
-            raise error if refusal.index is None else named(refusal.index, error) from None
+            raise error if refusal.index is None else named(new[refusal.index], error) from None
         groups = dict.fromkeys(each.extras.group for each in orders if each.extras is not None)
-        self._answer_batch(jobs, reader.group, [id for id in groups if id is not None], responder)
+        names = dict(taken) | {index: job.id.hex() for index, job in zip(new, jobs, strict=True)}
+        made = [id for id in groups if id is not None]
+        self._answer_batch(jobs, reader.group, made, responder, [names[index] for index in range(len(orders))])
 
-    def _answer_batch(self, jobs: list[Job], group: JobId | None, made: list[JobId], responder: Responder) -> None:
-        """Answer after the commit. `made`: the groups that are new, and dropped if they cannot be stored."""
+    def _answer_batch(
+        self,
+        jobs: list[Job],
+        group: JobId | None,
+        made: list[JobId],
+        responder: Responder,
+        names: list[str] | None = None,
+    ) -> None:
+        """Answer after the commit. `made`: the groups that are new, and dropped if they cannot be stored. `names`: ids
+        of all jobs, if not all are here."""
 
         def saved(problem: str | None) -> None:
             if problem is None:
-                names = [each.id.hex() for each in jobs]
-                responder.answer(EnqueueManyView(jobs=names, group=group.hex() if group is not None else None))
+                ids = [each.id.hex() for each in jobs] if names is None else names
+                responder.answer(EnqueueManyView(jobs=ids, group=group.hex() if group is not None else None))
                 return
             if problem == UNKNOWN_FATE:
                 responder.refuse(ErrorView(kind="partitioned", detail=problem))
@@ -93,7 +189,7 @@ class GroupHandlers(ListHandlers):
 
     def _send_page(self, group: Group, start: int, responder: Responder) -> None:
         """Send results that are committed (R103)."""
-        self._store_access.when_saved(lambda _: send_results(group, start, self._store_access, responder))
+        self._store_access.when_saved(lambda _: send_results(group, start, self._store_access, self.broker, responder))
 
     def cancel_group(self, request: GroupRef, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
+from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure, pack_failure
 from dragoman.core.groups import PRESENT, Group
 from dragoman.core.model import ABSENT, Job, Payload
+from dragoman.core.rights import Principal
 from dragoman.core.states import DONE, ENDED
 from dragoman.operations.group_schemas import MOST_RESULTS, GroupResultsView, MemberView
 from dragoman.operations.job_details import partitioned
 from dragoman.operations.responders import Responder
+from dragoman.operations.seen_links import reason_of
 
 PAGE_BYTES: Final = 8 << 20  # of the results of one page; a larger one is alone
 MOST_LOADED: Final = 100  # results that one page loads from the store
@@ -29,7 +32,7 @@ class JobBodies(Protocol):
     ) -> None: ...
 
 
-def send_results(group: Group, start: int, bodies: JobBodies, responder: Responder) -> None:
+def send_results(group: Group, start: int, bodies: JobBodies, broker: Broker, responder: Responder) -> None:
     """Answer with the results of the jobs from the index `start` on, as many as fit into one page."""
     places = _places(group, start)
     loaded: dict[int, Payload] = {}
@@ -39,7 +42,7 @@ def send_results(group: Group, start: int, bodies: JobBodies, responder: Respond
         nonlocal left
         left -= 1
         if not left:
-            _answer(group, start, places, loaded, responder)
+            _answer(group, start, places, loaded, broker, responder)
 
     def loaded_at(place: int, _: Payload, result: Payload, failure: Failure | None) -> None:
         loaded[place] = result if failure is None else pack_failure(failure)
@@ -73,7 +76,9 @@ def _places(group: Group, start: int) -> range:
     return range(start, end)
 
 
-def _answer(group: Group, start: int, places: range, loaded: dict[int, Payload], responder: Responder) -> None:
+def _answer(
+    group: Group, start: int, places: range, loaded: dict[int, Payload], broker: Broker, responder: Responder
+) -> None:
     results: list[MemberView] = []
     bodies: list[Payload] = []
     size, following = 0, start
@@ -83,7 +88,7 @@ def _answer(group: Group, start: int, places: range, loaded: dict[int, Payload],
         if size > PAGE_BYTES and results:
             break
         bodies.append(body)
-        results.append(_member(group, place, len(body)))
+        results.append(_member(group, place, len(body), responder.owner.principal, broker))
         following = place + 1
     view = GroupResultsView(
         id=group.id.hex(),
@@ -96,14 +101,14 @@ def _answer(group: Group, start: int, places: range, loaded: dict[int, Payload],
     responder.answer(view, b"".join(bodies))
 
 
-def _member(group: Group, place: int, size: int) -> MemberView:
+def _member(group: Group, place: int, size: int, principal: Principal, broker: Broker) -> MemberView:
     job = group.jobs[place]
     outcome = group.outcome_at(place)
     is_deleted = job is None and group.gone[place] != PRESENT
     return MemberView(
         job=job.id.hex() if job is not None else None,
         outcome=outcome.value if outcome is not None else None,
-        reason=job.reason if job is not None else "its outcome was deleted",
+        reason=reason_of(job, principal, broker) if job is not None else "its outcome was deleted",
         deleted=is_deleted,
         size=size,
     )

@@ -63,6 +63,7 @@ class HandlerBase(DashboardHandlers):
         self.placement: Placement | None = None  # of a broker in a cluster; the server sets it
         self._offset = offset  # seconds that the wall clock is ahead of `now`
         self._next_tick = -inf  # earliest time at which something may be due
+        self._sweep_at = -inf  # time of the next look at reserved keys
 
     @property
     def is_loading(self) -> bool:

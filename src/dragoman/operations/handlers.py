@@ -23,27 +23,27 @@ from dragoman.core.model import Job, JobId, Payload
 from dragoman.core.rights import CALL
 from dragoman.core.states import ENDED
 from dragoman.operations.cluster_schemas import BrokerRef, ClusterView
+from dragoman.operations.enqueue_handlers import EnqueueHandlers
 from dragoman.operations.error_kinds import ERROR_KINDS
+from dragoman.operations.event_sources import EventSources
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
+from dragoman.operations.internal_table import INTERNAL
 from dragoman.operations.job_acts import cancel_job, delete_job, retry_job
 from dragoman.operations.job_details import send_payload, show_job
-from dragoman.operations.job_options import delayed_options, extras_of, options_of
-from dragoman.operations.limit_handlers import LimitHandlers
+from dragoman.operations.job_options import delayed_options
 from dragoman.operations.list_schemas import FindJobRequest
+from dragoman.operations.metric_sources import MetricSources
 from dragoman.operations.pauses import store_pause
-from dragoman.operations.payloads import payload_of
 from dragoman.operations.permissions import Permissions
-from dragoman.operations.placement import check_shared, placed_id
-from dragoman.operations.predecessors import linked_extras
+from dragoman.operations.placement import check_shared
 from dragoman.operations.recorded_requests import record_request, record_response, status_of
-from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
+from dragoman.operations.responders import PendingRequest, Responder
 from dragoman.operations.scheduled_run import ScheduledRun, forbidden_run
 from dragoman.operations.scheduler import Scheduler, ScheduleState
 from dragoman.operations.schemas import (
     AccessView,
     DrainRequest,
     EmptyRequest,
-    EnqueueRequest,
     ErrorView,
     HealthView,
     JobRef,
@@ -55,6 +55,7 @@ from dragoman.operations.schemas import (
     ServiceRef,
     WorkerRef,
 )
+from dragoman.operations.seen_links import with_seen_links
 from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, RESULT, RETRY
 from dragoman.operations.targets import LOADING, Targets
 from dragoman.operations.views import job_view
@@ -65,7 +66,6 @@ from dragoman.operations.why import why_view
 ClusterNumbers = dict[str, list[tuple[dict[str, str], float]]]  # labels and value of each sample, by metric
 UNTIL_ENDED: Final = 1e18  # time of a request that waits for the outcome of its job without a limit
 LOADING_TICK: Final = 0.2  # seconds between two ticks while jobs of an earlier run are being loaded
-KEYS_LOADING: Final = "jobs of the last run are still being read, so keys cannot be looked up yet; retry in a second"
 
 
 class StoreStatus(Protocol):
@@ -78,7 +78,7 @@ class StoreStatus(Protocol):
     def commits(self) -> Histogram: ...
 
 
-class OperationHandlers(LimitHandlers):
+class OperationHandlers(EnqueueHandlers):
     """The functions of all operations: for each row of the table, the method with its name."""
 
     dialect = "operations"
@@ -104,6 +104,8 @@ class OperationHandlers(LimitHandlers):
         self.reload_table: Callable[[], AccessView] = no_table  # the server sets it; raises OperationError
         self.let_go: Callable[[str, float], bool] = lambda broker, now: False  # likewise
         self.cluster_numbers: Callable[[], ClusterNumbers] = dict  # likewise
+        self.event_sources: EventSources | None = None  # likewise
+        self.metric_sources: MetricSources | None = None  # likewise
         self.show_cluster: Callable[[], ClusterView] = no_cluster  # likewise
 
     # ---------------------------------------------------------------- operations
@@ -114,7 +116,7 @@ class OperationHandlers(LimitHandlers):
         """Execute an operation. Returns the pending request if it may wait; `leave` drops it. `is_here`: this broker
         executes it, whatever brokers of its cluster there are."""
         self._next_tick = -inf
-        row = OPERATIONS[operation]
+        row = OPERATIONS.get(operation) or INTERNAL[operation]
         if self.brokers is not None and not is_here:
             return self.brokers.ask(row, request, payload, responder, now)
         act = None
@@ -133,25 +135,6 @@ class OperationHandlers(LimitHandlers):
             self.permissions.record(row, act, responder)
         return pending
 
-    def enqueue(self, request: EnqueueRequest, payload: Payload, responder: Responder, now: float) -> PendingRequest:
-        job_options = options_of(request, now, self._offset, self.broker.policy.max_delay)
-        if request.key is not None and self.is_loading:
-            raise OperationError("loading", KEYS_LOADING)
-        pending = PendingRequest(self, responder, inf)
-        body = payload_of(request, payload)
-        extras = extras_of(request)
-        if request.after or request.input != "payload":
-            extras = linked_extras(extras, request, body, self.broker, responder.owner.principal)
-        id = None
-        if self.placement is not None:
-            owner = responder.owner.principal.name
-            id = placed_id(self.placement, owner, request.service, request.key, request.after)
-        job = self.broker.submit(
-            request.service, body, pending, job_options, now, key=request.key, id=id, extras=extras
-        )
-        record_request(job, ENQUEUE, responder, len(body), now)
-        return pending
-
     def job(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
         is_full = reads_job(responder.owner.principal, job)
@@ -159,11 +142,14 @@ class OperationHandlers(LimitHandlers):
         show_job(job, self.broker, self._store_access, self._offset(), responder, is_full, durability)
 
     def find_job(self, request: FindJobRequest, payload: Payload, responder: Responder, now: float) -> None:
+        if self._finds_elsewhere(request, responder, now):
+            return
         job = self.permissions.job_with_key(request, responder)
         show_job(job, self.broker, self._store_access, self._offset(), responder, is_full=True)
 
     def payload(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
-        send_payload(self.targets.job(request.id), self._store_access, self._offset(), responder)
+        job = self.targets.job(request.id)
+        send_payload(job, self._store_access, partial(self._job_view, job, responder), responder)
 
     def result(
         self, request: ResultRequest, payload: Payload, responder: Responder, now: float
@@ -171,7 +157,7 @@ class OperationHandlers(LimitHandlers):
         """Answer with the outcome and the result; or with the job's state, if it has not ended after `wait` seconds."""
         job = self.targets.job(request.id)
         if job.state is not ENDED and request.wait <= 0.0:
-            responder.answer(job_view(job, self._offset()))
+            responder.answer(self._job_view(job, responder))
             return None
         record_request(job, RESULT, responder, 0, now)
         pending = PendingRequest(self, responder, now + request.wait)
@@ -182,15 +168,15 @@ class OperationHandlers(LimitHandlers):
     def why(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
         principal = responder.owner.principal
-        is_queue_seen, is_reader = sees_service(principal, job.service.name), reads_job(principal, job)
-        responder.answer(why_view(job, self.broker, now, self.store.problem, self.rates, is_queue_seen, is_reader))
+        is_queue_seen = sees_service(principal, job.service.name)
+        responder.answer(why_view(job, self.broker, now, self.store.problem, self.rates, is_queue_seen, principal))
 
     def cancel(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
         record_request(job, CANCEL, responder, 0, now)
         cancel_job(self.broker, job, responder.owner.principal, now)
         record_response(job, responder, CANCEL.status, 0, now)
-        self._answer_when_saved(responder, lambda: job_view(job, self._offset()))
+        self._answer_when_saved(responder, partial(self._job_view, job, responder))
 
     def retry(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         """Retry a quarantined job. A client that repeats the request gets the job that the first one created."""
@@ -202,11 +188,11 @@ class OperationHandlers(LimitHandlers):
             again = retry_job(self.broker, job, now)
         record_request(again, RETRY, responder, 0, now)
         record_response(again, responder, RETRY.status, 0, now)
-        self._answer_when_saved(responder, partial(self._job_view, again))
+        self._answer_when_saved(responder, partial(self._job_view, again, responder))
 
     def delete(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
-        view = job_view(job, self._offset())
+        view = self._job_view(job, responder)
         if job.state is ENDED and not job.is_told:  # its outcome is being stored
             self._store_access.when_saved(partial(self._delete_stored, job, view, responder))
             return
@@ -289,8 +275,8 @@ class OperationHandlers(LimitHandlers):
             elif job.outcome is not effect.outcome:  # the outcome of the job could not be delivered
                 self._finish(pending, now).refuse(ErrorView(kind="internal", detail=effect.reason))
             else:
-                view = job_view(job, self._offset())
                 record_response(job, pending.responder, status_of(effect.outcome), len(effect.result), now)
+                view = self._job_view(job, pending)
                 self._finish(pending, now).answer(view, effect.result, effect.failure)
         elif isinstance(effect, GroupCompleted):
             pending = effect.caller
@@ -317,7 +303,7 @@ class OperationHandlers(LimitHandlers):
         self._end_waits(now, now)
         self.slices.step(now)
         due = self.scheduler.tick(now, now + self._offset()) if not self.is_loading else now + LOADING_TICK
-        due = min(due, self.bulk_acts.step(now))
+        due = min(due, self.bulk_acts.step(now), self._sweep_keys(now))
         self._next_tick = now if not self.slices.is_empty else min(due, self._waiting.next())
         return self._next_tick
 
@@ -327,8 +313,8 @@ class OperationHandlers(LimitHandlers):
         """Let the next iteration look for what is due."""
         self._next_tick = -inf
 
-    def _job_view(self, job: Job) -> JobView:
-        return job_view(job, self._offset())
+    def _job_view(self, job: Job, reader: Responder | PendingRequest) -> JobView:
+        return with_seen_links(job_view(job, self._offset()), job, reader.owner.principal, self.broker)
 
     def _submit_run(self, state: ScheduleState, payload: bytes, key: str, now: float) -> JobId | None:
         if self.store.problem is not None:
@@ -355,14 +341,6 @@ class OperationHandlers(LimitHandlers):
         job = self.broker.jobs.get(JobId(bytes.fromhex(id)))
         return None if job is None else job_view(job, self._offset())
 
-    def _finish(self, pending: PendingRequest, now: float) -> Responder:
-        responder, pending.responder = pending.responder, None
-        self._waiting.disarm(pending)
-        if pending.group is not None:
-            self.broker.job_registry.groups.leave(pending.group, pending)
-        self.broker.caller_gone(pending, now)
-        return responder if responder is not None else NULL_RESPONDER
-
     def _end_waits(self, due: float, now: float) -> None:
         """Answer the requests whose `wait` ends by `due` with the state of their job."""
         for pending in self._waiting.due(due):
@@ -374,7 +352,7 @@ class OperationHandlers(LimitHandlers):
             assert job is not None
             if job.state is not ENDED:  # else it receives the outcome after its commit
                 record_response(job, pending.responder, 202, 0, now)
-                self._finish(pending, now).answer(job_view(job, self._offset()))
+                self._finish(pending, now).answer(self._job_view(job, pending))
 
 
 def no_table() -> AccessView:
@@ -390,5 +368,6 @@ def no_cluster() -> ClusterView:
 # The function of each operation: the method of its name, or the one that is named here.
 METHODS: Final = {"broker": "show_broker", "listeners": "show_listeners"}
 FUNCTIONS: Final[dict[str, Callable[..., PendingRequest | None]]] = {
-    name: getattr(OperationHandlers, METHODS.get(name, row.python_name)) for name, row in OPERATIONS.items()
+    name: getattr(OperationHandlers, METHODS.get(name, row.python_name))
+    for name, row in (OPERATIONS | INTERNAL).items()
 }

@@ -66,15 +66,16 @@ def show_job(
     bodies.fetch(job, show, partitioned(responder))
 
 
-def send_payload(job: Job, bodies: JobBodies, offset: float, responder: Responder) -> None:
-    """Answer with the payload of a job, as it was submitted. Raises OperationError if it is no longer kept."""
+def send_payload(job: Job, bodies: JobBodies, view: Callable[[], JobView], responder: Responder) -> None:
+    """Answer with the payload of a job, as it was submitted, and the view of the job. Raises OperationError if the
+    payload is no longer kept."""
     if not _keeps_payload(job):
         raise OperationError(
             "conflict",
             f"the payload of job {job.id.hex()} is not kept: the job ended {job.outcome}; a payload is kept until its "
             "job ends, and while the job is in quarantine",
         )
-    bodies.fetch(job, lambda payload, _, __: responder.answer(job_view(job, offset), payload), partitioned(responder))
+    bodies.fetch(job, lambda payload, _, __: responder.answer(view(), payload), partitioned(responder))
 
 
 def partitioned(responder: Responder) -> Callable[[str], None]:

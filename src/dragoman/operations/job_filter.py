@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
+from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job
 from dragoman.core.rights import Principal
 from dragoman.core.states import DONE, ENDED
+from dragoman.operations.seen_links import reason_of
 from dragoman.operations.visibility import reads_job
 
 
@@ -17,6 +20,7 @@ class JobFilter:
     def __init__(
         self,
         principal: Principal,
+        broker: Broker,
         offset: float,
         *,
         kind: str | None = None,
@@ -27,9 +31,13 @@ class JobFilter:
         since: datetime | None = None,
         until: datetime | None = None,
         undone: bool = False,
+        read_match: Callable[[bool], bool] = bool,
     ) -> None:
-        """`offset`: seconds that the wall clock is ahead of the broker's."""
+        """`offset`: seconds that the wall clock is ahead of the broker's. `read_match` taps each comparison of a
+        reason: a recording hides the texts."""
+        self._read_match = read_match
         self._principal = principal
+        self._broker = broker
         self._is_background = None if kind is None else kind == "background"
         self._caller = caller
         self._worker = worker
@@ -48,7 +56,7 @@ class JobFilter:
             and (self._caller is None or job.caller_dialect == self._caller)
             and self._since <= time_of(job) < self._until
             and (self._worker is None or self._ran_on(job, self._worker))
-            and (self._reason is None or _has_reason(job, self._reason))
+            and (self._reason is None or self._has_reason(job, self._reason))
             and (self._text is None or self._has_text(job, self._text))
         )
 
@@ -67,16 +75,17 @@ class JobFilter:
             or (job.key is not None and text in job.key.casefold() and reads_job(self._principal, job))
             or (attempt is not None and text in attempt.worker.name.casefold())
             or any(text in each.worker.casefold() for each in job.history or ())
-            or _has_reason(job, text)
+            or self._has_reason(job, text)
         )
+
+    def _has_reason(self, job: Job, text: str) -> bool:
+        """True if the text is in its reason, as the principal sees it, or in that of an attempt."""
+        reason = reason_of(job, self._principal, self._broker)
+        found = text in reason.casefold() or any(text in each.reason.casefold() for each in job.history or ())
+        return self._read_match(found)
 
 
 def time_of(job: Job) -> float:
     """Return the time that `since` and `until` compare: that of the end, or of the submit if the job has not ended."""
     ended = job.ended if job.state is ENDED else None
     return ended if ended is not None else job.created
-
-
-def _has_reason(job: Job, text: str) -> bool:
-    """True if the text is in its reason, or in that of an attempt."""
-    return text in job.reason.casefold() or any(text in each.reason.casefold() for each in job.history or ())

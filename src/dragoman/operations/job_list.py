@@ -9,6 +9,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.job_counts import count_all
 from dragoman.core.model import Job, JobId, Service
 from dragoman.core.rights import SEE, Principal
+from dragoman.operations.families import is_child
 from dragoman.operations.job_filter import JobFilter
 from dragoman.operations.list_schemas import MOST_SEARCHED, JobsView, ListJobsRequest
 from dragoman.operations.schemas import JobView, OperationError
@@ -22,10 +23,11 @@ class JobList:
 
     def __init__(self, broker: Broker, request: ListJobsRequest, principal: Principal, offset: float) -> None:
         """Raises OperationError if the principal sees no job with the id `after`."""
+        self._broker = broker
         self._request = request
         self._principal = principal
         self._offset = offset
-        self._newest_first = RowReader(_newest_first(broker, request.group))
+        self._newest_first = RowReader(_newest_first(broker, request))
         self._after: Job | None = None  # the list begins behind this job, which has not been reached yet
         if request.after is not None:
             self._after = broker.jobs.get(JobId(bytes.fromhex(request.after)))
@@ -37,6 +39,7 @@ class JobList:
         self._found: list[Job] = []
         self._filter = JobFilter(
             principal,
+            broker,
             offset,
             kind=request.kind,
             caller=request.caller,
@@ -49,7 +52,7 @@ class JobList:
         )
         self._searched = 0
         self._last: Job | None = None  # the last job that was looked at
-        is_counted = request.state is not None and request.group is None
+        is_counted = request.state is not None and request.group is None and request.parent is None
         self._in_state = jobs_in_state(broker, request.state) if is_counted and request.state is not None else None
         self._is_first = True
         self._end: Job | None = None
@@ -64,7 +67,7 @@ class JobList:
                 return None
         assert self._found_rows is not None
         for job in self._found_rows.slice():
-            self._views.append(visible_job(job, self._principal, self._offset))
+            self._views.append(visible_job(job, self._principal, self._broker, self._offset))
         if not self._found_rows.is_over:
             return None
         return JobsView(
@@ -130,12 +133,19 @@ class JobList:
         )
 
 
-def _newest_first(broker: Broker, group: str | None) -> Iterable[Job]:
-    """Return all jobs, or those of a group."""
-    if group is None:
+def _newest_first(broker: Broker, request: ListJobsRequest) -> Iterable[Job]:
+    """Return all jobs, or those of a group or of a parent."""
+    registry, parent = broker.job_registry, None
+    if request.parent is not None:
+        parent = JobId(bytes.fromhex(request.parent))
+    if request.group is not None:
+        found = registry.groups.by_id.get(JobId(bytes.fromhex(request.group)))
+        members = [] if found is None else [job for job in reversed(found.jobs) if job is not None]
+        return [job for job in members if parent is None or (job.extras is not None and job.extras.parent == parent)]
+    if parent is None:
         return reversed(broker.jobs.values())
-    found = broker.job_registry.groups.by_id.get(JobId(bytes.fromhex(group)))
-    return [] if found is None else [job for job in reversed(found.jobs) if job is not None]
+    known, children = broker.jobs.get(parent), reversed(registry.with_extras.children_of(parent).values())
+    return children if known is None else (each for each in children if is_child(each, known))
 
 
 def jobs_in_state(broker: Broker, state: str) -> int:

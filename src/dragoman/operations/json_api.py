@@ -11,12 +11,16 @@ from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
 from dragoman.operations import older_names
 from dragoman.operations.handlers import OperationHandlers
+from dragoman.operations.internal_table import INTERNAL, row_of
 from dragoman.operations.responders import JsonResponder, PendingRequest, Responder
 from dragoman.operations.schemas import ErrorView, View
 from dragoman.operations.table import OPERATIONS
 from dragoman.operations.validation import explain
 
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
+_internal_decoders: dict[str, msgspec.json.Decoder[Any]] = {
+    name: msgspec.json.Decoder(row.request) for name, row in INTERNAL.items()
+}
 _encoder = msgspec.json.Encoder()
 
 
@@ -51,7 +55,7 @@ def call_json(
 ) -> PendingRequest | None:
     """Execute an operation whose request is JSON. A request that cannot be decoded is an error `invalid`. `is_here`:
     this broker executes it."""
-    decoder = _decoders.get(operation)
+    decoder = _decoders.get(operation) if not is_here else _internal_decoders.get(operation) or _decoders.get(operation)
     if decoder is None:
         if operation not in OPERATIONS:
             detail = f"unknown operation {operation[:64]!r}; allowed are {', '.join(OPERATIONS)}"
@@ -61,9 +65,9 @@ def call_json(
     try:
         decoded = decoder.decode(request or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        responder.refuse(
-            ErrorView(kind="invalid", detail=f"{operation}: {explain(error, OPERATIONS[operation].request)}")
-        )
+        row = row_of(operation)
+        assert row is not None
+        responder.refuse(ErrorView(kind="invalid", detail=f"{operation}: {explain(error, row.request)}"))
         return None
     return handlers.ask(operation, decoded, payload, responder, now, is_here)
 

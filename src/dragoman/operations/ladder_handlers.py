@@ -24,7 +24,7 @@ class LadderHandlers(GroupHandlers):
         found = conversations.watch_job(job, now) if job is not None else conversations.find(id)
         if found is None:
             raise OperationError("conflict", OFF) if not conversations.is_on else self.targets.missing_job(request.id)
-        responder.answer(conversation_view(found, self._offset(), responder.owner.principal))
+        responder.answer(conversation_view(found, self._offset(), responder.owner.principal, self.broker))
 
     def worker_ladder(self, request: WorkerLadderRequest, payload: Payload, responder: Responder, now: float) -> None:
         worker = self.targets.worker(request.id)

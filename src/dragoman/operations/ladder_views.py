@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from dragoman.core.broker import Broker
 from dragoman.core.conversation import (
     BROKER,
     GONE,
@@ -19,12 +20,14 @@ from dragoman.core.conversation import (
     seconds,
 )
 from dragoman.core.conversations import ANSWERED, ENQUEUED, FINISHED, GIVEN, SUBMITTED, UNANSWERED
+from dragoman.core.link_reasons import MARK
 from dragoman.core.model import Worker
 from dragoman.core.recipients import dialect_of
 from dragoman.core.rights import ADMINISTER, SEE, Principal
 from dragoman.dialects.catalogue import DIALECTS, MessageNames
 from dragoman.operations.ladder_schemas import ConversationView, LaneView, RowView
 from dragoman.operations.recorded_requests import name_of
+from dragoman.operations.seen_links import seen_reason
 from dragoman.operations.table import ENQUEUE
 from dragoman.operations.views import moment
 from dragoman.operations.visibility import may_see_all, owns_worker
@@ -34,9 +37,12 @@ NO_MESSAGE: Final = "no message"
 NOT_REPORTED: Final = "not sent: the dialect has no message for it"
 
 
-def conversation_view(conversation: Conversation, offset: float, principal: Principal) -> ConversationView:
-    """Return the view of a job's conversation; without `administer`, with the addresses of its own jobs' callers only
-    (R147). `offset`: seconds that the wall clock is ahead of the clock of jobs."""
+def conversation_view(
+    conversation: Conversation, offset: float, principal: Principal, broker: Broker
+) -> ConversationView:
+    """Return the view of a job's conversation, without predecessors that the principal may not see; without
+    `administer`, with the addresses of its own jobs' callers only (R147). `offset`: seconds that the wall clock is
+    ahead of the clock of jobs."""
     reads = conversation.owner == principal.name or principal.may(ADMINISTER, conversation.service)
     lanes = _lanes(conversation.lanes)
     for lane in lanes:
@@ -48,6 +54,11 @@ def conversation_view(conversation: Conversation, offset: float, principal: Prin
         for each in _spelled(entry, conversation.lanes)
         for row in _rows(each, conversation.began, conversation.lanes)
     ]
+    for row in rows:
+        if MARK in row.note:
+            start = f"{row.kind}: " if row.note.startswith(f"{row.kind}: ") else ""
+            reason = row.note.removeprefix(start)
+            row.note = start + seen_reason(reason, conversation.owner, principal, broker)
     return ConversationView(
         job=conversation.id.hex(),
         ended=conversation.is_over,

@@ -16,6 +16,7 @@ from dragoman.core.job_counts import count_all, count_of
 from dragoman.core.model import Payload, Service, Worker
 from dragoman.core.recipients import Recipient
 from dragoman.core.rights import Principal, Rights
+from dragoman.operations.cluster_schemas import NamedBroker
 from dragoman.operations.handler_base import StoreAccess
 from dragoman.operations.job_list import JobList
 from dragoman.operations.list_schemas import (
@@ -110,13 +111,19 @@ class ListHandlers(ScheduleHandlers):
         workers = self.broker.worker_registry.workers.values()
         self._begin(Fleet(workers, responder.owner.principal), request, responder, now)
 
-    def show_listeners(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+    def show_listeners(self, request: NamedBroker, payload: Payload, responder: Responder, now: float) -> None:
+        self._check_broker(request)
         responder.answer(self.server_facts.listeners())
 
-    def show_broker(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+    def show_broker(self, request: NamedBroker, payload: Payload, responder: Responder, now: float) -> None:
+        self._check_broker(request)
         responder.answer(self.server_facts.broker())
 
     # ---------------------------------------------------------------- helpers
+
+    def _check_broker(self, request: NamedBroker) -> None:
+        if request.broker is not None and self.brokers is None:
+            raise OperationError("not found", "this broker belongs to no cluster: leave out the name of a broker")
 
     def _service_view(self, service: Service, now: float) -> ServiceView:
         workers = self.broker.worker_registry.workers.values()

@@ -64,6 +64,7 @@ class ListJobsRequest(OperationRequest):
     )
     undone: Annotated[bool, Meta(description="Only jobs that ended otherwise than done.")] = False
     group: Annotated[JobIdText | None, Meta(description="Only jobs of the group with this id.")] = None
+    parent: Annotated[JobIdText | None, Meta(description="Only jobs that the handler of this job submitted.")] = None
     limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Maximum number of jobs.")] = 100
     after: Annotated[JobIdText | None, Meta(description="Only jobs older than this one.")] = None
 

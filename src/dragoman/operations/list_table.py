@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dragoman.operations.cluster_schemas import NamedBroker
 from dragoman.operations.list_schemas import (
     BrokerView,
     FindJobRequest,
@@ -109,20 +110,20 @@ FLEET: Final = Operation(
 )
 LISTENERS: Final = Operation(
     name="listeners",
-    request=EmptyRequest,
+    request=NamedBroker,
     view=ListenersView,
     summary="List the listeners with their connections, traffic and bad messages.",
     right="see",
     target="broker",
     method="GET",
     path="/v1/listeners",
-    answered_by="this broker",
-    errors=("conflict",),
+    answered_by="named broker",
+    errors=("conflict", "not found"),
     returned="listeners",
 )
 BROKER: Final = Operation(
     name="broker",
-    request=EmptyRequest,
+    request=NamedBroker,
     view=BrokerView,
     summary="Show the broker itself. The view has its version, the limits and how much of each is used, the settings "
     "that are not default, and the size of its store.",
@@ -130,6 +131,6 @@ BROKER: Final = Operation(
     target="broker",
     method="GET",
     path="/v1/broker",
-    answered_by="this broker",
-    errors=("conflict",),
+    answered_by="named broker",
+    errors=("conflict", "not found"),
 )

@@ -5,8 +5,7 @@ Each broker answers with its own part only (`service_views.py`, `jobs_by_id.py`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -23,6 +22,8 @@ from dragoman.operations.list_schemas import (
     WorkerCountsView,
     WorkersView,
 )
+from dragoman.operations.merged_dashboard import merge_overview, merge_series
+from dragoman.operations.merged_services import Parts, added, earliest, merge_service
 from dragoman.operations.quarantine_schemas import (
     QuarantineGroupView,
     QuarantineView,
@@ -32,11 +33,9 @@ from dragoman.operations.quarantine_schemas import (
 from dragoman.operations.ranking import Cursor, FirstRows, Rank, read_cursor
 from dragoman.operations.schemas import JobView, PurgeView, SchedulesView, ServiceView, WorkerView
 from dragoman.operations.service_list import service_order, service_rank
-from dragoman.operations.service_need import service_need
 from dragoman.operations.worker_list import MOST_SQUARES, WORST_FIRST, worker_order
 from dragoman.operations.worker_need import SILENT, SILENT_SEVERITY, STATE_SEVERITIES
 
-Parts = Mapping[str, Any]  # views by broker: that of the broker which merges first, then by name
 LEAST_RATE: Final = 0.1  # jobs a second, of one retried group at one broker
 
 
@@ -104,44 +103,6 @@ def merge_services(request: ListServicesRequest, parts: Parts, now: float) -> Se
     return ServicesView(services=page, after=after)
 
 
-def merge_service(request: Any, parts: Parts, now: float) -> ServiceView:
-    views: list[ServiceView] = list(parts.values())
-    first = views[0]
-    paused = next((each for each in views if each.paused), None)
-    waiting, workers = sum(each.waiting for each in views), sum(each.workers for each in views)
-    oldest = max(each.oldest for each in views)
-    done, undone = _sum(each.done for each in views), _sum(each.undone for each in views)
-    limited = [each.limits for each in views if each.limits is not None]
-    return replace(
-        first,
-        paused=paused is not None,
-        paused_by=paused.paused_by if paused is not None else "",
-        paused_at=_earliest(each.paused_at for each in views),
-        waiting=waiting,
-        delayed=sum(each.delayed for each in views),
-        dependent=sum(each.dependent for each in views),
-        running=sum(each.running for each in views),
-        oldest=oldest,
-        workers=workers,
-        idle=sum(each.idle for each in views),
-        slots=sum(each.slots for each in views),
-        ended=_added(each.ended for each in views),
-        arrived=_sum(each.arrived for each in views),
-        done=done,
-        undone=undone,
-        wait=_slowest(each.wait for each in views),
-        run=_slowest(each.run for each in views),
-        dialects=sorted({dialect for each in views for dialect in each.dialects}),
-        need=service_need(waiting, oldest, workers, paused is not None, done or 0.0, undone or 0.0),
-        limits=next((each for each in limited if each.reached is not None), limited[0] if limited else None),
-        brokers=sorted(name for name, each in parts.items() if _has_part(each)),
-    )
-
-
-def _has_part(view: ServiceView) -> bool:
-    return bool(view.workers or view.waiting or view.delayed or view.dependent or view.running)
-
-
 def merge_purge(request: Any, parts: Parts, now: float) -> PurgeView:
     return PurgeView(name=request.name, purged=sum(each.purged for each in parts.values()))
 
@@ -168,7 +129,7 @@ def merge_workers(request: ListWorkersRequest, parts: Parts, now: float) -> Work
     counts = None
     if all(each is not None for each in all_counts):
         counts = WorkerCountsView(
-            state=_added(each.state for each in all_counts), dialect=_added(each.dialect for each in all_counts)
+            state=added(each.state for each in all_counts), dialect=added(each.dialect for each in all_counts)
         )
     return WorkersView(workers=page, counts=counts, after=after)
 
@@ -231,7 +192,7 @@ def _merged_group(parts: Mapping[str, QuarantineGroupView]) -> QuarantineGroupVi
     return replace(
         latest,
         count=sum(each.count for each in views),
-        first=_earliest(each.first for each in views),
+        first=earliest(each.first for each in views),
         dialects=sorted({dialect for each in views for dialect in each.dialects}),
         brokers=sorted(parts),
     )
@@ -283,37 +244,14 @@ def merge_schedules(request: Any, parts: Parts, now: float) -> SchedulesView:
     return SchedulesView(schedules=rows)
 
 
-# ---------------------------------------------------------------- numbers
-
-
-def _sum(numbers: Iterable[float | None]) -> float | None:
-    known = [each for each in numbers if each is not None]
-    return sum(known) if known else None
-
-
-def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for each in counts:
-        for name, count in each.items():
-            sums[name] = sums.get(name, 0) + count
-    return sums
-
-
-def _earliest(moments: Iterable[datetime | None]) -> datetime | None:
-    return min((each for each in moments if each is not None), default=None)
-
-
-def _slowest(quantiles: Iterable[list[float | None]]) -> list[float | None]:
-    """Return the highest p50, p95 and p99 of all brokers: those of all jobs together cannot be known from them."""
-    return [max((each for each in column if each is not None), default=None) for column in zip(*quantiles, strict=True)]
-
-
 # A merger for each operation that all brokers answer.
 MERGERS: Final[dict[str, Merger]] = {
     "jobs": Merger(same, merge_jobs),
     "job counts": Merger(same, merge_job_counts),
     "services": Merger(all_services, merge_services),
     "service": Merger(same, merge_service),
+    "service series": Merger(same, merge_series),
+    "overview": Merger(same, merge_overview),
     "purge": Merger(same, merge_purge),
     "workers": Merger(same, merge_workers),
     "fleet": Merger(same, merge_fleet),

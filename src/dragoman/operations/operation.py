@@ -17,11 +17,24 @@ Target = Literal[
 NAMED_TARGETS: Final = ("service", "job", "worker", "schedule", "group", "quarantine group", "conversation")
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 # The brokers of a cluster that execute the operation. `job owner`, `group owner`: the first field of the request is an
-# id, whose shard has an owner. `key owner`: that of the shard of an idempotency key. `batch owner`: one broker for all
-# jobs of the batch. `shard 0`: the owner of shard 0, which has the schedules and the settings of services. `worker`,
-# `schedule`: the broker that has it. `all`: every broker, and their views are merged (`merged_views.py`).
+# id, whose shard has an owner. `predecessor owner`: it is the id of a job or of a group. `key owner`: that of the shard
+# of an idempotency key. `batch owner`: one broker for all jobs of the batch. `named shard`: the first field is the
+# number of a shard. `shard 0`: the owner of shard 0, which has the schedules and the settings of services. `worker`,
+# `schedule`: the broker that has it. `named broker`: the first field of the request names it; None: this one.
+# `all`: every broker, and their views are merged (`merged_views.py`).
 AnsweredBy = Literal[
-    "this broker", "job owner", "group owner", "key owner", "batch owner", "shard 0", "schedule", "worker", "all"
+    "this broker",
+    "job owner",
+    "group owner",
+    "predecessor owner",
+    "key owner",
+    "batch owner",
+    "named shard",
+    "shard 0",
+    "schedule",
+    "worker",
+    "all",
+    "named broker",
 ]
 
 RequestType = TypeVar("RequestType", bound=OperationRequest)

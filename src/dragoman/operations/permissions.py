@@ -177,6 +177,8 @@ class Permissions:
         principal = responder.owner.principal
         is_set = new_service is not None
         is_foreign = False
+        if new_service is not None and not principal.may(ADMINISTER, new_service):
+            self._require(responder, CALL, new_service)  # first: else the answer would tell whether the name is in use
         if not is_set or self._targets.has_schedule(name):
             state = self._targets.schedule(name).stored
             service = state.request.service

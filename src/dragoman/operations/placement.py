@@ -5,12 +5,52 @@ A broker without a cluster has no placement, and serves all jobs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from dragoman.core.job_keys import Place
 from dragoman.core.model import JobId
 from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import OperationError
+
+
+class Reserved(Protocol):
+    """A reserved key: the id of its job, the shard of the job with its epoch, and the digest of the payload."""
+
+    @property
+    def id(self) -> JobId: ...
+
+    @property
+    def shard(self) -> int: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+
+class ReservedKeys(Protocol):
+    """The reserved keys of the shards of this broker, and the jobs of batches that are being accepted."""
+
+    def __len__(self) -> int: ...
+
+    def find(self, place: Place) -> Reserved | None: ...
+
+    def reserve(
+        self, place: Place, home: int, id: JobId, shard: int, epoch: int, digest: str, request: str
+    ) -> None: ...
+
+    def undo(self, place: Place, request: str) -> None: ...
+
+    def drop(self, place: Place, id: JobId) -> None: ...
+
+    def due(self, most: int, now: float) -> Sequence[tuple[Place, Reserved]]: ...
+
+    def accept(self, ids: Iterable[JobId]) -> None: ...
+
+    def accepted(self, ids: Iterable[JobId]) -> None: ...
+
+    def is_accepting(self, id: JobId) -> bool: ...
+
+    def when_accepted(self, id: JobId, call: Callable[[], None]) -> bool: ...
 
 
 class Placement(Protocol):
@@ -22,7 +62,28 @@ class Placement(Protocol):
 
     def id_in(self, shard: int) -> JobId: ...
 
-    def batch_shard(self, ids: Sequence[bytes], after: Sequence[bytes], has_keys: bool) -> int | str: ...
+    def shard_of(self, id: bytes) -> int: ...
+
+    def is_foreign(self, shard: int, predecessor: JobId) -> bool: ...
+
+    def expect(self, shard: int, predecessor: JobId) -> int: ...
+
+    def settled(self, shard: int, predecessor: JobId) -> None: ...
+
+    def pin(self, predecessor: JobId, shard: int, epoch: int) -> bool: ...
+
+    def now(self) -> float: ...
+
+    def key_shard(self, owner: str, service: str, key: str) -> int: ...
+
+    def epoch(self, shard: int) -> int: ...
+
+    def request_id(self) -> str: ...
+
+    @property
+    def keys(self) -> ReservedKeys: ...
+
+    def batch_shard(self, ids: Sequence[bytes], after: Sequence[bytes]) -> int | str: ...
 
     def elsewhere(self, shard: int) -> str | None: ...
 
@@ -46,11 +107,11 @@ def check_shared(placement: Placement, row: Operation[Any, Any]) -> None:
         raise OperationError("partitioned", reason)
 
 
-def batch_shard(placement: Placement, ids: Sequence[bytes], after: Sequence[bytes], has_keys: bool) -> int:
+def batch_shard(placement: Placement, ids: Sequence[bytes], after: Sequence[bytes]) -> int:
     """Return the shard of a batch. Raises OperationError if another broker must take it, or none can."""
-    shard = placement.batch_shard(ids, after, has_keys)
+    shard = placement.batch_shard(ids, after)
     if isinstance(shard, str):
-        raise OperationError("invalid" if has_keys else "partitioned", shard)
+        raise OperationError("partitioned", shard)
     reason = placement.elsewhere(shard)
     if reason is not None:
         raise OperationError("partitioned", reason)

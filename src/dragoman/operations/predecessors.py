@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
+from typing import Final
 
 from dragoman.core.broker import Broker
 from dragoman.core.groups import PRESENT, Group
@@ -13,14 +15,25 @@ from dragoman.operations.schemas import EnqueueRequest, OperationError
 from dragoman.operations.targets import LOADING
 from dragoman.operations.visibility import reads_group, reads_job, sees_group, sees_job
 
+NONE: Final[frozenset[JobId]] = frozenset()
+
 
 def linked_extras(
-    extras: JobExtras | None, request: EnqueueRequest, payload: Payload, broker: Broker, principal: Principal
+    extras: JobExtras | None,
+    request: EnqueueRequest,
+    payload: Payload,
+    broker: Broker,
+    principal: Principal,
+    foreign: Container[JobId] = NONE,
 ) -> JobExtras:
-    """Return the extras of a job that comes after others, with those that it has anyway. Raises OperationError."""
+    """Return the extras of a job that comes after others, with those that it has anyway. Raises OperationError.
+    `foreign`: predecessors in other shards, which are checked there."""
     input = JobInput(request.input)
     check_input(len(request.after), input, payload)
-    before = tuple([_find(id, broker, principal, input) for id in request.after])
+    before = tuple([JobId(bytes.fromhex(id)) for id in request.after])
+    for id in before:
+        if id not in foreign:
+            check_predecessor(id, broker, principal, input)
     check_links(broker, len(before))
     runs = request.after_failure == "run"
     return replace(extras or JobExtras(), after=before, runs_after_failure=runs, input=input)
@@ -48,14 +61,13 @@ def check_links(broker: Broker, more: int) -> None:
         )
 
 
-def _find(text: str, broker: Broker, principal: Principal, input: JobInput) -> JobId:
-    id = JobId(bytes.fromhex(text))
+def check_predecessor(id: JobId, broker: Broker, principal: Principal, input: JobInput) -> None:
+    """Raise OperationError unless a job of this principal may come after this job or group."""
     job = broker.jobs.get(id)
     if job is not None and sees_job(principal, job):
         check_job(job, principal, input)
     elif job is not None or find_group(id, broker, principal, input) is None:
-        raise missing(text, broker)
-    return id
+        raise missing(id.hex(), broker)
 
 
 def check_job(job: Job, principal: Principal, input: JobInput) -> None:

@@ -80,6 +80,22 @@ class ForwardedRequest(PendingRequest):
         self.work = work
 
 
+class OwnResponder:
+    """Stands for this broker, which asks itself or other brokers. It ignores responses."""
+
+    dialect = "operations"
+    origin = "this broker"
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+
+    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
+        pass
+
+    def refuse(self, problem: ErrorView) -> None:
+        pass
+
+
 class NullResponder:
     """Ignores the response."""
 

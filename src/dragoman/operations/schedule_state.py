@@ -19,6 +19,7 @@ from dragoman.operations.schemas import OperationError, ScheduleRequest, Schedul
 MAX_PAYLOAD: Final = 64 << 10  # bytes: it is stored again with every run
 MAX_NAME: Final = 128  # bytes
 PREFIX: Final = "cron/"
+MOST_STEPS: Final = 4  # times that are tried: that of the interval, the next two, and one for a rounding error
 
 
 class ScheduleState(msgspec.Struct, kw_only=True):
@@ -64,9 +65,11 @@ class Schedule:
             return moment.timestamp() if moment is not None else inf
         assert request.every is not None
         step = floor((since - self.stored.start) / request.every)
-        while (due := self.stored.start + step * request.every) <= since or step == 0:
-            step += 1
-        return due
+        for each in range(step, step + MOST_STEPS):
+            due = self.stored.start + each * request.every
+            if due > since and each != 0:
+                return due
+        return inf  # the wall clock is so far ahead that an interval does not change its time
 
     def move_back(self, seconds: float) -> None:
         """Move all times back, after the wall clock was set back by this number of seconds."""

@@ -110,6 +110,14 @@ class Scheduler:
             if schedule.stored.recent.letters.endswith(ending):
                 yield schedule.stored
 
+    def ahead(self, wall: float) -> Iterator[tuple[ScheduleState, float]]:
+        """Yield the schedules that made runs for times more than a minute ahead, and wait for these seconds: the wall
+        clock was set back."""
+        for schedule in self._schedules.values():
+            seconds = schedule.stored.decided - wall
+            if seconds > MAX_WAIT and not schedule.stored.request.paused:
+                yield schedule.stored, seconds
+
     def has(self, name: str) -> bool:
         return name in self._schedules
 

@@ -32,9 +32,11 @@ from dragoman.operations.field_types import Key as Key
 from dragoman.operations.field_types import Moment as Moment
 from dragoman.operations.field_types import OutcomeName as OutcomeName
 from dragoman.operations.field_types import Parent as Parent
+from dragoman.operations.field_types import ParentShown as ParentShown
 from dragoman.operations.field_types import PayloadKind as PayloadKind
 from dragoman.operations.field_types import Priority as Priority
 from dragoman.operations.field_types import Quantiles as Quantiles
+from dragoman.operations.field_types import RecordedShown as RecordedShown
 from dragoman.operations.field_types import RequestId as RequestId
 from dragoman.operations.field_types import RetryDelay as RetryDelay
 from dragoman.operations.field_types import RetryMaxDelay as RetryMaxDelay
@@ -146,6 +148,7 @@ class ChildView(View):
     state: State
     outcome: OutcomeName | None
     background: bool
+    broker: RowBroker = UNSET
 
 
 class JobView(View):
@@ -179,12 +182,8 @@ class JobView(View):
     deadline: Annotated[Moment | None, Meta(description="Time at which the caller stops waiting.")] = None
     size: Annotated[int | None, Meta(description="Bytes of the payload, while it is kept.")] = None
     result_size: Annotated[int | None, Meta(description="Bytes of the result.")] = None
-    recorded: Annotated[
-        Literal["messages", "milestones"] | None, Meta(description="Source of its ladder; `null`: not recorded so far.")
-    ] = None
-    parent: Annotated[
-        JobIdText | None, Meta(description="The job whose handler submitted this one, as its caller named it.")
-    ] = None
+    recorded: RecordedShown = None
+    parent: ParentShown = None
     traceparent: Annotated[str | None, Meta(description="Trace context of the submit.")] = None
     children: Annotated[
         list[ChildView],
@@ -194,6 +193,7 @@ class JobView(View):
         ),
     ] = []
     more_children: Annotated[int, Meta(description="Number of visible children beyond those in the list.")] = 0
+    unanswered: Unanswered = UNSET
     after: Annotated[list[JobIdText], Meta(description="Jobs and groups that it comes after.")] = []
     after_failure: Annotated[
         Literal["cancel", "run"] | None, Meta(description="Null for a job that comes after no other.")
@@ -331,8 +331,8 @@ class WorkerView(View):
     listener: Annotated[str, Meta(description="URL of the listener, without its options.")] = ""
     address: Annotated[str, Meta(description="Address of its connection, or its process.")] = ""
     since: Annotated[Moment | None, Meta(description="Time at which it joined.")] = None
-    done: Annotated[int, Meta(description="Attempts that delivered a result.")] = 0
-    undone: Annotated[int, Meta(description="Attempts that failed, timed out or were lost.")] = 0
+    done: Annotated[int | None, Meta(description="Attempts with a result; null if it has services not to be seen.")] = 0
+    undone: Annotated[int | None, Meta(description="Attempts that failed, timed out or were lost; null likewise.")] = 0
     pace: Annotated[
         float | None,
         Meta(

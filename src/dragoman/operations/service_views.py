@@ -41,8 +41,11 @@ class OtherBrokers(Protocol):
     def running(self, service: str | None) -> int:
         """Return the number of those that have not ended, of one service or of all."""
 
-    def ended(self, service: str) -> Mapping[str, int]:
-        """Return the numbers of those that have ended, by outcome."""
+    def running_by_service(self) -> Mapping[str, int]:
+        """Return the numbers of those that have not ended, by service."""
+
+    def ended(self, service: str | None) -> Mapping[str, int]:
+        """Return the numbers of those that have ended, by outcome, of one service or of all."""
 
 
 class ServiceRows:
@@ -89,8 +92,9 @@ class ServiceRows:
             dialects=sorted(self._dialects.get(service, ())),
             limits=limits_view(service, now),
         )
-        if self._others is not None:
-            self._leave_out_others(view, service)
+        if (others := self._others) is not None:
+            running, ended = others.running(service.name), others.ended(service.name)
+            leave_out_others(view, service, self._remote.get(service, 0), running, ended)
         rates = self._rates(service)
         if rates is not None:
             view.arrived, view.done, view.undone, view.wait, view.run = rates
@@ -100,14 +104,16 @@ class ServiceRows:
         )
         return view
 
-    def _leave_out_others(self, view: ServiceView, service: Service) -> None:
-        assert self._others is not None
-        view.workers -= self._remote.get(service, 0)
-        view.idle -= len([each for each in service.held_back if dialect_of(each.recipient) == CLUSTER])
-        view.running -= self._others.running(service.name)
-        for outcome, count in self._others.ended(service.name).items():
-            view.ended[outcome] = view.ended.get(outcome, 0) - count
-        view.ended = {outcome: count for outcome, count in view.ended.items() if count > 0}
+
+def leave_out_others(view: ServiceView, service: Service, remote: int, running: int, ended: Mapping[str, int]) -> None:
+    """Take what other brokers count out of the view of a service. `remote`: workers at other brokers; `running` and
+    `ended`: jobs of other brokers."""
+    view.workers -= remote
+    view.idle -= len([each for each in service.held_back if dialect_of(each.recipient) == CLUSTER])
+    view.running -= running
+    for outcome, count in ended.items():
+        view.ended[outcome] = view.ended.get(outcome, 0) - count
+    view.ended = {outcome: count for outcome, count in view.ended.items() if count > 0}
 
 
 def service_view(

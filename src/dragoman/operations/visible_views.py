@@ -6,17 +6,20 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from dragoman.core.broker import Broker
 from dragoman.core.model import Job, Worker
 from dragoman.core.recipients import Recipient
 from dragoman.core.rights import SEE, Principal
 from dragoman.operations.schemas import HealthView, JobView, WorkerView
+from dragoman.operations.seen_links import with_seen_links
 from dragoman.operations.views import job_view, outline, worker_view
 from dragoman.operations.visibility import may_see_all, owns_worker, reads_job, sees_job
 
 
-def visible_job(job: Job, principal: Principal, offset: float) -> JobView:
+def visible_job(job: Job, principal: Principal, broker: Broker, offset: float) -> JobView:
     """Return the view of a job that the principal may see."""
-    return job_view(job, offset) if reads_job(principal, job) else outline(job, offset)
+    view = job_view(job, offset) if reads_job(principal, job) else outline(job, offset)
+    return with_seen_links(view, job, principal, broker)
 
 
 def visible_worker(
@@ -29,7 +32,10 @@ def visible_worker(
     services = [name for name in view.services if principal.may(SEE, name)]
     running = [each.job.id.hex() for each in worker.running.values() if sees_job(principal, each.job)]
     holds = [each for each in view.holds if each.job in running]
-    return replace(view, services=services, running=running, holds=holds)
+    stuck = sum(sees_job(principal, each.job) for each in worker.stuck.values())
+    if len(services) < len(view.services):
+        view.done = view.undone = None  # it does not count them by service
+    return replace(view, services=services, running=running, holds=holds, stuck=stuck)
 
 
 def visible_health(view: HealthView, principal: Principal) -> HealthView:

@@ -9,6 +9,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.leases import lease_of
 from dragoman.core.model import ABSENT, Job, Worker
 from dragoman.core.reached_limits import limit_in_the_way
+from dragoman.core.rights import Principal
 from dragoman.core.starvation import Starvation, starved
 from dragoman.core.states import (
     BACKING_OFF,
@@ -28,7 +29,9 @@ from dragoman.core.states import (
 )
 from dragoman.operations.keeping_words import keep_sentence, key_sentence
 from dragoman.operations.list_schemas import WhyAboutView, WhyKind, WhyView
+from dragoman.operations.seen_links import reason_of, sees_link
 from dragoman.operations.service_views import RatesOf
+from dragoman.operations.visibility import owns_job, reads_job
 
 MOST_EARLIER: Final = 3  # attempts in `earlier`
 MOST_NAMED: Final = 3  # jobs that another one waits for
@@ -50,11 +53,12 @@ def why_view(
     problem: str | None,
     rates: RatesOf,
     is_queue_seen: bool,
-    is_reader: bool,
+    principal: Principal,
 ) -> WhyView:
-    """Return the view. `is_queue_seen`: the principal may know of the queue, so the jobs ahead are counted.
-    `is_reader`: it may know the key (R147)."""
-    kind, sentence, worker = explain(job, broker, now, problem)
+    """Return the view. `is_queue_seen`: the principal may know of the queue, so the jobs ahead are counted. It knows
+    the key if it may read the job (R147)."""
+    kind, sentence, worker = explain(job, broker, now, principal, problem)
+    is_reader = reads_job(principal, job)
     view = WhyView(
         id=job.id.hex(),
         why=sentence,
@@ -73,21 +77,21 @@ def why_view(
 
 
 def why(job: Job, broker: Broker, now: float, problem: str | None = None) -> str:
-    """Return the sentence. `problem`: the reason why the store cannot write, if it cannot."""
-    return explain(job, broker, now, problem).sentence
+    """Return the sentence for the job's owner. `problem`: the reason why the store cannot write, if it cannot."""
+    return explain(job, broker, now, job.owner.principal, problem).sentence
 
 
-def explain(job: Job, broker: Broker, now: float, problem: str | None = None) -> Explanation:
+def explain(job: Job, broker: Broker, now: float, principal: Principal, problem: str | None = None) -> Explanation:
     """Return the sentence with its kind. `problem`: the reason why the store cannot write, if it cannot."""
     if job.state is ENDED:
-        return Explanation("done" if job.outcome is DONE else "undone", _ended(job))
+        return Explanation("done" if job.outcome is DONE else "undone", _ended(job, reason_of(job, principal, broker)))
     if job.options.durable and not _is_stored(job, broker):
         waits = f"It waits for the store, which cannot write: {problem}." if problem else "It is being written to disk."
         return Explanation("storing", waits)
     if job.state is RUNNING:
         return _running(job, now)
     if job.state is DEPENDENT:
-        return _dependent_reason(job, broker)
+        return _dependent_reason(job, broker, principal)
     if job.state is DELAYED:
         return _delay_reason(job, now)
     if broker.dispatch.is_draining:
@@ -101,13 +105,14 @@ def _is_stored(job: Job, broker: Broker) -> bool:
     return is_accepted and (job.attempt is None or job.attempt.is_sent or job.payload is ABSENT)
 
 
-def _ended(job: Job) -> str:
+def _ended(job: Job, reason: str) -> str:
     if job.outcome is DONE:
         return f"It is done, on attempt {job.spent + 1}." if job.spent else "It is done."
-    quarantine = " It is in quarantine: `retry` makes a new job from it." if job.quarantined else ""
+    quarantine = " It is in quarantine: a retry makes a new job from it." if job.quarantined else ""
     if job.retried_as is not None:
         quarantine = f" It was retried as job {job.retried_as.hex()}."
-    reason = _last_attempt(job) if job.history and job.history[-1].reason == job.reason else job.reason
+    if job.history and job.history[-1].reason == job.reason:
+        reason = _last_attempt(job)
     is_permanent = job.failure is not None and job.failure.is_permanent
     decided = " Its worker has decided that it is not retried." if is_permanent else ""
     return f"It ended {job.outcome}{f': {reason}' if reason else ''}.{decided}{quarantine}"
@@ -139,14 +144,18 @@ def _delay_reason(job: Job, now: float) -> Explanation:
     return Explanation("delayed", f"It may start in {delay}: it was submitted with a delay.")
 
 
-def _dependent_reason(job: Job, broker: Broker) -> Explanation:
+def _dependent_reason(job: Job, broker: Broker, principal: Principal) -> Explanation:
     entry = broker.dependencies.find(job)
     if entry is None or not entry.unended:
         return Explanation("dependent", "The jobs that it comes after have ended; its input is being read.")
     open_ones = broker.dependencies.unended(entry)
     total = len(entry.predecessors)
     count = f"{len(open_ones)} of {total} jobs" if total > 1 else "one job"
-    names = ", ".join(open_ones[:MOST_NAMED]) + (", …" if len(open_ones) > MOST_NAMED else "")
+    is_owner = owns_job(principal, job)
+    seen = [text for id, text in open_ones if is_owner or sees_link(principal, broker, id)][:MOST_NAMED]
+    if not seen:
+        return Explanation("dependent", f"It waits for {count}.")
+    names = ", ".join(seen) + (", …" if len(open_ones) > len(seen) else "")
     return Explanation("dependent", f"It waits for {count}: {names}.")
 
 

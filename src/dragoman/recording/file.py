@@ -136,6 +136,8 @@ class Recording:
                     raise RecordingError(f"the recording is damaged at byte {place}: a chunk of {size} bytes")
                 chunk = file.read(size)
                 if len(chunk) < size:
+                    if _is_whole(chunk):
+                        raise RecordingError(f"the recording is damaged at byte {place}: the length is wrong")
                     return
                 checksum = crc32(chunk, checksum)
                 if checksum != expected:
@@ -146,10 +148,24 @@ class Recording:
     def _items(self, chunk: bytes, place: int) -> Iterator[Item]:
         try:
             items: list[list[Any]] = msgspec.msgpack.decode(chunk, type=list[list[Any]])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RecordingError(f"the recording is damaged at byte {place}: {error}") from None
         for item in items:
+            if not item or not isinstance(item[0], str):
+                raise RecordingError(f"the recording is damaged at byte {place}: an item has no kind")
             if item[0] == END:
-                self.end = str(item[1])
+                self.end = str(item[-1])
             else:
                 yield tuple(item)
+
+
+def _is_whole(chunk: bytes) -> bool:
+    """True if bytes that should be the beginning of a chunk are a whole one, and perhaps more: its length is damaged.
+    In a file that is cut off, only the end of the last chunk is missing."""
+    try:
+        msgspec.msgpack.decode(chunk)
+    except msgspec.DecodeError as error:
+        return bool(chunk) and "truncated" not in str(error)
+    except (UnicodeDecodeError, RecursionError):
+        return True
+    return True

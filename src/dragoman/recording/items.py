@@ -62,6 +62,7 @@ APPLY: Final = "apply"
 APPLIED: Final = "applied"
 FETCH: Final = "fetch"
 SLICE: Final = "slice"  # of a long operation: whether it was the last
+TEXT: Final = "text"  # a fact about hidden texts: whether a reason matches a filter, or the id of its group
 RELOAD: Final = "reload"
 RELOADED: Final = "reloaded"
 

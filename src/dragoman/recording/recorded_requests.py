@@ -16,7 +16,7 @@ from dragoman.core.model import Attempt, Job, Payload, Token
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.rights import Principal
-from dragoman.dialects.hidden_fields import hide_batch, hide_fields
+from dragoman.dialects.hidden_fields import hide_batch, hide_request
 from dragoman.dialects.native.limit_fields import write_limits
 from dragoman.http.broker_side import HttpBrokerSide
 from dragoman.http.remote_worker import PendingCall, PendingPoll, RemoteHttpWorker
@@ -181,7 +181,7 @@ class RecordedOperations:
         self._requests += 1
         facts = msgspec.to_builtins(request)
         if not items.hide.is_off:
-            facts = hide_fields(facts, items.hide)
+            facts = hide_request(operation, facts, items.hide)
         owner = owner_facts(responder.owner)
         is_batch = operation == ENQUEUE_MANY.name and not items.hide.is_off
         hidden = hide_batch(payload, items.hide) if is_batch else items.hide(payload)

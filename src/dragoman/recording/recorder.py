@@ -231,6 +231,10 @@ class Recorder(InputTaps):
 
         return tapped  # type: ignore[return-value]
 
+    def text_fact(self, fact: T) -> T:
+        self.add(items.TEXT, fact)
+        return fact
+
     def restored(self, last_number: int, notes: Mapping[str, str], now: float, wall: float) -> None:
         hidden = {key: self._hide_note(value) for key, value in notes.items()}
         self.add(items.RESTORED, last_number, hidden, now, wall)

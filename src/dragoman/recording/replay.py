@@ -74,8 +74,14 @@ class Replay(InputTaps):
         except Finished:
             problem = "the recording is cut off before the settings of its broker: nothing can be replayed"
             raise RecordingError(f"{path}: {problem}; record the run again") from None
-        policy, limits = Policy(**settings["policy"]), AdmissionLimits(**settings["limits"])
-        self.broker = Broker(policy, ReplayedEntropy(reader), first_worker=settings["first_worker"])
+        try:
+            policy, limits = Policy(**settings["policy"]), AdmissionLimits(**settings["limits"])
+            self.broker = Broker(policy, ReplayedEntropy(reader), first_worker=settings["first_worker"])
+        except (KeyError, TypeError, ValueError) as error:
+            problem = (
+                f"the settings of its broker cannot be read ({error!r}): the file is damaged, or of another version"
+            )
+            raise RecordingError(f"{path}: {problem}; replay it with the version that wrote it") from None
         if ladder is not None:
             self.broker.job_registry.conversations.start()
         self._store = ReplayedStore(reader, digests)
@@ -96,6 +102,8 @@ class Replay(InputTaps):
         )
         self._operations.reload_table = self._reload
         self._operations.slices.step_of = self._slice
+        self._operations.read_match = self._read_match
+        self.broker.job_registry.kept.quarantine.read_group = self._read_group
         self._views: dict[SlicedWork, View] = {}  # of operations that took more slices in the recording
         self.broker.events.subscribe(KINDS, self._compare)
         self._restoring: Restore | None = None
@@ -170,6 +178,14 @@ class Replay(InputTaps):
     def _read_offset(self) -> float:
         [offset] = self.reader.expect(items.OFFSET)
         return float(offset)
+
+    def _read_match(self, found: bool) -> bool:
+        [recorded] = self.reader.expect(items.TEXT)
+        return bool(recorded)
+
+    def _read_group(self, group: str) -> str:
+        [recorded] = self.reader.expect(items.TEXT)
+        return str(recorded)
 
     def clock(self, clock: Callable[[], float]) -> Callable[[], float]:
         return self._read_clock

@@ -250,6 +250,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         until: datetime | None = None,
         undone: bool = False,
         group: str | None = None,
+        parent: str | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> list[JobView]:
@@ -273,6 +274,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         - `until`: Only jobs that ended, or were submitted, before this time.
         - `undone`: Only jobs that ended otherwise than done. [default: false]
         - `group`: Only jobs of the group with this id.
+        - `parent`: Only jobs that the handler of this job submitted.
         - `limit`: Maximum number of jobs. [1 to 1000; default: 100]
         - `after`: Only jobs older than this one.
         """
@@ -296,6 +298,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
                     until=until,
                     undone=undone,
                     group=group,
+                    parent=parent,
                     limit=limit,
                     after=after,
                 ),
@@ -967,23 +970,28 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
 
         return await self.operation(RELOAD_ACCESS, EmptyRequest())
 
-    async def listeners(self) -> list[ListenerView]:
-        """List the listeners with their connections, traffic and bad messages."""
-        from dragoman.operations.schemas import EmptyRequest
+    async def listeners(self, broker: str | None = None) -> list[ListenerView]:
+        """List the listeners with their connections, traffic and bad messages.
+
+        - `broker`: Broker of the cluster; the default is the one that is asked. [1 to 32 characters]
+        """
+        from dragoman.operations.cluster_schemas import NamedBroker
         from dragoman.operations.table import LISTENERS
 
-        return (await self.operation(LISTENERS, EmptyRequest())).listeners
+        return (await self.operation(LISTENERS, NamedBroker(broker=broker))).listeners
 
-    async def broker(self) -> BrokerView:
+    async def broker(self, broker: str | None = None) -> BrokerView:
         """Show the broker itself.
 
         The view has its version, the limits and how much of each is used, the settings that are not default, and the
         size of its store.
+
+        - `broker`: Broker of the cluster; the default is the one that is asked. [1 to 32 characters]
         """
-        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.cluster_schemas import NamedBroker
         from dragoman.operations.table import BROKER
 
-        return await self.operation(BROKER, EmptyRequest())
+        return await self.operation(BROKER, NamedBroker(broker=broker))
 
     async def cluster(self) -> ClusterView:
         """Show the brokers of the cluster, as this broker knows them."""
@@ -1013,7 +1021,7 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         return await self.operation(HEALTH, EmptyRequest())
 
     async def overview(self, range: Literal["5m", "1h", "24h"] = "5m") -> OverviewView:
-        """Show the state and the history of the broker.
+        """Show the state and the history of the broker, in a cluster those of all brokers.
 
         The view has totals, services, findings that need attention, changes, and the series of a range. Without `see`
         over all services, only visible services are shown.
@@ -1029,7 +1037,8 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
     async def service_series(self, service: str, range: Literal["5m", "1h", "24h"] = "5m") -> SeriesView:
         """Show the history of one service: rates, waiting and running jobs, quantiles of wait and run times.
 
-        The history is in memory and begins with the start of the broker.
+        The history is in memory and begins with the start of the broker. In a cluster, those of all brokers are added
+        up; a quantile is the highest of them.
 
         - `range`: Length of the series: 150 values of 2 s, 180 of 20 s, or 180 of 8 minutes. [5m, 1h or 24h; default:
           5m]

@@ -46,7 +46,7 @@ class DiallingWorker:
         if target.requires_parts:
             cast(PartsKnowingSide, self._side).require_parts(target.requires_parts)
         if target.others and target.dialect.workers_keep:
-            cast(KeepingSide, self._side).keep_jobs()
+            cast(KeepingSide, self._side).keep_jobs(self._go_elsewhere)
         if target.limits:
             cast(LimitingSide, self._side).declare_limits(target.limits)
         self._loop = asyncio.get_running_loop()
@@ -65,6 +65,7 @@ class DiallingWorker:
         self._is_flush_due = False
         self._stop = asyncio.Event()
         self._stop_at_once = asyncio.Event()
+        self._departs = asyncio.Event()
         self._lost = asyncio.Event()
 
     # ---------------------------------------------------------------- WorkerIO
@@ -92,6 +93,11 @@ class DiallingWorker:
     def refused(self, reason: str) -> None:
         self._refusal = f"the broker at {self._round.place} does not allow this worker: {reason}"
         self._disconnect()
+
+    def _go_elsewhere(self, reason: str) -> None:
+        """Go to another broker, because this one wants that. What was sent is delivered first."""
+        self._log.write(logging.INFO, "going to another broker: %s", reason)
+        self._departs.set()
 
     def leave(self, reason: str) -> None:
         log.info("leaving: %s", reason)
@@ -138,6 +144,8 @@ class DiallingWorker:
             return self._next_address(NotAllowed(refusal))
         if self._port_error is not None:
             return self._next_address(self._port_error)
+        if self._departs.is_set() and not self._is_done:
+            return self._round.failed(BrokerUnavailable(f"the broker at {self._round.place} stops"))
         if not self._has_answered and not self._is_done:
             return self._next_address(BrokerUnavailable("connection lost"))
         self._round.restart()
@@ -172,6 +180,7 @@ class DiallingWorker:
     async def _connect(self) -> None:
         """Connect, unless `stop` is called meanwhile; then READY is not sent. Raises BrokerUnavailable."""
         self._lost.clear()
+        self._departs.clear()
         place = self._round.place
         carrier = self._round.current.target.worker_carrier()
         self._has_answered = False
@@ -191,13 +200,14 @@ class DiallingWorker:
 
     async def _serve_connection(self) -> None:
         """Call `tick` when it is due, until the connection is lost or the worker is done."""
-        while not self._is_done and not self._lost.is_set():
+        while not self._is_done and not self._lost.is_set() and not self._departs.is_set():
             now = self._loop.time()
             waiting = max(0.001, self._side.tick(now) - now)
+            ends = self._lost.wait(), self._departs.wait()
             if not self._stop.is_set():
-                await first(self._stop.wait(), self._lost.wait(), asyncio.sleep(waiting))
+                await first(self._stop.wait(), *ends, asyncio.sleep(waiting))
             else:
-                await first(self._stop_at_once.wait(), self._lost.wait(), asyncio.sleep(min(0.02, waiting)))
+                await first(self._stop_at_once.wait(), *ends, asyncio.sleep(min(0.02, waiting)))
 
     async def _close_connection(self) -> None:
         """Close the connection, but receive until the broker closes it: it may have sent a job meanwhile."""
@@ -252,7 +262,7 @@ class DiallingWorker:
 
     def _ended(self, problem: str) -> None:
         if not self._lost.is_set():
-            if not self._is_done:
+            if not self._is_done and not self._departs.is_set():
                 self._log.write(logging.WARNING, "connection to %s lost: %s", self._round.place, problem)
             self._disconnect()
 

@@ -80,6 +80,8 @@ class AccessControl:
         authentication.when_old_key_used = self._old_key_used
         self._note_table()
         self._reloads = 0
+        self._digested: object = None  # the accounts of the table whose digest is kept
+        self._digest = ""
         self._answer([])
 
     def _note_table(self) -> None:
@@ -90,9 +92,12 @@ class AccessControl:
         """Return a digest of the table in force, equal for equal tables; empty: there is none."""
         if self.authentication.table is None:
             return ""
-        principals = sorted(self._broker.principals, key=lambda each: each.name)
-        facts = [(each.name, str(each.rights), str(each.limits)) for each in principals if each.is_listed]
-        return blake2b(repr(facts).encode(), digest_size=8).hexdigest()
+        accounts = self.authentication.accounts
+        if accounts is not self._digested:
+            facts = [(name, str(rights), str(limits)) for name, (rights, limits) in sorted(accounts.items())]
+            self._digested = accounts
+            self._digest = blake2b(repr(facts).encode(), digest_size=8).hexdigest()
+        return self._digest
 
     def watch(self, call: Callable[[], int]) -> None:
         """Call this after each change. It ends what belongs to principals without access, and returns the number."""
@@ -139,10 +144,10 @@ class AccessControl:
             self._answer(problems)
             self._broker.counters.access_reloaded("failed")
             raise
+        self.when_reloaded()  # before the answer: new keys are protected when the command hears that they are in force
         self._log_report("access reloaded", report)
         self._answer([], report)
         self._broker.counters.access_reloaded("done")
-        self.when_reloaded()
         self._watch_expiry()
         return report
 

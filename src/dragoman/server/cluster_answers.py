@@ -7,18 +7,21 @@ from collections.abc import Callable
 import msgspec
 
 from dragoman.cluster.questions import MOVED, Answerer
-from dragoman.cluster.records import Answer, Ask
+from dragoman.cluster.records import UNREADABLE, Answer, Ask
 from dragoman.core.failure import Failure, pack_failure
 from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
 from dragoman.operations.handlers import OperationHandlers
+from dragoman.operations.internal_table import row_of
 from dragoman.operations.json_api import call_json
 from dragoman.operations.responders import PendingRequest
-from dragoman.operations.schemas import EnqueueRequest, ErrorView, View
-from dragoman.operations.table import ENQUEUE, OPERATIONS
+from dragoman.operations.schemas import ErrorView, View
 from dragoman.server.cluster_places import Places
 
 _encoder = msgspec.json.Encoder()
+
+Respond = Callable[[Answer], None]
+Other = Callable[[Ask, Owner, Respond], None]  # executes a question that is no operation
 
 
 class ClusterAnswers(Answerer):
@@ -29,18 +32,19 @@ class ClusterAnswers(Answerer):
         self._handlers = handlers
         self._places = places
         self._wake = wake
+        self.others: dict[str, Other] = {}  # questions that are no operations, by their name
 
     def ask(self, broker: str, question: Ask, respond: Callable[[Answer], None], now: float) -> object | None:
         shards, shard = self._places.shards, question.shard
         if shard is not None and not (shard < shards.count and shards.is_ready(shard)):
             respond(Answer(question.number, kind=MOVED, detail=f"shard {shard} is not at this broker"))
             return None
+        if question.operation in self.others:
+            self.others[question.operation](question, self._owner(broker, question), respond)
+            return None
         responder = AskResponder(question, self._owner(broker, question), broker, respond)
         if self._is_copy(question):
             responder.refuse(ErrorView(kind="not found", detail="the job belongs to another broker"))
-            return None
-        if shard is None and self._lacks_predecessors(question):
-            responder.refuse(ErrorView(kind="not found", detail="the jobs in `after` are not at this broker"))
             return None
         self._wake()
         return call_json(
@@ -57,23 +61,13 @@ class ClusterAnswers(Answerer):
         principal = core.principals.named(question.principal)
         return core.owners.at(question.address or f"broker {broker}", principal, question.label)
 
-    def _lacks_predecessors(self, question: Ask) -> bool:
-        """True if a broker searches for the jobs that a new one comes after, and they are not here."""
-        if question.operation != ENQUEUE.name or not self._places.shards.count:
-            return False
-        try:
-            request = msgspec.json.decode(question.request, type=EnqueueRequest)
-        except msgspec.DecodeError:
-            return False
-        return bool(request.after) and not self._places.has_predecessors(request)
-
     def _is_copy(self, question: Ask) -> bool:
-        row = OPERATIONS.get(question.operation)
-        if row is None or row.answered_by != "job owner":
+        row = row_of(question.operation)
+        if row is None or row.answered_by not in ("job owner", "predecessor owner"):
             return False
         try:
             request = msgspec.json.decode(question.request, type=row.request)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return False
         return self._places.is_copy(row, request)
 

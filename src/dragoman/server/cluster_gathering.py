@@ -16,9 +16,10 @@ from dragoman.operations.bulk_schemas import BulkRequest
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.merged_views import MERGERS
 from dragoman.operations.operation import Operation
+from dragoman.operations.passing_responders import PartResponder
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import ErrorView, OperationError, View
-from dragoman.server.cluster_messages import PartResponder, question_of, view_of
+from dragoman.server.cluster_messages import question_of, view_of
 
 ANSWER_TIME: Final = 10.0  # seconds for an answer, besides those that the operation itself waits
 PART_TIME: Final = 2.0  # seconds for the part of one broker in a list
@@ -120,5 +121,6 @@ class Gathering:
         except OperationError as error:
             work.responder.refuse(error.problem)
             return
+        work.unanswered.update(dict.fromkeys(view.unanswered or ()))  # brokers at which the client may not see all
         view.unanswered = sorted(work.unanswered)
         work.responder.answer(view)

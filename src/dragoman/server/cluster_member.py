@@ -28,19 +28,25 @@ from dragoman.cluster.server_pool import ServerPool
 from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.store import ShardStore
 from dragoman.core.eviction import UNKNOWN_FATE
+from dragoman.dashboard.dashboard import Dashboard
 from dragoman.operations.cluster_schemas import ClusterView
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.limits import restore_limits
 from dragoman.operations.pauses import PAUSED_BY, restore_pauses
 from dragoman.sdk.address import AddressError
 from dragoman.server.cluster_answers import ClusterAnswers
+from dragoman.server.cluster_events import ClusterEvents
+from dragoman.server.cluster_metrics import BrokerParts, ClusterMetrics
 from dragoman.server.cluster_places import Places
 from dragoman.server.cluster_router import ClusterRouter
 from dragoman.server.cluster_shards import ClusterShards
+from dragoman.server.cluster_snapshots import ClusterSnapshots
 from dragoman.server.cluster_status import cluster_numbers, cluster_view
 from dragoman.server.config import Config
 from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
+from dragoman.server.watched_events import WatchedEventsSide
+from dragoman.server.wiring import ServerContext
 
 MAX_SEND_BUFFER: Final = 256 << 20  # bytes; links hold as much for each broker
 NUMBER_BITS: Final = 41  # of the number of a worker at one broker; 12 bits before them are from the broker's name
@@ -107,9 +113,11 @@ class ClusterMember:
         durability = layout.durability if layout is not None else ""
         return cluster_view(self.side, self.client, self._broker, durability, self._now())
 
-    def serve(self, operations: OperationHandlers, offset: Callable[[], float]) -> None:
+    def serve(self, context: ServerContext, offset: Callable[[], float]) -> None:
         """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""
+        operations = context.operations
         self._share(operations)
+        self._share_metrics(context)
         operations.show_cluster = self.view
         operations.let_go = self.side.hub.let_go
         operations.cluster_numbers = lambda: cluster_numbers(self.side, self._store)
@@ -117,26 +125,43 @@ class ClusterMember:
         self.shards.wall_offset = offset
         operations.durability = lambda: placement.durability
 
-        def restored(notes: dict[str, str], now: float) -> None:
+        def set_services(notes: dict[str, str], now: float) -> None:
             services = self._broker.worker_registry.services.values()
             for name in [each.name for each in services if each.paused and PAUSED_BY + each.name not in notes]:
                 self._broker.operator.resume(name, now)  # that it was resumed has not been heard here
             restore_pauses(self._broker, notes, offset())
             restore_limits(self._broker, notes, now)
+
+        def set_schedules(notes: dict[str, str], now: float) -> None:
             operations.scheduler.load(notes, now, now + offset())
 
-        self.side.hub.when_notes = restored
+        self.side.hub.when_settings = set_services
+        self.side.hub.when_notes = set_schedules
         self.side.hub.when_no_notes = lambda now: operations.scheduler.unload()
+
+    def show(self, dashboard: Dashboard) -> None:
+        """Let dashboards show the whole cluster. Call it after `serve`."""
+        ClusterSnapshots(dashboard, self.side, self._router, self._runner)
 
     def _share(self, operations: OperationHandlers) -> None:
         """Let brokers of the cluster execute operations for each other."""
         runner = self._runner
         wake = runner.connections.request_iteration
         places = Places(operations, self.side.name, KeptShards(self.side, self._now))
-        self.side.questions.answerer = ClusterAnswers(operations, places, wake)
+        self.side.questions.answerer = self._answers = ClusterAnswers(operations, places, wake)
         router = ClusterRouter(operations, self.side, places, wake, self._now)
         runner.sessions.append(router)
-        operations.brokers = router
+        operations.brokers = self._router = router
+        events = ClusterEvents(operations, self.side, runner.connections, places.owner_of, self._now)
+        watched = WatchedEventsSide(self._broker, self.side, runner.connections, self._now)
+        runner.sessions += [events, watched]
+        operations.event_sources = events
+
+    def _share_metrics(self, context: ServerContext) -> None:
+        """Let one broker return the metrics of all."""
+        basics = (self._broker, context.operations, self._runner, context.now, context.health)
+        parts = BrokerParts(*basics, context.http_traffic, context.access_control.expiries)
+        context.operations.metric_sources = ClusterMetrics(self.side, self._answers, parts, context.loop)
 
     def drain(self, now: float) -> None:
         """Give all shards to other brokers: this one stops."""
@@ -145,9 +170,11 @@ class ClusterMember:
 
     @property
     def is_drained(self) -> bool:
-        """True if no shard is left, and the outcomes of background jobs that ran here are with their new owners."""
+        """True if no shard is left, the outcomes of background jobs that ran here are with their new owners, and
+        nothing is on its way from or to other brokers."""
         keeper = self.side.keeper
-        return keeper is None or not self.client.is_connected or (keeper.shards.is_drained and not keeper.outcomes)
+        has_given = keeper is None or (keeper.shards.is_drained and not keeper.outcomes)
+        return not self.client.is_connected or (has_given and self.side.departure.is_quiet)
 
     def close(self) -> None:
         """Leave the cluster: the broker stops."""

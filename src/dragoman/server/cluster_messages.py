@@ -7,48 +7,20 @@ from typing import Any
 
 import msgspec
 
-from dragoman.cluster.records import Answer, Ask
+from dragoman.cluster.records import UNREADABLE, Answer, Ask
 from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
-from dragoman.core.owners import Owner
 from dragoman.operations.operation import Operation
+from dragoman.operations.passing_responders import PassingResponder
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import ErrorView, View
-from dragoman.operations.table import OPERATIONS
 
 _encoder = msgspec.json.Encoder()
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
-class PassingResponder:
-    """Passes responses on, for the client of another responder."""
-
-    __slots__ = ("_responder",)
-
-    def __init__(self, responder: Responder) -> None:
-        self._responder = responder
-
-    @property
-    def owner(self) -> Owner:
-        return self._responder.owner
-
-    @property
-    def dialect(self) -> str:
-        return self._responder.dialect
-
-    @property
-    def origin(self) -> str:
-        return self._responder.origin
-
-    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        self._responder.answer(view, payload, failure)
-
-    def refuse(self, problem: ErrorView) -> None:
-        self._responder.refuse(problem)
-
-
 class MarkingResponder(PassingResponder):
-    """Adds the name of the broker that has the object to its view."""
+    """Adds the name of the broker that has the object to its view, unless that broker has added its own."""
 
     __slots__ = ("_broker",)
 
@@ -57,7 +29,7 @@ class MarkingResponder(PassingResponder):
         self._broker = broker
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        if "broker" in view.__struct_fields__:
+        if "broker" in view.__struct_fields__ and not view.broker:  # type: ignore[attr-defined]
             view.broker = self._broker  # type: ignore[attr-defined]
         super().answer(view, payload, failure)
 
@@ -76,22 +48,6 @@ class WaitingResponder(PassingResponder):
             self._moved()
         else:
             super().refuse(problem)
-
-
-class PartResponder(PassingResponder):
-    """Receives the part of this broker in a merged view."""
-
-    __slots__ = ("_done",)
-
-    def __init__(self, responder: Responder, done: Callable[[View | ErrorView], None]) -> None:
-        super().__init__(responder)
-        self._done = done
-
-    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        self._done(view)
-
-    def refuse(self, problem: ErrorView) -> None:
-        self._done(problem)
 
 
 def question_of(
@@ -117,9 +73,9 @@ def view_of(row: Operation[Any, Any], answer: Answer) -> View:
     """Return the view of an answer; or an error, if a broker of another release has sent what this one cannot read."""
     decoder = _decoders.get(row.name)
     if decoder is None:
-        decoder = _decoders[row.name] = msgspec.json.Decoder(OPERATIONS[row.name].view)
+        decoder = _decoders[row.name] = msgspec.json.Decoder(row.view)
     try:
         view: View = decoder.decode(answer.view)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         return ErrorView(kind="internal", detail=f"the answer of a broker of another release cannot be read: {error}")
     return view

@@ -8,11 +8,11 @@ for at all brokers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from dragoman.cluster.placement import common_shard, named_shard
 from dragoman.cluster.ranks import shard_of_key
 from dragoman.cluster.shard_bytes import shard_in
 from dragoman.core.model import Job, JobId, Payload, WorkerId
@@ -26,8 +26,8 @@ from dragoman.operations.service_views import CLUSTER
 
 SHARD_OF_NOTES: Final = 0  # schedules, pauses and limits
 ONE_SHARD: Final = (
-    "in a cluster, all ids in one request must end with the same byte, below fa, so that one broker has the jobs: name "
-    "jobs of one batch, of one group or of one chain"
+    "in a cluster, the ids of all jobs and groups of a batch must end with the same byte, below fa, so that one broker "
+    "has them; choose such ids, or none"
 )
 
 
@@ -58,10 +58,12 @@ class NoShards:
 
 
 class Place(NamedTuple):
-    """`here`: at this broker; `shard`: at its owner; `search`: at the broker that has it; `all`: at each broker."""
+    """`here`: at this broker; `shard`: at its owner; `search`: at the broker that has it; `all`: at each broker;
+    `broker`: at that of a name."""
 
-    kind: Literal["here", "shard", "search", "all"]
+    kind: Literal["here", "shard", "search", "all", "broker"]
     shard: int | None = None
+    broker: str = ""
 
 
 HERE: Final = Place("here")
@@ -90,6 +92,10 @@ class Places:
                 return self._of_id(getattr(request, first), is_group=False)
             case "group owner":
                 return self._of_id(getattr(request, first), is_group=True)
+            case "predecessor owner":
+                return self._of_predecessor(getattr(request, first))
+            case "named shard":
+                return Place("shard", getattr(request, first)) if self.shards.count else HERE
             case "key owner":
                 return self._of_key(request, principal)
             case "batch owner":
@@ -103,11 +109,22 @@ class Places:
             case "worker":
                 is_here = WorkerId(getattr(request, first)) in self._broker.worker_registry.workers
                 return HERE if is_here else SEARCH
+            case "named broker":
+                name = getattr(request, first)
+                return HERE if name in (None, self._name) else Place("broker", broker=name)
         return HERE
+
+    def owner_of(self, id: JobId) -> str:
+        """Return the broker that owns the shard of a job; empty: nobody, or the id names no shard."""
+        if not self.shards.count:
+            return ""
+        home = self._broker.dispatch.home_bytes.get(id)  # of an imported job that is here
+        shard = home[0] if home is not None else shard_in(id, self.shards.count)
+        return self.shards.owner(shard) if shard >= 0 else ""
 
     def is_copy(self, row: Operation[Any, Any], request: Any) -> bool:
         """True if the operation is about a job that runs here for another broker: that one answers."""
-        if row.answered_by != "job owner":
+        if row.answered_by not in ("job owner", "predecessor owner"):
             return False
         job = self._job(getattr(request, row.request.__struct_fields__[0]))
         return job is not None and job.caller_dialect == CLUSTER
@@ -137,47 +154,29 @@ class Places:
         if isinstance(request, FindJobRequest):
             owner = request.owner or principal
             return Place("shard", shard_of_key(owner, request.service, request.key, self.shards.count))
-        if request.after:
-            return self._of_predecessors(request)
-        if request.key is not None:
-            return Place("shard", shard_of_key(principal, request.service, request.key, self.shards.count))
-        return self._of_any()
+        after = [bytes.fromhex(each) for each in request.after]
+        shard = named_shard(principal, request.service, request.key, after, self.shards.count)
+        return self._of_any() if shard is None else Place("shard", shard)
 
-    def _of_predecessors(self, request: EnqueueRequest) -> Place:
-        shard = self._common(bytes.fromhex(each) for each in request.after)
-        if self.shards.is_ready(shard) and not self.has_predecessors(request):
-            return SEARCH  # they may have been imported, and be in another shard
-        return Place("shard", shard)
-
-    def has_predecessors(self, request: EnqueueRequest) -> bool:
-        """True if this broker has all jobs and groups that a new job comes after."""
-        registry = self._broker.job_registry
-        ids = [JobId(bytes.fromhex(each)) for each in request.after]
-        return all(id in self._broker.jobs or id in registry.groups.by_id for id in ids)
-
-    def _shard_of(self, id: bytes) -> int:
-        """Return the shard of an id, as far as it is known here."""
-        home = self._broker.dispatch.home_bytes.get(JobId(id))
-        return home[0] if home is not None else shard_in(id, self.shards.count)
+    def _of_predecessor(self, id: str) -> Place:
+        """Return the place of a job or a group."""
+        is_group = JobId(bytes.fromhex(id)) in self._broker.job_registry.groups.by_id
+        return self._of_id(id, is_group)
 
     def _of_batch(self, request: EnqueueManyRequest, payload: Payload) -> Place:
         if not self.shards.count:
             return HERE
         ids = [] if request.group_id is None else [bytes.fromhex(request.group_id)]
+        before: list[bytes] = []
         for form in request.jobs:
             ids += [bytes.fromhex(each) for each in (form.id, form.group) if each is not None]
-            ids += [bytes.fromhex(each) for each in form.after if isinstance(each, str)]
+            before += [bytes.fromhex(each) for each in form.after if isinstance(each, str)]
         if payload:
-            ids += _ids_in(payload)
-        return Place("shard", self._common(ids)) if ids else self._of_any()
-
-    def _common(self, ids: Iterable[bytes]) -> int:
-        """Return the shard of all these ids. Raises OperationError if there are several."""
-        found: dict[int, None] = dict.fromkeys(self._shard_of(each) for each in ids)
-        shard = next(iter(found))
-        if len(found) > 1 or shard < 0:
+            _read_ids(payload, ids, before)
+        shard = common_shard(ids or before, self.shards.count)
+        if ids and shard is None:
             raise OperationError("invalid", ONE_SHARD)
-        return shard
+        return self._of_any() if shard is None else Place("shard", shard)
 
     def _of_any(self) -> Place:
         """Return a shard of this broker, or any that has an owner."""
@@ -195,25 +194,21 @@ class Places:
         return Place("shard", self._turn % count if known is None else known)
 
 
-def _ids_in(payload: Payload) -> list[bytes]:
-    """Return the ids of packed jobs, of their groups, and of the jobs that they come after."""
+def _read_ids(payload: Payload, ids: list[bytes], before: list[bytes]) -> None:
+    """Append the ids of packed jobs and of their groups, and the ids of those that they come after."""
     try:
         packed = unpack_jobs(payload, MOST_JOBS)
     except ValueError:
-        return []  # the broker that executes the operation says what is wrong
-    ids = [id for id, _, _ in packed if id != NO_ID]
+        return  # the broker that executes the operation says what is wrong
+    ids += [id for id, _, _ in packed if id != NO_ID]
     for _, fields, _ in packed:
         if b'"after"' in fields or b'"group"' in fields:
-            ids += _named_ids(fields)
-    return ids
-
-
-def _named_ids(fields: bytes) -> list[bytes]:
-    try:
-        named = msgspec.json.decode(fields, type=_Named)
-        return [bytes.fromhex(each) for each in (*named.after, named.group) if isinstance(each, str)]
-    except (msgspec.MsgspecError, ValueError):
-        return []
+            try:
+                named = msgspec.json.decode(fields, type=_Named)
+                ids += [] if named.group is None else [bytes.fromhex(named.group)]
+                before += [bytes.fromhex(each) for each in named.after if isinstance(each, str)]
+            except (msgspec.MsgspecError, ValueError):
+                continue
 
 
 class _Named(msgspec.Struct):

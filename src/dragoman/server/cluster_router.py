@@ -22,13 +22,16 @@ from dragoman.core.model import Payload
 from dragoman.core.recipients import Effect, TimedRecipient
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.jobs_by_id import JobsById
+from dragoman.operations.list_schemas import ListJobsRequest
 from dragoman.operations.operation import Operation
 from dragoman.operations.responders import ForwardedRequest, PendingRequest, Responder
 from dragoman.operations.schemas import ErrorView, OperationError
-from dragoman.operations.table import ENQUEUE
+from dragoman.operations.table import ENQUEUE, JOB, JOBS
+from dragoman.server.cluster_children import FamilyResponder
 from dragoman.server.cluster_gathering import ANSWER_TIME, Gathered, Gathering
 from dragoman.server.cluster_messages import MarkingResponder, WaitingResponder, question_of, view_of
 from dragoman.server.cluster_places import Place, Places
+from dragoman.server.cluster_status import taken_by_service
 
 PATIENCE: Final = 3.0  # seconds for which an operation waits until the owner of a shard is known
 AGAIN_AFTER: Final = 0.1  # seconds between two looks
@@ -41,7 +44,6 @@ class Forwarded:
         "is_over",
         "local",
         "missed",
-        "not_found",
         "open",
         "payload",
         "place",
@@ -63,7 +65,6 @@ class Forwarded:
         self.open: dict[str, Question] = {}  # by broker
         self.missed: dict[str, str] = {}  # brokers that do not have it, or could not be asked, with the reason
         self.local: PendingRequest | None = None  # it waits at this broker after all
-        self.not_found: tuple[str, Answer] | None = None  # broker and answer of the shard that the id names
         self.is_over = False
 
 
@@ -93,20 +94,40 @@ class ClusterRouter(TimedRecipient):
     # ---------------------------------------------------------------- facts for lists
 
     def running(self, service: str | None) -> int:
-        background = self._side.taken.background
-        calls = [
-            each for peer in self._side.peers.values() for token, each in peer.taken.items() if token not in background
-        ]
-        return len([each for each in (*background.values(), *calls) if service is None or each.service == service])
+        counts = self.running_by_service()
+        return sum(counts.values()) if service is None else counts.get(service, 0)
 
-    def ended(self, service: str) -> Mapping[str, int]:
-        return self._side.taken.ended.get(service, {})
+    def running_by_service(self) -> Mapping[str, int]:
+        return taken_by_service(self._side)
+
+    def ended(self, service: str | None) -> Mapping[str, int]:
+        by_service = self._side.taken.ended
+        if service is not None:
+            return by_service.get(service, {})
+        sums: dict[str, int] = {}
+        for counts in by_service.values():
+            for outcome, count in counts.items():
+                sums[outcome] = sums.get(outcome, 0) + count
+        return sums
+
+    def heard(self) -> list[str]:
+        """Return the other brokers that can be asked now."""
+        if not self._side.is_connected:
+            return []
+        return sorted(name for name, peer in self._side.peers.items() if not peer.is_silent and peer.gossip is not None)
+
+    def unheard(self) -> list[str]:
+        """Return the other brokers that belong to the cluster and cannot be asked."""
+        silent = [name for name, peer in self._side.peers.items() if peer.is_silent]
+        return sorted({*self._gathering.lost_brokers(), *silent})
 
     # ---------------------------------------------------------------- operations
 
     def ask(
         self, row: Operation[Any, Any], request: Any, payload: Payload, responder: Responder, now: float
     ) -> PendingRequest | None:
+        if row is JOB:
+            responder = FamilyResponder(responder, self._gather_children)
         try:
             place = self._places.of(row, request, payload, responder.owner.principal.name)
             if self._is_here(place):
@@ -126,6 +147,9 @@ class ClusterRouter(TimedRecipient):
         work = Forwarded(row, request, payload, responder, now + max(PATIENCE, wait))
         self._forward(work, place, now)
         return None if work.is_over else ForwardedRequest(self, responder, work)
+
+    def _gather_children(self, request: ListJobsRequest, responder: Responder) -> None:
+        self._gathering.begin(Gathered(JOBS, request, responder), b"", self._now())
 
     def leave(self, pending: PendingRequest, now: float) -> None:
         """Drop an operation whose client has disconnected."""
@@ -193,6 +217,12 @@ class ClusterRouter(TimedRecipient):
         if place.kind == "search":
             self._search(work, now)
             return
+        if place.kind == "broker":
+            if not self._send(work, place.broker, None, now):
+                names = ", ".join([self._side.name, *self.heard()])
+                detail = f"no broker named {place.broker!r} is heard; those of the cluster that are: {names}"
+                self._refuse(work, "not found", detail)
+            return
         assert place.shard is not None
         owner = self._places.shards.owner(place.shard)
         if not self._side.is_connected:
@@ -254,9 +284,6 @@ class ClusterRouter(TimedRecipient):
         elif answer.kind == MOVED or (answer.kind == "partitioned" and not work.row.writes):
             self._missed(work, broker, f"broker {broker} does not have it any more", now)
         elif answer.kind == "not found" and self._may_be_elsewhere(work):
-            assert work.place is not None
-            if work.place.kind == "shard":
-                work.not_found = broker, answer
             self._missed(work, broker, "", now)
         else:
             self._deliver(work, broker, answer)
@@ -264,8 +291,8 @@ class ClusterRouter(TimedRecipient):
     def _may_be_elsewhere(self, work: Forwarded) -> bool:
         """True if another broker may have it: the id of a call, or of an imported job, may name another shard."""
         assert work.place is not None
-        is_by_id = work.row.answered_by in ("job owner", "group owner")
-        return work.place.kind == "search" or is_by_id or (work.row is ENQUEUE and bool(work.request.after))
+        is_by_id = work.row.answered_by in ("job owner", "group owner", "predecessor owner")
+        return work.place.kind == "search" or is_by_id
 
     def _missed(self, work: Forwarded, broker: str, reason: str, now: float) -> None:
         assert work.place is not None
@@ -288,6 +315,8 @@ class ClusterRouter(TimedRecipient):
             self._wait(work, self._unreachable(work.place.shard or 0, broker, reason), now)
         elif work.place.kind == "search":
             self._missed(work, broker, reason, now)
+        elif is_repeated:
+            self._refuse(work, "partitioned", f"{reason}; retry in a few seconds")
         else:
             self._refuse(work, "partitioned", f"{reason}; it may have executed the operation: look before you retry")
 
@@ -301,9 +330,6 @@ class ClusterRouter(TimedRecipient):
                 f"{work.row.target} {target} is at no broker that answered, and {which} not; retry in a few seconds"
             )
             self._refuse(work, "partitioned", detail)
-            return
-        if work.row is ENQUEUE and work.not_found is not None:
-            self._deliver(work, *work.not_found)
             return
         work.is_over = True
         work.local = self._execute(work.row, work.request, work.payload, work.responder, now)

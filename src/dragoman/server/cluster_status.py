@@ -6,9 +6,9 @@ from typing import Final
 
 from dragoman.cluster.broker_side import ClusterSide
 from dragoman.cluster.capacity import capacity_of
+from dragoman.cluster.gossip import ServiceGossip
 from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.peers import Peer
-from dragoman.cluster.records import ServiceGossip
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.shards import ShardPhase
 from dragoman.cluster.store import ShardStore
@@ -74,7 +74,7 @@ def _shard(keeper: ShardKeeper, number: int, jobs: int, now: float) -> ShardView
     if writer is not None and shard.epoch:
         view.jobs, view.log_bytes, view.voids = jobs, kept.log.size, kept.log.voids
         view.commit_age = round(now - kept.last_commit, 3) if kept.last_commit > -inf else None
-        view.problem = writer.problem
+        view.problem = kept.log.loss or writer.problem
     return view
 
 
@@ -101,11 +101,30 @@ def _counts(services: dict[str, ServiceGossip]) -> dict[str, int]:
     }
 
 
+def taken_by_service(side: ClusterSide) -> dict[str, int]:
+    """Return the number of jobs of other brokers that run here, by service."""
+    background = side.taken.background
+    running = list(background.values())
+    for peer in side.peers.values():
+        running += [each for token, each in peer.taken.items() if token not in background]
+    counts: dict[str, int] = {}
+    for each in running:
+        counts[each.service] = counts.get(each.service, 0) + 1
+    return counts
+
+
 def cluster_numbers(side: ClusterSide, store: ShardStore) -> ClusterNumbers:
     """Return the samples of the metrics of a cluster."""
     numbers: ClusterNumbers = {
         "dragoman_cluster_brokers": [({}, len(side.peers))],
         "dragoman_cluster_commits_total": [({}, store.written)],
+        "dragoman_cluster_gives_total": [({"result": name}, count) for name, count in sorted(side.gives.items())],
+        "dragoman_cluster_taken_jobs_running": [({"service": name}, n) for name, n in taken_by_service(side).items()],
+        "dragoman_cluster_taken_jobs_total": [
+            ({"service": name, "outcome": outcome}, count)
+            for name, ended in side.taken.ended.items()
+            for outcome, count in ended.items()
+        ],
     }
     keeper = side.keeper
     if keeper is None:

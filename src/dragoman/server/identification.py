@@ -67,9 +67,9 @@ class Identification:
                 peer.belong_to(self._owner(found.principal, peer.is_local, peer.address))
                 peer.owner.enter()
         principal = peer.owner.principal
-        limit = principal.limits.max_peers
-        if limit is not None and principal.peers > limit:
-            detail = f"{principal.name} has {limit}, the maximum (max_peers of {principal.name})"
+        if principal.peers > principal.max_peers:
+            limit, in_cluster = principal.limits.max_peers, " in the cluster" if principal.share is not None else ""
+            detail = f"{principal.name} has {limit}{in_cluster}, the maximum (max_peers of {principal.name})"
             identity = peer.admitted.label if peer.admitted is not None else ""
             self._registry.turned_away(peer, "too many connections", detail, identity)
             return False

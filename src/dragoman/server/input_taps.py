@@ -95,6 +95,10 @@ class InputTaps:
         """One slice of a long operation: its length depends on the machine."""
         return step_of
 
+    def text_fact(self, fact: T) -> T:
+        """A fact about texts that a recording hides: whether a reason matches a filter, or the id of its group."""
+        return fact
+
     def restored(self, last_number: int, notes: Mapping[str, str], now: float, wall: float) -> None:
         """The store has these values of an earlier run."""
 

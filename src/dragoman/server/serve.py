@@ -109,12 +109,12 @@ class Server:
         self.runner = Runner(self.broker, store, tapped_now, self._write_log, limits, strict=config.strict)
         self._run_once = taps.run_once(self.runner.run_once)
         ahead = time.time() - now()  # with a virtual clock, the wall clock follows it
-        offset = clock.wall_offset if now is clock.now else lambda: ahead
-        self._offset = offset
+        self._offset = offset = clock.wall_offset if now is clock.now else lambda: ahead
         self.operations = OperationHandlers(
             self.broker, self.runner.store_access, store, taps.offset(offset), self.health
         )
         self.operations.slices.step_of = taps.slices(self.operations.slices.step_of)
+        self.operations.read_match = self.broker.job_registry.kept.quarantine.read_group = taps.text_fact
         self.dashboard = make_dashboard(self.runner, self.operations, self.health, offset, now, limits.max_connections)
         taps.watch(self.runner)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
@@ -130,7 +130,7 @@ class Server:
             taps=taps,
         )
         self.operations.reload_table = taps.reload(self.access_control.reload_on_request)
-        self.facts = BrokerFacts(self.runner, config, self.store, release, self.dashboard.instance, now() + offset())
+        self.facts = BrokerFacts(self.runner, config, self.store, release, self.dashboard.instance, now(), offset)
         self.operations.server_facts = self.facts
         self.host = AsyncioHost(loop, self.runner, now, self.authentication, taps)
         self._restoring: Restore | None = None
@@ -176,7 +176,7 @@ class Server:
         self.facts.opened = opened
         self.operations.listeners.update(self.facts.urls())
         if self._config.cluster:
-            self._member = self._join_cluster()
+            self._member = self._join_cluster(context)
         self._is_open = True
         self.host.start()
         self.access_control.start(self._loop)
@@ -188,12 +188,13 @@ class Server:
             self._restoring.start()
         return opened
 
-    def _join_cluster(self) -> ClusterMember:
+    def _join_cluster(self, context: ServerContext) -> ClusterMember:
         from dragoman.server.cluster_member import ClusterMember
 
         facts: Any = (self.store, self._now, self._release, self.access_control.digest)
         member = ClusterMember(self._config, self.runner, *facts)
-        member.serve(self.operations, self._offset)
+        member.serve(context, self._offset)
+        member.show(self.dashboard)
         return member
 
     def _open(self, listener: Listener) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -46,14 +46,17 @@ class BrokerFacts:
         release: str,
         instance: str,
         started: float,
+        offset: Callable[[], float],
     ) -> None:
-        """`started`: wall clock time of the start."""
+        """`started`: time of the start. `offset`: seconds that the wall clock is ahead, now: so the view has the time
+        of the start by the wall clock as it is set now, and the time since then is right."""
         self._broker = runner.broker
         self._registry = runner.connections.registry
         self._config = config
         self._release = release
         self._instance = instance
-        self._started = moment(started)
+        self._started = started
+        self._offset = offset
         self._max_connections = runner.connections.limits.max_connections
         self._store = store.path if isinstance(store, SqliteStore) else None
         self.opened: Sequence[OpenListener] = ()
@@ -113,7 +116,7 @@ class BrokerFacts:
             version=self._release,
             compiled=(module.__file__ or "").endswith(".so"),
             python=platform.python_version(),
-            started=self._started,
+            started=moment(self._started + self._offset()),
             name=platform.node(),
             instance=self._instance,
             limits=self.limits(),

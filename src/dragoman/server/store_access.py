@@ -12,6 +12,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.failure import Failure
 from dragoman.core.model import ABSENT, Job, JobId, Payload
+from dragoman.core.results_payload import Entry
 from dragoman.core.store_entries import StoreEntry
 from dragoman.server.reports import Reports
 
@@ -117,13 +118,15 @@ class StoreAccess:
         sources = self._broker.dependencies.sources(job)
         payloads: list[Payload] = []
         results: dict[JobId, Payload] = {}
-        left = len(sources) + 1
+        foreign: dict[JobId, Entry] = {}  # results of predecessors in other shards
+        elsewhere = list(self._broker.dependencies.foreign(job))
+        left = len(sources) + len(elsewhere) + 1
 
         def loaded() -> None:
             nonlocal left
             left -= 1
             if not left:
-                self._broker.dependencies.take_input(job, payloads[0], results, self._clock())
+                self._broker.dependencies.take_input(job, payloads[0], results, self._clock(), foreign)
                 self._request_iteration()
 
         def own(payload: Payload, _: Payload, __: Failure | None) -> None:
@@ -134,9 +137,17 @@ class StoreAccess:
             results[source.id] = result
             loaded()
 
+        def of_shard(id: JobId, entry: Entry) -> None:
+            foreign[id] = entry
+            loaded()
+
         self.fetch(job, own)
         for each in sources:
             self.fetch(each, partial(of, each))
+        other_shards = self._broker.job_registry.links.other_shards
+        for id in elsewhere:
+            assert other_shards is not None
+            other_shards.load(job.id, id, partial(of_shard, id))
 
     def saved(self, number: int, problem: str | None) -> None:
         """Handle a commit: everything up to this number is stored, or `problem` is the reason why not."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dragoman.carriers.malformed import Malformed
 from dragoman.cluster.imports import PREFIX as IMPORT
 from dragoman.cluster.imports import interrupted
+from dragoman.cluster.store import KEY, WATCH
 from dragoman.server.nats_connection import NatsConnection
 from dragoman.transfer.errors import TransferError
 from dragoman.transfer.full_image import FullImage
 from dragoman.transfer.jobs_file import FileWriter, Progress
 from dragoman.transfer.open_logs import OpenLog, listen, read_layout
+
+NOT_EXPORTED: Final = (IMPORT, WATCH, KEY)  # the jobs have their keys, and name those that they wait for
 
 
 async def export_cluster(
@@ -29,7 +34,7 @@ async def export_cluster(
             for job in image.jobs():
                 file.add_job(job)
             for key, value in image.image.notes.items():
-                if not key.startswith(IMPORT):
+                if not key.startswith(NOT_EXPORTED):
                     file.add_value(key, value)
         except Malformed as problem:
             raise TransferError(f"shard {shard}: {problem.detail}") from None

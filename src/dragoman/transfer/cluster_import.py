@@ -20,7 +20,7 @@ from dragoman.cluster.imports import BEGUN, DONE, interrupted
 from dragoman.cluster.imports import PREFIX as IMPORT
 from dragoman.cluster.shard_image import ShardImage
 from dragoman.cluster.shard_rows import Batch
-from dragoman.cluster.store import NOTES
+from dragoman.cluster.store import NOTES, WATCH
 from dragoman.core.rights import LOCAL
 from dragoman.server.nats_connection import NatsConnection
 from dragoman.transfer.errors import TransferError
@@ -28,7 +28,7 @@ from dragoman.transfer.exported_job import HEAD, ExportedJob
 from dragoman.transfer.file_index import FileIndex
 from dragoman.transfer.jobs_file import FileReader, Progress
 from dragoman.transfer.open_logs import OpenLog, listen, read_layout
-from dragoman.transfer.shard_choice import choose_shards
+from dragoman.transfer.shard_choice import choose_shards, watches
 
 JOBS_AT_ONCE: Final = 100  # in one batch
 BYTES_AT_ONCE: Final = 256 * 1024
@@ -73,6 +73,11 @@ class Target:
             self._bytes += len(value)
             if self._bytes >= BYTES_AT_ONCE:
                 await self.send()
+
+    async def watch(self, id: bytes, shard: int) -> None:
+        """Keep a job or group of this shard, because jobs of another one wait for it."""
+        await self.add_value(f"{WATCH}{self.log.shard}/{id.hex()}/{shard}", "0")
+        self.written -= 1  # it is no value of the file
 
     async def send(self) -> None:
         """Write what waits. Times in a log are relative to the moment of the batch."""
@@ -170,6 +175,8 @@ async def _write(
             progress(done, len(index.jobs))
         else:
             await targets[shard_of_group.get(item[0], NOTES)].add_value(*item)
+    for id, shard in watches(index, chosen):
+        await targets[chosen[id]].watch(id, shard)
     for target in targets:
         await target.send()
         await target.log.flush()

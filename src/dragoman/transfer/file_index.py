@@ -18,14 +18,23 @@ from dragoman.transfer.jobs_file import FileReader, Progress
 class JobEntry:
     """The facts of a job that its place depends on."""
 
-    __slots__ = ("created", "key", "links", "owner", "service")
+    __slots__ = ("after", "created", "key", "links", "owner", "service")
 
-    def __init__(self, created: float, owner: str, service: str, key: str | None, links: Sequence[bytes]) -> None:
+    def __init__(
+        self,
+        created: float,
+        owner: str,
+        service: str,
+        key: str | None,
+        links: Sequence[bytes],
+        after: Sequence[bytes],
+    ) -> None:
         self.created = created
         self.owner = owner
         self.service = service
         self.key = key
-        self.links = links  # its group, the job that it retries, and the jobs and groups that it waits for
+        self.links = links  # its group, and the job that it retries
+        self.after = after  # jobs and groups that it waits for
 
 
 class FileIndex:
@@ -55,11 +64,29 @@ class FileIndex:
         are one after the other in the file, so its jobs are sorted by time; none comes before one that it waits for."""
         ids = list(self.jobs)
         if source == "cluster":
-            times: dict[bytes, float] = {}
-            for id, entry in self.jobs.items():
-                times[id] = max([entry.created, *[times.get(each, 0.0) for each in entry.links]])
-            ids.sort(key=times.__getitem__)
+            ranks = self._ranks()
+            ids.sort(key=ranks.__getitem__)
         return {id: number for number, id in enumerate(ids, 1)}
+
+    def _ranks(self) -> dict[bytes, tuple[float, int]]:
+        """Return the time of each job, not before that of jobs that it waits for; and the length of its chain."""
+        ranks: dict[bytes, tuple[float, int]] = {}
+        path: dict[bytes, None] = {}
+        for first in self.jobs:
+            path[first] = None
+            while path:
+                id = next(reversed(path))
+                entry = self.jobs[id]
+                before = [each for each in (*entry.links, *entry.after) if each in self.jobs]
+                open_one = next((each for each in before if each not in ranks and each not in path), None)
+                if open_one is not None:
+                    path[open_one] = None
+                    continue
+                del path[id]
+                known = [ranks[each] for each in before if each in ranks]
+                time = max([entry.created, *[time for time, _ in known]])
+                ranks[id] = (time, 1 + max([length for _, length in known], default=0))
+        return ranks
 
 
 def _entry_of(job: ExportedJob, decoder: RowDecoder) -> JobEntry:
@@ -68,13 +95,14 @@ def _entry_of(job: ExportedJob, decoder: RowDecoder) -> JobEntry:
     except InvalidRow as error:
         raise BadFile(f"job {job.id.hex()} cannot be read: {error}") from None
     links: list[JobId] = [] if kept.retry_of is None else [kept.retry_of]
+    after: Sequence[JobId] = ()
     extras = kept.extras
     if extras is not None:
         if extras.group is not None:
             links.append(extras.group)
         if kept.outcome is None and kept.token is None and not extras.is_ready:
-            links += extras.after
-    return JobEntry(kept.created, kept.owner, kept.service, kept.key, links)
+            after = extras.after
+    return JobEntry(kept.created, kept.owner, kept.service, kept.key, links, after)
 
 
 def _group_id(key: str) -> bytes:

@@ -12,6 +12,7 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
+from dragoman.cluster.gossip import read_gossip
 from dragoman.cluster.jetstream import read_stream, stream_info
 from dragoman.cluster.layout import Layout, log_subject, stream_name
 from dragoman.cluster.log import Expected, LogPhase, ShardEvents, ShardLog
@@ -19,7 +20,6 @@ from dragoman.cluster.log_io import JetStreamLog
 from dragoman.cluster.log_reader import ReadBatch
 from dragoman.cluster.log_records import VERSION, Claim
 from dragoman.cluster.names import Subjects
-from dragoman.cluster.records import read_gossip
 from dragoman.server.clock import random_bytes
 from dragoman.server.cluster_init import REQUEST_TIMEOUT
 from dragoman.server.cluster_shards import layout_problem

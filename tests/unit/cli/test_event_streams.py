@@ -64,6 +64,13 @@ def test_a_line_has_time_job_service_state_and_worker() -> None:
     ]
 
 
+def test_a_line_has_the_broker_in_a_cluster() -> None:
+    lines = EventLines()
+    lines.line("joined", {**WORKER, "broker": "frankfurt"}, 1.0, "")
+    told = lines.line("running", job(attempt=1, worker="eu2", dialect="cluster", broker="eu1"), 1.0, "12:00")
+    assert told == "12:00  eu1        0197f3a2c4d8  ocr          running    attempt 1 at eu2 (cluster)"
+
+
 def test_a_job_that_waits_again_at_once_says_why() -> None:
     lines = EventLines()
     lines.line("running", job(attempt=1, worker="ocr-a5"), 1.0, "")
@@ -83,6 +90,13 @@ def test_events_left_out_are_counted_in_a_line() -> None:
     printer = Printer(False, written.append)
     printer.receive(ServerEvent("skipped", '{"count": 3120}'), 10.0)
     assert written == ["… 3,120 events left out in the last second (--all to see them)"]
+
+
+def test_with_all_events_nobody_is_told_to_ask_for_them() -> None:
+    """Other brokers of a cluster limit their events all the same."""
+    written: list[str] = []
+    Printer(False, written.append, everything=True).receive(ServerEvent("skipped", '{"count": 3120}'), 0.0)
+    assert written == ["… 3,120 events left out in the last second"]
 
 
 def test_json_has_the_event_and_its_time() -> None:

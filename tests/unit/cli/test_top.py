@@ -322,3 +322,33 @@ def test_keys_that_arrive_together_are_told_apart() -> None:
     assert key_names("j\x1b[A\x1b[Bé\r\x7f".encode()) == ["j", "up", "down", "é", "enter", "backspace"]
     assert key_names(b"\x1b") == ["escape"]
     assert key_names(b"\x1b[5~") == []
+
+
+def test_top_of_a_cluster_names_brokers() -> None:
+    rows = [service("ocr", brokers=["eu2"]), service("resize", brokers=["eu1", "eu2", "eu3", "eu4", "eu5"])]
+    found = {"level": "warning", "about": {"service": "ocr"}, "text": "3 jobs wait.", "brokers": ["eu2"]}
+    names = [{"name": name} for name in ("eu1", "eu2")]
+    shown = snapshot(*rows, brokers=names, unanswered=["eu3", "eu4"], attention=[found])
+    model = Model(version="0.9.0")
+    model.take_snapshot(shown, 0.0)
+    lines = frame(model, 0.0, CLOCK, 150)
+    assert lines[0].startswith("dragoman 0.9.0  ready   2 brokers   2,010 done/s")
+    assert "busiest CPU 31 %" in lines[0]
+    assert lines[1] == "! eu3, eu4 do not answer: the numbers are those of the other brokers"
+    assert lines[2] == "! ocr  eu2: 3 jobs wait."
+    assert lines[3].split()[:3] == ["SERVICE", "BROKER", "WAITING"]
+    assert lines[4].split()[:3] == ["ocr", "eu2", "0"]
+    assert lines[5].startswith("resize   eu1, eu2, eu3 + 2 ")
+    model.press("w")
+    model.rows = [WORKER | {"broker": "eu2"}]
+    assert frame(model, 0.0, CLOCK, 120)[-1].split()[:4] == ["7", "ocr-a5", "eu2", "native"]
+    model.press("c")
+    changes = [
+        {"at": "2026-10-01T12:00:00Z", "text": "1 worker left", "brokers": ["eu1"]},
+        {"at": "2026-10-01T12:00:00Z", "text": "'ocr' was paused", "brokers": ["eu1", "eu2"]},
+    ]
+    model.take_snapshot(snapshot(brokers=names, unanswered=[], changes=changes), 1.0)
+    assert [line.split(maxsplit=1)[1] for line in frame(model, 1.0, CLOCK, 120)[-2:]] == [
+        "eu1: 1 worker left",
+        "'ocr' was paused",
+    ]

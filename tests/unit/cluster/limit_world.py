@@ -8,6 +8,7 @@ from dragoman.core.limit_values import LimitValues, read_rate
 from dragoman.core.model import Attempt, Caller
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.service_limits import ServiceLimits
+from dragoman.operations.limits import restore_limits, store_limits
 from owners import LOCAL_OWNER
 
 from .shard_world import ShardNode, ShardWorld
@@ -28,6 +29,12 @@ class LimitWorld(ShardWorld):
         super().__init__(*names, seed=seed, loss=loss)
         self.wait_for_owners()
         self.run_until(lambda: all(len(node.side.peers) == len(names) - 1 for node in self.all_nodes))
+
+    def start(self, name: str, *, key: str = "") -> ShardNode:
+        """Start a broker that reads the limits in shard 0 when it owns that."""
+        node = super().start(name, key=key)
+        node.side.hub.when_settings = lambda notes, now: restore_limits(node.broker, notes, now) and None
+        return node
 
     def run(self, seconds: float = 0.2) -> None:
         until = self.now + seconds
@@ -79,7 +86,9 @@ class LimitWorld(ShardWorld):
     def limit(self, max_running: int | None = None, per_tenant: int | None = None, rate: str | None = None) -> None:
         """Set limits as an operator does, and wait until every broker has them."""
         values = LimitValues(max_running, per_tenant, None if rate is None else read_rate(rate))
-        self.granter.broker.limiter.set_by_operator("s", values, "me", self.now)
+        broker = self.granter.broker
+        broker.limiter.set_by_operator("s", values, "me", self.now)
+        store_limits(broker.worker_registry.services["s"], broker.job_registry.pending_commits.note)
         self.run_until(lambda: all(self.limits(node) is not None for node in self.all_nodes))
         self.most = max_running or self.most
 

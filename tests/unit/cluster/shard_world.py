@@ -14,7 +14,7 @@ from dragoman.cluster.log import Expected
 from dragoman.cluster.log_io import LogIO
 from dragoman.cluster.names import Subjects
 from dragoman.cluster.placement import Placement
-from dragoman.cluster.records import Ack, read_packet, read_records
+from dragoman.cluster.records import Ack, Failed, Held, Left, Returned, read_packet, read_records
 from dragoman.cluster.shard_bytes import shard_in
 from dragoman.cluster.shard_keeper import ShardKeeper
 from dragoman.cluster.shards import ShardPhase, ShardSettings
@@ -24,6 +24,7 @@ from dragoman.core.eviction import UNKNOWN_FATE
 from dragoman.core.interim_effects import Acknowledge
 from dragoman.core.model import ABSENT, Attempt, Caller, Job, JobId, Token
 from dragoman.core.options import JobOptions
+from dragoman.core.owners import Owner
 from dragoman.core.store_entries import DeleteJob, StoreEntry, StoreJob, StoreValue
 from dragoman.server.reports import Reports
 from dragoman.server.store_access import StoreAccess
@@ -93,8 +94,8 @@ class NodeLog(LogIO):
 class BackgroundCaller(Caller):
     """A client that waits for the acknowledgement of its job, and then for the outcome."""
 
-    def __init__(self, node: ShardNode, payload: bytes) -> None:
-        super().__init__(node.local, LOCAL_OWNER)
+    def __init__(self, node: ShardNode, payload: bytes, owner: Owner = LOCAL_OWNER) -> None:
+        super().__init__(node.local, owner)
         self.payload = payload
 
 
@@ -150,13 +151,15 @@ class ShardNode(Node):
     def owned(self) -> list[int]:
         return [number for number in range(SHARDS) if self.keeper.shards[number].phase is ShardPhase.OWNED]
 
-    def enqueue(self, payload: bytes, key: str | None = None, **options: object) -> Job | None:
+    def enqueue(
+        self, payload: bytes, key: str | None = None, owner: Owner = LOCAL_OWNER, **options: object
+    ) -> Job | None:
         """Enqueue a job, if this broker owns its shard."""
-        id = self.placement.job_id(LOCAL_OWNER.principal.name, "s", key, ())
+        id = self.placement.job_id(owner.principal.name, "s", key, ())
         if isinstance(id, str):
             return None
         wanted = JobOptions(durable=True, waits=True, **options)  # type: ignore[arg-type]
-        caller = BackgroundCaller(self, payload)
+        caller = BackgroundCaller(self, payload, owner)
         return self.broker.submit("s", payload, caller, wanted, self.world.now, key=key, id=JobId(id))
 
     def step(self) -> None:
@@ -221,6 +224,8 @@ class ShardWorld(World):
         self.accepted: dict[bytes, bytes] = {}  # id of each job that was acknowledged
         self.outcomes: dict[bytes, tuple[str, bytes]] = {}  # as the first client was told
         self.runs: dict[bytes, int] = {}
+        self.departures: set[tuple[str, bytes]] = set()  # brokers, and attempts that their workers took elsewhere
+        self.moved: set[bytes] = set()  # attempts that have appeared at another broker
         super().__init__(*names, seed=seed, loss=loss)
 
     def start(self, name: str, *, key: str = "") -> ShardNode:
@@ -233,8 +238,16 @@ class ShardWorld(World):
         if subject != Subjects("test").gossip:
             packet = read_packet(payload)
             assert packet.is_last, "packets of this world are small"
+            receiver = subject.split(b".")[3].decode()
             for record in read_records(packet.body) if packet.number else ():
-                if isinstance(record, Ack) and shard_in(record.token, SHARDS) >= 0:
+                if isinstance(record, Held):
+                    self.moved.add(record.token)
+                is_loss = isinstance(record, Failed) and record.outcome != "failed" and record.token in self.moved
+                if isinstance(record, (Left, Returned)) or is_loss:
+                    self.departures.add((packet.broker, record.token))  # type: ignore[union-attr]
+                elif isinstance(record, Ack) and (receiver, record.token) in self.departures:
+                    continue  # what is acknowledged is not a result
+                elif isinstance(record, Ack) and shard_in(record.token, SHARDS) >= 0:
                     self.oracle.result_acknowledged(shard_in(record.token, SHARDS), Token(record.token))
         super().publish(subject, payload)
 

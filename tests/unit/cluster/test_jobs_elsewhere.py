@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from case_tables import check_every_row
+from dragoman.carriers.malformed import Malformed
+from dragoman.cluster.gossip import Gossip, encode_gossip, read_gossip, read_settings
+from dragoman.cluster.records import VERSION, Packet, encode_packet, read_packet, read_records
 from dragoman.core.failure import Failure
 from dragoman.core.model import Caller
 from dragoman.core.options import JobOptions
@@ -101,6 +107,7 @@ def test_a_declined_job_uses_up_no_attempt() -> None:
     b.finish(b.local.sent.pop(0))
     world.run()
     assert a.results == [("done", b"done")]
+    assert a.side.gives == {"busy": 1, "done": 1}
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST])
@@ -131,6 +138,22 @@ def test_attempts_are_counted_by_the_broker_of_the_job() -> None:
     assert [(each.outcome, each.reason) for each in a.local.outcomes] == [(Outcome.FAILED, "no")]
     assert job is not None
     assert job.spent == 2
+
+
+def test_a_worker_of_another_broker_gets_the_number_of_the_attempt() -> None:
+    """Each attempt was the first one for a worker of another broker."""
+    world = joined("a", "b")
+    a, b = world.nodes["a"], world.nodes["b"]
+    b.worker("s")
+    world.run()
+    a.call(attempts=3, retry_first=0.1)
+    numbers = []
+    for _ in range(3):
+        world.run_until(lambda: b.local.sent)
+        attempt = b.local.sent.pop()
+        numbers.append(attempt.number)
+        b.broker.fail(attempt, "no", world.now)
+    assert numbers == [1, 2, 3]
 
 
 def test_progress_and_parts_travel() -> None:
@@ -319,6 +342,32 @@ def test_nothing_is_lost_or_done_twice_while_messages_are_lost(seed: int) -> Non
     world.run_until(work, 120.0)
     assert sorted(ran) == sorted(jobs)
     assert sorted(result for outcome, result in a.results if outcome == "done") == sorted(jobs)
+
+
+def test_messages_that_cannot_be_read_are_malformed_and_nothing_else() -> None:
+    """Text that is not UTF-8, and a name that cannot be in a subject, ended the connection to NATS."""
+    good = encode_gossip(Gossip(VERSION, "eu1", "0123456789abcdef"))
+    packet = encode_packet(Packet(VERSION, "eu1", "0123456789abcdef", 0, 0, True, b""))
+    assert read_gossip(good).broker == "eu1"
+    assert read_packet(packet).broker == "eu1"
+
+    def check(read: Callable[[bytes], object], data: bytes) -> None:
+        with pytest.raises(Malformed):
+            read(data)
+
+    names = ("", "a b", ">", "a.b", "x\r\nPUB", "é", "n" * 33)
+    rows: list[tuple[Callable[[bytes], object], bytes]] = [
+        *((read_gossip, encode_gossip(Gossip(VERSION, name, "0123456789abcdef"))) for name in names),
+        *((read_gossip, encode_gossip(Gossip(VERSION, "eu1", name))) for name in names),
+        *((read_packet, encode_packet(Packet(VERSION, name, "0123456789abcdef", 0, 0, True, b""))) for name in names),
+        *((read_packet, encode_packet(Packet(VERSION, "eu1", name, 0, 0, True, b""))) for name in names),
+        (read_gossip, good.replace(b"eu1", b"\xff\xfe1")),
+        (read_packet, packet.replace(b"eu1", b"\xff\xfe1")),
+        (read_records, b"\x91\x93\x04\xc4\x01x\xa2\xff\xfe"),
+        (read_settings, b"\x81\xa2\xff\xfe\x91\xc3"),
+        *((each, b"\x91" * 5000) for each in (read_gossip, read_packet, read_records, read_settings)),
+    ]
+    check_every_row(check, rows)
 
 
 def test_a_large_payload_is_cut_into_several_messages() -> None:

@@ -255,6 +255,23 @@ def test_limits_hold_when_all_brokers_were_away() -> None:
         world.run_until(lambda: world.running == 6, 12.0)
 
 
+def test_limit_holds_for_jobs_that_a_restarted_broker_restores() -> None:
+    """Its jobs were restored, and started, before the limits in shard 0 were read."""
+    world = LimitWorld("a")
+    world.limit(2)
+    (a,) = world.all_nodes
+    world.workers(a, 10)
+    for number in range(12):
+        a.enqueue(b"%d" % number, attempts=9)
+    world.run_until(lambda: world.running == 2)
+    world.freeze("a")
+    again = world.start("a")
+    world.workers(again, 10)
+    world.run_until(lambda: len(again.broker.jobs) == 12)
+    world.run(20.0)  # `check` counts after each step
+    assert world.running == 2
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_limit_holds_whatever_happens(seed: int) -> None:
     world = full_world(5, seed=seed, loss=0.02)

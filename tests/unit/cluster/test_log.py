@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -403,6 +404,61 @@ def test_a_broker_whose_place_in_the_log_was_purged_has_lost_the_shard() -> None
         assert b.take()[-1] == ("saved", 2, 6, 6)
 
     check_every_row(check, [(True,), (False,)])
+
+
+def test_an_owner_whose_log_is_gone_or_ends_too_early_says_so_and_keeps_its_jobs() -> None:
+    """After a power cut of servers that do not sync, owners waited for ever, and gave no reason."""
+
+    def check(attack: Callable[[ModelLog], None], reason: str, *, is_writing: bool) -> None:
+        log = ModelLog()
+        a = Broker(log).own()
+        a.log.add(1, b"one", 0.0)
+        attack(log)
+        if is_writing:
+            a.log.add(2, b"two", 0.0)
+        a.take()
+        for now in range(10, 50, 10):
+            assert a.log.loss == "", "a stale leader may say the same"
+            a.log.verify(float(now))
+        assert a.log.loss == reason
+        assert a.take() == []
+        assert a.log.phase is LogPhase.OWNED
+
+    def is_gone(log: ModelLog) -> None:
+        log.is_gone = True
+
+    def ends_early(log: ModelLog) -> None:
+        log.messages.pop(log.last)
+        log.last -= 1
+
+    def is_purged(log: ModelLog) -> None:
+        log.purge(log.last + 1)
+
+    gone = "the log cannot be used: stream not found"
+    early = "stream LOG ends with 1, and has had 2: it has lost messages"
+    purged = "stream LOG begins with 3, after our claim 1: it was purged"
+    check_every_row(
+        lambda attack, reason, writing: check(attack, reason, is_writing=writing),
+        [
+            (is_gone, gone, False),
+            (is_gone, gone, True),
+            (ends_early, early, False),
+            (ends_early, early, True),
+            (is_purged, purged, False),
+        ],
+    )
+
+
+def test_a_log_that_is_whole_again_is_not_lost() -> None:
+    log = ModelLog()
+    a = Broker(log).own()
+    log.is_gone = True
+    for now in (10.0, 50.0):
+        a.log.verify(now)
+    assert a.log.loss
+    log.is_gone = False
+    a.log.verify(60.0)
+    assert a.log.loss == ""
 
 
 def test_a_message_that_cannot_be_read_ends_writing() -> None:

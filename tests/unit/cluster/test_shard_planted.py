@@ -50,8 +50,8 @@ def accept_before_commit(self: ShardStore, entries: list[Any], done: Any) -> Non
 def acknowledge_on_receipt(self: ShardKeeper, peer: Any, record: Any, attempt: Any, now: float) -> bool:
     """A result is acknowledged when it arrives (the prototype ran jobs again after every failover)."""
     taken = _outcome(self, peer, record, attempt, now)
-    if taken and Token(record.token) in self._acks:
-        self._acknowledge(Token(record.token), self._acks.pop(Token(record.token))[1])
+    if taken and self.acks.is_ending(Token(record.token)):
+        self.acks.safe(1 << 60)
     return taken
 
 

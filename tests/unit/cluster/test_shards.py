@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from case_tables import check_every_row
 from dragoman.cluster.ranks import order, shard_of_key
 from dragoman.cluster.shards import ShardActions, ShardPhase, Shards, ShardSettings
 from dragoman.core.infinity import inf
@@ -216,7 +217,7 @@ def test_a_refused_claim_is_tried_again_later() -> None:
     broker.shards.tick(10.0)
     assert broker.claims() == [0]
     broker.shards.refused(0, 10.5)
-    assert broker.shards.tick(10.5) == 20.0  # or sooner, if the balance is looked at
+    assert broker.shards.tick(10.5) == 11.0  # the numbers of shards are compared
     broker.shards.tick(20.5)
     assert broker.claims() == [0]
     broker.shards.refused(0, 21.0)
@@ -324,6 +325,30 @@ def test_the_broker_with_the_most_gives_up_its_emptiest_shard_to_one_with_two_fe
         hear(float(second), {5: 9, 3: 11}, {2: 10, 1: 12})
         broker.shards.tick(float(second))
     assert broker.take() == []
+
+
+def test_shards_with_few_jobs_follow_each_other_and_those_with_many_wait() -> None:
+    """A first broker with twelve empty shards took 80 seconds to share them out."""
+
+    def check(jobs: int, releases: list[float]) -> None:
+        broker = alone(count=6)
+        for shard in range(6):
+            broker.own(shard, shard + 1, 0.0)
+        broker.loads = dict.fromkeys(range(6), jobs)
+        theirs: dict[int, int] = {}
+        found = []
+        for second in range(1, 40):
+            now = float(second)
+            broker.shards.heard("b", "b1", theirs, False, now)
+            broker.shards.tick(now)
+            for _, shard, at in broker.take():
+                found.append(at)
+                assert isinstance(shard, int)
+                broker.shards.released(shard, now)
+                theirs = theirs | {shard: 10 + shard}  # heard a second later
+        assert found == releases
+
+    check_every_row(check, [(0, [10.0, 11.0, 12.0]), (1000, [10.0, 11.0, 12.0]), (1001, [10.0, 20.0, 30.0])])
 
 
 def test_a_broker_with_a_wrong_clock_does_not_own_the_shard_of_the_schedules() -> None:

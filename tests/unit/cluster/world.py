@@ -14,6 +14,7 @@ from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.shard_bytes import CALL, with_shard
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Delivery, Effect, SendJob
+from dragoman.core.handover import MoveWorker
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.invariants import check
@@ -38,12 +39,15 @@ class Local(Recipient):
         self.cancelled: list[Attempt] = []
         self.outcomes: list[DeliverOutcome] = []
         self.progress: list[bytes] = []
+        self.moved: list[Worker] = []
 
     def execute(self, effect: Effect, now: float) -> None:
         if isinstance(effect, SendJob):
             self.sent.append(effect.attempt)
         elif isinstance(effect, CancelAttempt):
             self.cancelled.append(effect.attempt)
+        elif isinstance(effect, MoveWorker):
+            self.moved.append(effect.worker)
         elif isinstance(effect, DeliverOutcome):
             effect.caller.remove_job(effect.job)
             self.outcomes.append(effect)
@@ -99,10 +103,14 @@ class Node:
         self.client = NatsClient(b"inbox", self.side.watcher)
         self.side.start(self.client)
 
-    def worker(self, service: str = "s", capacity: int = 1) -> Worker:
+    def worker(self, service: str = "s", capacity: int = 1, *, moves: bool = False, brings: bytes = b"") -> Worker:
+        """`moves`: it takes its running jobs to other brokers. `brings`: token of a job that it comes with."""
         now = self.world.now
-        worker = self.broker.join(self.local, None, "w", (service,), WorkerProfile(capacity=capacity), now, LOCAL_OWNER)
+        profile = WorkerProfile(capacity=capacity, can_resume=moves, can_move=moves)
+        worker = self.broker.join(self.local, None, "w", (service,), profile, now, LOCAL_OWNER)
         assert worker is not None
+        if brings:
+            assert self.broker.handover.claim(worker, Token(brings), service, now)
         self.broker.idle(worker, now)
         return worker
 

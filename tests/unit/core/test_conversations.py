@@ -14,6 +14,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Job
 from dragoman.core.options import JobOptions
 from dragoman.core.recording import from_worker, record_heartbeat, submitted, to_worker
+from dragoman.core.states import FAILED, AttemptRecord
 
 from .world import Caller, CheckedBroker, attempt_of
 
@@ -175,6 +176,19 @@ def test_jobs_that_were_not_recorded_keep_milestones_unless_they_are_done(
     assert kept is not None
     assert not kept.is_whole
     assert told(kept)[-2:] == ["failed: poison", conversations.UNANSWERED]
+
+
+def test_worker_of_an_earlier_run_has_one_lane(broker: CheckedBroker, recorder: Conversations) -> None:
+    """Numbers of workers are not stored: after a restart, each attempt of one worker had a lane of its own."""
+    recorder.next_at = inf
+    broker.worker()
+    job = broker.call(attempts=4)
+    broker.take()
+    past = [("gpu-1", 1), ("gpu-2", 2), ("gpu-1", 3)]
+    job.history = [AttemptRecord(number=number, outcome=FAILED, reason="r", worker=name) for name, number in past]
+    kept = recorder._from_history(job, None, None, "", 1.0)
+    assert [(each.id, each.name) for each in kept.lanes if each.role == "worker"] == [("a1", "gpu-1"), ("a2", "gpu-2")]
+    assert [each.lane for each in kept.entries if isinstance(each, AttemptEntry)] == ["a1", "a2", "a1"]
 
 
 def test_if_all_jobs_fail_a_budget_of_them_keeps_milestones(broker: CheckedBroker, recorder: Conversations) -> None:

@@ -111,7 +111,7 @@ def test_what_events_of_a_job_say(broker: CheckedBroker) -> None:
     attempt = attempt_of(job)
     broker.attempts.progress(attempt, bytearray(b"half"), 1.0)
     broker.fail(attempt, "no", 2.0)
-    about: dict[str, Any] = {"id": job.id, "service": "s", "is_background": False, "is_kept": False}
+    about: dict[str, Any] = {"id": job.id, "service": "s", "is_background": False, "is_kept": False, "caller": "?"}
     held = {**about, "attempt": 1, "worker": "w", "worker_id": worker.id, "dialect": "?"}
     assert published(broker) == [
         JobEvent(JOB_RUNNING, **held, max_attempts=1),
@@ -130,7 +130,7 @@ def test_a_job_that_is_retried_says_how_its_attempt_ended(broker: CheckedBroker)
     broker.run_until(31.0)
     broker.succeed(attempt, b"late", 32.0)
     last = EndedAttempt(1, "w", Outcome.TIMED_OUT, "no result within 30 s", 30.0)
-    about: dict[str, Any] = {"id": job.id, "service": "s", "is_background": False, "is_kept": False}
+    about: dict[str, Any] = {"id": job.id, "service": "s", "is_background": False, "is_kept": False, "caller": "?"}
     of_worker = {"attempt": 1, "worker": "w", "worker_id": worker.id, "dialect": "?"}
     assert published(broker) == [
         JobEvent(JOB_DELAYED, **about, last=last, delay=1.0),
@@ -163,6 +163,7 @@ def test_what_events_of_a_background_job_in_quarantine_say(broker: CheckedBroker
             outcome=Outcome.FAILED,
             reason="no",
             is_quarantined=True,
+            caller="?",
         )
     ]
 

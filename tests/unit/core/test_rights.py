@@ -27,6 +27,7 @@ from dragoman.core.rights import (
     Right,
     Rights,
     check_pattern,
+    lowest,
 )
 from dragoman.testing.entropy import SeededEntropy
 
@@ -146,8 +147,43 @@ def test_rate_gains_nothing_from_a_clock_that_goes_back() -> None:
 def test_new_rate_applies_at_once() -> None:
     principal = Principal("web", limits=PrincipalLimits(max_rate=100.0))
     assert principal.take_rate(0.0)
-    principal.limits = PrincipalLimits(max_rate=1.0)
+    principal.limit(PrincipalLimits(max_rate=1.0))
     assert [principal.take_rate(0.0) for _ in range(3)] == [True, False, False]
+
+
+def test_lowest_of_each_limit() -> None:
+    first = PrincipalLimits(5, None, 3, None, 7.0, 1)
+    second = PrincipalLimits(8, 90, 2, 4, None, None)
+    assert lowest(first, [second]) == lowest(second, [first]) == PrincipalLimits(5, 90, 2, 4, 7.0, 1)
+    assert lowest(NO_LIMITS, [NO_LIMITS]) == NO_LIMITS
+    assert lowest(first, []) is first
+
+
+def test_default_of_max_waiting_is_not_shared_in_a_cluster() -> None:
+    principals = Principals()
+    principals.apply({"plain": (ALL_RIGHTS, PrincipalLimits()), "web": (ALL_RIGHTS, PrincipalLimits(max_waiting=9))})
+    principals.share()
+    assert list(principals.shared) == ["web"]
+    assert principals.named("plain").max_waiting == 200_000
+    principals.apply({"plain": (ALL_RIGHTS, PrincipalLimits(max_peers=3)), "web": (ALL_RIGHTS, PrincipalLimits())})
+    assert list(principals.shared) == ["plain"]
+    assert principals.named("web").share is None
+
+
+def test_limits_of_another_table_hold_until_they_are_taken_back() -> None:
+    principals = Principals()
+    web = principals.named("web")
+    web.limit(PrincipalLimits(max_running=5))
+    assert principals.limit_elsewhere("eu2", {"web": PrincipalLimits(max_running=3)}) == [web]
+    assert principals.limit_elsewhere("eu2", {"web": PrincipalLimits(max_running=3)}) == []
+    assert web.max_running == 3
+    assert principals.limit_elsewhere("eu3", {"web": PrincipalLimits(max_running=2)}) == [web]
+    assert principals.limit_elsewhere("eu2", {}) == [web]
+    assert web.max_running == 2
+    assert principals.limit_elsewhere("eu3", {}) == [web]
+    assert web.max_running == 5
+    principals.limit_elsewhere("eu2", {"local": PrincipalLimits(max_running=1)})
+    assert principals.local.limits is NO_LIMITS
 
 
 def test_built_in_principals_have_all_rights_and_no_limits() -> None:

@@ -11,7 +11,7 @@ from dragoman.operations.schemas import ScheduleRequest
 from owners import LOCAL_OWNER
 from scraped import Dialect
 
-from .world import World
+from .world import WALL, World
 
 
 def finding(kind: str = "backlog", level: Any = "warning", **fields: Any) -> Finding:
@@ -161,3 +161,20 @@ def test_a_schedule_that_skips_its_runs() -> None:
     world.samples(4)
     assert world.attention() == {"skipped": "The last 4 runs of schedule 'nightly' were skipped."}
     assert world.snapshot().totals.schedules == 1
+
+
+def test_a_schedule_that_waits_until_the_wall_clock_has_passed_its_runs() -> None:
+    """The wall clock was a year ahead for a while: the next run was due in a year, and nothing needed attention."""
+    world, year = World(), 365 * 86_400.0
+    scheduler = world.operations.scheduler
+    wall = world.now + WALL
+    request = ScheduleRequest(name="nightly", service="s", cron="* * * * *", overlap=True)
+    scheduler.put(request, world.now, wall, "local")
+    for later in (year, year + 60.0):
+        scheduler.tick(world.now, wall + later)
+    scheduler.tick(world.now, wall)
+    world.samples(4)
+    assert "Schedule 'nightly' has made runs for times up to 365.0 d from now" in world.attention()["schedule ahead"]
+    scheduler.pause("nightly", world.now, world.now + WALL)
+    world.samples(8)
+    assert "schedule ahead" not in world.attention()

@@ -26,12 +26,17 @@ def service(**changes: object) -> Facts:
 ROWS: list[tuple[Facts, str, str]] = [
     (Facts(store_problem="disk full"), "store", "The store cannot write: disk full. Background jobs are refused."),
     (Facts(problems=["a", "b"]), "not ready", "The broker accepts no new jobs: a; b."),
+    (
+        Facts(unheard=["eu2", "eu3"]),
+        "broker silent",
+        "Not heard: eu2, eu3. Jobs and workers there are not shown, and no job is sent there.",
+    ),
     (service(workers=0, busy=0), "no worker", "442 jobs of 'ocr' wait: no worker offers the service."),
     (service(workers=0, waiting=1), "no worker", "1 job of 'ocr' waits: no worker offers the service."),
     (
         service(is_paused=True, paused_by="ops", paused_for=720.0),
         "paused",
-        "442 jobs of 'ocr' wait: the service is paused by ops for 12 min.",
+        "442 jobs of 'ocr' wait: the service has been paused for 12 min by ops.",
     ),
     (service(is_paused=True), "paused", "442 jobs of 'ocr' wait: the service is paused."),
     (
@@ -112,6 +117,11 @@ ROWS: list[tuple[Facts, str, str]] = [
         "skipped",
         "The last 3 runs of schedule 'nightly' were skipped.",
     ),
+    (
+        Facts(schedules=[ScheduleFacts(name="nightly", service="ocr", ahead=365.25 * 86_400.0)]),
+        "schedule ahead",
+        "Schedule 'nightly' has made runs for times up to 365.2 d from now, and makes no other before then.",
+    ),
 ]
 
 QUIET: list[tuple[Facts]] = [
@@ -154,7 +164,7 @@ def test_queue_that_waits_for_a_limit_of_its_service_needs_no_attention() -> Non
 
 def test_findings_about_services_name_them() -> None:
     """A principal without `see` over all services gets those of its services only."""
-    broker = {"store", "not ready", "limit", "lag", "bad messages", "rejoining"}
+    broker = {"store", "not ready", "broker silent", "limit", "lag", "bad messages", "rejoining"}
     for facts, kind, _ in ROWS:
         (finding,) = findings(facts)
         assert finding.services == (() if kind in broker else ("ocr",)), kind

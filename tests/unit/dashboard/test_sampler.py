@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.options import JobOptions
+from dragoman.core.restore import begin_loading, end_loading
 from dragoman.dashboard import sampler as sampler_module
 from dragoman.dashboard.census import AT_ONCE
+from dragoman.dashboard.changes import PAUSED, QUARANTINED
 from dragoman.dashboard.dashboard import OTHER
+from scraped import attempt_of
 
 from .world import World
 
@@ -15,6 +18,14 @@ from .world import World
 def do(world: World, service: str, count: int) -> None:
     for _ in range(count):
         world.finish(world.job(service))
+
+
+def quarantine(world: World, service: str) -> None:
+    world.worker(service)
+    job = world.job(service, JobOptions(durable=True, attempts=1))
+    world.sample()
+    world.broker.fail(attempt_of(job), "no", world.now)
+    world.runner.run_once()
 
 
 def test_rates_are_those_of_the_last_ten_seconds() -> None:
@@ -124,12 +135,57 @@ def test_a_history_that_has_long_not_moved_gives_its_place_to_a_service_that_mov
     assert list(world.sampler.histories) == ["b"]
 
 
-def test_a_name_that_only_callers_use_has_no_history() -> None:
+def test_a_service_that_no_worker_has_offered_has_a_history() -> None:
+    """The charts of a paused service with waiting jobs were empty until its first worker came."""
     world = World()
-    world.job("invented")
+    world.broker.operator.pause("mail", "ann", world.now)
+    for _ in range(3):
+        world.job("mail")
     world.samples(2)
-    assert world.sampler.histories == {}
-    assert world.row("invented").waiting == 1
+    series = world.dashboard.series("mail", "5m", world.broker.principals.local, world.now)
+    assert series.waiting[-2:] == [3.0, 3.0]
+
+
+def test_names_that_only_callers_use_have_at_most_half_of_all_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler_module, "MAX_SERIES", 4)
+    world = World()
+    for number in range(5):
+        world.job(f"invented {number}")
+    world.sample(2.0)
+    world.worker("s")
+    do(world, "s", 1)
+    world.sample(2.0)
+    assert list(world.sampler.histories) == ["invented 0", "invented 1", "s"]
+    assert world.row("invented 4").waiting == 1
+
+
+def test_jobs_that_were_loaded_between_two_samples_did_not_arrive_now() -> None:
+    """After a restart, restored jobs counted as arrivals, and those in quarantine as new."""
+    world = World()
+    world.sample(2.0)
+    begin_loading(world.broker)
+    world.job("s", JobOptions(waits=True))
+    quarantine(world, "t")
+    end_loading(world.broker, world.now)
+    world.sample(2.0)
+    assert world.row("s").arrived == 0.0
+    assert world.snapshot().totals.arrived == 0.0
+    assert "quarantined" not in world.attention()
+    quarantine(world, "t")
+    world.sample(2.0)
+    changes = [each.text for each in world.dashboard.changes.latest(10) if each.kind == QUARANTINED]
+    assert changes == ["1 job of 't' went into quarantine"]
+
+
+def test_a_pause_of_an_earlier_run_is_no_change() -> None:
+    """It was a change at the time of the restart."""
+    world = World()
+    world.broker.operator.pause("old", "ann", world.now - 3600.0)
+    world.now += 1.0
+    world.broker.operator.pause("new", "ann", world.now)
+    world.sample(2.0)
+    changes = [(each.service, each.at) for each in world.dashboard.changes.latest(10) if each.kind == PAUSED]
+    assert changes == [("new", world.now - 2.0)]
 
 
 def test_services_that_the_broker_forgot_are_forgotten() -> None:

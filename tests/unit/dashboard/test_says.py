@@ -64,6 +64,11 @@ ROWS: list[tuple[dict[str, Any], dict[str, int], str]] = [
         {},
         "The service is paused by ops: its jobs are not dispatched. 2 jobs wait.",
     ),
+    (  # the mean of the last 10 seconds is that of before the pause, too, and does not tell how the queue grows now
+        {"waiting": 12, "workers": 1, "paused": True, "paused_by": "ops", "arrived": 5.6, "done": 5.4},
+        {},
+        "The service is paused by ops: its jobs are not dispatched. 5.6 jobs/s arrive; 12 jobs wait.",
+    ),
 ]
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.core.options import JobOptions
@@ -53,6 +54,20 @@ def test_a_snapshot_has_totals_services_attention_and_changes() -> None:
     assert snapshot["at"].startswith("1970-01-12T14:03:28")  # by the wall clock
 
 
+def test_without_a_cluster_no_broker_is_named() -> None:
+    world = busy_world()
+    local = world.broker.principals.local
+    texts = [
+        world.watch().received[-1],
+        world.watch("service/mail").received[-1],
+        msgspec.json.encode(world.dashboard.overview("5m", local, world.now)),
+        msgspec.json.encode(world.dashboard.series("mail", "5m", local, world.now)),
+    ]
+    for text in texts:
+        for name in (b'"brokers"', b'"unanswered"', b'"states"', b'"here"'):
+            assert name not in text
+
+
 def test_each_snapshot_has_the_next_number_and_the_instance_of_the_broker() -> None:
     world = World()
     reader = world.watch()
@@ -91,9 +106,9 @@ def test_a_series_of_a_principal_has_its_services_and_marks_only() -> None:
     world.sample(2.0)
     viewer = world.principal("viewer", see=("ocr",))
     series = world.dashboard.overview("5m", viewer, world.now).series
-    assert (series.total, series.services, series.marks) == (None, {}, [])
+    assert (series.total, list(series.services), series.marks) == (None, ["ocr"], [])
     series = world.dashboard.overview("5m", world.broker.principals.local, world.now).series
-    assert list(series.services) == ["mail"]
+    assert list(series.services) == ["ocr", "mail"]
     assert [each.text for each in series.marks] == ["the broker started", "1 worker of 'mail' joined"]
     assert series.total is not None
     assert series.total.waiting[-1] == 1.0
@@ -257,6 +272,18 @@ def test_flow_has_the_pairs_of_dialects_that_exchange_jobs() -> None:
     assert world.snapshot().flow == []
 
 
+def test_flow_has_no_jobs_of_an_earlier_run() -> None:
+    """The dialects of their callers are not stored: they were a pair with an empty name."""
+    world = World()
+    world.worker("s", dialect="memodb")
+    job = world.job("s")
+    job.caller_dialect = ""
+    world.finish(job)
+    world.samples(2)
+    assert list(world.broker.counters.flow) == [("", "memodb")]
+    assert world.snapshot().flow == []
+
+
 def test_a_pause_has_its_time() -> None:
     world = World()
     world.worker("s")
@@ -264,7 +291,7 @@ def test_a_pause_has_its_time() -> None:
     world.job("s")
     world.samples(6)
     assert world.row("s").paused_at is not None
-    assert world.attention() == {"paused": "1 job of 's' waits: the service is paused by ops for 12 s."}
+    assert world.attention() == {"paused": "1 job of 's' waits: the service has been paused for 12 s by ops."}
 
 
 def test_new_jobs_in_quarantine_are_a_change_and_need_attention() -> None:

@@ -34,7 +34,7 @@ ROWS: list[tuple[dict[str, object], str]] = [
         {"state": "busy", "running": [JOB], "silent": 24.0},
         "It has been silent for 24 s. It counts as dead after 30 s, and 1 job with it.",
     ),
-    ({"state": "busy", "running": [JOB], "silent": 24.0, "lease": None}, "It holds 1 job and has 4 slots."),
+    ({"state": "busy", "running": [JOB], "silent": 24.0, "lease": None}, "It holds 1 job and has 4 slots: 3 are free."),
     (
         {"state": "detached", "running": [JOB], "silent": 24.0},
         "It has been unreachable for 24 s. Its lease ends in 6.0 s. 1 job of it is then lost or retried.",

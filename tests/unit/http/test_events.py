@@ -185,7 +185,7 @@ def test_events_are_made_only_while_somebody_listens(world: World) -> None:
 
 def test_streams_of_two_http_listeners_hear_the_same(world: World) -> None:
     first = Listener(world, "/v1/events")
-    other = Subscribers(world.broker.events).open_stream(Streams(1), Principal(LOCAL))
+    other = Subscribers(world.broker).open_stream(Streams(1), Principal(LOCAL))
     second = Listener(world, "/v1/events", app=other)
     Worker(world, name="w")
     assert [event for event, _ in first.hears()] == ["joined"]
@@ -223,7 +223,9 @@ def test_streams_end_with_the_broker(world: World) -> None:
     world.session.close()
     world.settle()
     assert listener.task.done()
-    assert kind(world.ask("GET", "/v1/events")) == (429, "too-many-streams")
+    refused = world.ask("GET", "/v1/events")
+    assert kind(refused) == (503, "draining"), "it was the problem of a listener that is full"
+    assert refused.json()["detail"] == "the broker is shutting down; open the stream again later"
 
 
 def test_head_of_a_stream_is_no_stream(world: World) -> None:

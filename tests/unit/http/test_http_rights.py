@@ -182,6 +182,33 @@ def test_an_event_of_a_worker_has_the_services_that_the_principal_may_see(world:
     assert told == {"local": [["mail", "billing"]], "web": [["mail", "billing"]], "other": [], "viewer": [["mail"]]}
 
 
+def test_an_event_names_no_predecessor_that_the_principal_may_not_see(world: RightsWorld) -> None:
+    """The event of a cancelled job had the id and the failure of the job that it came after, for everybody."""
+    world.act_as("local")
+    world.worker("billing")
+    before = world.enqueue("billing", attempts=1)
+    job = world.enqueue("mail", after=[before])
+    streams = listeners(world, "/v1/events", "local", "viewer", "scraper")
+    of_job = listeners(world, f"/v1/jobs/{job}/events", "viewer")
+    world.fail(before, "E: REASONMARK")
+    world.wait(0.0)
+    whole, hidden = (
+        f"job {before}, which it comes after, ended failed: E: REASONMARK",
+        "a job that it comes after ended failed",
+    )
+    told = {
+        name: [data["reason"] for event, data in stream.hears() if event == "ended" and data["id"] == job]
+        for name, stream in streams.items()
+    }
+    assert told == {"local": [whole], "viewer": [hidden], "scraper": [whole]}
+    assert [data.get("reason") for _, data in of_job["viewer"].hears()] == [None, hidden]
+    later = listeners(world, f"/v1/jobs/{job}/events", "viewer", "local")
+    assert {name: stream.hears()[0][1]["reason"] for name, stream in later.items()} == {
+        "viewer": hidden,
+        "local": whole,
+    }
+
+
 def test_a_principal_that_loses_its_right_gets_no_more_events(world: RightsWorld) -> None:
     streams = listeners(world, "/v1/events", "viewer")
     world.act_as("local")

@@ -225,4 +225,4 @@ async def test_all_streams_end_together_and_no_other_begins() -> None:
     assert all(reader.is_complete for reader in readers)
     late = Reader(EventStream(streams))
     await late.task
-    assert late.status == 429
+    assert late.status == 503

@@ -12,7 +12,7 @@ from http_world import World
 
 from case_tables import check_every_row
 from dragoman.operations.bulk_schemas import BulkRef, CancelJobsRequest, DeleteJobsRequest, RetryJobsRequest
-from dragoman.operations.cluster_schemas import BrokerRef
+from dragoman.operations.cluster_schemas import BrokerRef, NamedBroker
 from dragoman.operations.dashboard_schemas import OverviewRequest, ServiceSeriesRequest
 from dragoman.operations.group_schemas import BatchJob, EnqueueManyRequest, GroupRef, GroupResultsRequest
 from dragoman.operations.handlers import FUNCTIONS
@@ -51,6 +51,7 @@ MOMENT = datetime(2030, 1, 1, 8, tzinfo=UTC)
 # For each type of request: one in which as little as possible is said, and one in which everything is.
 REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
     BrokerRef: [BrokerRef(broker="eu1")],
+    NamedBroker: [NamedBroker(), NamedBroker(broker="eu2")],
     EnqueueRequest: [
         EnqueueRequest(service="s"),
         EnqueueRequest(
@@ -96,7 +97,7 @@ REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
     ListJobsRequest: [
         ListJobsRequest(),
         ListJobsRequest(service="a b&c", state="ended", outcome="timed out", quarantined=False, limit=7, after=ID),
-        ListJobsRequest(kind="call", caller="http", worker="w/1", text="50 % off", undone=True, group=ID),
+        ListJobsRequest(kind="call", caller="http", worker="w/1", text="50 % off", undone=True, group=ID, parent=ID),
     ],
     FindJobRequest: [FindJobRequest(service="ä", key="a/b c"), FindJobRequest(service="s", key="k", owner="web")],
     RetryJobsRequest: [RetryJobsRequest(), RetryJobsRequest(service="ä", reason="50 %", outcome="lost", rate=2.5)],

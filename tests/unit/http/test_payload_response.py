@@ -8,7 +8,11 @@ import pytest
 from http_worker import Worker, kind, token
 from http_world import World
 
+from dragoman.core.failure import Failure
+from dragoman.core.owners import Owner
+from dragoman.core.rights import NO_LIMITS, Rights
 from dragoman.http.app import make_app
+from dragoman.http.context import AppContext
 from dragoman.http.payload_response import payload_response
 
 SECRET = "the content of a job"
@@ -83,3 +87,39 @@ def test_listener_without_payloads_shows_sizes_only(world: World) -> None:
     assert SECRET not in ended.text
     assert ended.json()["result_size"] == len(SECRET)
     assert world.ask("GET", f"/v1/jobs/{id}/result").text == SECRET, "callers get their results"
+
+
+def test_listener_without_payloads_shows_no_error_and_no_payload_by_key(world: World) -> None:
+    """Messages and tracebacks of errors were shown, and `find` showed the payload."""
+    worker = Worker(world)
+    id = world.enqueue(payload=SECRET, key="k", attempts=1)
+    worker.takes()
+    hide_payloads(world)
+    found = world.ask("GET", "/v1/jobs/find?service=s&key=k")
+    assert (found.status_code, SECRET in found.text) == (200, False)
+    world.fail(id, "E", Failure("E", SECRET, SECRET))
+    shown = world.ask("GET", f"/v1/jobs/{id}")
+    assert (shown.json()["outcome"], SECRET in shown.text) == ("failed", False)
+    assert SECRET in world.ask("GET", f"/v1/jobs/{id}/result").text, "callers get their errors"
+
+
+def test_listener_without_payloads_gives_results_to_the_owner_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An administrator read the results of the jobs of others."""
+    rights = {"web": Rights(call=("*",), work=("*",)), "ops": Rights(administer=("*",))}
+    world.broker.principals.apply({name: (each, NO_LIMITS) for name, each in rights.items()})
+    owners = {name: Owner(world.broker.principals.named(name), f"address of {name}") for name in rights}
+    principal = "web"
+    monkeypatch.setattr(AppContext, "owner", lambda self, scope: owners[principal])
+    world.worker("s")
+    id = world.enqueue(payload="x")
+    world.succeed(id, SECRET.encode())
+    batch = {"service": "s", "group": True, "jobs": [{"payload": "y"}]}
+    view = world.ask("POST", "/v1/jobs/many", json=batch).json()
+    world.succeed(view["jobs"][0], SECRET.encode())
+    hide_payloads(world)
+    paths = (f"/v1/jobs/{id}/result", f"/v1/groups/{view['group']}/results")
+    assert [SECRET in world.ask("GET", each).text for each in paths] == [True, True]
+    principal = "ops"
+    assert [kind(world.ask("GET", each)) for each in paths] == [(403, "payloads-hidden")] * 2

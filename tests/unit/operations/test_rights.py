@@ -193,7 +193,7 @@ ANSWERS: dict[str, tuple[object, ...]] = {
     "worker ladder": (OK, OK, GONE, OK, OK, GONE),
     "schedules": (1, 1, 0, 1, 1, 0),
     "schedule": (OK, OK, GONE, OK, OK, GONE),
-    "set schedule": (OK, OK, "conflict", "conflict", OK, "conflict"),
+    "set schedule": (OK, OK, "conflict", NO, OK, NO),
     "delete schedule": (OK, OK, GONE, NO, OK, GONE),
     "pause schedule": (OK, OK, GONE, NO, OK, GONE),
     "resume schedule": (OK, OK, GONE, NO, OK, GONE),

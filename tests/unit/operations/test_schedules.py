@@ -6,6 +6,9 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
+from dragoman.operations.schedule_state import Schedule, ScheduleState
+from dragoman.operations.schemas import ScheduleRequest
+
 from .world import WALL, World
 
 
@@ -63,3 +66,11 @@ def test_a_job_runs_for_sixty_seconds_at_most_unless_it_says_otherwise(world: Wo
     assert world.job(world.enqueue()).options.job_timeout == 60.0
     assert world.job(world.enqueue(timeout=86_400.0)).options.job_timeout == 86_400.0
     assert world.job(world.enqueue(timeout=None)).options.job_timeout == inf
+
+
+def test_a_schedule_ends_its_search_for_the_next_run_at_any_time() -> None:
+    """An interval that is smaller than the precision of the time never led to a later time, and the search went on."""
+    request = ScheduleRequest(name="n", service="s", every=1.0)
+    schedule = Schedule(ScheduleState(request=request, start=0.0, since=0.0, decided=0.0))
+    assert [schedule.next(each) for each in (0.0, 0.5, 1.0, 1e9, -5.5)] == [1.0, 1.0, 2.0, 1e9 + 1.0, -5.0]
+    assert schedule.next(1e300) == inf

@@ -12,6 +12,7 @@ import pytest
 from dragoman.operations.field_types import JobIdText, ScheduleName, WorkerNumber
 from dragoman.operations.group_schemas import GroupId
 from dragoman.operations.handlers import FUNCTIONS, METHODS, OperationHandlers
+from dragoman.operations.internal_table import INTERNAL
 from dragoman.operations.merged_views import MERGERS
 from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import EmptyRequest, JobRef, JobView, OperationRequest
@@ -27,13 +28,13 @@ def request_of(function: Any) -> Any:
 def test_every_row_has_a_function_and_every_function_a_row() -> None:
     methods = inspect.getmembers(OperationHandlers, inspect.isfunction)
     functions = {name for name, each in methods if not name.startswith("_") and request_of(each) is not None}
-    assert functions == {METHODS.get(name, row.python_name) for name, row in OPERATIONS.items()}
-    assert set(FUNCTIONS) == set(OPERATIONS)
+    assert functions == {METHODS.get(name, row.python_name) for name, row in (OPERATIONS | INTERNAL).items()}
+    assert set(FUNCTIONS) == set(OPERATIONS | INTERNAL)
 
 
 def test_a_function_takes_the_request_of_its_row() -> None:
     for name, function in FUNCTIONS.items():
-        assert request_of(function) is OPERATIONS[name].request, name
+        assert request_of(function) is (OPERATIONS | INTERNAL)[name].request, name
 
 
 def test_no_two_rows_share_a_name_a_path_or_a_command() -> None:

@@ -161,7 +161,7 @@ def test_ended_otherwise(world: World) -> None:
     world.broker.fail(world.attempt(name), "no luck", world.now)
     assert why(world, name) == (
         "It ended failed: attempt 1 of 1 failed on worker seven: no luck. "
-        "It is in quarantine: `retry` makes a new job from it."
+        "It is in quarantine: a retry makes a new job from it."
     )
     cancelled = world.enqueue(delay=9.0)
     world.ask("cancel", id=cancelled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from stat import S_IMODE
+from zlib import crc32
 
 import pytest
 
@@ -12,6 +13,7 @@ from dragoman.core.restore import StoredJob
 from dragoman.recording.file import FULL, HEAD, STOPPED, TITLE, Recording, RecordingError, RecordingWriter
 from dragoman.recording.items import Item
 from dragoman.recording.recorded_store import STORED_FIELDS
+from dragoman.recording.replay import Replay
 
 ITEMS: list[Item] = [("begin", {"release": "1"}), ("c", 1.5), ("arrived", 1, [b"\xff" * 40]), ("w", 1, 2, 3, False)]
 
@@ -31,6 +33,40 @@ def test_items_are_read_as_they_were_written(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "run.rec")
     assert list(recording) == ITEMS
     assert recording.end == STOPPED
+
+
+def test_a_flipped_bit_of_a_length_is_damage(tmp_path: Path) -> None:
+    """A length beyond the end of the file looked like a file that is cut off, and the replay ended with 0."""
+    file = tmp_path / "run.rec"
+    whole = written(file)
+    place, lengths = whole.index(b"\n") + 1, []
+    while place < len(whole):
+        lengths.append(place)
+        place += HEAD.size + HEAD.unpack(whole[place : place + HEAD.size])[0]
+    assert len(lengths) == len(ITEMS) + 1
+    for start in lengths:
+        for bit in range(32):
+            damaged = bytearray(whole)
+            damaged[start + bit // 8] ^= 0x80 >> bit % 8
+            file.write_bytes(damaged)
+            with pytest.raises(RecordingError, match=f"damaged at byte {start}"):
+                list(Recording(file))
+
+
+@pytest.mark.parametrize("chunk", [b"\x91\x91\xa2\xff\xff", b"\x91\x90", b"\x91\x91\x01"])
+def test_damage_with_a_valid_checksum_is_named(tmp_path: Path, chunk: bytes) -> None:
+    """Text that is no Unicode gave a traceback."""
+    file = tmp_path / "run.rec"
+    file.write_bytes(TITLE + b"1\n" + HEAD.pack(len(chunk), crc32(chunk)) + chunk)
+    with pytest.raises(RecordingError, match="damaged at byte"):
+        list(Recording(file))
+
+
+@pytest.mark.parametrize("settings", [{}, {"policy": {"no_such": 1}, "limits": {}, "first_worker": 1}, {"policy": 1}])
+def test_settings_that_cannot_be_read_are_an_error(tmp_path: Path, settings: dict[str, object]) -> None:
+    written(tmp_path / "run.rec", [("begin", settings)])
+    with pytest.raises(RecordingError, match="the settings of its broker cannot be read"):
+        Replay(tmp_path / "run.rec")
 
 
 def test_only_its_user_may_read_it(tmp_path: Path) -> None:

@@ -20,9 +20,11 @@ from dragoman.operations.schemas import ErrorView
 from dragoman.operations.table import OPERATIONS
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.cluster_answers import ClusterAnswers
+from dragoman.server.cluster_events import ClusterEvents
 from dragoman.server.cluster_places import NoShards, Places, ShardOwners
 from dragoman.server.cluster_router import ClusterRouter
 from dragoman.server.runner import Runner
+from dragoman.server.watched_events import WatchedEventsSide
 from dragoman.testing.entropy import SeededEntropy
 from owners import LOCAL_OWNER
 from unit.cluster import world as links
@@ -107,10 +109,14 @@ class Node(links.Node):
         places = Places(self.operations, name, shards)
         wake = self.runner.connections.request_iteration
         self.router = ClusterRouter(self.operations, self.side, places, wake, lambda: world.now)
-        self.side.questions.answerer = ClusterAnswers(self.operations, places, wake)
+        self.side.questions.answerer = self.answers = ClusterAnswers(self.operations, places, wake)
         self.operations.brokers = self.router
-        self.side.has_settings = lambda broker, now: self._has_settings(broker)
-        self.runner.sessions += [self.operations, self.side, self.router]
+        io, clock = self.runner.connections, lambda: world.now
+        self.events = ClusterEvents(self.operations, self.side, io, places.owner_of, clock)
+        self.watched = WatchedEventsSide(self.broker, self.side, io, clock)
+        self.operations.event_sources = self.events
+        self.side.notes.is_owner = lambda broker, now: self._has_settings(broker)
+        self.runner.sessions += [self.operations, self.side, self.router, self.events, self.watched]
         self.workers = self.local = WorkerSession()  # type: ignore[assignment]
 
     def _has_settings(self, broker: str) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.cluster import capacity
 from dragoman.cluster.capacity import COUNT_EVERY, MOST_COUNTED, Capacity, capacity_of, idle_slots
-from dragoman.cluster.records import ServiceGossip
+from dragoman.cluster.gossip import ServiceGossip
 from dragoman.core.model import Worker
 from unit.cluster.world import World
 

@@ -12,7 +12,7 @@ from dragoman.transfer.errors import TransferError
 from dragoman.transfer.exported_job import ExportedJob
 from dragoman.transfer.file_index import FileIndex
 from dragoman.transfer.jobs_file import FileReader, FileWriter, no_progress
-from dragoman.transfer.shard_choice import choose_shards
+from dragoman.transfer.shard_choice import choose_shards, watches
 from exported_jobs import job_with
 
 SHARDS = 7
@@ -58,17 +58,39 @@ def test_a_group_and_a_job_that_waits_for_it_are_together() -> None:
     assert set(chosen.values()) == {4}
 
 
+def key_elsewhere() -> str:
+    """Return a key of another shard than that of the key 'a'."""
+    shard = shard_of_key("local", "later", "a", SHARDS)
+    return next(key for key in map(str, range(20)) if shard_of_key("local", "later", key, SHARDS) != shard)
+
+
 def test_keys_of_several_shards_that_belong_together_are_named() -> None:
     first, second = id_with(1, 1), id_with(2, 2)
-    keys = [f"k{number}" for number in range(20)]
-    other = next(
-        key
-        for key in keys
-        if shard_of_key("local", "later", key, SHARDS) != shard_of_key("local", "later", "a", SHARDS)
-    )
-    waiting = job_with(second, key=other, extras=json.dumps({"after": [first.hex()]}))
+    extras = [json.dumps({"group": GROUP.hex(), "place": place}) for place in range(2)]
+    jobs = job_with(first, key="a", extras=extras[0]), job_with(second, key=key_elsewhere(), extras=extras[1])
     with pytest.raises(TransferError, match=f"2 jobs with keys belong together.*{first.hex()}, {second.hex()}"):
-        choose_shards(index_of(job_with(first, key="a"), waiting), SHARDS)
-    assert set(choose_shards(index_of(job_with(first, key="a"), waiting), 1).values()) == {0}
-    ready = job_with(second, key=other, extras=json.dumps({"after": [first.hex()], "is_ready": True}))
-    assert len(choose_shards(index_of(job_with(first, key="a"), ready), SHARDS)) == 2
+        choose_shards(index_of(*jobs, groups=(GROUP,)), SHARDS)
+    assert set(choose_shards(index_of(*jobs, groups=(GROUP,)), 1).values()) == {0}
+
+
+def test_a_job_waits_for_one_of_another_shard_only_if_their_keys_need_it() -> None:
+    first, second, third = id_with(1, 1), id_with(2, 2), id_with(3, 3)
+    other, after = key_elsewhere(), json.dumps({"after": [first.hex()]})
+    jobs = job_with(first, key="a"), job_with(second, key=other, extras=after), job_with(third, extras=after)
+    index = index_of(*jobs)
+    chosen = choose_shards(index, SHARDS)
+    assert chosen[first] == chosen[third] == shard_of_key("local", "later", "a", SHARDS)
+    assert chosen[second] == shard_of_key("local", "later", other, SHARDS)
+    assert watches(index, chosen) == [(first, chosen[second])]
+
+
+def test_jobs_of_a_folder_come_behind_those_that_they_wait_for() -> None:
+    """Shards are one after the other in a file: a job may be before one that it waits for."""
+    first, second, third = id_with(1, 1), id_with(2, 2), id_with(3, 3)
+    jobs = (
+        job_with(first, extras=json.dumps({"after": [second.hex()]})),
+        job_with(second, extras=json.dumps({"after": [third.hex()]})),
+        job_with(third),
+    )
+    assert index_of(*jobs).numbers("cluster") == {third: 1, second: 2, first: 3}
+    assert index_of(*jobs).numbers("folder") == {first: 1, second: 2, third: 3}

@@ -13,6 +13,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
+from dragoman.core.handover import MoveWorker
 from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recording import record_heartbeat
@@ -106,6 +107,8 @@ class NativeBrokerSide(BrokerSide):
             self._clients.send_report(effect, now)
         elif isinstance(effect, RemoveWorker):
             self._workers.remove(effect)
+        elif isinstance(effect, MoveWorker):
+            self._workers.send_away(effect.worker)
         # Acknowledge: background jobs are submitted by an operation, whose response acknowledges them.
 
     def refusal(self, reason: str) -> list[Frame]:
@@ -161,7 +164,10 @@ class NativeBrokerSide(BrokerSide):
             self._io.close(peer, forbidden)
         elif is_worker:
             extras = OF_JOB if hello.extras else ()
-            self._welcome(peer, Role.WORKER, retries=hello.retries, extras=extras, limits=bool(hello.limits))
+            brought = peer.remote.brought if type(peer.remote) is RemoteWorker else ()
+            self._welcome(
+                peer, Role.WORKER, retries=hello.retries, extras=extras, limits=bool(hello.limits), running=brought
+            )
         else:
             client, resumed = self._clients.enter(peer, hello, now)
             extras = OF_SUBMIT if hello.extras else ()
@@ -177,6 +183,7 @@ class NativeBrokerSide(BrokerSide):
         retries: bool = False,
         extras: tuple[str, ...] = (),
         limits: bool = False,
+        running: tuple[bytes, ...] = (),
     ) -> None:
         options = self._options
         welcome = Welcome(
@@ -191,6 +198,7 @@ class NativeBrokerSide(BrokerSide):
             retries,
             extras,
             limits,
+            running,
         )
         self._io.send(peer, write_welcome(welcome, role))
 

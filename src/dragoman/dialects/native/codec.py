@@ -36,6 +36,7 @@ from dragoman.dialects.native.messages import (
     MISSING,
     MOST_NAMES,
     MOST_TEXT,
+    MOVE,
     NAME,
     NUMBER,
     OBJECT,
@@ -59,6 +60,7 @@ from dragoman.dialects.native.messages import (
     SubmitHeader,
     Welcome,
 )
+from dragoman.dialects.native.running_fields import read_running, read_tokens, write_running, write_tokens
 
 _SUBMIT: Final = Struct(">BBBBIII")
 _RECORD: Final = Struct(">16s16sHI")
@@ -117,6 +119,8 @@ def read_hello(message: Message) -> Hello:
         capacity=count_field(about, "capacity", 1, MAX_CAPACITY) if is_worker else 1,
         returns=is_worker and about.get("returns") is True,
         retries=is_worker and about.get("retries") is True,
+        moves=is_worker and about.get("moves") is True,
+        running=read_running(about.get("running")) if is_worker else None,
         session="" if is_worker else session_field(about),
         epoch="" if is_worker else text_field(about, "epoch", ""),
         window=0 if is_worker else count_field(about, "window", 0, LONGEST),
@@ -131,11 +135,13 @@ def write_hello(hello: Hello) -> list[Frame]:
     about: dict[str, Any] = {"name": hello.name} if hello.name else {}
     if hello.role is Role.WORKER:
         about |= {"services": list(hello.services), "capacity": hello.capacity}
-    about |= {key: True for key in ("returns", "retries", "extras") if getattr(hello, key)}
+    about |= {key: True for key in ("returns", "retries", "moves", "extras") if getattr(hello, key)}
     if hello.parts:
         about["parts"] = list(hello.parts)
     if hello.limits:
         about["limits"] = write_limits(hello.limits)
+    if hello.running:
+        about["running"] = write_running(hello.running)
     if hello.session:
         about["session"] = hello.session
     if hello.epoch:
@@ -163,6 +169,7 @@ def read_welcome(message: Message) -> Welcome:
         retries=about.get("retries") is True,
         extras=tuple(names_in(about.get("extras", []))),
         limits=about.get("limits") is True,
+        running=read_tokens(about.get("running", "")),
     )
 
 
@@ -180,6 +187,8 @@ def write_welcome(welcome: Welcome, role: Role) -> list[Frame]:
     about |= {key: True for key in ("retries", "limits") if getattr(welcome, key)}
     if welcome.extras:
         about["extras"] = list(welcome.extras)
+    if welcome.running:
+        about["running"] = write_tokens(welcome.running)
     return [bytes((WELCOME, VERSION)), json.dumps(about).encode()]
 
 
@@ -201,6 +210,10 @@ def read_bye(message: Message) -> tuple[bool, str]:
 
 def write_bye(sentence: str, *, is_final: bool) -> list[Frame]:
     return [bytes((BYE, is_final)), _encode(sentence)]
+
+
+def write_move(sentence: str) -> list[Frame]:
+    return [bytes((MOVE,)), _encode(sentence)]
 
 
 def expect_frames(message: Message, most: int) -> None:

@@ -40,6 +40,7 @@ PART: Final = 0x23
 JOB: Final = 0x30
 RECALL: Final = 0x31
 RETURN: Final = 0x32
+MOVE: Final = 0x33
 ASK: Final = 0x40
 TELL: Final = 0x41
 OBJECT: Final = 0x42
@@ -64,6 +65,7 @@ MESSAGE_NAMES: Final = {
     JOB: "JOB",
     RECALL: "RECALL",
     RETURN: "RETURN",
+    MOVE: "MOVE",
     ASK: "ASK",
     TELL: "TELL",
     OBJECT: "OBJECT",
@@ -117,6 +119,8 @@ class Hello:
     capacity: int = 1
     returns: bool = False  # a worker that can deliver results to a restarted broker (R107)
     retries: bool = False  # a worker that decides about retries in FAILED (R181)
+    moves: bool = False  # a worker that takes its running jobs to another broker after MOVE (R119)
+    running: Mapping[str, tuple[bytes, ...]] | None = None  # tokens of jobs that a worker brings, by service
     session: str = ""
     epoch: str = ""  # from the last WELCOME of this session
     window: int = 0  # 0: not set
@@ -141,6 +145,7 @@ class Welcome:
     retries: bool = False  # a worker may decide about retries in FAILED
     extras: tuple[str, ...] = ()  # names of the extras that the broker understands, or sends
     limits: bool = False  # limits that a worker declares hold
+    running: tuple[bytes, ...] = ()  # tokens of those jobs of `running` in HELLO that run on this connection now
 
 
 @dataclass(frozen=True, slots=True)

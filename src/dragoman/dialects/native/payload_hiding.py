@@ -34,7 +34,8 @@ def hide_payloads(socket_name: str, message: Message, hide: Hide) -> Message:
     if kind == ASK and len(message) > 2 and bytes(message[0][1 + NUMBER :]) == ENQUEUE_MANY:
         return [message[0], hide_json(message[1], hide), hide_batch(message[2], hide)]
     if kind == ASK and len(message) > 1:
-        return hide_all([message[0], hide_json(message[1], hide), *message[2:]], hide, FIRST[ASK])
+        operation = bytes(message[0][1 + NUMBER :]).decode("utf-8", "replace")
+        return hide_all([message[0], hide_json(message[1], hide, operation), *message[2:]], hide, FIRST[ASK])
     if kind == SUBMIT and _has_extras(message):
         return [*message[:2], _readable_extras(message[2], hide), *hide_all(message[3:], hide)]
     return hide_all(message, hide, FIRST.get(kind, len(message)))

@@ -12,7 +12,7 @@ from typing import Any, cast
 from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
 from dragoman.carriers.malformed import Malformed
 from dragoman.core import recipients
-from dragoman.core.admission import join_refusal
+from dragoman.core.admission import BROKER_STOPS, join_refusal
 from dragoman.core.broker import Broker
 from dragoman.core.effects import RemoveWorker
 from dragoman.core.failure import reported_failure
@@ -33,6 +33,7 @@ from dragoman.dialects.native.codec import (
     read_result,
     write_bye,
     write_jobs,
+    write_move,
     write_recall,
     write_record,
 )
@@ -55,7 +56,7 @@ from dragoman.dialects.native.options import ListenerOptions
 class RemoteWorker(recipients.RemoteWorker):
     """A worker at the other end of a connection."""
 
-    __slots__ = ("farewell", "has_extras", "name", "parts", "peer", "unsent", "worker")
+    __slots__ = ("brought", "farewell", "has_extras", "name", "parts", "peer", "unsent", "worker")
 
     def __init__(self, peer: Connection, name: str, has_extras: bool, parts: tuple[str, ...]) -> None:
         self.peer = peer
@@ -64,6 +65,7 @@ class RemoteWorker(recipients.RemoteWorker):
         self.parts = parts  # services whose callers must take parts (R203)
         self.unsent: list[Attempt] = []  # attempts of this iteration, sent at its end in one message
         self.worker: Worker | None = None
+        self.brought: tuple[bytes, ...] = ()  # tokens of jobs with which it came, and which run on
         self.farewell = ""  # reason for closing its connection
 
     def attempt(self, token: bytes) -> Attempt | None:
@@ -85,7 +87,7 @@ class RemoteWorkers:
         self._io = io
         self._options = options
         self._max_payload = max_payload
-        self._profile: dict[tuple[int, bool], WorkerProfile] = {}  # by capacity and `returns`
+        self._profile: dict[tuple[int, bool, bool], WorkerProfile] = {}  # by capacity, `returns` and `moves`
         self._with_jobs: list[RemoteWorker] = []  # workers with jobs to send at the end of this iteration
         self.handlers: Mapping[int, Callable[[RemoteWorker, Message, float], None]] = {
             RESULT: self._result,
@@ -102,7 +104,7 @@ class RemoteWorkers:
         """Add a worker that sent HELLO. It becomes idle when its connection has settled. Returns the reason if its
         principal may not work for its services."""
         remote = RemoteWorker(peer, hello.name or peer.label, hello.extras, hello.parts)
-        profile = self._profile.get((hello.capacity, hello.returns)) or self._new_profile(hello)
+        profile = self._profile.get((hello.capacity, hello.returns, hello.moves)) or self._new_profile(hello)
         worker = self._broker.join(
             self._recipient, remote, remote.name, hello.services, profile, now, peer.owner, origin=peer.label
         )
@@ -115,6 +117,8 @@ class RemoteWorkers:
         peer.remote = remote
         if hello.limits:
             self._broker.limiter.declare(worker, hello.limits, now)
+        if hello.running:
+            remote.brought = self._claim(worker, hello.running, now)
         self._io.when_settled(peer, partial(self._broker.idle, worker))
         return None
 
@@ -127,10 +131,22 @@ class RemoteWorkers:
             stuck_timeout=options.stuck_timeout,
             ends_with_connection=True,
             can_resume=hello.returns,
+            can_move=hello.returns and hello.moves,
             max_payload=self._max_payload,
         )
-        self._profile[hello.capacity, hello.returns] = profile
+        self._profile[hello.capacity, hello.returns, hello.moves] = profile
         return profile
+
+    def _claim(self, worker: Worker, running: Mapping[str, tuple[bytes, ...]], now: float) -> tuple[bytes, ...]:
+        """Let a worker that has just joined go on with jobs that it brings. Returns the tokens of those that run here
+        now; the outcomes of the others may still arrive (R107)."""
+        claim = self._broker.handover.claim
+        return tuple(
+            token
+            for service, tokens in running.items()
+            for token in tokens
+            if claim(worker, Token(token), service, now)
+        )
 
     def lost(self, remote: RemoteWorker, unsent: Sequence[object], now: float) -> None:
         """Handle the end of a connection. `unsent` are batches of attempts that were not sent completely."""
@@ -152,6 +168,11 @@ class RemoteWorkers:
         remote.farewell = effect.reason  # otherwise `lost` removes it and knows what was not sent (R8)
         self._io.send(remote.peer, write_bye(effect.reason, is_final=effect.farewell.is_final))
         self._io.close(remote.peer, effect.reason)
+
+    def send_away(self, worker: Worker) -> None:
+        """Ask a worker to go to another broker. It closes the connection after its last message."""
+        remote = cast(RemoteWorker, worker.remote)
+        self._io.send(remote.peer, write_move(BROKER_STOPS))
 
     # ---------------------------------------------------------------- jobs
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,6 +30,8 @@ from dragoman.dialects.native.messages import (
     ERROR,
     HEARTBEAT,
     JOB,
+    MOST_TEXT,
+    MOVE,
     RECALL,
     RETURN,
     WELCOME,
@@ -44,6 +46,7 @@ WITHOUT_LIMITS: Final = "it is of an earlier release and does not know limits of
 WITHOUT_PARTS: Final = "it is of an earlier release and does not tell which callers receive parts, as required by"
 WELCOME_SOON: Final = 0.02  # seconds
 RESULT_BYTES: Final = 64 << 10  # of results in one RESULT, if there are several
+MOVE_SOON: Final = 0.02  # seconds between two looks whether a job with parts has ended
 
 
 class WorkerSide:
@@ -68,19 +71,23 @@ class WorkerSide:
         self._welcome = BEFORE_WELCOME
         self._is_open = False
         self._is_leaving = False
-        self._running: set[bytes] = set()
+        self._is_moving = False  # to another broker, as soon as no running job has sent parts
+        self._go: Callable[[str], None] | None = None  # to another broker
+        self._running: dict[bytes, str] = {}  # tokens of running jobs, with their services
         self._prefetched: dict[bytes, tuple[Frame, JobInfo]] = {}  # prefetched, not started
         self._done: list[bytes] = []  # tokens of stored results
         self._results: list[Frame] = []
         self._result_bytes = 0
         self._result_limit = 0
         self._timers = HeartbeatTimers(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
-        self._kept: set[bytes] = set()  # tokens of running jobs of lost connections
+        self._kept: dict[bytes, str] = {}  # tokens of running jobs of lost connections, with their services
         self._undelivered: list[tuple[bytes, Frame, Failure | None, Outcome]] = []  # outcomes for the next broker
+        self._brought: dict[bytes, str] = {}  # tokens of these outcomes, with their services if they are known
         self._with_parts: set[bytes] = set()  # tokens of running jobs that have sent parts, if jobs are kept
 
-    def keep_jobs(self) -> None:
-        self._hello = replace(self._hello, returns=True)
+    def keep_jobs(self, go: Callable[[str], None] | None = None) -> None:
+        self._hello = replace(self._hello, returns=True, moves=go is not None)
+        self._go = go
 
     def declare_limits(self, limits: Mapping[str, LimitValues]) -> None:
         self._hello = replace(self._hello, limits=limits)
@@ -101,27 +108,40 @@ class WorkerSide:
         self._welcome = BEFORE_WELCOME  # it may be another broker
         self._timers.set_times(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
         self._timers.restart(now)
-        self._io.send(write_hello(self._hello))
+        self._is_moving = False
+        self._io.send(self._written_hello())
         if self._is_leaving:
             self._io.send([bytes((DRAIN,))])
+
+    def _written_hello(self) -> list[Frame]:
+        """Return HELLO with the jobs of earlier connections, as far as there is room for them."""
+        tokens = dict([*self._brought.items(), *self._kept.items()][: self._hello.capacity])
+        if tokens:
+            running = {service: tuple(t for t, of in tokens.items() if of == service) for service in tokens.values()}
+            frames = write_hello(replace(self._hello, running=running))
+            if len(frames[1]) <= MOST_TEXT:
+                return frames
+        return write_hello(self._hello)
 
     def lost(self) -> None:
         """Cancel running jobs, because their attempts have ended with the connection; or keep them for the next broker.
         It cannot join their results with parts that were sent to this one."""
-        kept = self._running - self._with_parts if self._hello.returns else set()
+        kept = {token: of for token, of in self._running.items() if token not in self._with_parts}
+        if not self._hello.returns:
+            kept = {}
         if self._hello.returns:
             self._undelivered += [
                 (token, result, None, Outcome.DONE) for token, result in zip(self._done, self._results, strict=True)
             ]
-        self._lose_connection(self._running - kept)
+        self._lose_connection([token for token in self._running if token not in kept])
         self._kept |= kept
 
-    def _lose_connection(self, cancelled: set[bytes]) -> None:
+    def _lose_connection(self, cancelled: Sequence[bytes]) -> None:
         self._is_open = False
         self._welcome = BEFORE_WELCOME
         self._prefetched.clear()
         self._forget_results()
-        self._running = set()
+        self._running = {}
         self._with_parts.clear()
         for token in sorted(cancelled):
             self._io.recall(token, "the connection to the broker ended")
@@ -176,6 +196,8 @@ class WorkerSide:
         if token is not None:
             self._send(write_list(RETURN, [token]), now)
             self._start_next()
+        elif isinstance(job_ref, bytes) and self._kept.pop(job_ref, None) is not None:
+            self._start_next()
 
     def report(self, job_ref: Hashable, payload: Frame, now: float, *, is_part: bool) -> str | None:
         assert isinstance(job_ref, bytes)
@@ -211,6 +233,9 @@ class WorkerSide:
         if timers.is_silent(now):
             self._io.reconnect(NO_WELCOME if self._welcome is BEFORE_WELCOME else timers.silence)
             return inf
+        if self._is_moving:
+            self._move(now)
+            return now + MOVE_SOON
         if timers.is_due(now):
             self._send([bytes((HEARTBEAT,))], now)
         if self._welcome is BEFORE_WELCOME:  # the interval of heartbeats will be known in a moment
@@ -233,7 +258,13 @@ class WorkerSide:
             elif self._hello.limits and not self._welcome.limits:
                 self._io.refused(f"{WITHOUT_LIMITS} {next(iter(self._hello.limits))!r}")
             else:
+                for token in self._welcome.running:
+                    if token in self._kept:
+                        self._running[token] = self._kept.pop(token)
                 self._send_undelivered(now)
+        elif kind == MOVE:
+            self._is_moving = self._go is not None
+            self._move(now)
         elif kind == BYE:
             self._bye(*read_bye(message))
         elif kind == ERROR:
@@ -257,7 +288,7 @@ class WorkerSide:
                 job.takes_parts,
             )
             if len(self._running) + len(self._kept) < self._concurrency:
-                self._running.add(job.token)
+                self._running[job.token] = job.service
                 self._io.run(job.token, message[index], assignment)
             else:
                 self._prefetched[job.token] = (message[index], assignment)
@@ -265,13 +296,24 @@ class WorkerSide:
     def _recall(self, token: bytes, reason: str, now: float) -> None:
         if self._prefetched.pop(token, None) is not None:
             self._send(write_list(RETURN, [token]), now)
-        elif token in self._running:
+        elif token in self._running or token in self._kept:
             self._io.recall(token, reason)
+
+    def _move(self, now: float) -> None:
+        """Go to another broker with the running jobs. One that has sent parts of its result must end first."""
+        if self._go is None or not self._is_moving or self._with_parts:
+            return
+        self._is_moving = False
+        self.flush(now)
+        if self._prefetched:
+            self._send(write_list(RETURN, list(self._prefetched)), now)
+        self.lost()
+        self._go("the broker stops")
 
     def _bye(self, is_final: bool, sentence: str) -> None:
         if is_final or self._is_leaving:
             self._cancel_kept()
-            self._lose_connection(self._running)
+            self._lose_connection(list(self._running))
             self._io.leave(sentence)
         else:
             self._io.reconnect(f"the broker sent BYE: {sentence}")
@@ -281,18 +323,19 @@ class WorkerSide:
         assert isinstance(job_ref, bytes)
         if job_ref not in self._running:
             return None
-        self._running.remove(job_ref)
+        del self._running[job_ref]
         self._with_parts.discard(job_ref)
         return job_ref
 
     def _cancel_kept(self) -> None:
-        kept, self._kept = self._kept, set()
+        kept, self._kept = self._kept, {}
         for token in sorted(kept):
             self._io.recall(token, "its broker is gone")
 
     def _deliver(self, undelivered: tuple[bytes, Frame, Failure | None, Outcome], now: float) -> None:
         """Send the outcome of a job of a lost connection: the broker may know it, or drops it."""
-        self._kept.discard(undelivered[0])
+        token = undelivered[0]
+        self._brought[token] = self._kept.pop(token)
         self._undelivered.append(undelivered)
         if self._welcome is not BEFORE_WELCOME:
             self._send_undelivered(now)
@@ -300,6 +343,7 @@ class WorkerSide:
 
     def _send_undelivered(self, now: float) -> None:
         undelivered, self._undelivered = self._undelivered, []
+        self._brought.clear()
         for token, result, failure, outcome in undelivered:
             if failure is None:
                 self._send(write_result([token], [result]), now)
@@ -313,7 +357,7 @@ class WorkerSide:
         if self._prefetched and len(self._running) + len(self._kept) < self._concurrency:
             token = next(iter(self._prefetched))
             payload, assignment = self._prefetched.pop(token)
-            self._running.add(token)
+            self._running[token] = assignment.service
             self._io.run(token, payload, assignment)
 
     def _send(self, frames: Sequence[Frame], now: float) -> None:

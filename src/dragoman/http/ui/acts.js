@@ -2,6 +2,7 @@
 
 import { html, put } from "./dom.js";
 import { VERBS } from "./verbs.js";
+import { exact } from "./visible.js";
 
 let latest = 0; // number of the last request for a dialog: facts for an earlier one are dropped
 
@@ -24,7 +25,10 @@ export async function ask(name, target, context, button) {
   const accept = dialog.querySelector(".primary"), refusal = dialog.querySelector(".refusal");
   const leave = dialog.querySelector(".leave"), isDone = () => number !== latest || !dialog.open;
   leave.onclick = () => dialog.close();
-  dialog.querySelector("form").oninput = (event) => { accept.disabled = event.target.value !== typed; };
+  // A name with characters that no keyboard has is typed as it is shown.
+  dialog.querySelector("form").oninput = ({ target: { value } }) => {
+    accept.disabled = value !== typed && value !== exact(typed ?? "");
+  };
   dialog.onclose = () => { if (button?.isConnected) button.focus({ preventScroll: true }); };
   dialog.querySelector("form").onsubmit = async (event) => {
     event.preventDefault();
@@ -37,7 +41,7 @@ export async function ask(name, target, context, button) {
       const next = verb.next?.(now, answer);
       await (next ? context.go(next) : context.reload());
     } catch (problem) {
-      refusal.textContent = problem.message;
+      put(refusal, html`${problem.message}`);
       refusal.hidden = false;
       accept.disabled = false;
     }
@@ -49,7 +53,7 @@ export async function ask(name, target, context, button) {
 const form = (verb, now, typed) => html`<form class="act" aria-labelledby="act-title">
   <h2 id="act-title">${verb.title(now)}</h2>
   <ul>${verb.facts(now).filter(Boolean).map((each) => html`<li>${each}</li>`)}</ul>
-  ${typed && html`<label><span>Type <b>${typed}</b> to continue</span>
+  ${typed && html`<label><span>Type <b>${exact(typed)}</b> to continue</span>
     <input name="typed" autocomplete="off" autocapitalize="off" spellcheck="false"></label>`}
   <p class="refusal" role="alert" hidden></p>
   <div class="acts">

@@ -2,15 +2,17 @@
 
 import { get } from "./api.js";
 import { showTable, watchPointer } from "./crosshair.js";
-import { put } from "./dom.js";
+import { html, put } from "./dom.js";
 import { crumbs, footer, navigation, trouble } from "./frame.js";
 import { showHelp, watchKeys } from "./keys.js";
 import { Live } from "./live.js";
+import { moduleOf, repair } from "./modules.js";
 import { loading, missing } from "./parts.js";
 import { seesAll } from "./rights.js";
 import { addressOf, hrefOf, ownerOf, routeOf } from "./routes.js";
 import { find } from "./search.js";
 import { restoreTheme, switchTheme } from "./theme.js";
+import { visible } from "./visible.js";
 
 const GAP = 10_000; // milliseconds between two snapshots from which the page is loaded again
 const TYPING = 250; // milliseconds from the last key to the request of a filter
@@ -47,6 +49,7 @@ async function show({ isNew }) {
   state.address = address;
   if (isNew) {
     Object.assign(state, { page: null, data: null, error: null });
+    loads += 1; // an answer that is on its way is about the page before
     if (state.live) state.live = { ...state.live, page: null }; // it is about the page before
     keys.leave();
     closeMenu();
@@ -58,18 +61,21 @@ async function show({ isNew }) {
   /** @type {any} */
   let module;
   try {
-    module = await route.module();
+    module = await moduleOf(route.module);
   } catch (error) {
-    console.error(error);
-    const title = route.name ?? address.id;
-    put(main, missing(title, "The page cannot be loaded. Check that the broker runs, and load it again."));
+    if (state.address !== address) return;
+    state.error = error;
+    draw();
     return;
   }
   if (state.address !== address) return; // another page was opened meanwhile
   state.page = module;
-  live.open(module.live?.(address) ?? "overview");
+  follow();
   await reload();
 }
+
+/** Follow the snapshots of the page. */
+const follow = () => live.open(state.page?.live?.(state.address) ?? "overview");
 
 /** Load the data of the page again. */
 async function reload() {
@@ -78,7 +84,8 @@ async function reload() {
   try {
     const data = await page?.load?.(address) ?? null;
     if (load !== loads) return;
-    Object.assign(state, { data, error: null });
+    Object.assign(state, { data, error: state.page ? null : state.error });
+    follow(); // it may be the first answer of a broker that was away
     if (data?.instance && !state.live) receive(data); // an overview is a snapshot, too
   } catch (error) {
     if (load !== loads) return;
@@ -100,6 +107,7 @@ function refreshLater(seconds) {
 
 function receive(snapshot) {
   if (isHeld) { held = snapshot; return; }
+  repair();
   const last = state.live;
   state.live = snapshot;
   if (last?.instance !== snapshot.instance) describe();
@@ -129,13 +137,13 @@ function connection() {
   const button = $("live"), isLost = live.state === "lost";
   button.dataset.state = live.state;
   button.setAttribute("aria-pressed", String(!isHeld));
-  const text = isHeld ? "Held" : isLost ? "Lost" : live.state === "slow" ? "Waiting" : "Live";
+  const text = isHeld ? "Held" : isLost ? "Lost" : live.state === "slow" ? "Connecting" : "Live";
   if (button.lastElementChild.textContent !== text) button.lastElementChild.textContent = text;
   document.body.classList.toggle("stale", isLost);
   for (const each of main.querySelectorAll("button")) if (each.classList.contains("act")) each.disabled = isLost;
   const banner = $("banner"), sentence = trouble(live, state.live);
   banner.hidden = !sentence;
-  if (banner.textContent !== sentence) banner.textContent = sentence;
+  put(banner, html`${sentence}`);
 }
 
 // ---------------------------------------------------------------- drawing
@@ -144,9 +152,9 @@ function draw() {
   const { address, page, data } = state, owner = ownerOf(address.page);
   const title = page?.title?.(address, data) ?? (owner ? address.id || owner.name : "No such page");
   put($("nav"), navigation(owner, state.live?.totals));
-  put($("foot"), footer(broker, state.live?.at));
+  put($("foot"), footer(broker, state.live));
   put($("crumbs"), crumbs(owner, title, address.id));
-  document.title = `${title} · Dragoman`;
+  document.title = `${visible(title)} · Dragoman`;
   put(main, content(owner, title));
   keys.mark();
   connection();
@@ -161,7 +169,7 @@ function content(owner, title) {
 
 function say(text) {
   const toast = $("toast");
-  toast.textContent = text;
+  put(toast, html`${text}`);
   toast.classList.add("on");
   clearTimeout(toasting);
   toasting = setTimeout(() => toast.classList.remove("on"), TOAST);
@@ -187,11 +195,14 @@ function followed(link, event) {
   go(target.pathname + target.search);
 }
 
+const withActs = (use) => moduleOf(() => import("./acts.js")).then(use, (problem) => say(problem.message));
+
 async function pressed(button) {
   const { act, target, query: field, value, table, copy } = button.dataset;
   if (act) {
     const own = state.page?.acts?.[act];
-    await (own ? own(target, context, button) : (await import("./acts.js")).ask(act, target, context, button));
+    if (own) await own(target, context, button);
+    else await withActs((acts) => acts.ask(act, target, context, button));
   } else if (field) setQuery({ [field]: value });
   else if (table) showTable(dialog, table, Date.parse(state.live?.at ?? "") || Date.now());
   else if (copy) { await navigator.clipboard.writeText(copy); say("Copied."); }

@@ -97,12 +97,20 @@ function stack(series, isStacked) {
     const floor = below;
     const sums = isStacked ? each.values.map((value, i) => value == null ? null : value + floor[i]) : each.values;
     if (isStacked) below = sums.map((value, i) => value ?? floor[i]);
-    return { ...each, sums, floor };
+    const edge = isStacked ? edgeOf(each.values, sums, each === series.at(-1)) : sums;
+    return { ...each, sums, floor, edge };
   });
+}
+
+/** The upper edge of an area: not where the area has no height, else it would hide the edge of the one below. Where all
+ * are zero, the last one has the edge. */
+function edgeOf(values, sums, isLast) {
+  const isSeen = (i) => [i - 1, i, i + 1].some((near) => values[near] > 0);
+  return sums.map((value, i) => isSeen(i) || (isLast && value === 0) ? value : null);
 }
 const outline = (each, top) => html`<g class="c-${each.color}"><path d="${line(each.sums, top)}"/></g>`;
 const filled = (each, top) => html`<g class="c-${each.color}">
-  <path class="fill" d="${area(each.sums, each.floor, top)}"/><path d="${line(each.sums, top)}"/></g>`;
+  <path class="fill" d="${area(each.sums, each.floor, top)}"/><path d="${line(each.edge, top)}"/></g>`;
 
 /** About the width of a chart in pixels. `low`: two of them are in a row. */
 function widthOf(low) {

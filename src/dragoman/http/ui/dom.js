@@ -1,26 +1,50 @@
 // HTML from templates, escaped by default, and a morph that changes only the differences: focus, scroll and hover stay.
 
+import { isolated, visible, visibleLines } from "./visible.js";
+
 class Safe {
   constructor(text) { this.text = text; }
   toString() { return this.text; }
 }
 const MARKS = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
-/** Template tag: values are escaped; lists are joined; null, undefined, false and true are left out. */
+/** Template tag: values are escaped; lists are joined; null, undefined, false and true are left out. Invisible
+ * characters are shown in texts, and in attributes that people read; all other attributes keep the exact value. */
 export function html(parts, ...values) {
+  let places = known.get(parts);
+  if (!places) known.set(parts, places = placesOf(parts));
   let out = parts[0];
-  for (let i = 0; i < values.length; i++) out += text(values[i]) + parts[i + 1];
+  for (let i = 0; i < values.length; i++) out += text(values[i], places[i]) + parts[i + 1];
   return new Safe(out);
+}
+
+const known = new WeakMap(); // the places of the values of each template
+const READ = new Set(["title", "aria-label", "placeholder"]); // attributes that people read
+const marked = (value) => value.replace(/[&<>"']/g, (mark) => MARKS[mark]);
+const between = (value) => isolated(marked(visibleLines(value))); // between two tags
+const readable = (value) => marked(visible(value));
+
+/** For each value of a template the function that makes HTML of it: by the attribute that it is in, or none. */
+function placesOf(parts) {
+  let attribute = null, tag = "";
+  return parts.slice(0, -1).map((part) => {
+    for (const [found, last, name] of part.matchAll(/<\/?(\w+)|([\w-]+)="|"/g)) {
+      if (last) tag = last;
+      else attribute = attribute === null && found !== '"' ? name : null;
+    }
+    if (attribute !== null) return READ.has(attribute) ? readable : marked;
+    return tag === "text" ? readable : between; // SVG has no <bdi>, and each of its texts is isolated
+  });
 }
 
 /** Mark text as HTML that needs no escaping. Only for text that this program has made. */
 export const raw = (value) => new Safe(String(value));
 
-function text(value) {
+function text(value, place = between) {
   if (value instanceof Safe) return value.text;
-  if (Array.isArray(value)) return value.map(text).join("");
+  if (Array.isArray(value)) return value.map((each) => text(each, place)).join("");
   if (value == null || value === false || value === true) return "";
-  return String(value).replace(/[&<>"']/g, (mark) => MARKS[mark]);
+  return place(String(value));
 }
 
 const written = new WeakMap(); // the last HTML of each element

@@ -12,6 +12,9 @@ export function time(s) {
   return s < 129600 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(1)} d`;
 }
 
+/** Duration between two times of the broker. They are in whole milliseconds, and so is it. */
+export const took = (s) => (s < 0.0095 ? `${Math.round(s * 1000) || "< 1"} ms` : time(s));
+
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 /** Exact number with separators; from a million on, in millions. */

@@ -1,7 +1,8 @@
 // Parts around the page: navigation, path, foot of the side bar, and the sentence of the banner.
 
+import { brokersOf, missing, ownName } from "./cluster.js";
 import { html } from "./dom.js";
-import { clock, count, since, time } from "./format.js";
+import { clock, count, plural, since, time } from "./format.js";
 import { icon } from "./icons.js";
 import { ROUTES } from "./routes.js";
 
@@ -24,11 +25,13 @@ const sum = (counts) => Object.values(counts).reduce((total, each) => total + ea
 export const crumbs = (owner, title, id) => id && owner ?
   html`<a href="${owner.path}">${owner.name}</a><span>/</span><b>${title}</b>` : html`<b>${title}</b>`;
 
-/** Facts about the broker and the principal. `now`: time of the last snapshot. */
-export const footer = (broker, now) => html`
-  ${broker && html`<div><span>Broker</span><b>${broker.name}</b></div>
+/** Facts about the broker and the principal. */
+export const footer = (broker, snapshot) => html`
+  ${broker && html`<div><span>Broker</span><b>${ownName(snapshot) ?? broker.name}</b></div>
+    ${brokersOf(snapshot).length > 0 && html`<div><span>Cluster</span><b>${
+      plural(brokersOf(snapshot).length, "broker")}</b></div>`}
     <div><span>Version</span><b>${broker.version}</b></div>
-    <div><span>Up for</span><b>${time(since(broker.started, now))}</b></div>`}
+    <div><span>Up for</span><b>${time(since(broker.started, snapshot?.at))}</b></div>`}
   <div><a href="/account">You are <b>${you.principal}</b>.</a>
     ${you.login === "session" && html`<form method="post" action="/logout">
       <button class="text">Log out</button></form>`}</div>
@@ -46,5 +49,5 @@ export function trouble(connection, snapshot) {
   if (connection.state === "polling") {
     return "The broker has too many event streams. This page asks for new values every 5 s.";
   }
-  return "";
+  return missing(snapshot);
 }

@@ -9,7 +9,7 @@ const HELP = [
   ["/", "Find a job, service or worker"],
   [`g, then ${ROUTES.filter((each) => each.key).map((each) => each.key).join(" ")}`, "Open a page"],
   ["j  k  Enter", "Next row, previous row, open"],
-  [".", "Hold the page still, or let it live"],
+  [".", "Hold the page still, or follow the broker again"],
   ["t", "Light or dark"],
   ["Esc", "Close"],
 ];

@@ -2,9 +2,11 @@
 // in dragoman/ladder_picture.py; a test compares the two. Colours are in style.css and ladder.css.
 
 import { dialectName } from "./dialects.js";
+import { escaped } from "./visible.js";
 
 const ROW = 25, HEAD = 52, BREAK = 27, BAND = 42, WIDTH = 830, NARROW_WIDTH = 352, GUTTER = 58, MARGIN = 12;
-const SHORT_NOTE = 28, LONGEST_NOTE = 80, LONGEST_NARROW_NOTE = 24, CROWD = 3, LEFT_OF = 200;
+const SHORT_NOTE = 28, LONGEST_NOTE = 64, LONGEST_NARROW_NOTE = 24, CROWD = 3, LEFT_OF = 200;
+const LONGEST_SAYS = 100, LONGEST_NARROW_SAYS = 40;
 const MOST_LANES = 6, MOST_CALLERS = 2, SILENCE = 1, TIMES_MEDIAN = 10;
 const RECONSTRUCTED = "Reconstructed from the history of the job.";
 const KINDS = { done: "done", failed: "failed", "timed out": "timed", lost: "lost" };
@@ -46,7 +48,8 @@ export function drawLadder(conversation, { isNarrow = false } = {}) {
   }
   /** @param {Row} row */
   function band(row) {
-    const says = row.says ? ` <tspan class="size" dx="6">${text(row.says)}</tspan>` : "";
+    const most = isNarrow ? LONGEST_NARROW_SAYS : LONGEST_SAYS;
+    const says = row.says ? ` <tspan class="size" dx="6">${text(cut(row.says, most))}</tspan>` : "";
     marks.push(`<rect class="band" x="0" y="${y + 15}" width="${width}" height="22" rx="5"/><text class="title" x="12" y="${y + 30}">${text(row.title)}${says}</text>`);
     if (row.lane) began.set(row.lane, y + ROW + 26);
     y += BAND;
@@ -173,17 +176,7 @@ const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "
 
 /** Escape a text for SVG. Control characters become their escapes. */
 function text(value) {
-  return plain(String(value ?? "")).replace(/[&<>"']/g, (sign) => ENTITIES[sign]);
-}
-
-const SHORT = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
-
-function plain(value) {
-  return value.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu, (sign) => {
-    const code = sign.codePointAt(0);
-    const [mark, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
-    return SHORT[sign] ?? `\\${mark}${code.toString(16).padStart(digits, "0")}`;
-  });
+  return escaped(String(value ?? "")).replace(/[&<>"']/g, (sign) => ENTITIES[sign]);
 }
 
 /** @param {string} value @param {number} most letters */

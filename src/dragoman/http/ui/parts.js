@@ -4,7 +4,7 @@ import { DIALECTS, dialectName } from "./dialects.js";
 import { html } from "./dom.js";
 import { time } from "./format.js";
 import { STATE_PATHS, icon } from "./icons.js";
-import { hasActs } from "./rights.js";
+import { hasActs, seesAll } from "./rights.js";
 
 /** Colours of states. A class `c-…` of style.css sets the colour of an element and its children. */
 export const JOB_COLORS = {
@@ -62,6 +62,9 @@ export const rangeChoice = (current) => html`<span class="seg" role="group" aria
 export const empty = (sentence, command = "") => html`<div class="empty"><p>${sentence}</p>
   ${command && html`<p class="command"><code>${command}</code>
     <button class="icon" data-copy="${command}" aria-label="Copy the command">${icon("copy")}</button></p>`}</div>`;
+/** Empty state of a list without a filter. There may be rows that the principal may not see. */
+export const noneYet = (sentence, rows, command) => seesAll() ? empty(sentence, command)
+  : empty(`There are no ${rows} that you may see.`);
 export const missing = (title, sentence) => html`<div class="head"><h1>${title}</h1></div>
   <section class="panel why c-quiet">${sentence}</section>`;
 export const loading = () => html`<p class="dim loading" role="status">Loading…</p>`;

@@ -45,7 +45,11 @@ export const routeOf = (page) => ROUTES.find((each) => each.page === page);
 /** The route of the list that a page belongs to. */
 export const ownerOf = (page) => { const route = routeOf(page); return route?.owner ? routeOf(route.owner) : route; };
 
+/** True for names that a browser takes for folders of an address, in every spelling: it cannot ask for them. */
+export const isFolder = (name) => name === "." || name === "..";
+
 export const hrefOf = (page, id = "", query = {}) => {
+  if (page === "service" && isFolder(id)) return hrefOf("services", "", { text: id });
   const fields = Object.entries(query).filter(([, value]) => value != null && value !== "");
   const path = routeOf(page)?.path ?? `/${page}${id ? "/" : ""}`;
   return `${path}${id === "" ? "" : encodeURIComponent(id)}${fields.length ? `?${new URLSearchParams(fields)}` : ""}`;

@@ -1,5 +1,7 @@
 // Lines of numbers over time, from the broker, and moved on by each snapshot.
 
+import { named } from "./cluster.js";
+
 const WINDOW = 10; // seconds that the rates of a snapshot are about: it tells the values of these steps
 
 /** Number of steps; an overview without totals has the lines of its services only. */
@@ -36,5 +38,5 @@ export const total = (values) => values.reduce((sum, each) => sum + (each ?? 0),
 /** Marks of a series as a chart wants them: seconds before the end. */
 export function marksOf(series) {
   const end = endOf(series);
-  return (series.marks ?? []).map(({ at, text }) => ({ ago: (end - Date.parse(at)) / 1000, text }));
+  return (series.marks ?? []).map((each) => ({ ago: (end - Date.parse(each.at)) / 1000, text: named(each) }));
 }

@@ -3,6 +3,7 @@
 import { bar, spark } from "./charts.js";
 import { html } from "./dom.js";
 import { count, percent, rate, time } from "./format.js";
+import { brokerCell, hasBrokers } from "./pages/elements.js";
 import { hot, pair } from "./parts.js";
 import { hrefOf } from "./routes.js";
 
@@ -11,12 +12,12 @@ const LONG = 5; // seconds of the oldest job, likewise
 const OFTEN = 0.01; // share of jobs that were not done, likewise
 
 /** `lines`: values of the last minutes by service, or null. */
-export const serviceTable = (services, lines = null) => html`<div class="scroll"><table>
-  <thead><tr><th>Service</th><th class="num">Waiting</th><th class="num">Oldest</th><th class="num">Jobs/s</th>
+export const serviceTable = (services, lines = null, isShared = hasBrokers(services)) => html`<div class="scroll"><table>
+  <thead><tr><th>Service</th>${isShared && html`<th class="hide-m">Broker</th>`}<th class="num">Waiting</th><th class="num">Oldest</th><th class="num">Jobs/s</th>
     ${lines && html`<th class="hide-s">Trend</th>`}<th class="num hide-m">Wait p50 / p95</th>
     <th class="num hide-s">Run p50 / p95</th><th class="num hide-m">Not done</th>
     <th class="hide-s">Slots in use</th></tr></thead>
-  <tbody>${steady(services).map((each) => row(each, lines))}</tbody></table></div>`;
+  <tbody>${steady(services).map((each) => row(each, lines, isShared))}</tbody></table></div>`;
 
 let order = new Map(); // places of the rows, by name
 
@@ -29,10 +30,10 @@ function steady(services) {
   return rows;
 }
 
-const row = (service, lines) => html`<tr data-key="${service.name}" data-href="${hrefOf("service", service.name)}">
+const row = (service, lines, isShared) => html`<tr data-key="${service.name}" data-href="${hrefOf("service", service.name)}">
   <td><a href="${hrefOf("service", service.name)}" title="${service.name}"><b class="name">${service.name}</b></a>
     ${service.paused && html`<span class="tag warn">paused</span>`}</td>
-  <td class="num">${service.waiting > MANY ? hot("waiting", count(service.waiting)) : count(service.waiting)}</td>
+  ${brokerCell(service, isShared)}<td class="num">${service.waiting > MANY ? hot("waiting", count(service.waiting)) : count(service.waiting)}</td>
   <td class="num">${age(service)}</td>
   <td class="num">${rate(service.done)}</td>
   ${lines && html`<td class="hide-s">${trend(service, lines)}</td>`}

@@ -4,6 +4,8 @@
 
 import { get, send } from "./api.js";
 import { count, plural } from "./format.js";
+import { isFolder } from "./routes.js";
+import { exact } from "./visible.js";
 
 const RETRY_RATE = 20; // jobs a second
 const WIDE = 100; // a retry of more jobs needs the name of the service
@@ -12,11 +14,14 @@ const HELD = 20; // jobs of a worker whose attempts are looked up
 // Dialects whose workers learn that their job was cancelled, and when. The others have no message for it.
 const CANCELLATION = { native: "receives a cancellation at once", http: "learns of it with its next request" };
 
-const path = (kind, name) => `/v1/${kind}/${encodeURIComponent(name)}`;
+const path = (kind, name) => {
+  if (isFolder(name)) throw new Error(`A browser cannot send the name '${name}' in an address. Use a dragoman command.`);
+  return `/v1/${kind}/${encodeURIComponent(name)}`;
+};
 const post = (target, body = {}) => send("POST", target, body);
 const verb = (n, one, many) => (n === 1 ? one : many);
 const short = (id) => `${id.slice(0, 12)}…`;
-const nameOf = (worker) => worker.name || worker.id;
+const nameOf = (worker) => exact(worker.name || worker.id);
 
 const service = (name) => get(path("services", name));
 const worker = (id) => get(path("workers", id));
@@ -34,7 +39,7 @@ const runs = (s) => (s.running
 export const VERBS = {
   pause: {
     look: service,
-    title: (s) => `Pause ${s.name}?`,
+    title: (s) => `Pause ${exact(s.name)}?`,
     facts: (s) => [
       s.waiting
         ? `${plural(s.waiting, "job")} ${verb(s.waiting, "waits", "wait")} and will not start until it is resumed.`
@@ -45,11 +50,11 @@ export const VERBS = {
     ],
     yes: () => "Pause",
     send: (s) => post(`${path("services", s.name)}/pause`),
-    report: (s) => `${s.name} is paused.`,
+    report: (s) => `${exact(s.name)} is paused.`,
   },
   resume: {
     look: service,
-    title: (s) => `Resume ${s.name}?`,
+    title: (s) => `Resume ${exact(s.name)}?`,
     facts: (s) => [
       s.waiting
         ? `${plural(s.waiting, "job")} ${verb(s.waiting, "waits", "wait")}: dispatch begins at once, oldest first.`
@@ -60,11 +65,11 @@ export const VERBS = {
     ],
     yes: () => "Resume",
     send: (s) => post(`${path("services", s.name)}/resume`),
-    report: (s) => `${s.name} is resumed.`,
+    report: (s) => `${exact(s.name)} is resumed.`,
   },
   purge: {
     look: service,
-    title: (s) => `Cancel all jobs that wait for ${s.name}?`,
+    title: (s) => `Cancel all jobs that wait for ${exact(s.name)}?`,
     facts: (s) => [
       `${count(s.waiting)} waiting, ${count(s.delayed)} delayed and ${count(s.dependent)} dependent jobs end as cancelled. ` +
         "Their callers are informed.",
@@ -75,7 +80,7 @@ export const VERBS = {
     typed: (s) => s.name,
     danger: true,
     send: (s) => post(`${path("services", s.name)}/purge`),
-    report: (s, answer) => `${plural(answer.purged, "job")} of ${s.name} cancelled.`,
+    report: (s, answer) => `${plural(answer.purged, "job")} of ${exact(s.name)} cancelled.`,
   },
   cancel: {
     look: job,
@@ -90,7 +95,7 @@ export const VERBS = {
     look: job,
     title: (j) => `Retry job ${short(j.id)}?`,
     facts: (j) => [
-      `A new job of ${j.service} gets the same payload and priority, a new id and ${plural(j.max_attempts, "attempt")}.`,
+      `A new job of ${exact(j.service)} gets the same payload and priority, a new id and ${plural(j.max_attempts, "attempt")}.`,
       `This one ended ${j.outcome}${j.reason ? `: ${j.reason}` : ""}.`,
       "It leaves the quarantine, and each of the two jobs links to the other.",
     ],
@@ -101,7 +106,7 @@ export const VERBS = {
   },
   "retry group": {
     look: group,
-    title: (g) => `Retry ${plural(g.count, "job")} of ${g.service}?`,
+    title: (g) => `Retry ${plural(g.count, "job")} of ${exact(g.service)}?`,
     facts: (g) => [
       `They ended ${g.outcome}: ${g.reason || "no reason"}`,
       `Each becomes a new job, ${RETRY_RATE} a second: about ${count(Math.ceil(g.count / RETRY_RATE))} s in total.`,
@@ -111,7 +116,7 @@ export const VERBS = {
     yes: (g) => `Retry ${count(g.count)}`,
     typed: (g) => (g.count > WIDE ? g.service : null),
     send: (g) => post("/v1/quarantine/retry", { group: g.group, rate: RETRY_RATE }),
-    report: (g, answer) => `Retry of ${plural(answer.of ?? g.count, "job")} of ${g.service} has begun.`,
+    report: (g, answer) => `Retry of ${plural(answer.of ?? g.count, "job")} of ${exact(g.service)} has begun.`,
   },
   drain: {
     look: worker,
@@ -139,30 +144,30 @@ export const VERBS = {
   },
   "pause schedule": {
     look: schedule,
-    title: (s) => `Pause schedule ${s.name}?`,
-    facts: (s) => ["It enqueues no jobs until it is resumed.", `A run of ${s.service} that has begun continues.`],
+    title: (s) => `Pause schedule ${exact(s.name)}?`,
+    facts: (s) => ["It enqueues no jobs until it is resumed.", `A run of ${exact(s.service)} that has begun continues.`],
     yes: () => "Pause",
     send: (s) => post(`${path("schedules", s.name)}/pause`),
-    report: (s) => `Schedule ${s.name} is paused.`,
+    report: (s) => `Schedule ${exact(s.name)} is paused.`,
   },
   "resume schedule": {
     look: schedule,
-    title: (s) => `Resume schedule ${s.name}?`,
-    facts: (s) => [`Its next run enqueues a job of ${s.service}.`, "Runs that were due while it was paused are not made."],
+    title: (s) => `Resume schedule ${exact(s.name)}?`,
+    facts: (s) => [`Its next run enqueues a job of ${exact(s.service)}.`, "Runs that were due while it was paused are not made."],
     yes: () => "Resume",
     send: (s) => post(`${path("schedules", s.name)}/resume`),
-    report: (s) => `Schedule ${s.name} is resumed.`,
+    report: (s) => `Schedule ${exact(s.name)} is resumed.`,
   },
   "run schedule": {
     look: schedule,
-    title: (s) => `Run schedule ${s.name} now?`,
+    title: (s) => `Run schedule ${exact(s.name)} now?`,
     facts: (s) => [
-      `A job of ${s.service} is enqueued at once.`,
+      `A job of ${exact(s.service)} is enqueued at once.`,
       s.paused ? "The schedule stays paused." : "Its regular runs do not change.",
     ],
     yes: () => "Run now",
     send: (s) => post(`${path("schedules", s.name)}/run`),
-    report: (s) => `Schedule ${s.name}: a run is enqueued.`,
+    report: (s) => `Schedule ${exact(s.name)}: a run is enqueued.`,
     next: (s, answer) => (answer.last_job ? `/job/${answer.last_job}` : null),
   },
 };
@@ -192,8 +197,15 @@ async function held(id) {
 
 function taken({ running, looked, again }) {
   if (!running.length) return "It holds no job.";
-  const of = looked < running.length ? ` of the first ${looked}` : "";
-  return `${plural(running.length, "job")} ${verb(running.length, "is", "are")} taken from it: ${count(again)}${of} ` +
-    `${verb(again, "has", "have")} attempts left and ${verb(again, "is", "are")} tried again, the others end as lost. ` +
-    "They may have run in part.";
+  const n = running.length, they = verb(n, "It", "They");
+  return `${plural(n, "job")} ${verb(n, "is", "are")} taken from it. ${fate(n, looked, again)} ${they} may have run in part.`;
+}
+
+/** The further way of jobs whose worker is removed. Of `n` jobs, `looked` were looked up, and `again` have attempts left. */
+export function fate(n, looked, again) {
+  if (looked < n) return `${count(again)} of the first ${looked} have attempts left: such jobs are tried again, others end as lost.`;
+  if (again === n) return n === 1 ? "It has attempts left and is tried again." : "All have attempts left and are tried again.";
+  if (again === 0) return n === 1 ? "It has no attempts left and ends as lost." : "None has attempts left: they end as lost.";
+  return `${count(again)} ${verb(again, "has attempts left and is", "have attempts left and are")} tried again, ` +
+    `${count(n - again)} ${verb(n - again, "ends", "end")} as lost.`;
 }

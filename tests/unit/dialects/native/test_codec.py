@@ -329,6 +329,7 @@ def test_the_words_are_those_of_the_page() -> None:
         "30": "JOB",
         "31": "RECALL",
         "32": "RETURN",
+        "33": "MOVE",
         "40": "ASK",
         "41": "TELL",
         "42": "OBJECT",

@@ -103,6 +103,7 @@ class Scene:
             "MISSING": names("MISSING", self.id),
             "JOB": [b"\x30echo", bytes(38), b"job"],
             "RECALL": [b"\x31" + token, b"why"],
+            "MOVE": [b"\x33", b"the broker stops"],
             "a word of later": [b"\x77"],
             "nothing": [b""],
             "zero": [b"\0"],
@@ -203,7 +204,8 @@ TABLE = {
 }
 TABLE["BYE with a sentence"] = TABLE["BYE"]
 TABLE |= {
-    word: error("role") for word in ("WELCOME", "ERROR", "ACCEPTED", "MISSING", "JOB", "RECALL", "TELL", "OBJECT")
+    word: error("role")
+    for word in ("WELCOME", "ERROR", "ACCEPTED", "MISSING", "JOB", "RECALL", "MOVE", "TELL", "OBJECT")
 }
 
 every_state = pytest.mark.parametrize("state", STATES)

@@ -90,7 +90,7 @@ WHYS = [
         r"It ended (failed|timed out): attempt (\d of \d) \1 at worker \S+: (ValueError: cannot read 'this'|no result "
         r"within 0\.3 s)\. It is in quarantine: `retry` makes a new job of it\.",
         r"It ended (failed|timed out): attempt (\d of \d) \1 on worker \S+: (ValueError: cannot read 'this'|no result "
-        r"within 0\.3 s)\. It is in quarantine: `retry` makes a new job from it\.",
+        r"within 0\.3 s)\. It is in quarantine: a retry makes a new job from it\.",
     ),
     (
         r"Attempt 1 of 3 has run for 0\.0 s at worker \S+ \(\S+\)\.",

@@ -51,6 +51,7 @@ WORDS = {
     0x30: "JOB",
     0x31: "RECALL",
     0x32: "RETURN",
+    0x33: "MOVE",
     0x40: "ASK",
     0x41: "TELL",
     0x42: "OBJECT",

@@ -1,11 +1,14 @@
-// Page *Broker*: which callers' dialects reach which workers' dialects, listeners, limits, health and cost.
+// Page *Broker*: which callers' dialects reach which workers' dialects, listeners, limits, health and cost. In a cluster,
+// all brokers, and the details of the one that the query names.
 
 import { get } from "../api.js";
+import { brokersOf, ownName } from "../cluster.js";
 import { DIALECTS, dialectName } from "../dialects.js";
 import { html } from "../dom.js";
 import { bytes, clock, count, percent, rate, time } from "../format.js";
 import { dialect, empty, hot, panel } from "../parts.js";
 import { seesAll } from "../rights.js";
+import { hrefOf } from "../routes.js";
 import { again, facts, meter, none, nowOf, span, table } from "./elements.js";
 
 const HIDDEN = "Listeners, limits and settings are shown to principals with the right to see all services.";
@@ -14,17 +17,28 @@ const NEAR = 0.8; // share of a limit
 const IN_BYTES = /memory|bytes|store|payload|disk/;
 const SHADES = 10; // of a cell of the matrix
 
-export async function load() {
-  const [health, listeners, broker] = await Promise.all([
-    get("/v1/health"), seesAll() ? get("/v1/listeners") : { listeners: [] }, seesAll() ? get("/v1/broker") : {},
-  ]);
+/** `problem`: the reason for which the chosen broker shows no details. */
+export async function load({ query }) {
+  const [health, details] = await Promise.all([get("/v1/health"), seesAll() ? detailsOf(query.broker) : NOTHING]);
   const at = performance.now();
-  return { health, listeners: listeners.listeners, broker, at, fetchedAt: at, rates: new Map() };
+  return { health, problem: null, ...details, at, fetchedAt: at, rates: new Map() };
 }
 
-export function advance(data) {
+const NOTHING = { listeners: [], broker: {} };
+
+async function detailsOf(broker) {
+  try {
+    const [{ listeners }, view] = await Promise.all([get("/v1/listeners", { broker }), get("/v1/broker", { broker })]);
+    return { listeners, broker: view };
+  } catch (problem) {
+    if (!broker) throw problem;
+    return { ...NOTHING, problem: problem.message };
+  }
+}
+
+export function advance(data, snapshot, address) {
   again(data, data.rates.size ? REFRESH : SOON, async () => {
-    const next = await load();
+    const next = await load(address);
     return { ...next, rates: ratesBetween(data, next) };
   });
 }
@@ -39,17 +53,58 @@ function ratesBetween(before, after) {
   }));
 }
 
-export function render({ data, live }) {
-  const { broker, health, listeners } = data, now = nowOf(live);
-  return html`<div class="head"><h1>Broker</h1><span class="dim">${line(broker, health, now)}</span></div>
+export function render({ address, data, live }) {
+  const { broker } = data, now = nowOf(live), name = address.query.broker || ownName(live);
+  const row = brokersOf(live).find((each) => each.name === name), health = healthOf(row, data.health);
+  return html`<div class="head"><h1>${name ? `Broker ${name}` : "Broker"}</h1><span class="dim">${
+    line(broker, health, now)}</span></div>
   ${health.problems.map((each) => html`<section class="panel why c-failed">${each}</section>`)}
+  ${brokersOf(live).length > 0 && panel("Brokers", brokerTable(live, name), { flush: true, note: "of this cluster; choose one for its details" })}
   ${!seesAll() && html`<section class="panel">${empty(HIDDEN)}</section>`}
+  ${data.problem && html`<section class="panel why c-failed">${data.problem}</section>`}
   ${seesAll() && html`${matrix(live?.flow ?? [])}
-  ${panel("Listeners", listenerTable(listeners, data.rates), { flush: true })}
+  ${!data.problem && details(data, row ? row.numbers ?? {} : live?.broker ?? {}, health)}`}`;
+}
+
+const details = ({ broker, listeners, rates }, numbers, health) => html`
+  ${panel("Listeners", listenerTable(listeners, rates), { flush: true })}
   <div class="row even">
     <div class="stack">${panel("Limits", limits(broker.limits), { note: "used now" })}${settings(broker.settings)}</div>
-    ${panel("Health", facts(vitals(live?.broker ?? {}, broker, health)))}
-  </div>`}`;
+    ${panel("Health", facts(vitals(numbers, broker, health)))}
+  </div>`;
+
+/** Health of the chosen broker of a cluster; that of the broker which was asked has more numbers. */
+const healthOf = (row, health) => (!row || row.here ? health :
+  { version: row.version, ready: row.ready, draining: row.draining, problems: row.problems, peers: row.numbers?.peers });
+
+const BROKER_HEADS = [["Broker"], ["State"], ["Version", "hide-m"], ["Shards", "num hide-s"], ["Workers", "num"],
+  ["Idle", "num hide-s"], ["Waiting", "num"], ["Running", "num hide-s"], ["CPU", "num"], ["Memory", "num hide-m"],
+  ["Lag p99", "num hide-m"]];
+
+/** All brokers of the cluster, by name. Of one that does not answer, only the name is known. */
+function brokerTable(live, chosen) {
+  const known = [...brokersOf(live), ...live.unanswered.map((name) => ({ name }))];
+  const named = new Map(known.map((each) => [each.name, each])); // one whose numbers are hidden is in both lists
+  const rows = [...named.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+  return table(BROKER_HEADS, rows.map((each) => html`<tr class="${each.name === chosen && "chosen"}"
+    data-key="b${each.name}" data-href="${hrefOf("broker", "", { broker: each.name })}">
+    <td><a href="${hrefOf("broker", "", { broker: each.name })}" aria-current="${String(each.name === chosen)}"><b
+      class="name">${each.name}</b></a>${each.here && html` <span class="dim">serves this page</span>`}</td>
+    <td>${brokerState(each)}</td><td class="hide-m mid">${each.version ?? none}</td>
+    <td class="num hide-s">${number(each.shards)}</td><td class="num">${number(each.workers)}</td>
+    <td class="num hide-s">${number(each.idle)}</td><td class="num">${number(each.waiting)}</td>
+    <td class="num hide-s">${number(each.running)}</td>
+    <td class="num">${each.numbers ? percent(each.numbers.cpu) : none}</td>
+    <td class="num hide-m mid">${each.numbers ? bytes(each.numbers.resident) : none}</td>
+    <td class="num hide-m mid">${each.numbers ? time(each.numbers.lag_p99) : none}</td></tr>`), "brokers");
+}
+
+const number = (n) => (n == null ? none : count(n));
+
+function brokerState(each) {
+  const [color, text] = each.ready == null ? ["failed", "does not answer"] : each.draining ? ["quiet", "draining"]
+    : each.ready ? ["done", "ready"] : ["failed", "not ready"];
+  return html`<span class="state"><i class="dot c-${color}"></i>${text}</span>`;
 }
 
 function line(broker, health, now) {

@@ -2,6 +2,7 @@
 
 import { get } from "../api.js";
 import { html, raw } from "../dom.js";
+import { moduleOf } from "../modules.js";
 import { panel } from "../parts.js";
 import { choices } from "./elements.js";
 
@@ -19,7 +20,8 @@ export async function loadConversation(path, { query }) {
   if (off) return off;
   try {
     if (form === "text" || form === "mermaid") return { form, text: await get(`${path}/ladder?format=${form}`) };
-    const [{ drawLadder }, story] = await Promise.all([import("../ladder.js"), get(`${path}/ladder?format=json`)]);
+    const drawing = moduleOf(() => import("../ladder.js"));
+    const [{ drawLadder }, story] = await Promise.all([drawing, get(`${path}/ladder?format=json`)]);
     return { form: "", story, draw: drawLadder };
   } catch (problem) {
     if (problem.status === 409) off = { form, problem: problem.message };

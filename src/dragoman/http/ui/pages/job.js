@@ -1,14 +1,15 @@
 // Page *Job*: why it is where it is, its attempts on one time axis, its conversation, its facts, payload and result.
 
 import { get } from "../api.js";
+import { unanswered } from "../cluster.js";
 import { html } from "../dom.js";
-import { bytes, clock, count, time } from "../format.js";
+import { bytes, clock, count, time, took } from "../format.js";
 import { beginning, content } from "./content.js";
 import { UNRECORDED, conversation, loadConversation, withLadder } from "./conversation.js";
 import { act, dialect, jobState, panel } from "../parts.js";
 import { administers, hasActs, hidesPayloads } from "../rights.js";
 import {
-  again, ahead, facts, hasOwnKey, jobColor, jobLink, none, nowOf, serviceLink, table, workerLink,
+  again, ahead, brokerCell, facts, hasBrokers, hasOwnKey, headsFor, jobColor, jobLink, none, nowOf, serviceLink, table, workerLink,
 } from "./elements.js";
 import { timeline } from "./timeline.js";
 
@@ -61,8 +62,9 @@ const why = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/why`);
 export function advance(data, { page }, address) {
   if (data.isFinal || data.gone) return;
   if (page?.job?.id === data.job.id) {
-    const { payload, progress, result, result_base64, error, parent, children, more_children } = data.job;
-    data.job = { ...page.job, payload, progress, result, result_base64, error, parent, children, more_children };
+    const { payload, progress, result, result_base64, error, parent, children, more_children, unanswered: missing } = data.job;
+    data.job = { ...page.job, payload, progress, result, result_base64, error, parent, children, more_children,
+      unanswered: missing };
   }
   if (page?.why) data.why = { ...data.why, ...page.why };
   data.recorded = withLadder(data.recorded, page?.ladder);
@@ -117,6 +119,7 @@ function rows(each, group, now) {
   return [
     ["Service", serviceLink(each.service)],
     ["Kind", each.background ? "background job" : "call"],
+    ["Broker", each.broker],
     ["Caller", each.caller && html`${dialect(each.caller.dialect)} ${each.caller.address &&
       html`<span class="dim">${each.caller.address}</span>`}`],
     ["Worker", last && workerLink(last.worker_id, last.worker)],
@@ -127,7 +130,7 @@ function rows(each, group, now) {
     ["Submitted", clock(each.created)],
     ["Earliest start", each.not_before && clock(each.not_before)],
     ["Ended", each.ended && clock(each.ended)],
-    ["Waited", each.waited == null ? none : time(each.waited)],
+    ["Waited", each.waited == null ? none : took(each.waited)],
     ["Job time-out", each.job_timeout == null ? none : time(each.job_timeout)],
     ["Deadline", each.deadline && clock(each.deadline)],
     ["Outcome deleted", each.kept_until
@@ -143,11 +146,12 @@ function rows(each, group, now) {
 }
 
 /** Jobs that its handler submitted, newest first. */
-const children = ({ children: jobs, more_children: more }) => panel("Children",
-  table([["Job"], ["Service"], ["State"], ["Kind"]], jobs.map((each) => html`<tr data-key="${each.id}">
-    <td>${jobLink(each.id)}</td><td>${serviceLink(each.service)}</td><td>${jobState(each.outcome ?? each.state)}</td>
+const children = ({ children: jobs, more_children: more, unanswered: missing }) => panel("Children",
+  table(headsFor([["Job"], ["Service"], ["State"], ["Kind"]], jobs), jobs.map((each) => html`<tr data-key="${each.id}">
+    <td>${jobLink(each.id)}</td>${brokerCell(each, hasBrokers(jobs))}<td>${serviceLink(each.service)}</td><td>${jobState(each.outcome ?? each.state)}</td>
     <td>${each.background ? "background job" : "call"}</td></tr>`)),
-  { flush: true, note: `submitted by its handler${more ? `; ${count(more)} more` : ""}` });
+  { flush: true, note: `submitted by its handler${more ? `; ${count(more)} more` : ""}`, side: unanswered({
+    unanswered: missing }) });
 
 /** When its outcome will be deleted, as its caller chose it; empty if the broker's setting decides. */
 function kept({ keep }) {

@@ -1,10 +1,11 @@
 // Page *Jobs*: counts by state, filters in the address, 50 jobs a page. The rows stand still while they are read.
 
 import { get } from "../api.js";
+import { unanswered } from "../cluster.js";
 import { DIALECTS } from "../dialects.js";
 import { html } from "../dom.js";
-import { count, time } from "../format.js";
-import { dialect, empty, jobState } from "../parts.js";
+import { count, time, took } from "../format.js";
+import { dialect, empty, jobState, noneYet } from "../parts.js";
 import { seesAll } from "../rights.js";
 import {
   again, brokerCell, choices, hasBrokers, hasOwnKey, headsFor, jobLink, more, none, nowOf, search, select, span, table, tags, withQuery,
@@ -60,7 +61,7 @@ export const acts = { newest: (target, { reload }) => reload() };
 
 export function render({ address, data, live }) {
   const { query } = address, now = tick(data, nowOf(live)), isFiltered = [...FILTERS, "state"].some((name) => query[name]);
-  return html`<div class="head"><h1>Jobs</h1>${totals(data.counts)}${
+  return html`<div class="head"><h1>Jobs</h1>${totals(data.counts)}${unanswered(data)}${
     data.group && html`<span class="tag">group: ${data.group.says}</span>`}</div>
   <div class="head filters">
     ${choices("State", STATES.map(([value, label]) => [value, label, number(data.counts, value)]), "state", query)}
@@ -111,7 +112,7 @@ const cut = ({ jobs, searched, complete }) => !complete && jobs.length < PAGE &&
 
 const nothing = (isFiltered) => isFiltered
   ? empty("No job matches. Outcomes are kept for a day; calls without a key only until they end.")
-  : empty("There are no jobs yet. Submit one:",
+  : noneYet("There are no jobs yet. Submit one:", "jobs",
     `curl -d hello '${location.origin}/v1/jobs?service=default'`);
 
 const HEADS = [["Job"], ["Service"], ["State"], ["Caller", "hide-m"], ["Worker", "hide-s"], ["Attempt", "num hide-s"],
@@ -131,7 +132,7 @@ function row(each, now, isShared) {
     <td class="hide-s mid clip">${last?.worker ?? ""}</td>
     <td class="num hide-s mid">${last ? last.number : 0}${each.max_attempts != null && ` of ${each.max_attempts}`}</td>
     <td class="num mid">${time(span(each.created, null, now))}</td>
-    <td class="num hide-m mid">${each.waited == null ? none : time(each.waited)}</td>
-    <td class="num hide-s mid">${last?.started ? time(span(last.started, last.ended, now)) : none}</td>
+    <td class="num hide-m mid">${each.waited == null ? none : took(each.waited)}</td>
+    <td class="num hide-s mid">${last?.started ? took(span(last.started, last.ended, now)) : none}</td>
     <td class="hide-m rest"><div class="cut dim" title="${each.reason}">${each.reason}</div></td></tr>`;
 }

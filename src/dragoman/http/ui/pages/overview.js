@@ -2,11 +2,12 @@
 
 import { get } from "../api.js";
 import { bar, chart, legend, spark } from "../charts.js";
+import { brokersOf, named, reporter, shown } from "../cluster.js";
 import { html } from "../dom.js";
 import { flow } from "../flow.js";
 import { clock, count, later, percent, rate, since, time } from "../format.js";
 import {
-  FIRST_WORKER, LEVEL_COLORS, RANGES, REFRESH, WORKER_COLORS, empty, hot, panel, rangeChoice, rangeOf, tile,
+  FIRST_WORKER, LEVEL_COLORS, RANGES, REFRESH, WORKER_COLORS, empty, hot, noneYet, panel, rangeChoice, rangeOf, tile,
 } from "../parts.js";
 import { hrefOf } from "../routes.js";
 import { advance as advanceSeries, marksOf, sumOf, total } from "../series.js";
@@ -40,7 +41,7 @@ export function advance({ series }, snapshot) {
 
 export function render({ address, data, live }) {
   const now = live ?? data, range = rangeOf(address), { series } = data;
-  return html`<div class="head"><h1>Overview</h1><span class="grow"></span>${rangeChoice(range)}</div>
+  return html`<div class="head"><h1>Overview</h1>${shown(now)}<span class="grow"></span>${rangeChoice(range)}</div>
   ${attention(now)}
   ${now.totals && series.total && html`${tiles(now, series, range)}
     <div class="row two" data-key="charts">${ended(series, range)}
@@ -64,7 +65,8 @@ function attention(now) {
 }
 
 const finding = (each, now) => html`<li><i class="dot c-${LEVEL_COLORS[each.level] ?? "waiting"}"></i>
-  <span class="grow"><a href="${linkOf(each)}">${emphasised(each)}</a> <span class="dim">${each.advice}</span></span>
+  <span class="grow"><a href="${linkOf(each)}">${emphasised(each)}</a> <span class="dim">${each.advice}</span>
+    ${reporter(each)}</span>
   <time class="hide-s" datetime="${each.since}">${time(since(each.since, now))}</time>
   <a class="dim" href="${linkOf(each)}">Look</a></li>`;
 
@@ -83,7 +85,7 @@ function linkOf({ about, kind }) {
 
 // ---------------------------------------------------------------- numbers
 
-function tiles({ totals, broker }, { total: line, step }, range) {
+function tiles({ totals, broker, brokers }, { total: line, step }, range) {
   const undone = total(line.undone) * step, done = total(line.done) * step;
   const states = Object.entries(WORKER_COLORS).map(([state, color]) => [color, totals.workers[state] ?? 0]);
   const delayed = later(totals);
@@ -95,7 +97,7 @@ function tiles({ totals, broker }, { total: line, step }, range) {
     ${tile("Running", count(totals.running), `of ${count(totals.slots)} slots`, share(totals.running, totals.slots))}
     ${tile(`Not done, ${ranged}`, count(undone), percent(undone / (undone + done)), spark(line.undone, "failed"))}
     ${tile("Workers", count(workers), `${count(totals.workers.idle ?? 0)} idle`, bar(states))}
-    ${tile("Broker CPU", percent(broker.cpu), `lag ${time(broker.lag_p99)}`, share(broker.cpu, 1))}
+    ${tile(brokersOf({ brokers }).length > 1 ? "Busiest broker's CPU" : "Broker CPU", percent(broker.cpu), `lag ${time(broker.lag_p99)}`, share(broker.cpu, 1))}
   </section>`;
 }
 const share = (used, all) => bar([["running", used]], Math.max(used, all));
@@ -117,7 +119,7 @@ const talk = (pairs) => pairs.some(([, , value]) => value > 0) ? flow(pairs) :
 
 function services(now, { services: lines }) {
   const shown = now.services.slice(0, SERVICES);
-  const body = shown.length ? serviceTable(shown, lines) : empty("No worker has offered a service yet.", FIRST_WORKER);
+  const body = shown.length ? serviceTable(shown, lines) : noneYet("No worker has offered a service yet.", "services", FIRST_WORKER);
   const all = html`<a class="hint" href="/services">All ${now.totals && count(now.totals.services)}</a>`;
   return panel("Services", body, { flush: true, note: "those that need attention first", side: all });
 }
@@ -127,8 +129,8 @@ function changes(now) {
   if (!items.length) return empty("Nothing has changed since the broker started.");
   return html`<ul class="notes tight">${items.map((each) => html`<li>
     <time datetime="${each.at}">${clock(each.at)}</time><i class="dot c-${LEVEL_COLORS[each.level] ?? "quiet"}"></i>
-    ${each.service == null ? html`<span class="grow">${each.text}</span>` :
-      html`<a class="grow" href="${hrefOf("service", each.service)}">${each.text}</a>`}</li>`)}</ul>`;
+    ${each.service == null ? html`<span class="grow">${named(each)}</span>` :
+      html`<a class="grow" href="${hrefOf("service", each.service)}">${named(each)}</a>`}</li>`)}</ul>`;
 }
 
 function slow(workers) {
@@ -136,5 +138,5 @@ function slow(workers) {
   if (!workers.length) return empty(`No worker takes ${SLOW} times as long as the median of its service.`);
   return html`<ul class="notes tight">${workers.map((each) => html`<li>
     <span class="grow"><a href="${hrefOf("worker", each.id)}"><b>${each.name || each.id}</b></a>
-      <span class="mid">${each.services[0]}</span></span>${hot("timed", `${each.pace.toFixed(1)} ×`)}</li>`)}</ul>`;
+      <span class="mid">${each.services[0]}</span> ${each.broker && html`<span class="dim">${each.broker}</span>`}</span>${hot("timed", `${each.pace.toFixed(1)} ×`)}</li>`)}</ul>`;
 }

@@ -1,6 +1,7 @@
 // Page *Quarantine*: jobs that used up their attempts, grouped by service, outcome and reason.
 
 import { get } from "../api.js";
+import { unanswered } from "../cluster.js";
 import { html } from "../dom.js";
 import { count, plural } from "../format.js";
 import { act, dialect, empty, jobState, panel } from "../parts.js";
@@ -27,7 +28,7 @@ export function render({ data, live }) {
   const { groups, newest, problem } = data, now = nowOf(live);
   if (!groups.length && !newest.length && !problem) return html`<div class="head"><h1>Quarantine</h1></div>
     <section class="panel">${empty("Nothing is in quarantine.")}</section>`;
-  return html`<div class="head"><h1>Quarantine</h1><span class="dim">${groups.length > 0 && total(data)}</span></div>
+  return html`<div class="head"><h1>Quarantine</h1><span class="dim">${groups.length > 0 && total(data)}</span>${unanswered(data)}</div>
   ${groups.length > 0 && panel("By service and reason", groupTable(groups, now), {
     flush: true, note: "numbers and quoted parts of the reasons are left out" })}
   ${newest.length > 0 && panel("Newest in quarantine", jobTable(newest, now), {

@@ -1,11 +1,12 @@
 // Page *Schedules*: each schedule in words, its next run, its last 20 runs as bars.
 
 import { get } from "../api.js";
+import { unanswered } from "../cluster.js";
 import { html } from "../dom.js";
 import { count, plural, time } from "../format.js";
-import { act, empty, hot, panel } from "../parts.js";
+import { act, hot, noneYet, panel } from "../parts.js";
 import { administers, isOwn } from "../rights.js";
-import { again, ahead, none, nowOf, serviceLink, table } from "./elements.js";
+import { again, ahead, brokerCell, hasBrokers, headsFor, none, nowOf, serviceLink, table } from "./elements.js";
 
 const COMMAND = "dragoman schedule set nightly report --cron '0 3 * * *'";
 const REFRESH = 3; // seconds
@@ -23,21 +24,24 @@ export function advance(data) {
 export function render({ data, live }) {
   const { schedules } = data, now = nowOf(live), paused = schedules.filter((each) => each.paused).length;
   if (!schedules.length) return html`<div class="head"><h1>Schedules</h1></div><section class="panel">${
-    empty("There are no schedules yet. Create one:", COMMAND)}</section>`;
+    noneYet("There are no schedules yet. Create one:", "schedules", COMMAND)}</section>`;
   return html`<div class="head"><h1>Schedules</h1><span class="dim">${plural(schedules.length, "schedule")}${
-    paused > 0 && `, ${count(paused)} paused`}</span></div>
-  ${panel("Schedules", table(HEADS, schedules.map((each) => row(each, now)), "schedules"), {
+    paused > 0 && `, ${count(paused)} paused`}</span>${unanswered(data)}</div>
+  ${panel("Schedules", scheduleTable(schedules, now), {
     flush: true, note: "a run is skipped while the last one has not ended, unless overlap is allowed" })}`;
 }
 
 const HEADS = [["Name"], ["Service", "hide-m"], ["When"], ["Next", "num"], ["Last 20 runs", "hide-s"],
   ["Took", "num hide-m"], ["Runs", "num hide-m"], ["Skipped", "num hide-m"], [""]];
 
-function row(each, now) {
+const scheduleTable = (schedules, now, isShared = hasBrokers(schedules)) =>
+  table(headsFor(HEADS, schedules), schedules.map((each) => row(each, now, isShared)), "schedules");
+
+function row(each, now, isShared) {
   const href = each.last_job && html`data-href="/job/${each.last_job}"`;
   return html`<tr ${href} data-key="s${each.name}"><td><b class="name">${each.name}</b> ${
     each.paused && html`<span class="tag warn" title="${each.paused_reason}">paused</span>`}</td>
-    <td class="hide-m clip">${serviceLink(each.service)}</td><td class="mid">${says(each)}</td>
+    ${brokerCell(each, isShared)}<td class="hide-m clip">${serviceLink(each.service)}</td><td class="mid">${says(each)}</td>
     <td class="num">${each.paused ? none : ahead(each.next, now)}</td><td class="hide-s">${runs(each.recent ?? "")}</td>
     <td class="num mid hide-m">${time(each.last_took)}</td><td class="num mid hide-m">${count(each.runs)}</td>
     <td class="num hide-m">${each.skipped ? hot("waiting", count(each.skipped)) : html`<span class="dim">0</span>`}</td>

@@ -11,11 +11,12 @@ import { administers } from "../rights.js";
 import { hrefOf } from "../routes.js";
 import { advance as advanceSeries, marksOf, sumOf, total } from "../series.js";
 import { slots } from "../service-table.js";
-import { again, ago, drawnAt, meter, nowOf } from "./elements.js";
+import { again, ago, brokerCell, drawnAt, hasBrokers, meter, nowOf } from "./elements.js";
 
 const WORKERS = 10, REASONS = 8; // rows
 const AGAIN = 2; // seconds between two requests for the workers
 const SLOW = 1.5; // pace from which a worker is slow
+const RECORDED = "Of the jobs that are recorded: all while few arrive, else about 50 a second.";
 const LONG = 5; // seconds of the oldest job that are shown in colour
 
 export const title = ({ id }) => id;
@@ -57,7 +58,7 @@ export function render({ address, data, live: now }) {
   ${panel("Workers", workers(id, data.workers, drawnAt(data.workers, nowOf(now))), { flush: true, note: "slowest first", side: all })}
   <div class="row two" data-key="sample">
     ${panel("Not done", reasons(now?.page?.reasons ?? [], nowOf(now)), {
-      flush: true, note: "by reason, last hour", side: jobs,
+      flush: true, note: "by reason, recorded jobs of the last hour", side: jobs,
     })}
     ${panel("Callers", callers(now?.page?.callers ?? {}), { note: "by dialect" })}</div>`;
 }
@@ -113,15 +114,17 @@ function charts(series, range) {
 
 function workers(service, list, now) {
   if (!list.length) return empty("No worker offers this service now.", workerOf(service));
-  return html`<div class="scroll"><table><thead><tr><th>Worker</th><th class="hide-s">Dialect</th><th>State</th>
+  const isShared = hasBrokers(list);
+  return html`<div class="scroll"><table><thead><tr><th>Worker</th>${isShared && html`<th class="hide-m">Broker</th>`}
+    <th class="hide-s">Dialect</th><th>State</th>
     <th class="hide-s">Slots in use</th><th class="num hide-m">Oldest job</th><th class="num">Pace</th>
-    <th class="num hide-s">Done</th></tr></thead><tbody>${list.map((each) => worker(each, now))}</tbody></table></div>`;
+    <th class="num hide-s">Done</th></tr></thead><tbody>${list.map((each) => worker(each, now, isShared))}</tbody></table></div>`;
 }
 
-function worker({ id, name, dialect: spoken, state, holds = [], capacity, pace, done }, now) {
+function worker({ id, name, broker, dialect: spoken, state, holds = [], capacity, pace, done }, now, isShared) {
   const href = hrefOf("worker", id), ages = holds.map((each) => since(each.since, now));
   return html`<tr data-key="${id}" data-href="${href}"><td><a href="${href}"><b class="name">${name || id}</b></a></td>
-    <td class="hide-s">${dialect(spoken)}</td><td>${workerState(state)}</td>
+    ${brokerCell({ broker }, isShared)}<td class="hide-s">${dialect(spoken)}</td><td>${workerState(state)}</td>
     <td class="hide-s">${slots(holds.length, capacity)}</td>
     <td class="num hide-m">${time(ages.length ? Math.max(...ages) : null)}</td><td class="num">${paceOf(pace)}</td>
     <td class="num hide-s">${count(done)}</td></tr>`;
@@ -136,7 +139,7 @@ function reasons(groups, now) {
   if (!groups.length) return empty("Every job that was recorded in the last hour was done.");
   return html`<div class="scroll"><table><thead><tr><th>Ended</th><th>Reason</th><th class="num">Jobs</th>
     <th class="num hide-s">Last</th></tr></thead><tbody>${groups.slice(0, REASONS).map((each) => reason(each, now))}
-    </tbody></table></div>`;
+    </tbody></table></div><p class="body hint">${RECORDED}</p>`;
 }
 
 const reason = (each, now) => html`<tr ${each.job && html`data-href="${hrefOf("job", each.job)}"`}>
@@ -150,5 +153,5 @@ function callers(numbers) {
   if (!all) return html`<p class="hint">No job of this service has been recorded.</p>`;
   return html`<dl class="limits">${rows.map(([name, n]) => html`<dt>${dialect(name)}</dt><dd>${
     meter([[dialectColor(name), n / all]], percent(n / all))}</dd><dd>${percent(n / all)}</dd>`)}</dl>
-    <p class="hint">Of the jobs that are recorded: all while few arrive, else about 50 a second.</p>`;
+    <p class="hint">${RECORDED}</p>`;
 }

@@ -1,11 +1,12 @@
 // The attempts of a job as bars on one time axis: waiting, attempts and the delays between them.
 
 import { html } from "../dom.js";
-import { time } from "../format.js";
+import { time, took } from "../format.js";
 import { panel } from "../parts.js";
 import { jobColor, seconds } from "./elements.js";
 
 const LEAST = 0.4; // percent: the width of the shortest bar
+const EXACT = 0.002; // seconds: a difference of two times in whole milliseconds may be wrong by this
 const LATE = 55; // percent: a bar that begins later has its label on its left
 
 /** @param {any} job its view @param {number} now milliseconds */
@@ -20,7 +21,7 @@ export function timeline(job, now) {
     ${runs.map((each) => run(each, end, axis))}
     <span></span><div class="axis" aria-hidden="true"><span>0</span><span>${time(total / 2)}</span><span>${
       time(total)}</span></div>
-  </div>`, { note: `${time(total)} ${job.state === "ended" ? "from submit to end" : "since submit"}` });
+  </div>`, { note: `${took(total)} ${job.state === "ended" ? "from submit to end" : "since submit"}` });
 }
 
 function waits(job, runs, end, axis) {
@@ -32,14 +33,16 @@ function waits(job, runs, end, axis) {
   }
   if (["waiting", "delayed", "dependent"].includes(job.state)) gaps.push([from, end]);
   const [first, ...delays] = gaps.map(([a, b]) => Math.max(0, b - a));
-  const label = delays.length ? `${time(first)}, then ${delays.map(time).join(", ")}` : time(first);
+  // The broker's own number is more exact; it leaves out the time before the job was queued.
+  const waited = took(Math.abs(job.waited - first) < EXACT ? job.waited : first);
+  const label = delays.length ? `${waited}, then ${delays.map(took).join(", ")}` : waited;
   return track("Waiting", gaps.map(([a, b]) => [a, b, "waiting"]), label, axis);
 }
 
 function run(each, end, axis) {
   const from = seconds(each.started), to = each.ended ? seconds(each.ended) : end;
   const how = each.outcome ?? "running", word = { done: "in", running: "for" }[how] ?? "after";
-  const label = `${how} ${word} ${time(to - from)}`;
+  const label = `${how} ${word} ${took(to - from)}`;
   return track(`${each.number} · ${each.worker}`, [[from, to, how]], label, axis, each.reason);
 }
 

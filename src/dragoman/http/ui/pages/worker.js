@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { dialectName } from "../dialects.js";
 import { html } from "../dom.js";
-import { clock, count, plural, time } from "../format.js";
+import { clock, count, plural, time, took } from "../format.js";
 import { act, dialect, jobState, panel, workerState } from "../parts.js";
 import { administersEach } from "../rights.js";
 import { hrefOf } from "../routes.js";
@@ -69,7 +69,7 @@ function recent(jobs, worker, now) {
     const here = job.attempts.findLast((each) => each.worker === worker.name), reason = here?.reason || job.reason;
     return html`<tr data-href="/job/${job.id}"><td>${jobLink(job.id)}</td><td class="clip">${job.service}</td>
       <td>${jobState(job.outcome ?? job.state)}</td>
-      <td class="num">${here?.started ? time(span(here.started, here.ended, now)) : none}</td>
+      <td class="num">${here?.started ? took(span(here.started, here.ended, now)) : none}</td>
       <td class="num hide-s mid">${time(span(job.created, null, now))}</td>
       <td class="hide-s rest"><div class="cut dim" title="${reason}">${reason}</div></td></tr>`;
   }));
@@ -77,6 +77,7 @@ function recent(jobs, worker, now) {
 
 const terms = (each, now) => [
   ["Id", each.id],
+  ["Broker", each.broker],
   ["Dialect", dialectName(each.dialect)],
   ["Listener", each.listener && html`<span class="mono">${each.listener}</span>`],
   ["Address", each.address && html`<span class="mono">${each.address}</span>`],

@@ -1,10 +1,11 @@
 // Page *Workers*: the fleet, a square for each worker, and a table with filters, sorted by the broker.
 
 import { get } from "../api.js";
+import { unanswered } from "../cluster.js";
 import { dialectName } from "../dialects.js";
 import { html } from "../dom.js";
 import { count, percent, time } from "../format.js";
-import { act, dialect, empty, hot, panel, workerState } from "../parts.js";
+import { FIRST_WORKER, act, dialect, empty, hot, noneYet, panel, workerState } from "../parts.js";
 import { administersEach } from "../rights.js";
 import {
   again, brokerCell, choices, drawnAt, hasBrokers, headsFor, meter, more, none, nowOf, search, select, span, table, tags,
@@ -43,7 +44,7 @@ export function render({ address, data, live }) {
   const total = counts ? sum(counts.state) : data.workers.length;
   if (!total && !isFiltered) return nothing();
   return html`<div class="head"><h1>Workers</h1><span class="dim">${count(total)} present${
-    counts && `, ${dialects(counts.dialect)}`}</span></div>
+    counts && `, ${dialects(counts.dialect)}`}</span>${unanswered(data)}</div>
   ${data.fleet && fleet(data.fleet, counts)}
   <div class="head filters">
     ${choices("State", states(counts), "state", query)}
@@ -98,7 +99,7 @@ const letterOf = (state) => Object.keys(LETTERS).find((letter) => LETTERS[letter
 
 function nothing() {
   return html`<div class="head"><h1>Workers</h1></div><section class="panel">${
-    empty("No worker is present. Start one:", 'dragoman worker --exec "tr a-z A-Z"')}</section>`;
+    noneYet("No worker is present. Start one:", "workers", FIRST_WORKER)}</section>`;
 }
 
 const HEADS = [["Worker"], ["Dialect", "hide-s"], ["Services", "hide-m"], ["State"], ["Slots in use", "hide-s"],
