@@ -30,7 +30,7 @@ from dragoman.cluster.log_io import LogIO
 from dragoman.cluster.log_reader import ReadBatch
 from dragoman.cluster.log_records import VERSION, Claim
 from dragoman.cluster.peers import Peer
-from dragoman.cluster.records import Ack, Failed, Held, Outcome, Result
+from dragoman.cluster.records import Failed, Held, Outcome, Result
 from dragoman.cluster.reservations import Reservations
 from dragoman.cluster.restore_order import RestoreOrder
 from dragoman.cluster.scout import scout
