@@ -37,6 +37,13 @@ async def py_visit(server: NatsServer, **options: Any) -> AsyncIterator[nats.NAT
         await client.close()
 
 
+async def settle(client: nats.NATS) -> None:
+    """Wait until the server knows the subscriptions of nats-py. Its `flush` writes PING at once, ahead of commands that
+    its own task has not written yet, so the first PONG may come before SUB is processed. The second one cannot."""
+    await client.flush()
+    await client.flush()
+
+
 async def heard(subscription: Any, count: int) -> list[tuple[str, str, dict[str, str] | None, bytes]]:
     messages = [await subscription.next_msg(timeout=PATIENCE) for _ in range(count)]
     return [(each.subject, each.reply, each.headers, each.data) for each in messages]
@@ -46,7 +53,7 @@ def test_nats_py_reads_our_messages(nats_server: NatsServer) -> None:
     async def work() -> None:
         async with py_visit(nats_server) as theirs, visit(nats_server.url) as ours:
             subscription = await theirs.subscribe("from.us.>", pending_bytes_limit=1 << 28)
-            await theirs.flush()
+            await settle(theirs)
             headers = write_headers([(b"Name", b"value"), (b"Number", b"7")])
             ours.client.publish(b"from.us.1", b"hello")
             ours.client.publish(b"from.us.2", b"", b"reply.here")
@@ -94,7 +101,7 @@ def test_requests_are_answered_in_both_directions(nats_server: NatsServer) -> No
                 await message.respond(b"them: " + message.data)
 
             await theirs.subscribe("ask.them", cb=answer)
-            await theirs.flush()
+            await settle(theirs)
             answer_of_ours(ours)
             assert await ours.flush()
             answers = await asyncio.gather(
@@ -120,7 +127,7 @@ def test_both_share_a_queue_group(nats_server: NatsServer) -> None:
     async def work() -> None:
         async with py_visit(nats_server) as theirs, visit(nats_server.url) as ours, visit(nats_server.url) as sender:
             subscription = await theirs.subscribe("shared", queue="group")
-            await theirs.flush()
+            await settle(theirs)
             inbox = Inbox()
             ours.client.subscribe(b"shared", inbox, b"group")
             assert await ours.flush()
@@ -128,7 +135,7 @@ def test_both_share_a_queue_group(nats_server: NatsServer) -> None:
                 sender.client.publish(b"shared", b"%d" % number)
             assert await sender.flush()
             assert await ours.flush()
-            await theirs.flush()
+            await settle(theirs)
             at_ours, at_theirs = inbox.queue.qsize(), subscription.pending_msgs
             assert (at_ours + at_theirs, at_ours > 0, at_theirs > 0) == (200, True, True)
 
@@ -174,7 +181,7 @@ def test_both_speak_through_a_server_with_tls_and_nkeys(start_nats: StartNats, a
             _, _, headers, payload = await inbox.next()
             assert (payload, read_headers(headers).get(b"A")) == (b"of theirs", b"b")
             subscription = await theirs.subscribe("y")
-            await theirs.flush()
+            await settle(theirs)
             ours.client.publish(b"y", MEBIBYTE)
             assert await heard(subscription, 1) == [("y", "", None, MEBIBYTE)]
 
