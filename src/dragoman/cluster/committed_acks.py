@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import final
 
@@ -17,12 +18,15 @@ from dragoman.core.model import Token
 class CommittedAcks:
     """Acknowledgements that wait for a commit. A broker None is this one."""
 
-    def __init__(self, pending_commits: PendingCommits, hub: Hub, outcomes: HeldOutcomes) -> None:
+    def __init__(
+        self, pending_commits: PendingCommits, hub: Hub, outcomes: HeldOutcomes, shard_of: Callable[[bytes], int]
+    ) -> None:
         self._pending_commits = pending_commits
         self._hub = hub
         self._outcomes = outcomes  # of attempts that ran at this broker
-        self._ended: dict[Token, tuple[int, Peer | None]] = {}  # number of the save, and the broker that waits
-        self._told: list[tuple[int, Token, Peer | None]] = []  # the same, for news that end no attempt
+        self._shard_of = shard_of
+        self._ended: dict[Token, None] = {}  # attempts whose outcome is being committed
+        self._waiting: dict[int, deque[tuple[int, Token, Peer | None]]] = {}  # by shard, with the number of a save
 
     def is_ending(self, token: Token) -> bool:
         """True if the outcome of an attempt has been taken, and is being committed."""
@@ -30,20 +34,25 @@ class CommittedAcks:
 
     def ended(self, token: Token, peer: Peer | None) -> None:
         """The outcome of a current attempt has been taken."""
-        self._ended[token] = (self._pending_commits.last, peer)
+        self._ended[token] = None
+        self._wait(token, peer)
 
     def told(self, token: Token, peer: Peer | None) -> None:
         """Something else about an attempt has been taken: acknowledge it after what is decided so far."""
-        self._told.append((self._pending_commits.last, token, peer))
-        self.safe(self._pending_commits.safe)
+        shard = self._wait(token, peer)
+        self.safe(shard, self._pending_commits.safe(shard))
 
-    def safe(self, number: int) -> None:
-        """Everything up to this save is committed."""
-        for token in [token for token, (saved, _) in self._ended.items() if saved <= number]:
-            self.send(token, self._ended.pop(token)[1])
-        safe = [each for each in self._told if each[0] <= number]
-        self._told = [each for each in self._told if each[0] > number]
-        for _, token, peer in safe:
+    def _wait(self, token: Token, peer: Peer | None) -> int:
+        shard = self._shard_of(token)
+        self._waiting.setdefault(shard, deque()).append((self._pending_commits.last(shard), token, peer))
+        return shard
+
+    def safe(self, shard: int, number: int) -> None:
+        """All saves of a shard up to this one are committed."""
+        waiting = self._waiting.get(shard)
+        while waiting and waiting[0][0] <= number:
+            _, token, peer = waiting.popleft()
+            self._ended.pop(token, None)
             self.send(token, peer)
 
     def send(self, token: Token, peer: Peer | None) -> None:
@@ -54,7 +63,7 @@ class CommittedAcks:
         if live is not None:
             self._hub.send(live, Ack(token))
 
-    def leave(self, is_gone: Callable[[Token], bool]) -> None:
+    def leave(self, shard: int) -> None:
         """Drop those of attempts whose shard has left: the next owner acknowledges them."""
-        self._ended = {token: each for token, each in self._ended.items() if not is_gone(token)}
-        self._told = [each for each in self._told if not is_gone(each[1])]
+        for _, token, _ in self._waiting.pop(shard, ()):
+            self._ended.pop(token, None)

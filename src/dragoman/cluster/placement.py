@@ -60,9 +60,13 @@ class Placement:
 
     # ---------------------------------------------------------------- questions
 
-    def unavailable(self) -> str | None:
-        """Return the reason why no background job can be enqueued here now."""
-        return self._store.problem
+    def unwritable(self, shard: int) -> str | None:
+        """Return the reason why a new job of a shard cannot be enqueued here now; None: it can."""
+        return self.elsewhere(shard) or self._store.problem_of(shard)
+
+    def problem_of(self, id: bytes) -> str | None:
+        """Return the reason why nothing about a job can be written now."""
+        return self._store.problem_of(self._store.shard_of(id))
 
     def elsewhere(self, shard: int) -> str | None:
         """Return the reason why this broker does not serve a shard; None: it does."""
@@ -89,20 +93,21 @@ class Placement:
 
     def notes_elsewhere(self) -> str | None:
         """Return the reason why pauses, limits and schedules cannot be changed here; None: they can."""
-        return self.unavailable() or self.elsewhere(NOTES)
+        return self._store.outage() or self.unwritable(NOTES)
 
     # ---------------------------------------------------------------- new jobs
 
     def shard_for(self, owner: str, service: str, key: str | None, after: Sequence[bytes]) -> int | str:
         """Return the shard of a new job, wherever it is; or the reason to refuse it."""
         keeper = self.keeper
-        problem = self.unavailable()
+        problem = self._store.outage()
         if problem is not None or keeper is None:
             return problem or NO_LAYOUT
         shard = named_shard(owner, service, key, after, len(keeper.kept))
         if shard is not None:
             return shard
         owned = keeper.owned()
+        owned = [each for each in owned if self._store.problem_of(each) is None] or owned
         if not owned:
             return "this broker has no shard of the cluster yet; retry in a moment"
         self._turn += 1
@@ -113,28 +118,28 @@ class Placement:
         shard = self.shard_for(owner, service, key, after)
         if isinstance(shard, str):
             return shard
-        return self.elsewhere(shard) or self.id_in(shard)
+        return self.unwritable(shard) or self.id_in(shard)
 
     def id_in(self, shard: int) -> JobId:
         return JobId(with_shard(self._broker.entropy.job_id(), shard))
 
     def run_id(self) -> JobId | None:
         """Return the id of a run of a schedule: they are in the shard of the schedules. None: it is not here."""
-        return None if self.elsewhere(NOTES) is not None else self.id_in(NOTES)
+        return None if self.notes_elsewhere() is not None else self.id_in(NOTES)
 
     def batch_shard(self, ids: Sequence[bytes], after: Sequence[bytes]) -> int | str:
         """Return the shard of a batch; or the reason to refuse it. `ids`: that the client has chosen, of jobs and
         groups. `after`: jobs and groups of earlier requests."""
         keeper = self.keeper
         if keeper is None:
-            return self.unavailable() or NO_LAYOUT
+            return self._store.outage() or NO_LAYOUT
         shards = {keeper.shard_of(id): None for id in ids}
         if len(shards) > 1 or -1 in shards:
             return OTHER_IDS
         chosen = next(iter(shards)) if shards else common_shard(after, len(keeper.kept))
         if chosen is None:
             return self.shard_for("", "", None, ())
-        return self.unavailable() or chosen
+        return self._store.problem_of(chosen) or chosen
 
     # ---------------------------------------------------------------- predecessors in other shards
 

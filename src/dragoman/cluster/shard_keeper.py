@@ -133,7 +133,7 @@ class ShardKeeper(ShardActions):
         self._broker = broker
         self._hub = hub
         self._store = store
-        self.acks = CommittedAcks(broker.job_registry.pending_commits, hub, self.outcomes)
+        self.acks = CommittedAcks(broker.job_registry.pending_commits, hub, self.outcomes, store.shard_of)
         self._restoring = RestoreOrder(hub)
         self._last_number = 0  # of restored jobs; they are below those of new ones
 
@@ -144,6 +144,7 @@ class ShardKeeper(ShardActions):
         self.kept = [KeptShard(number, self, io, new_claim, expected) for number, io in enumerate(logs)]
         store.shards = len(logs)
         store.when_safe = self.acks.safe
+        broker.job_registry.pending_commits.divide(store.shard_of, store.shard_of_note)
 
     # ---------------------------------------------------------------- for the cluster's side
 
@@ -400,7 +401,7 @@ class ShardKeeper(ShardActions):
 
     def _drop(self, shard: KeptShard, now: float) -> None:
         number = shard.number
-        self.acks.leave(lambda token: self.shard_of(token) == number)
+        self.acks.leave(number)
         groups = [each for each in self._broker.job_registry.groups.by_id.values() if self.shard_of(each.id) == number]
         jobs = self.jobs_of(number)
         self.watches.drop(number)
@@ -415,7 +416,7 @@ class ShardKeeper(ShardActions):
     def _step_release(self, shard: KeptShard, now: float) -> None:
         """Let jobs go that wait for no commit; when all have gone, write the release."""
         number = shard.number
-        held = self._broker.job_registry.pending_commits.held_jobs()
+        held = self._broker.job_registry.pending_commits.held_jobs(number)
         jobs = self.jobs_of(number)
         held |= {job.id for job in jobs if job.attempt is not None and not job.attempt.is_sent}  # by the log, it runs
         is_busy = self._store.is_writing(number) or any(job.id in held for job in jobs)

@@ -1,8 +1,8 @@
 """The store of a broker in a cluster: it writes to the logs of the shards that this broker owns.
 
 The entries of one iteration are grouped by shard, and each group is a batch of its log: all or nothing. What waits for
-a commit goes on when all shards have it, in order, so a number is safe when all shards are safe up to it. Entries of a
-shard that this broker does not own are dropped: another broker decides about its jobs.
+a commit of a shard goes on when the log of that shard has it, so a shard whose log cannot be written delays no other.
+Entries of a shard that this broker does not own are dropped: another broker decides about its jobs.
 
 State that belongs to no job is in shard 0, so that one broker decides about it: pauses, limits, schedules. Groups are
 where their members are, in one shard with all of them, so that a group is accepted in one batch. Notes about jobs that
@@ -15,7 +15,6 @@ place of each (about 100 bytes a job). All others are in the memory of the core,
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection
 from typing import Final, final
 
@@ -30,7 +29,7 @@ from dragoman.core.groups import PREFIX as GROUP
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Attempt, Job, JobId, Payload
-from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
+from dragoman.core.store_entries import DeleteJob, Saved, StoreJob, StoreValue
 from dragoman.store.rows import RowEncoder, read_result
 
 OVERDUE: Final = 30.0  # seconds in which a commit succeeds, whatever happens to one server
@@ -38,31 +37,17 @@ NOTES: Final = 0  # the shard of everything that belongs to no job
 WATCH: Final = "watch/"  # of the keys of notes about jobs that others wait for: their shard follows
 KEY: Final = "key/"  # of the keys of notes about idempotency keys: their shard follows
 
-Done = Callable[[int, str | None], None]
-
-
-@final
-class Turn:
-    """The batches of one iteration."""
-
-    __slots__ = ("done", "is_lost", "number", "pending")
-
-    def __init__(self, number: int, done: Done) -> None:
-        self.number = number
-        self.done = done
-        self.pending = 0  # shards that have not saved theirs
-        self.is_lost = False  # a shard was lost before it had saved its batch: nobody knows if it counts
-
 
 @final
 class Ticket:
     """A batch on its way to a log."""
 
-    __slots__ = ("made", "shard", "turn")
+    __slots__ = ("done", "made", "number", "shard")
 
-    def __init__(self, shard: int, turn: Turn | None, made: float) -> None:
+    def __init__(self, shard: int, number: int, done: Saved | None, made: float) -> None:
         self.shard = shard
-        self.turn = turn
+        self.number = number  # of its newest save
+        self.done = done  # None: nothing waits for it
         self.made = made
 
 
@@ -91,8 +76,8 @@ class ShardStore:
         self.jobs: dict[int, int] = {}  # number of jobs of each shard
         self.bytes: dict[int, int] = {}  # of each shard: written since it was attached, or set by who cleaned it
         self.holder_of: Callable[[Attempt], str] = lambda attempt: ""
-        self.when_safe: Callable[[int], None] = lambda number: None
-        self.when_lost: Callable[[int], None] = lambda number: None  # tells who waits for a save that it is not known
+        self.when_safe: Callable[[int, int], None] = lambda shard, number: None
+        self.when_lost: Callable[[int, int], None] = lambda shard, number: None  # it is not known if this is stored
         self.when_unread: Callable[[JobId], None] = lambda id: None  # tells who waits for the payload of a job
         self.outage: Callable[[], str | None] = lambda: "NATS has not been reached yet"
         self.encoder = RowEncoder()
@@ -101,7 +86,6 @@ class ShardStore:
         self._left: set[int] = set()  # shards that were detached since entries were applied
         self._last_ticket = 0
         self._tickets: dict[int, Ticket] = {}
-        self._turns: deque[Turn] = deque()
         self._fetches: list[tuple[int, Fetch, JobId]] = []
 
     # ---------------------------------------------------------------- shards
@@ -126,18 +110,16 @@ class ShardStore:
         self.bytes.pop(shard, None)
         for id in [id for id, home in self.homes.items() if home[0] == shard]:
             del self.homes[id]
-        for number, ticket in list(self._tickets.items()):
-            if ticket.shard == shard:
-                del self._tickets[number]
-                if ticket.turn is not None:
-                    ticket.turn.pending -= 1
-                    ticket.turn.is_lost = True
+        numbers = [number for number, ticket in self._tickets.items() if ticket.shard == shard]
+        unsaved = [self._tickets.pop(number) for number in numbers]
         unread = [entry for entry in self._fetches if entry[0] == shard and not entry[1].is_over]
         self._fetches = [entry for entry in self._fetches if entry[0] != shard]
         for _, fetch, id in unread:
             fetch.abandon()
             self.when_unread(id)
-        self._advance()
+        for ticket in unsaved:
+            if ticket.done is not None:
+                self._safe(shard, ticket.number, ticket.done, is_lost=True)
 
     def shard_of(self, id: bytes) -> int:
         """Return the shard of a job, a group or an attempt; -1: it is in none. An imported job may be in another shard
@@ -161,54 +143,45 @@ class ShardStore:
             return
         self.written += 1
         self.commits.observe(max(0.0, now - ticket.made))
-        if ticket.turn is not None:
-            ticket.turn.pending -= 1
-            self._advance()
+        if ticket.done is not None:
+            self._safe(ticket.shard, ticket.number, ticket.done)
 
-    def _advance(self) -> None:
-        """Report the turns that are safe, in order."""
-        last: Turn | None = None
-        while self._turns and not self._turns[0].pending:
-            turn = self._turns.popleft()
-            if turn.is_lost:
-                if last is not None:
-                    last.done(last.number, None)
-                self.when_lost(turn.number)
-            last = turn
-        if last is not None:
-            last.done(last.number, None)
-            self.when_safe(last.number)
+    def _safe(self, shard: int, number: int, done: Saved, is_lost: bool = False) -> None:
+        """All saves of a shard up to this one are in its log; or the shard has left, and nobody knows if they are."""
+        if is_lost:
+            self.when_lost(shard, number)
+        done(number, None, shard)
+        self.when_safe(shard, number)
 
     # ---------------------------------------------------------------- for the runner
 
-    def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Done) -> None:
+    def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Saved) -> None:
         now = self._clock()
         writers: dict[int, BatchWriter] = {}
-        last, is_lost = 0, False
+        numbers: dict[int, int] = {}  # of the newest save of each shard; 0: only deletes that nobody waits for
+        lost: set[int] = set()
         for entry in entries:
-            last = max(last, entry.number)  # a delete that nobody waits for has 0
-            shard = self._shard_of(entry)
+            shard = entry.shard
+            numbers[shard] = max(numbers.get(shard, 0), entry.number)
             if shard not in self._logs:  # it left in this iteration, or these are notes of shard 0 from its owner
-                is_lost = is_lost or isinstance(entry, StoreJob) or shard in self._left
+                if isinstance(entry, StoreJob) or shard in self._left:
+                    lost.add(shard)
                 continue
             writer = writers.get(shard)
             if writer is None:
                 writer = writers[shard] = BatchWriter(self.encoder, now)
             self._add(entry, writer, shard)
-        turn = Turn(last, done) if last else None
-        if turn is not None:
-            turn.pending = len(writers)
-            turn.is_lost = is_lost
-            self._turns.append(turn)
         self._left.clear()
-        for shard, writer in writers.items():
-            self.add(shard, writer.encode(), now, turn)
-        self._advance()
+        for shard, number in numbers.items():
+            if shard in writers:
+                self.add(shard, writers[shard].encode(), now, number, done if number else None)
+            elif number:
+                self._safe(shard, number, done, is_lost=shard in lost)
 
-    def add(self, shard: int, batch: bytes, now: float, turn: Turn | None = None) -> int:
+    def add(self, shard: int, batch: bytes, now: float, number: int = 0, done: Saved | None = None) -> int:
         """Write a batch to the log of an owned shard. Returns its ticket."""
         self._last_ticket += 1
-        self._tickets[self._last_ticket] = Ticket(shard, turn, now)
+        self._tickets[self._last_ticket] = Ticket(shard, number, done, now)
         ticket = self._last_ticket
         self.bytes[shard] += len(batch)
         self._logs[shard][0].add(ticket, batch, now)
@@ -226,15 +199,12 @@ class ShardStore:
         """True if something of this shard is being read."""
         return any(number == shard and not fetch.is_over for number, fetch, _ in self._fetches)
 
-    def _shard_of(self, entry: StoreJob | StoreValue | DeleteJob) -> int:
-        if not self.shards:
-            return -1
-        if not isinstance(entry, StoreValue):
-            return self.shard_of(entry.job.id)
-        if entry.key.startswith(GROUP):
-            return self.shard_of(bytes.fromhex(entry.key.removeprefix(GROUP)))
-        if entry.key.startswith((WATCH, KEY)):
-            return int(entry.key.split("/")[1])
+    def shard_of_note(self, key: str) -> int:
+        """Return the shard of a value that belongs to no job."""
+        if key.startswith(GROUP):
+            return self.shard_of(bytes.fromhex(key.removeprefix(GROUP)))
+        if key.startswith((WATCH, KEY)):
+            return int(key.split("/")[1])
         return NOTES
 
     def _add(self, entry: StoreJob | StoreValue | DeleteJob, writer: BatchWriter, shard: int) -> None:
@@ -340,16 +310,20 @@ class ShardStore:
 
     @property
     def problem(self) -> str | None:
-        """The reason why new jobs cannot be written now."""
+        """The reason why some new jobs cannot be written now."""
         problem = self.outage()
-        if problem is not None:
+        for shard in self._logs:
+            problem = problem or self.problem_of(shard)
+        return problem
+
+    def problem_of(self, shard: int) -> str | None:
+        """Return the reason why new jobs of a shard cannot be written now."""
+        problem = self.outage()
+        if problem is not None or shard not in self._logs:
             return problem
-        for shard, (log, _) in self._logs.items():
-            writer = log.writer
-            problem = log.loss or (writer.problem if writer is not None else "")
-            if problem:
-                return f"shard {shard}: {problem}"
-        return None
+        log = self._logs[shard][0]
+        problem = log.loss or (log.writer.problem if log.writer is not None else "")
+        return f"shard {shard}: {problem}" if problem else None
 
 
 NOWHERE: Final = Places(None, b"", None)

@@ -199,8 +199,8 @@ class Watches(OtherShards):
         pending = self._registry.pending_commits
         for place, number in list(self._leaving.items()):
             if number < 0:
-                number = self._leaving[place] = pending.last
-            if number <= pending.safe:
+                number = self._leaving[place] = pending.last(place[0])
+            if number <= pending.safe(place[0]):
                 del self._leaving[place]
                 self._question(self._foreign.pop(place), False)
 

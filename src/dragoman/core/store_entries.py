@@ -2,44 +2,58 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from dragoman.core.model import Job
 from dragoman.core.recipients import Effect
+
+
+class Saved(Protocol):
+    """Receives commits: all saves of a shard up to a number are stored, or a problem is the reason why they are not."""
+
+    def __call__(self, number: int, problem: str | None, shard: int = 0, /) -> None: ...
 
 
 class StoreJob(Effect):
     """Write this job as it is now, then call `saved(number)`. Numbers rise, and commits keep their order.
 
     `rewrites`: its options, key or extras have changed since the first write. `has_new_payload`: so has its payload.
+    `shard`: in a cluster, whose log it is written to; else 0.
     """
 
-    __slots__ = ("has_new_payload", "job", "number", "rewrites")
+    __slots__ = ("has_new_payload", "job", "number", "rewrites", "shard")
 
-    def __init__(self, job: Job, number: int, rewrites: bool = False, has_new_payload: bool = False) -> None:
+    def __init__(
+        self, job: Job, number: int, rewrites: bool = False, has_new_payload: bool = False, shard: int = 0
+    ) -> None:
         self.job = job
         self.number = number
         self.rewrites = rewrites
         self.has_new_payload = has_new_payload
+        self.shard = shard
 
 
 class StoreValue(Effect):
     """Write `value` under `key`, for state that belongs to no job, such as a paused service. None: delete it."""
 
-    __slots__ = ("key", "number", "value")
+    __slots__ = ("key", "number", "shard", "value")
 
-    def __init__(self, key: str, value: str | None, number: int) -> None:
+    def __init__(self, key: str, value: str | None, number: int, shard: int = 0) -> None:
         self.key = key
         self.value = value
         self.number = number  # as in StoreJob
+        self.shard = shard
 
 
 class DeleteJob(Effect):
     """Delete a job. `number`: as in StoreJob, if something waits for the commit; else 0."""
 
-    __slots__ = ("job", "number")
+    __slots__ = ("job", "number", "shard")
 
-    def __init__(self, job: Job, number: int = 0) -> None:
+    def __init__(self, job: Job, number: int = 0, shard: int = 0) -> None:
         self.job = job
         self.number = number
+        self.shard = shard
 
 
 class CollectInput(Effect):

@@ -22,9 +22,9 @@ class StoreReports:
         self._job_registry = state.job_registry
         self._attempts = attempts
 
-    def saved(self, number: int, now: float, problem: str | None = None) -> None:
-        """The store has committed everything up to this save, or could not: then new jobs are refused."""
-        for job, after_commit, attempt in self._job_registry.pending_commits.release(number, problem is None):
+    def saved(self, number: int, now: float, problem: str | None = None, shard: int = 0) -> None:
+        """The store has committed all saves of a shard up to this one, or could not: then new jobs are refused."""
+        for job, after_commit, attempt in self._job_registry.pending_commits.release(number, problem is None, shard):
             if after_commit is AfterCommit.SEND:
                 if attempt is not None and job.attempt is attempt:
                     if attempt.worker.away_since == inf:

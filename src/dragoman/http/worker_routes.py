@@ -215,7 +215,8 @@ async def _stored(context: AppContext, job: Job) -> None:
     result and writes it as soon as possible (R101)."""
     if job.options.durable:
         stored: Future[None] = get_running_loop().create_future()
-        context.runner.store_access.when_saved(lambda problem: None if stored.done() else stored.set_result(None))
+        shard = context.broker.job_registry.pending_commits.shard(job.id)
+        context.runner.store_access.when_saved(lambda _: None if stored.done() else stored.set_result(None), (shard,))
         await stored
 
 

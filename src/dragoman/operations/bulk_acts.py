@@ -8,7 +8,7 @@ step follows it: what was committed is done, the rest is untouched. Acts are in 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -32,7 +32,7 @@ SHUTTING_DOWN: Final = "the broker is shutting down; repeat the request later"
 
 Matches = Callable[[Job], bool]
 Handle = Callable[[Job, float], object]  # raises OperationError: `busy` if the job can be handled later
-WhenSaved = Callable[[Callable[[str | None], None]], None]
+WhenSaved = Callable[[Callable[[str | None], None], Collection[int]], None]
 
 
 class BulkAct:
@@ -200,7 +200,7 @@ class BulkActs:
     __slots__ = ("_broker", "_when_saved", "active", "ended", "wake", "when_over", "when_retried")
 
     def __init__(self, broker: Broker, when_saved: WhenSaved) -> None:
-        """`when_saved` calls back when everything decided so far is committed."""
+        """`when_saved` calls back when everything decided so far in some shards is committed."""
         self.active: dict[str, BulkAct] = {}
         self.ended: dict[str, BulkAct] = {}
         self.wake: Callable[[], None] = lambda: None  # makes the next iteration call `step`
@@ -259,10 +259,12 @@ class BulkActs:
             act.look()
             if act.is_looking:
                 return
+        commits = self._broker.job_registry.pending_commits
+        before = commits.newest
         handled = act.step(now) if not act.is_over else {}
         if handled:
             act.is_saving = True
-            self._when_saved(partial(self._saved, act))
+            self._when_saved(partial(self._saved, act), commits.saved_since(before))
             if act.act == "retry":
                 for service, count in handled.items():
                     self.when_retried(service, count, now)

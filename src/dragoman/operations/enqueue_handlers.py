@@ -188,7 +188,7 @@ class EnqueueHandlers(KeyHandlers):
         check_predecessor(id, self.broker, responder.owner.principal, JobInput(request.input))
         if self.placement is None or not self.placement.pin(id, request.shard, request.epoch):
             raise OperationError("partitioned", f"the shard of job {request.id} is about to move; retry in a moment")
-        self._answer_when_saved(responder, PinView)
+        self._answer_when_saved(responder, PinView, self._shards(id))
 
 
 class FirstResponder:

@@ -167,11 +167,13 @@ class GroupHandlers(ListHandlers):
             detail = f"{problem}; none of the {len(jobs)} jobs was enqueued"
             responder.refuse(ErrorView(kind="store unavailable", detail=detail))
 
-        self._store_access.when_saved(saved)
+        self._store_access.when_saved(saved, self._shards(*[job.id for job in jobs], *made))
 
     def group(self, request: GroupRef, payload: Payload, responder: Responder, now: float) -> None:
         group = self.targets.group(request.id)
-        self._store_access.when_saved(lambda _: responder.answer(group_view(group, self._offset())))
+        self._store_access.when_saved(
+            lambda _: responder.answer(group_view(group, self._offset())), self._shards(group.id)
+        )
 
     def group_results(
         self, request: GroupResultsRequest, payload: Payload, responder: Responder, now: float
@@ -189,7 +191,9 @@ class GroupHandlers(ListHandlers):
 
     def _send_page(self, group: Group, start: int, responder: Responder) -> None:
         """Send results that are committed (R103)."""
-        self._store_access.when_saved(lambda _: send_results(group, start, self._store_access, self.broker, responder))
+        self._store_access.when_saved(
+            lambda _: send_results(group, start, self._store_access, self.broker, responder), self._shards(group.id)
+        )
 
     def cancel_group(self, request: GroupRef, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
@@ -197,9 +201,11 @@ class GroupHandlers(ListHandlers):
         principal = responder.owner.principal
         by = "on request" if group.owner == principal.name else signature(principal, "on request", "by ")
         work = GroupCancel(self, group, f"cancelled {by}, with its group")
-        self.slices.add(
-            work, lambda view: self._answer_when_saved(responder, lambda: group_view(group, self._offset()))
-        )
+
+        def cancelled(_: object) -> None:
+            self._answer_when_saved(responder, lambda: group_view(group, self._offset()), self._shards(group.id))
+
+        self.slices.add(work, cancelled)
         self._request_tick()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from dragoman.core.broker import Broker
@@ -26,7 +26,9 @@ class StoreAccess(Protocol):
 
     def note(self, key: str, value: str | None) -> None: ...
 
-    def when_saved(self, call: Callable[[str | None], None]) -> None: ...
+    def when_saved(self, call: Callable[[str | None], None], shards: Collection[int] | None = None) -> None: ...
+
+    def wake(self) -> None: ...
 
     def fetch(
         self,
@@ -85,7 +87,13 @@ class HandlerBase(DashboardHandlers):
         known = len(self.broker.worker_registry.services)
         return OperationError("busy", f"{known} services are known, the maximum (max_services)")
 
-    def _answer_when_saved(self, responder: Responder, view: Callable[[], View]) -> None:
+    def _shards(self, *ids: bytes) -> tuple[int, ...]:
+        """Return the shards of jobs and groups."""
+        return tuple({self.broker.job_registry.pending_commits.shard(id): None for id in ids})
+
+    def _answer_when_saved(self, responder: Responder, view: Callable[[], View], shards: Collection[int]) -> None:
+        """Answer when everything decided so far in these shards is committed."""
+
         def saved(problem: str | None) -> None:
             if problem is None:
                 responder.answer(view())
@@ -93,4 +101,4 @@ class HandlerBase(DashboardHandlers):
                 kind: ErrorKind = "partitioned" if problem == UNKNOWN_FATE else "store unavailable"
                 responder.refuse(ErrorView(kind=kind, detail=problem))
 
-        self._store_access.when_saved(saved)
+        self._store_access.when_saved(saved, shards)

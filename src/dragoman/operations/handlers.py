@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from dragoman.core.broker import Broker
+from dragoman.core.commits import SETTINGS
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.groups import GroupCompleted
@@ -169,14 +170,15 @@ class OperationHandlers(EnqueueHandlers):
         job = self.targets.job(request.id)
         principal = responder.owner.principal
         is_queue_seen = sees_service(principal, job.service.name)
-        responder.answer(why_view(job, self.broker, now, self.store.problem, self.rates, is_queue_seen, principal))
+        problem = self.store.problem if self.placement is None else self.placement.problem_of(job.id)
+        responder.answer(why_view(job, self.broker, now, problem, self.rates, is_queue_seen, principal))
 
     def cancel(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
         record_request(job, CANCEL, responder, 0, now)
         cancel_job(self.broker, job, responder.owner.principal, now)
         record_response(job, responder, CANCEL.status, 0, now)
-        self._answer_when_saved(responder, partial(self._job_view, job, responder))
+        self._answer_when_saved(responder, partial(self._job_view, job, responder), self._shards(job.id))
 
     def retry(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         """Retry a quarantined job. A client that repeats the request gets the job that the first one created."""
@@ -188,21 +190,26 @@ class OperationHandlers(EnqueueHandlers):
             again = retry_job(self.broker, job, now)
         record_request(again, RETRY, responder, 0, now)
         record_response(again, responder, RETRY.status, 0, now)
-        self._answer_when_saved(responder, partial(self._job_view, again, responder))
+        self._answer_when_saved(responder, partial(self._job_view, again, responder), self._shards(job.id, again.id))
 
     def delete(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)
         view = self._job_view(job, responder)
         if job.state is ENDED and not job.is_told:  # its outcome is being stored
-            self._store_access.when_saved(partial(self._delete_stored, job, view, responder))
+            self._store_access.when_saved(partial(self._delete_stored, job, view, responder), self._shards(job.id))
             return
-        delete_job(self.broker, job)
-        self._answer_when_saved(responder, lambda: view)
+        self._delete_now(job, view, responder)
 
     def _delete_stored(self, job: Job, view: JobView, responder: Responder, problem: str | None) -> None:
-        if job.is_archived:  # else its outcome is not kept, and it is gone
-            delete_job(self.broker, job)
-        self._answer_when_saved(responder, lambda: view)
+        if job.is_archived:
+            self._delete_now(job, view, responder)
+        else:  # its outcome is not kept, and it is gone
+            responder.answer(view)
+
+    def _delete_now(self, job: Job, view: JobView, responder: Responder) -> None:
+        shards = self._shards(job.id)
+        delete_job(self.broker, job)
+        self._answer_when_saved(responder, lambda: view, shards)
 
     def service(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self._service_view(self.targets.service(request.name), now))
@@ -214,13 +221,13 @@ class OperationHandlers(EnqueueHandlers):
         if service is None:
             raise self._too_many_services()
         store_pause(service, self._store_access.note, self._offset())
-        self._answer_when_saved(responder, lambda: self._service_view(service, now))
+        self._answer_when_saved(responder, lambda: self._service_view(service, now), SETTINGS)
 
     def resume(self, request: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         service = self.targets.service(request.name)
         self.broker.operator.resume(request.name, now)
         store_pause(service, self._store_access.note, self._offset())
-        self._answer_when_saved(responder, lambda: self._service_view(service, now))
+        self._answer_when_saved(responder, lambda: self._service_view(service, now), SETTINGS)
 
     def purge(self, request: PurgeRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
@@ -233,8 +240,10 @@ class OperationHandlers(EnqueueHandlers):
     def drain(self, request: DrainRequest, payload: Payload, responder: Responder, now: float) -> None:
         worker, principal = self.targets.worker(request.id), responder.owner.principal
         by = signature(principal, "an operator")
+        before = self.broker.job_registry.pending_commits.newest
         self.broker.availability.drain(worker, now, at_once=request.now, stays=worker.profile.comes_back, by=by)
-        self._answer_when_saved(responder, lambda: self._worker_view(worker, principal, now))
+        shards = self.broker.job_registry.pending_commits.saved_since(before)
+        self._answer_when_saved(responder, lambda: self._worker_view(worker, principal, now), shards)
 
     def health(self, request: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(visible_health(self._show_health(), responder.owner.principal))
@@ -317,7 +326,7 @@ class OperationHandlers(EnqueueHandlers):
         return with_seen_links(job_view(job, self._offset()), job, reader.owner.principal, self.broker)
 
     def _submit_run(self, state: ScheduleState, payload: bytes, key: str, now: float) -> JobId | None:
-        if self.store.problem is not None:
+        if self.placement is None and self.store.problem is not None:
             return None
         request = state.request
         owner = self.broker.owners.of_stored(self.broker.principals.named(state.owner))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from codecs import getincrementaldecoder
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 import msgspec
@@ -30,7 +30,7 @@ class JobBodies(Protocol):
 
     def fetch(self, job: Job, done: Fetched, lost: Callable[[str], None] | None = None) -> None: ...
 
-    def when_saved(self, call: Callable[[str | None], None]) -> None: ...
+    def when_saved(self, call: Callable[[str | None], None], shards: Collection[int] | None = None) -> None: ...
 
 
 def show_job(
@@ -46,7 +46,8 @@ def show_job(
     once it is committed (R103)."""
     is_ended = job.state is ENDED
     if is_ended and not job.is_told:
-        bodies.when_saved(lambda _: show_job(job, broker, bodies, offset, responder, is_full, durability))
+        shards = (broker.job_registry.pending_commits.shard(job.id),)
+        bodies.when_saved(lambda _: show_job(job, broker, bodies, offset, responder, is_full, durability), shards)
         return
     principal = responder.owner.principal
     if not is_full:

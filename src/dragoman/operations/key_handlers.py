@@ -45,7 +45,7 @@ class KeyHandlers(LimitHandlers):
         if request.is_undone:
             for place in places:
                 placement.keys.undo(place, request.request)
-            self._answer_when_saved(responder, ReserveView)
+            self._answer_when_saved(responder, ReserveView, (request.home,))
             return
         unclear: dict[Place, Reserved] = {}
         for place, item in zip(places, request.items, strict=True):
@@ -67,7 +67,7 @@ class KeyHandlers(LimitHandlers):
             except OperationError as error:
                 responder.refuse(error.problem)
             else:
-                self._answer_when_saved(responder, lambda: view)
+                self._answer_when_saved(responder, lambda: view, (request.home,))
 
         self._find_holders(unclear, responder, known, now)
 
@@ -128,7 +128,7 @@ class KeyHandlers(LimitHandlers):
             found = [self._holder_view(placement, request.shard, item) for item in request.items]
             return HoldersView(epoch=placement.epoch(request.shard), holders=found)
 
-        self._answer_when_saved(responder, view)
+        self._answer_when_saved(responder, view, (request.shard,))
 
     def _holders_again(self, request: HoldersRequest, responder: Responder) -> None:
         placement = self._placement()

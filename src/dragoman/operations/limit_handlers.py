@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.core.commits import SETTINGS
 from dragoman.core.limit_values import NOTHING_GIVEN, LimitValues, read_rate
 from dragoman.core.model import Payload
 from dragoman.operations.ladder_handlers import LadderHandlers
@@ -26,7 +27,7 @@ class LimitHandlers(LadderHandlers):
         if service is None:
             raise self._too_many_services()
         store_limits(service, self._store_access.note)
-        self._answer_when_saved(responder, lambda: self._service_view(service, now))
+        self._answer_when_saved(responder, lambda: self._service_view(service, now), SETTINGS)
 
 
 def _changed(values: LimitValues, request: LimitRequest) -> LimitValues:

@@ -134,7 +134,7 @@ class ListHandlers(ScheduleHandlers):
 
     def _request_tick(self) -> None:
         """Make the runner call `tick` in its next iteration."""
-        self._store_access.when_saved(lambda problem: None)
+        self._store_access.wake()
 
     def _begin(self, work: SlicedWork, request: OperationRequest, responder: Responder, now: float) -> None:
         """Answer with the view of this work: now if one slice is enough, else after the last slice; or with the view of

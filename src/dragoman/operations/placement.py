@@ -91,6 +91,8 @@ class Placement(Protocol):
 
     def notes_elsewhere(self) -> str | None: ...
 
+    def problem_of(self, id: bytes) -> str | None: ...
+
 
 def placed_id(placement: Placement, owner: str, service: str, key: str | None, after: Sequence[str]) -> JobId:
     """Return the id of a new background job. Raises OperationError if another broker must take it."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from dragoman.core.broker import Broker
+from dragoman.core.commits import SETTINGS
 from dragoman.core.model import Payload
 from dragoman.core.oversize import over_max_payload
 from dragoman.operations.bulk_handlers import BulkHandlers
@@ -43,7 +44,7 @@ class ScheduleHandlers(BulkHandlers):
         if most is not None and size > most:
             raise OperationError("too large", f"{over_max_payload('payload', size, most)} of {principal.name}")
         view = self.scheduler.put(request, now, now + self._offset(), principal.name)
-        self._answer_when_saved(responder, lambda: view)
+        self._answer_when_saved(responder, lambda: view, SETTINGS)
 
     def schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self.scheduler.get(request.name))
@@ -51,16 +52,16 @@ class ScheduleHandlers(BulkHandlers):
     def delete_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.get(request.name)
         self.scheduler.remove(request.name)
-        self._answer_when_saved(responder, lambda: view)
+        self._answer_when_saved(responder, lambda: view, SETTINGS)
 
     def pause_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.pause(request.name, now, now + self._offset())
-        self._answer_when_saved(responder, lambda: view)
+        self._answer_when_saved(responder, lambda: view, SETTINGS)
 
     def resume_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.resume(request.name, now, now + self._offset())
-        self._answer_when_saved(responder, lambda: view)
+        self._answer_when_saved(responder, lambda: view, SETTINGS)
 
     def run_schedule(self, request: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.run_now(request.name, now, now + self._offset())
-        self._answer_when_saved(responder, lambda: view)
+        self._answer_when_saved(responder, lambda: view, SETTINGS)

@@ -104,7 +104,7 @@ class ClusterMember:
             raise AddressError(str(error)) from None
         self.shards = ClusterShards(broker, self.side, self.client, store, now)
         runner.sessions += [self._nats, self.side, self.shards]
-        store.when_lost = lambda number: runner.store_access.call_waiting(number, UNKNOWN_FATE)
+        store.when_lost = lambda shard, number: runner.store_access.call_waiting(number, UNKNOWN_FATE, shard)
         store.when_unread = runner.store_access.unread
         self._runner = runner
 

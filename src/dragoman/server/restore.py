@@ -50,8 +50,7 @@ class Restore:
         """Restore numbers, paused services and limits, before any connection is accepted. Returns all stored values.
         `offset`: seconds that the wall clock is ahead of the broker's clock."""
         broker = self._runner.broker
-        pending_commits = broker.job_registry.pending_commits
-        pending_commits.last = pending_commits.safe = self._store.last_number
+        broker.job_registry.pending_commits.begin_after(self._store.last_number)
         broker.job_registry.kept.has_store = True
         notes = self._store.notes()
         restore_pauses(broker, notes, offset)

@@ -159,5 +159,5 @@ class Runner:
                 del effects[:done]
             if entries:
                 self._store.apply(entries, self._saved)
-        if self._waiting and not self.broker.job_registry.pending_commits.is_holding:
-            self.store_access.call_waiting(self.broker.job_registry.pending_commits.last, None)
+        if self._waiting:
+            self.store_access.call_safe()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, final
 
 from dragoman.core.accepted_jobs import set_payload
 from dragoman.core.broker import Broker
@@ -13,24 +13,44 @@ from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.failure import Failure
 from dragoman.core.model import ABSENT, Job, JobId, Payload
 from dragoman.core.results_payload import Entry
-from dragoman.core.store_entries import StoreEntry
+from dragoman.core.store_entries import Saved, StoreEntry
 from dragoman.server.reports import Reports
 
+NO_SHARD: Final = (-1,)  # nothing is saved in it
 MOVED: Final = "the job has moved to another broker; ask again"
 
 
 class Store(Protocol):
     """Stores what must survive a crash."""
 
-    def apply(self, entries: list[StoreEntry], done: Callable[[int, str | None], None]) -> None:
-        """Store these entries, in order and all or none. Then call `done` with the number up to which all is committed,
-        or with the reason why new jobs up to it could not be stored. At once or later, on the runner's thread."""
+    def apply(self, entries: list[StoreEntry], done: Saved) -> None:
+        """Store these entries; those of one shard in order, and all or none. Then call `done` for each shard. At once
+        or later, on the runner's thread."""
 
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
         """Load a job's payload, result and failure. `done` is called at once or later, on the runner's thread."""
 
     def close(self) -> str | None:
         """Close the store. Returns the reason if not everything could be stored."""
+
+
+@final
+class Waiter:
+    """A call that waits for commits of one shard or several."""
+
+    __slots__ = ("call", "left")
+
+    def __init__(self, call: Callable[[str | None], None], left: int) -> None:
+        self.call = call
+        self.left = left  # shards whose commits it waits for
+
+    def saved(self, problem: str | None) -> None:
+        """A shard has committed what this waits for, or could not."""
+        if self.left and (problem is not None or self.left == 1):
+            self.left = 0
+            self.call(problem)
+        else:
+            self.left = max(0, self.left - 1)
 
 
 class StoreAccess:
@@ -44,7 +64,7 @@ class StoreAccess:
         clock: Callable[[], float],
         request_iteration: Callable[[], None],
     ) -> None:
-        self.waiting: deque[tuple[int, Callable[[str | None], None]]] = deque()  # by the number of a commit
+        self.waiting: dict[int, deque[tuple[int, Waiter]]] = {}  # by shard, with the number of a commit
         self._unread: dict[JobId, list[Callable[[str], None]]] = {}  # who waits for bodies of a job, and can be refused
         self._broker = broker
         self._store = store
@@ -57,9 +77,18 @@ class StoreAccess:
         self._broker.job_registry.pending_commits.note(key, value)
         self._request_iteration()
 
-    def when_saved(self, call: Callable[[str | None], None]) -> None:
-        """Call back when everything decided so far is committed; the argument is an error message or None."""
-        self.waiting.append((self._broker.job_registry.pending_commits.last, call))
+    def wake(self) -> None:
+        """Request an iteration of the runner."""
+        self._request_iteration()
+
+    def when_saved(self, call: Callable[[str | None], None], shards: Collection[int] | None = None) -> None:
+        """Call back when everything decided so far in these shards is committed; None: in all shards. The argument is
+        an error message or None."""
+        commits = self._broker.job_registry.pending_commits
+        waited = (commits.holding() if shards is None else shards) or NO_SHARD
+        waiter = Waiter(call, len(waited))
+        for shard in waited:
+            self.waiting.setdefault(shard, deque()).append((commits.last(shard), waiter))
         self._request_iteration()
 
     def fetch(
@@ -149,15 +178,24 @@ class StoreAccess:
             assert other_shards is not None
             other_shards.load(job.id, id, partial(of_shard, id))
 
-    def saved(self, number: int, problem: str | None) -> None:
-        """Handle a commit: everything up to this number is stored, or `problem` is the reason why not."""
+    def saved(self, number: int, problem: str | None, shard: int = 0) -> None:
+        """Handle a commit of a shard: all saves up to this number are stored, or `problem` is the reason why not."""
         if problem is not None:
             self._reports.log_limited("store write refused", problem=problem)
-        self._broker.store_reports.saved(number, self._clock(), problem)
-        self.call_waiting(number, problem)
+        self._broker.store_reports.saved(number, self._clock(), problem, shard)
+        self.call_waiting(number, problem, shard)
         self._request_iteration()
 
-    def call_waiting(self, number: int, problem: str | None) -> None:
-        """Make the calls that wait for commits up to this number."""
-        while self.waiting and self.waiting[0][0] <= number:
-            self.waiting.popleft()[1](problem)
+    def call_waiting(self, number: int, problem: str | None, shard: int = 0) -> None:
+        """Make the calls that wait for commits of a shard up to this number."""
+        waiting = self.waiting.get(shard)
+        while waiting and waiting[0][0] <= number:
+            waiting.popleft()[1].saved(problem)
+        if waiting is not None and not waiting:
+            self.waiting.pop(shard, None)
+
+    def call_safe(self) -> None:
+        """Make the calls that wait for nothing any more."""
+        commits = self._broker.job_registry.pending_commits
+        for shard in list(self.waiting):
+            self.call_waiting(commits.safe(shard), None, shard)

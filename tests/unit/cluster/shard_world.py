@@ -117,7 +117,7 @@ class ShardNode(Node):
         self.placement = Placement(self.broker, self.store)
         reports = Reports(self.broker.counters, lambda: world.now, lambda *_, **__: None)
         self.access = StoreAccess(self.broker, self.store, reports, lambda: world.now, lambda: None)
-        self.store.when_lost = lambda number: self.access.call_waiting(number, UNKNOWN_FATE)
+        self.store.when_lost = lambda shard, number: self.access.call_waiting(number, UNKNOWN_FATE, shard)
         self.store.when_unread = self.access.unread
         logs: list[LogIO] = [NodeLog(self, each) for each in world.logs]
         self.keeper = ShardKeeper(
@@ -179,9 +179,9 @@ class ShardNode(Node):
             if entries:
                 self.store.apply(entries, self._saved)
 
-    def _saved(self, number: int, problem: str | None) -> None:
-        self.broker.store_reports.saved(number, self.world.now)
-        self.access.call_waiting(number, problem)
+    def _saved(self, number: int, problem: str | None, shard: int = 0) -> None:
+        self.broker.store_reports.saved(number, self.world.now, problem, shard)
+        self.access.call_waiting(number, problem, shard)
 
     def _execute(self, effect: Delivery) -> None:
         if isinstance(effect, SendJob):

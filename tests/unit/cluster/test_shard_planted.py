@@ -41,17 +41,17 @@ def give_before_commit(self: PendingCommits, job: Any, after: AfterCommit = Afte
 
 def accept_before_commit(self: ShardStore, entries: list[Any], done: Any) -> None:
     """Saves are reported when they are sent."""
-    numbers = [entry.number for entry in entries if entry.number]
-    _apply(self, entries, lambda number, problem: None)
-    if numbers:
-        done(numbers[-1], None)
+    _apply(self, entries, lambda number, problem, shard: None)
+    for entry in entries:
+        if entry.number:
+            done(entry.number, None, entry.shard)
 
 
 def acknowledge_on_receipt(self: ShardKeeper, peer: Any, record: Any, attempt: Any, now: float) -> bool:
     """A result is acknowledged when it arrives (the prototype ran jobs again after every failover)."""
     taken = _outcome(self, peer, record, attempt, now)
     if taken and self.acks.is_ending(Token(record.token)):
-        self.acks.safe(1 << 60)
+        self.acks.safe(self.shard_of(Token(record.token)), 1 << 60)
     return taken
 
 

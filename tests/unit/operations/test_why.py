@@ -98,7 +98,7 @@ def test_running_when_the_broker_was_stopped(world: World) -> None:
         1, world.broker.entropy.job_id(), "s", JobOptions(durable=True, waits=True, attempts=3), world.now - 10.0
     )
     kept.token, kept.attempt, kept.given, kept.worker, kept.can_resume = Token(b"t" * 16), 2, world.now - 5.0, "w", True
-    world.broker.job_registry.pending_commits.last = world.broker.job_registry.pending_commits.safe = 1
+    world.broker.job_registry.pending_commits.begin_after(1)
     job = restore(world.broker, kept, world.now, world.workers)
     world.now += 2.0
     sentence = why(world, job.id.hex())

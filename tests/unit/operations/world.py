@@ -195,7 +195,7 @@ def ended_job(world: World) -> StoredJob:
     """A done job of an earlier run, as the store returns it."""
     kept = StoredJob(1, JobId(b"j" * 16), "s", JobOptions(durable=True, waits=True, attempts=3), world.now - 10.0)
     kept.outcome, kept.keep_until = Outcome.DONE, world.now + 100.0
-    world.broker.job_registry.pending_commits.last = world.broker.job_registry.pending_commits.safe = 1
+    world.broker.job_registry.pending_commits.begin_after(1)
     return kept
 
 

@@ -88,7 +88,7 @@ class ShardNode(Node):
         self.side.start(self.client)
         self.shards.outage = lambda: None if self.is_connected else "away"
         self.shards.holder_of = self.side.hub.holder_of
-        self.shards.when_lost = lambda number: access.call_waiting(number, UNKNOWN_FATE)
+        self.shards.when_lost = lambda shard, number: access.call_waiting(number, UNKNOWN_FATE, shard)
         self.shards.when_unread = access.unread
         self.broker.dispatch.marks_shards = True
         self.shards.homes = self.broker.dispatch.home_bytes

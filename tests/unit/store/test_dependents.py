@@ -157,7 +157,7 @@ def test_refused_job_waits_for_nothing(tmp_path: Path) -> None:
     first = setup.enqueue()
     setup.settle()
     last = dependent(setup, first)
-    number = setup.broker.job_registry.pending_commits.last
+    number = setup.broker.job_registry.pending_commits.newest
     setup.broker.effects.clear()  # the store never gets it
     setup.broker.store_reports.saved(number, setup.now, "disk full")
     setup.broker.effects.clear()

@@ -1,0 +1,96 @@
+"""A shard whose log cannot be written delays only its own jobs, at a broker that owns others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from shard_operations_world import SHARDS, ShardNode, ShardWorld
+
+from dragoman.cluster.ranks import shard_of_key
+from dragoman.operations.group_schemas import BatchJob
+
+BLOCKED = 2
+OTHER = 1
+
+
+@pytest.fixture
+def world() -> ShardWorld:
+    world = ShardWorld("a")
+    world.nodes["a"].worker("s", capacity=4)
+    world.block(BLOCKED)
+    return world
+
+
+def node_of(world: ShardWorld) -> ShardNode:
+    return world.nodes["a"]
+
+
+def keys_of(shard: int) -> list[str]:
+    return [key for key in map(str, range(99)) if shard_of_key("local", "s", key, SHARDS) == shard]
+
+
+def begin_in(node: ShardNode, shard: int) -> Any:
+    """Submit a job with a key of this shard. Returns the responder of the request."""
+    return node.begin("enqueue", b"x", service="s", key=keys_of(shard)[0])
+
+
+def enqueue_in(node: ShardNode, shard: int, number: int = 0) -> str:
+    return node.enqueue(key=keys_of(shard)[number])
+
+
+def test_jobs_of_other_shards_are_accepted_started_and_ended(world: ShardWorld) -> None:
+    """One queue of commits for all shards held everything back, for ever if a stream had been deleted."""
+    node = node_of(world)
+    waiting = begin_in(node, BLOCKED)
+    id = enqueue_in(node, OTHER)
+    world.work_until(lambda: world.outcome(id) == "done", 5.0)
+    assert node.ask("job", id=id).state == "ended"
+    assert node.ask("result", id=id, wait=1.0).outcome == "done"
+    assert waiting.responses == []
+    world.unblock(BLOCKED)
+    world.run_until(lambda: waiting.responses)
+    world.work_until(lambda: world.outcome(waiting.responses[0].id) == "done", 5.0)
+
+
+def test_operations_on_other_shards_are_answered(world: ShardWorld) -> None:
+    node = node_of(world)
+    waiting = begin_in(node, BLOCKED)
+    world.run(0.2)
+    assert node.ask("pause", name="s", by="Ada").paused
+    id = enqueue_in(node, OTHER)
+    assert node.ask("cancel", id=id).outcome == "cancelled"
+    assert node.ask("delete", id=id).id == id
+    ids = [f"{number:02x}" * 15 + f"{OTHER:02x}" for number in (1, 2, 3)]
+    jobs = tuple(BatchJob(id=id, payload="x") for id in ids[:2])
+    assert node.ask("enqueue many", service="s", jobs=jobs, group_id=ids[2]).jobs == ids[:2]
+    assert node.ask("cancel group", id=ids[2]).undone == 2
+    assert node.ask("group", id=ids[2]).complete
+    assert not node.ask("resume", name="s").paused
+    assert waiting.responses == []
+
+
+def test_what_is_decided_about_a_job_of_the_shard_itself_waits_for_its_commit(world: ShardWorld) -> None:
+    node = node_of(world)
+    world.unblock(BLOCKED)
+    node.ask("pause", name="s", by="Ada")
+    id = enqueue_in(node, BLOCKED)
+    world.block(BLOCKED)
+    cancelled = node.begin("cancel", id=id)
+    seen = node.begin("job", id=id)
+    world.run(3.0)
+    assert (cancelled.responses, seen.responses) == ([], [])
+    world.unblock(BLOCKED)
+    world.run_until(lambda: cancelled.responses and seen.responses)
+    assert (cancelled.responses[0].outcome, seen.responses[0].outcome) == ("cancelled", "cancelled")
+
+
+def test_a_job_without_a_key_goes_to_a_shard_that_can_be_written(world: ShardWorld) -> None:
+    node = node_of(world)
+    writer = node.keeper.kept[BLOCKED].log.writer
+    assert writer is not None
+    writer.problem = "maximum bytes exceeded"
+    shards = {int(node.enqueue("s", b"x")[-2:], 16) for _ in range(8)}
+    assert shards == {0, 1, 3}
+    assert "maximum bytes exceeded" in str(node.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[0]))
+    assert "shard 2: maximum bytes exceeded" in str(node.shards.problem)
