@@ -6,6 +6,7 @@ add some. Times are durations in seconds: clocks of two brokers are never compar
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -413,6 +414,7 @@ def read_packet(data: bytes) -> Packet:
     return packet
 
 
+@lru_cache(maxsize=1024)
 def check_sender(version: int, broker: str, incarnation: str) -> None:
     """Raise Malformed for a message of another version, or of a sender whose names cannot be in a subject."""
     if version != VERSION:
