@@ -211,6 +211,7 @@ class ShardLog:
         assert self.phase is LogPhase.OWNED
         assert self._writer is not None
         self.phase = LogPhase.RELEASING
+        self._verify_at = inf
         self._writer.release(now)
 
     def abandon(self) -> None:

@@ -39,6 +39,7 @@ from dragoman.cluster.shard_owners import ShardOwners
 from dragoman.cluster.shards import ShardActions, ShardPhase, Shards, ShardSettings
 from dragoman.cluster.store import NOTES, Places, ShardStore
 from dragoman.cluster.watches import Watches
+from dragoman.cluster.writer_watch import watch_writer
 from dragoman.core.broker import Broker
 from dragoman.core.groups import PREFIX as GROUP
 from dragoman.core.infinity import inf
@@ -159,10 +160,12 @@ class ShardKeeper(ShardActions):
             due = min(due, shard.log.tick(now))
             self._tell_loss(shard)
             if self.owns(shard.number):
-                due = min(due, self._clean(shard, now))
+                writer_due = watch_writer(shard.log, shard.number, self._broker, now)
+                due = min(due, self._clean(shard, now), writer_due)
         self.outcomes.tick(now)
         due = min(due, self._store.tick(now), self.watches.tick(now))
-        is_busy = number is not None or any(shard.release_by < inf for shard in self.kept)
+        is_stepping = self._broker.store_reports.step(now)
+        is_busy = number is not None or is_stepping or any(shard.release_by < inf for shard in self.kept)
         return now if is_busy else min(due, now + 0.05) if self._restoring else due
 
     def _tell_loss(self, shard: KeptShard) -> None:
@@ -410,6 +413,7 @@ class ShardKeeper(ShardActions):
         for job in jobs:
             self._store.places.pop(job.id, None)
         self._store.detach(number)
+        self._broker.store_reports.shard_left(number)
         if number == NOTES:
             self._hub.notes_lost(now)
 

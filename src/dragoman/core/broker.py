@@ -74,7 +74,7 @@ class Broker:
         self.bulk = BulkSubmits(state, self.dispatch, self.delays, self.dependencies)
         self.availability = Availability(state, self.dispatch, self.attempts)
         self.operator = Operator(state, self.dispatch, self.delays, self.attempts, self.principals)
-        self.store_reports = StoreReports(state, self.attempts)
+        self.store_reports = StoreReports(state, self.dispatch, self.delays, self.attempts)
         self.eviction = Eviction(state, self.dispatch, self.attempts)
         self.handover = Handover(state, self.dispatch, self.attempts)
         self._expiry = Expiry(state, self.dispatch, self.delays, self.attempts, self.dependencies)

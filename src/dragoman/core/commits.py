@@ -48,6 +48,7 @@ class PendingCommits:
 
     def __init__(self, effects: list[Effect]) -> None:
         self.newest = 0  # number of the newest save of all
+        self.unwritable: dict[int, None] = {}  # shards that cannot be written now (`set_aside.py`)
         self._effects = effects
         self._shard_of: Callable[[bytes], int] | None = None  # of a job or group; None: there is only shard 0
         self._shard_of_note: Callable[[str], int] = lambda key: 0
@@ -151,6 +152,10 @@ class PendingCommits:
     def saved_since(self, number: int) -> list[int]:
         """Return the shards with a save after that with this number."""
         return [shard for shard, commits in self._by_shard.items() if commits.last > number]
+
+    def held_attempts(self, shard: int) -> list[Attempt]:
+        """Return the attempts of a shard that are sent when they are committed."""
+        return [attempt for _, (_, _, attempt) in self._of(shard).held if attempt is not None]
 
     def held_jobs(self, shard: int) -> set[JobId]:
         """Return the jobs of a shard about which something waits for a commit. Only for lookups: a set has no order."""

@@ -15,6 +15,7 @@ from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.limiter import Limiter
 from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker
 from dragoman.core.running_limits import RunningLimits, may_take
+from dragoman.core.set_aside import SetAsideJobs
 from dragoman.core.shared_state import SharedState
 from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT
 from dragoman.core.turns import Turns
@@ -38,6 +39,7 @@ class Dispatch(RunningLimits):
         self._events = state.events
         self._pending_commits = state.job_registry.pending_commits
         self.limiter = Limiter(state)
+        self.set_aside = SetAsideJobs(state)
         self.removal = WorkerRemoval(state, self.limiter)
         state.job_registry.unblocker = self
 
@@ -51,6 +53,8 @@ class Dispatch(RunningLimits):
             self._job_registry.end(job, TIMED_OUT, b"", reason, now)
             return
         job.queue_due = now + job.options.queue_timeout
+        if self._pending_commits.unwritable and self.set_aside.take(job, now):
+            return
         principal = job.owner.principal
         if now >= self.lease_until:
             self.lapse(self.limiter.limited.values(), now)
@@ -113,6 +117,8 @@ class Dispatch(RunningLimits):
         if now >= self.lease_until:
             self.lapse(self.limiter.limited.values(), now)
         while service.queue.length and not service.closed and not self.is_draining:
+            if self._pending_commits.unwritable and not self.set_aside.skip([service], now):
+                return  # the rest follows in the next iteration
             job = service.queue.head()
             worker = self._worker_registry.pick(job, now) if job is not None else None
             if job is None or worker is None:
@@ -133,7 +139,7 @@ class Dispatch(RunningLimits):
             return
         if now >= self.lease_until:
             self.lapse(self.limiter.limited.values(), now)
-        while (job := self._next_job(worker)) is not None:
+        while (job := self._next_job(worker, now)) is not None:
             job.service.queue.take(job)
             if not self.give(job, worker, now):
                 return
@@ -154,9 +160,11 @@ class Dispatch(RunningLimits):
         self.freed(worker, now)
         return True
 
-    def _next_job(self, worker: Worker) -> Job | None:
+    def _next_job(self, worker: Worker, now: float) -> Job | None:
         """Return the job that the worker is to have next (R14)."""
         if self.is_draining:
+            return None
+        if self._pending_commits.unwritable and not self.set_aside.skip(worker.services, now):
             return None
         if len(worker.services) == 1:
             service = worker.services[0]

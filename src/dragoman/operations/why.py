@@ -93,7 +93,7 @@ def explain(job: Job, broker: Broker, now: float, principal: Principal, problem:
     if job.state is DEPENDENT:
         return _dependent_reason(job, broker, principal)
     if job.state is DELAYED:
-        return _delay_reason(job, now)
+        return _set_aside_reason(problem) if broker.dispatch.set_aside.has(job) else _delay_reason(job, now)
     if broker.dispatch.is_draining:
         return Explanation("shutting down", "It waits: the broker is shutting down and dispatches no jobs.")
     return _waiting_reason(job, broker, now)
@@ -132,6 +132,11 @@ def _running(job: Job, now: float) -> Explanation:
         quiet = f"{runs}, which has been silent for {silent:.1f} s (its lease is {lease:g} s)."
         return Explanation("worker silent", quiet, worker)
     return Explanation("running", f"{runs}.", worker)
+
+
+def _set_aside_reason(problem: str | None) -> Explanation:
+    reason = f": {problem}" if problem else "; nothing has been committed for some seconds"
+    return Explanation("storing", f"It waits until its shard can be written{reason}.")
 
 
 def _delay_reason(job: Job, now: float) -> Explanation:

@@ -594,6 +594,7 @@ def test_every_public_method_of_the_broker_is_a_verb() -> None:
     ):
         public = {name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))}
         in_cluster = {"declare_elsewhere", "grant", "not_started"}  # tests/unit/cluster/test_limit_shares.py
+        in_cluster |= {"shard_left", "step", "unwritable", "writable"}  # tests/unit/server/test_shards_apart.py
         assert public - {"next_deadline", "undeclare"} - in_cluster == set(VERBS_OF[part])
 
 

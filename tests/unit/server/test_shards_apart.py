@@ -8,6 +8,9 @@ import pytest
 from shard_operations_world import SHARDS, ShardNode, ShardWorld
 
 from dragoman.cluster.ranks import shard_of_key
+from dragoman.cluster.writer_watch import UNWRITABLE_AFTER
+from dragoman.core.set_aside import AT_ONCE
+from dragoman.core.states import JobState
 from dragoman.operations.group_schemas import BatchJob
 
 BLOCKED = 2
@@ -94,3 +97,87 @@ def test_a_job_without_a_key_goes_to_a_shard_that_can_be_written(world: ShardWor
     assert shards == {0, 1, 3}
     assert "maximum bytes exceeded" in str(node.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[0]))
     assert "shard 2: maximum bytes exceeded" in str(node.shards.problem)
+
+
+# ---------------------------------------------------------------- slots of workers
+
+
+def wait_until_noticed(world: ShardWorld) -> None:
+    world.run(UNWRITABLE_AFTER + 0.5)
+
+
+def test_attempts_that_cannot_be_committed_leave_their_slots_to_other_jobs(world: ShardWorld) -> None:
+    """A deleted stream held the slots of all workers, so that nothing of their services ran any more."""
+    node = node_of(world)
+    waiting = [node.begin("enqueue", b"blocked", service="s", key=key) for key in keys_of(BLOCKED)[:9]]
+    world.run(0.2)
+    assert all(not each.free for each in node.broker.worker_registry.workers.values())
+    wait_until_noticed(world)
+    ids = [enqueue_in(node, OTHER, number) for number in range(6)]
+    call = node.call(b"call")
+    assert call is not None
+    world.work_until(lambda: all(world.outcome(id) == "done" for id in ids) and call.outcome is not None, 5.0)
+    assert b"blocked" not in world.ran
+    assert not any(each.responses for each in waiting)
+
+
+def test_jobs_of_the_shard_run_once_when_it_can_be_written_again(world: ShardWorld) -> None:
+    node = node_of(world)
+    waiting = [node.begin("enqueue", b"blocked", service="s", key=key) for key in keys_of(BLOCKED)[:9]]
+    wait_until_noticed(world)
+    assert node.ask("why", id=next(iter(node.broker.jobs)).hex()).kind == "storing"
+    world.unblock(BLOCKED)
+    world.run_until(lambda: all(each.responses for each in waiting))
+    ids = [each.responses[0].id for each in waiting]
+    world.work_until(lambda: all(world.outcome(id) == "done" for id in ids), 5.0)
+    assert world.ran.count(b"blocked") == 9
+    assert {world.owner(id).job(id).spent for id in ids} == {0}
+
+
+def test_a_job_that_was_waiting_keeps_its_place(world: ShardWorld) -> None:
+    node = node_of(world)
+    world.unblock(BLOCKED)
+    node.ask("pause", name="s", by="Ada")
+    first, second = enqueue_in(node, BLOCKED), enqueue_in(node, BLOCKED, 1)
+    later = enqueue_in(node, OTHER)
+    world.block(BLOCKED)
+    cancelled = node.begin("cancel", id=second)
+    wait_until_noticed(world)
+    node.ask("resume", name="s")
+    world.run(0.5)
+    assert node.job(first).state is JobState.DELAYED
+    assert node.ask("why", id=first).kind == "storing"
+    world.unblock(BLOCKED)
+    world.run_until(lambda: cancelled.responses)
+    world.work_until(lambda: world.outcome(first) == "done" and world.outcome(later) == "done", 5.0)
+
+
+def test_a_job_that_is_set_aside_can_be_cancelled_and_evicted(world: ShardWorld) -> None:
+    node = node_of(world)
+    waiting = [node.begin("enqueue", b"blocked", service="s", key=key) for key in keys_of(BLOCKED)[:9]]
+    wait_until_noticed(world)
+    ids = [job.id.hex() for job in node.broker.jobs.values()]
+    cancelled = node.begin("cancel", id=ids[0])
+    node.keeper.evict(BLOCKED, "a test", world.now)
+    world.run_until(lambda: cancelled.responses and all(each.responses for each in waiting))
+    assert not node.broker.jobs
+    world.unblock(BLOCKED)
+    assert enqueue_in(node, OTHER)
+
+
+def test_many_jobs_of_the_shard_are_set_aside_in_many_steps(world: ShardWorld) -> None:
+    node = node_of(world)
+    world.unblock(BLOCKED)
+    node.ask("pause", name="s", by="Ada")
+    ids = [f"{number:030x}{BLOCKED:02x}" for number in range(1, 2 * AT_ONCE)]
+    jobs = tuple(BatchJob(id=id, payload="blocked") for id in ids)
+    assert node.ask("enqueue many", service="s", jobs=jobs).jobs == ids
+    last = enqueue_in(node, OTHER)
+    world.block(BLOCKED)
+    node.begin("cancel", id=ids[-1])
+    wait_until_noticed(world)
+    node.ask("resume", name="s")
+    world.work_until(lambda: world.outcome(last) == "done", 5.0)
+    assert b"blocked" not in world.ran
+    world.unblock(BLOCKED)
+    world.work_until(lambda: world.ran.count(b"blocked") == len(ids) - 1, 60.0)
