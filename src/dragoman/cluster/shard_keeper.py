@@ -46,6 +46,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Token
 from dragoman.core.restore import StoredJob, restore
 
+MANY: Final = 1 << 60  # jobs: more than any shard has
 RESTORED_AT_ONCE: Final = 500  # jobs in one iteration
 CLEAN_ABOVE: Final = 64 << 20  # bytes of a log besides twice its live rows
 RELEASE_WITHIN: Final = 5.0  # seconds in which what waits for commits of a shard may end; then it is left behind
@@ -193,7 +194,8 @@ class ShardKeeper(ShardActions):
         return [shard.number for shard in self.kept if self.owns(shard.number)]
 
     def _load(self, number: int) -> int:
-        return self._store.jobs.get(number, 0)
+        """Return the number of jobs in a shard. One whose log is lost is given up last: its jobs are only here."""
+        return MANY if self.kept[number].log.loss else self._store.jobs.get(number, 0)
 
     def ends(self) -> dict[int, int]:
         """Return the last sequence of the log of each shard that is owned here."""
@@ -424,7 +426,7 @@ class ShardKeeper(ShardActions):
         jobs = self.jobs_of(number)
         held |= {job.id for job in jobs if job.attempt is not None and not job.attempt.is_sent}  # by the log, it runs
         is_busy = self._store.is_writing(number) or any(job.id in held for job in jobs)
-        if is_busy and now < shard.release_by:
+        if is_busy and now < shard.release_by and not shard.log.loss:
             groups = self._broker.job_registry.groups
             quiet = [job for job in jobs if job.id not in held and groups.of(job) is None]
             self._broker.eviction.evict(quiet, (), self._hub.heir, now)
@@ -432,4 +434,7 @@ class ShardKeeper(ShardActions):
         shard.release_by = inf
         shard.cleaner = None
         self._drop(shard, now)
-        shard.log.release(now)
+        if shard.log.loss:  # no release can be written
+            self.distrust(shard, shard.log.loss, now)
+        else:
+            shard.log.release(now)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from shard_operations_world import SHARDS, ShardNode, ShardWorld
 
+from dragoman.cluster.log import VERIFY_EVERY, LogPhase
 from dragoman.cluster.ranks import shard_of_key
 from dragoman.cluster.writer_watch import UNWRITABLE_AFTER
 from dragoman.core.set_aside import AT_ONCE
@@ -181,3 +182,28 @@ def test_many_jobs_of_the_shard_are_set_aside_in_many_steps(world: ShardWorld) -
     assert b"blocked" not in world.ran
     world.unblock(BLOCKED)
     world.work_until(lambda: world.ran.count(b"blocked") == len(ids) - 1, 60.0)
+
+
+# ---------------------------------------------------------------- brokers that stop
+
+
+def test_a_broker_with_a_lost_log_stops_without_waiting_for_it(world: ShardWorld) -> None:
+    """It waited for drain_timeout, and ran without a pause: the log was due to be looked at, and was not."""
+    node = node_of(world)
+    log = node.keeper.kept[BLOCKED].log
+    log.loss = "the log cannot be used: stream not found"
+    node.broker.operator.close(world.now)
+    node.keeper.shards.drain(world.now)
+    world.run(1.0)
+    assert node.keeper.shards.is_drained
+    assert node.keeper.shards[BLOCKED].alarm == "the log cannot be used: stream not found"
+    assert log.tick(world.now) > world.now
+
+
+def test_a_log_that_is_being_released_is_not_due_to_be_verified(world: ShardWorld) -> None:
+    node = node_of(world)
+    log = node.keeper.kept[BLOCKED].log
+    node.keeper.shards.release(BLOCKED, world.now)
+    world.run(2.0 * VERIFY_EVERY)
+    assert log.phase is LogPhase.RELEASING
+    assert log.tick(world.now) > world.now
