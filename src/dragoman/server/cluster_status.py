@@ -14,7 +14,7 @@ from dragoman.cluster.shards import ShardPhase
 from dragoman.cluster.store import ShardStore
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
-from dragoman.operations.cluster_schemas import ClusterView, MemberView, ShardView
+from dragoman.operations.cluster_schemas import ClusterView, MemberView, ShardView, StrangerView
 from dragoman.operations.handlers import ClusterNumbers
 
 PHASES: Final = {
@@ -26,7 +26,10 @@ PHASES: Final = {
 }
 
 
-def cluster_view(side: ClusterSide, client: NatsClient, broker: Broker, durability: str, now: float) -> ClusterView:
+def cluster_view(
+    side: ClusterSide, client: NatsClient, broker: Broker, durability: str, problem: str, now: float
+) -> ClusterView:
+    """`problem`: with the layout of the cluster; empty: none."""
     settings, info = side.settings, client.info
     access = settings.access_digest()
     own = MemberView(
@@ -37,7 +40,7 @@ def cluster_view(side: ClusterSide, client: NatsClient, broker: Broker, durabili
         given=0,
         taken=0,
         same_access=True,
-        clock=side.clock,
+        clock=side.gossip.clock,
         **_counts(capacity_of(broker, side)),
     )
     return ClusterView(
@@ -48,6 +51,12 @@ def cluster_view(side: ClusterSide, client: NatsClient, broker: Broker, durabili
         members=[own, *(_member(each, access) for each in sorted(side.peers.values(), key=lambda peer: peer.name))],
         durability=durability,
         shards=shard_views(side.keeper, broker, now) if side.keeper is not None else [],
+        identity=side.membership.identity,
+        strangers=[
+            StrangerView(name=each.broker, incarnation=each.incarnation, identity=each.identity)
+            for each in side.membership.strangers(now)
+        ],
+        problems=[*side.membership.problems(now), *([problem] if problem else [])],
     )
 
 
