@@ -85,13 +85,15 @@ class GossipSender:
 
     def _make(self, now: float) -> Gossip:
         keeper = self._hub.keeper
+        services = self._capacity.services(now)
+        counted = self._capacity.counted
         return Gossip(
             VERSION,
             self._hub.name,
             self._hub.incarnation,
             self._settings.release,
             self._broker.dispatch.is_draining,
-            self._capacity.services(now),
+            services,
             {peer.name: peer.link.received for peer in self._peers.values()},
             self._settings.access_digest(),
             self._membership.uptime(now),
@@ -99,4 +101,6 @@ class GossipSender:
             declared_here(self._broker),
             clock=self.clock,
             identity=self._membership.identity,
+            workers=counted.workers,
+            idle=counted.idle,
         )

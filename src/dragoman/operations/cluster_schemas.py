@@ -19,8 +19,8 @@ class MemberView(View):
         Literal["self", "live", "silent", "draining"],
         Meta(description="`silent`: not heard for three seconds; after ten it is removed."),
     ]
-    workers: Annotated[int, Meta(description="Its own workers, counted once for each service that they offer.")]
-    idle: Annotated[int, Meta(description="Their free slots, likewise; at most 256 for each service.")]
+    workers: Annotated[int, Meta(description="Its own workers.")]
+    idle: Annotated[int, Meta(description="Their free slots; those of other brokers may be a second old.")]
     given: Annotated[int, Meta(description="Jobs of this broker that it runs now.")]
     taken: Annotated[int, Meta(description="Its jobs that this broker runs now.")]
     same_access: Annotated[bool, Meta(description="Its access table is equal to that of this broker.")]
