@@ -153,7 +153,8 @@ class ClusterSide(TimedRecipient):
             each.link.max_message = info.max_payload
             each.link.reconnected(now)
         self.membership.connected(now)
-        self.shares.granter.listens_from = min(self.shares.granter.listens_from, self.membership.takes_part_at)
+        if self.membership.takes_part_at > now:
+            self.shares.granter.listens_from = self.membership.takes_part_at
         self.shares.granter.connected_at = now + LISTEN_FIRST
         if self.keeper is not None:
             self.keeper.shards.connected(now)

@@ -202,6 +202,7 @@ def test_time_without_nats_is_not_taken_for_the_end_of_the_older_broker() -> Non
     world.run(5.0)
     world.heal("b")
     world.run(2.0)
+    assert rival.side.shares.granter.listens_from > world.now, "it grants no shares before it has heard the others"
     world.nodes["b"] = older
     world.run(2.0)
     assert rival.side.membership.refusal()
