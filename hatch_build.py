@@ -41,6 +41,7 @@ COMPILED = (
     "operations/dashboard_handlers.py",
     "operations/enqueue_handlers.py",
     "operations/key_handlers.py",
+    "operations/retry_handlers.py",
     "operations/schedule_handlers.py",
     "operations/limit_handlers.py",
     "operations/list_handlers.py",

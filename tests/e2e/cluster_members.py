@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import closing
 from pathlib import Path
@@ -59,7 +60,8 @@ class Member:
     ) -> None:
         self.name = name
         self._programs = programs
-        programs.environment["PYTHONPATH"] = str(HERE)
+        path = os.environ.get("PYTHONPATH", "")
+        programs.environment["PYTHONPATH"] = f"{HERE}{os.pathsep}{path}" if path else str(HERE)
         member = ("--cluster", url_of(nats), "--broker-name", name, "--data", "memory", "--strict")
         times = ("--set", f"cluster_adopt_after={adopt_after}")
         self.program = programs.dragoman("serve", *listeners, *member, *times, *flags)

@@ -87,10 +87,11 @@ Examples:
 def status(url: str | None, as_json: bool) -> None:
     """Show the brokers of the cluster, as this broker knows them.
 
-    GIVEN counts jobs of this broker that run there, TAKEN jobs from there that run at this one. IDLE counts free slots.
-    CLOCK: seconds by which a broker's clock is ahead of that of NATS; one that differs by more than 5 s does not own
-    shard 0. JOBS, LOG BYTES, COMMIT AGE and VOID are known for shards of this broker. VOID: messages of a log that do
-    not count.
+    WORKERS counts each worker once, IDLE their free slots. GIVEN counts jobs of this broker that run there, TAKEN jobs
+    from there that run at this one. CLOCK: seconds by which a broker's clock is ahead of that of NATS; one that differs
+    by more than 5 s does not own shard 0. JOBS, LOG BYTES, COMMIT AGE and VOID are known for shards of this broker.
+    VOID: messages of a log that do not count. A line `problem` names a broker that is ignored, because it has the name
+    of this cluster and other logs; or says that this one takes no part, because an older broker has its name.
     """
     view = perform(url, CLUSTER, EmptyRequest())
     if as_json:
@@ -98,7 +99,8 @@ def status(url: str | None, as_json: bool) -> None:
         return
     connected = f"connected to {view.server}" if view.connected else "not connected"
     facts = [("cluster", view.name), ("broker", view.broker), ("NATS", connected)]
-    print_facts([*facts, ("durability", view.durability)] if view.durability else facts)
+    facts += [("durability", view.durability), *(("problem", each) for each in view.problems)]
+    print_facts(facts)
     rows = [
         (
             each.name,

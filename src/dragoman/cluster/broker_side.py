@@ -9,24 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.nats_info import ServerInfo
 from dragoman.cluster.access_tables import AccessTables
 from dragoman.cluster.capacity import Capacity
 from dragoman.cluster.departure import Departure
-from dragoman.cluster.gossip import Gossip, encode_gossip, read_gossip, read_settings
-from dragoman.cluster.gossiped_settings import GOSSIP_EVERY, GossipedSettings
+from dragoman.cluster.gossip import Gossip, read_gossip, read_settings
+from dragoman.cluster.gossip_sender import GossipSender
+from dragoman.cluster.gossiped_settings import GossipedSettings
 from dragoman.cluster.limit_shares import LimitShares
 from dragoman.cluster.link import Link
+from dragoman.cluster.membership import LISTEN_FIRST, NAMESAKE_FOR, Membership
 from dragoman.cluster.names import Subjects
 from dragoman.cluster.nats_client import NatsClient, NatsWatcher
 from dragoman.cluster.peers import Peer
 from dragoman.cluster.questions import Questions
 from dragoman.cluster.records import (
-    VERSION,
     Ack,
     Answer,
     AnyRecord,
@@ -54,7 +53,7 @@ from dragoman.cluster.records import (
     read_packet,
 )
 from dragoman.cluster.remote_workers import RemoteWorkers
-from dragoman.cluster.service_settings import apply_settings, declared_by, declared_here
+from dragoman.cluster.service_settings import apply_settings, declared_by
 from dragoman.cluster.settings import ClusterSettings
 from dragoman.cluster.shard_bytes import CALL, shard_of
 from dragoman.cluster.shard_hub import ShardHub
@@ -68,11 +67,6 @@ from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
 from dragoman.dialects.interface import BrokerIO
 
-GOSSIP_SOONEST: Final = 0.02  # seconds between two changes; more with many services
-GOSSIP_COST: Final = 0.00002  # seconds more for each service
-GOSSIP_PER_BROKER: Final = 0.001  # seconds more for each other broker: each receives the gossip of all
-LISTEN_FIRST: Final = 1.3  # seconds before the first gossip: longer than the others are silent
-RIVAL_FOR: Final = 3.0  # seconds after the last gossip of another run of a broker with this name
 MAX_PEERS: Final = 64
 
 Receiver = Callable[[Peer, Any, float], None]  # of one kind of record
@@ -88,12 +82,11 @@ class ClusterSide(TimedRecipient):
         self._io = io
         self.settings = settings
         self._subjects = Subjects(settings.cluster)
-        self._capacity = Capacity(broker, self)
         self.name = settings.broker
         self.incarnation = broker.entropy.token().hex()[:16]
+        self.membership = Membership(io, settings.cluster, self.name, self.incarnation, now)
         self.watcher = ConnectionWatcher(self)
         self.peers: dict[str, Peer] = {}
-        self._started = now
         self._workers = RemoteWorkers(broker, self, owner, settings.max_payload)
         self.gives = self._workers.gives
         self.questions = Questions(self._request_flush)
@@ -103,6 +96,16 @@ class ClusterSide(TimedRecipient):
         self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self.taken, self._request_flush)
         run = f"{self.name}.{self.incarnation}"
         self.notes = GossipedSettings(broker, self.name, self.peers, self.hub)
+        self.gossip = GossipSender(
+            broker,
+            settings,
+            self.membership,
+            Capacity(broker, self),
+            self.peers,
+            self.hub,
+            self.notes,
+            lambda gossip: self._publish(self._subjects.gossip, gossip),
+        )
         self.shares = LimitShares(
             broker, run, self.peers, settings.adopt_after, self.notes.granter, self.hub.owner_of, self._request_flush
         )
@@ -110,11 +113,6 @@ class ClusterSide(TimedRecipient):
         self._tables = AccessTables(broker, settings.access_digest, self._request_flush)
         self._client: NatsClient | None = None
         self._max_message = 1 << 20  # bytes that the NATS server accepts
-        self._takes_part_at = inf  # until then it only listens: an older run of a broker with this name may be heard
-        self.clock: float | None = None  # seconds by which the clock of this broker is ahead of that of NATS
-        self._gossip: Gossip | None = None  # as it was sent last
-        self._gossip_at = -inf  # time of the last gossip
-        self._looked_at = -inf  # time at which the capacity was last compared
         self._has_begun = True  # to look for shards
         self._keeps_from = inf  # time at which the layout was known
         self._is_flush_requested = False
@@ -154,14 +152,14 @@ class ClusterSide(TimedRecipient):
         for each in self.peers.values():
             each.link.max_message = info.max_payload
             each.link.reconnected(now)
-        if self._takes_part_at == inf:
-            self._takes_part_at = now + LISTEN_FIRST
-            self.shares.granter.listens_from = self._takes_part_at
+        self.membership.connected(now)
+        if self.membership.takes_part_at > now:
+            self.shares.granter.listens_from = self.membership.takes_part_at
         self.shares.granter.connected_at = now + LISTEN_FIRST
         if self.keeper is not None:
             self.keeper.shards.connected(now)
             self.keeper.verify(now)
-        self._gossip, self._looked_at = None, -inf  # sent at the next tick
+        self.gossip.send_soon()
 
     def away(self, now: float) -> None:
         """Send no jobs to other brokers: the connection has ended."""
@@ -178,6 +176,11 @@ class ClusterSide(TimedRecipient):
     def keep_shards(self, keeper: ShardKeeper, now: float) -> None:
         """Own shards from now on, when the others have been heard."""
         self.hub.keeper = keeper
+        self.membership.layout_known(keeper.identity, now)
+        for peer in list(self.peers.values()):
+            peer.link.identity = keeper.identity
+            if peer.gossip is not None:
+                self._ignores(peer.name, peer.incarnation, peer.gossip.identity, now)
         self.taken.outcomes = keeper.outcomes
         self._keeps_from = now
         self._has_begun = False
@@ -215,19 +218,20 @@ class ClusterSide(TimedRecipient):
                 self._send(peer, peer.link.tick(now))
             due = min(due, peer.due(), peer.link.next_tick() if self.is_connected else inf)
         if self.is_connected:
-            due = min(due, self._tick_gossip(now) if now >= self._takes_part_at else self._takes_part_at)
+            self.membership.tick(now)
+            from_then = self.membership.takes_part_at
+            due = min(due, self.gossip.tick(now) if now >= from_then else from_then)
             due = min(due, self.shares.tick(now))
         if self.keeper is not None:
             due = min(due, self._tick_keeper(self.keeper, now))
         if self._broker.dispatch.is_draining:
             is_free = self.is_connected and self.keeper is not None and self.keeper.shards.is_drained
-            is_gossiped = self._gossip is not None and self._gossip.draining
-            due = min(due, self.departure.tick(is_gossiped, is_free, now))
+            due = min(due, self.departure.tick(self.gossip.has_told_end, is_free, now))
         return due
 
     def _tick_keeper(self, keeper: ShardKeeper, now: float) -> float:
-        from_then = max(self._keeps_from, self._takes_part_at) + LISTEN_FIRST  # the others are heard first
-        if now < from_then:
+        from_then = max(self._keeps_from, self.membership.takes_part_at) + LISTEN_FIRST  # the others are heard first
+        if now < from_then and keeper.shards.is_drained:
             return from_then
         if not self._has_begun and self.is_connected:
             self._has_begun = True
@@ -236,43 +240,6 @@ class ClusterSide(TimedRecipient):
 
     # ---------------------------------------------------------------- gossip
 
-    def _tick_gossip(self, now: float) -> float:
-        soonest = self._looked_at + self._gossip_interval()
-        if now < soonest:
-            return soonest
-        self._looked_at = now
-        made = self._made_gossip(now)
-        is_due = now >= self._gossip_at + GOSSIP_EVERY
-        settings = self.notes.to_send(now)
-        if made != self._gossip or is_due or settings:
-            self._gossip, self._gossip_at = made, now
-            ends = self.keeper.ends() if self.keeper is not None else {}
-            sent = replace(made, settings=settings, ends=ends) if settings or ends else made
-            self._publish(self._subjects.gossip, encode_gossip(sent))
-        return self._gossip_at + GOSSIP_EVERY
-
-    def _gossip_interval(self) -> float:
-        """Return the shortest time between two changes. With more brokers it is longer, so that each of them receives
-        at most a thousand messages a second."""
-        services = len(self._broker.worker_registry.services)
-        return GOSSIP_SOONEST + GOSSIP_COST * services + GOSSIP_PER_BROKER * len(self.peers)
-
-    def _made_gossip(self, now: float) -> Gossip:
-        return Gossip(
-            VERSION,
-            self.name,
-            self.incarnation,
-            self.settings.release,
-            self._broker.dispatch.is_draining,
-            self._capacity.services(now),
-            {peer.name: peer.link.received for peer in self.peers.values()},
-            self.settings.access_digest(),
-            round(now - self._started),
-            self.keeper.shards.epochs if self.keeper is not None else {},
-            declared_here(self._broker),
-            clock=self.clock,
-        )
-
     def _receive_gossip(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
         try:
             self._hear(read_gossip(bytes(payload)), now)
@@ -280,13 +247,15 @@ class ClusterSide(TimedRecipient):
             self._io.log_limited("bad message", reason=problem.reason, detail=problem.detail)
 
     def _hear(self, gossip: Gossip, now: float) -> None:
-        if gossip.broker == self.name:
-            if gossip.incarnation != self.incarnation:
-                self._hear_rival(gossip, now)
-            else:
-                self.shares.granter.echoed_at = self._started + gossip.uptime - 0.5  # it is rounded
+        if self._ignores(gossip.broker, gossip.incarnation, gossip.identity, now):
             return
-        if now < self._takes_part_at:
+        if gossip.broker == self.name:
+            if gossip.incarnation == self.incarnation:
+                self.shares.granter.echoed_at = self.membership.sent_at(gossip)
+            elif self.membership.hear_namesake(gossip, now):
+                self._stay_out(now)
+            return
+        if now < self.membership.takes_part_at:
             return
         peer = self._peer(gossip.broker, gossip.incarnation, now)
         if peer is None:
@@ -310,14 +279,22 @@ class ClusterSide(TimedRecipient):
             self.hub.has_settings = True
         self._request_flush()
 
-    def _hear_rival(self, gossip: Gossip, now: float) -> None:
-        """Stay out of the cluster while an older run of a broker with the same name is heard."""
-        if (gossip.uptime, self.incarnation) > (round(now - self._started), gossip.incarnation):
-            self._takes_part_at = now + RIVAL_FOR
-            for peer in list(self.peers.values()):
-                self._drop(peer, "an older broker has the same name", now)
-            advice = "give each broker of the cluster its own --broker-name"
-            self._io.log_limited("broker name taken", broker=self.name, advice=advice)
+    def _ignores(self, broker: str, incarnation: str, identity: str, now: float) -> bool:
+        """True if the sender of a message has the logs of another cluster."""
+        if not self.membership.is_stranger(broker, incarnation, identity, now):
+            return False
+        peer = self.peers.get(broker)
+        if peer is not None and peer.incarnation == incarnation:  # it was heard before the layout was known
+            self._drop(peer, f"broker {broker} has the logs of another cluster", now)
+        return True
+
+    def _stay_out(self, now: float) -> None:
+        """Leave the cluster while an older broker with this name is heard."""
+        self.shares.granter.listens_from = self.membership.takes_part_at
+        for peer in list(self.peers.values()):
+            self._drop(peer, "an older broker has the same name", now)
+        if self.keeper is not None:
+            self.keeper.shards.rest(now, NAMESAKE_FOR + LISTEN_FIRST)
 
     def _peer(self, name: str, incarnation: str, now: float) -> Peer | None:
         """Return the other broker's run. None: there are too many brokers."""
@@ -331,6 +308,7 @@ class ClusterSide(TimedRecipient):
             return None
         self._links += 1
         link = Link(self.name, self.incarnation, self._max_message, self._links)
+        link.identity = self.membership.identity
         peer = self.peers[name] = Peer(name, incarnation, link, now, self.settings.adopt_after)
         return peer
 
@@ -363,7 +341,9 @@ class ClusterSide(TimedRecipient):
             self._io.log_limited("bad message", reason=problem.reason, detail=problem.detail)
 
     def _handle_packet(self, packet: Packet, now: float) -> None:
-        if packet.broker == self.name or now < self._takes_part_at:
+        if packet.broker == self.name or now < self.membership.takes_part_at:
+            return
+        if self._ignores(packet.broker, packet.incarnation, packet.identity, now):
             return
         peer = self._peer(packet.broker, packet.incarnation, now)
         if peer is not None and peer.link.is_from_another(packet):

@@ -59,6 +59,9 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
     ends: dict[int, int] = {}  # the last sequence of the log of each shard that it owns
     clock: float | None = None  # seconds by which its clock is ahead of that of NATS; None: not known
+    identity: str = ""  # of the layout of its logs (layout.py); empty: not known yet
+    workers: int = 0  # its own, each counted once
+    idle: int = 0  # their free slots, at most a second old
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -36,6 +36,7 @@ class Link:
         self._name = name
         self._incarnation = incarnation
         self.max_message = max_message  # bytes of a NATS message
+        self.identity = ""  # of the layout of this broker's logs; empty: not known yet
         self._id = id
         self._other = 0  # number of the other end; 0: not known yet
         self._last_sent = 0
@@ -123,7 +124,7 @@ class Link:
         return self._packet(self._last_sent, is_last, body)
 
     def _packet(self, number: int, is_last: bool, body: bytes) -> bytes:
-        ends = (self._id, self._other)
+        ends = (self._id, self._other, self.identity)
         received = self._received
         return encode_packet(Packet(VERSION, self._name, self._incarnation, number, received, is_last, body, *ends))
 

@@ -370,6 +370,7 @@ class Packet(msgspec.Struct, array_like=True, frozen=True):
 
     `acknowledged`: number up to which the sender has received everything. `is_last`: the body ends with this packet.
     `link`: number of the sender's end of the link. `other`: that of the receiver's end, as far as it is known.
+    `identity`: of the layout of the sender's logs (layout.py); empty: not known yet.
     """
 
     version: int
@@ -381,6 +382,7 @@ class Packet(msgspec.Struct, array_like=True, frozen=True):
     body: bytes
     link: int = 0
     other: int = 0
+    identity: str = ""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

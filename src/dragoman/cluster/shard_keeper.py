@@ -126,6 +126,7 @@ class ShardKeeper(ShardActions):
         """`logs`: of all shards, in their order."""
         self.shards = Shards(cluster, hub.name, hub.incarnation, len(logs), self, now, settings, self._load)
         self.broker_name = hub.name
+        self.identity = expected.identity  # of the layout
         self.outcomes = HeldOutcomes(ShardOwners(self.shards, hub, store.shard_of))
         self.keys = Reservations(broker.job_registry.pending_commits)
         self.watches = Watches(broker, hub, store, self.shards, self.owns)

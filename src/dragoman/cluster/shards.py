@@ -293,7 +293,7 @@ class Shards:
 
     def rest(self, now: float, seconds: float) -> None:
         """Give all shards up, and take none for a while."""
-        self._rests_until = now + seconds
+        self._rests_until = max(self._rests_until, now + seconds)
         for number in range(len(self._shards)):
             self.release(number, now)
 

@@ -22,6 +22,7 @@ from dragoman.operations.schemas import OperationError
 from dragoman.operations.visibility import owns_job
 
 BUSY_DELAY: Final = 1.0  # seconds until the next try if a limit is reached
+UNSETTLED_DELAY: Final = 0.02  # seconds until the next look if another broker has to answer first
 BATCH: Final = 50  # jobs that are handled in one iteration
 LOOK: Final = 500  # jobs that are looked at in one iteration
 SAVE_CHECK: Final = 0.01  # seconds until the next step if the store wrote in the same iteration, where nothing wakes
@@ -31,8 +32,12 @@ REMEMBERED: Final = 600.0  # seconds for which an ended act is remembered
 SHUTTING_DOWN: Final = "the broker is shutting down; repeat the request later"
 
 Matches = Callable[[Job], bool]
-Handle = Callable[[Job, float], object]  # raises OperationError: `busy` if the job can be handled later
+Handle = Callable[[Job, float], object]  # raises OperationError: `busy` if the job can be handled later; or Unsettled
 WhenSaved = Callable[[Callable[[str | None], None], Collection[int]], None]
+
+
+class Unsettled(Exception):
+    """Another broker has to answer before it is known whether a job can be handled."""
 
 
 class BulkAct:
@@ -166,6 +171,9 @@ class BulkAct:
             job = self._todo[0]
             try:
                 self._handle(job, now)
+            except Unsettled:
+                self.due = now + UNSETTLED_DELAY
+                break
             except OperationError as error:
                 if error.problem.kind == "busy":
                     self.problem = error.problem.detail

@@ -21,12 +21,13 @@ from dragoman.operations.bulk_schemas import (
     DeleteJobsRequest,
     RetryJobsRequest,
 )
-from dragoman.operations.handler_base import HandlerBase, StoreAccess
-from dragoman.operations.job_acts import cancel_job, delete_job, may_end, may_retry, retry_job
+from dragoman.operations.handler_base import StoreAccess
+from dragoman.operations.job_acts import cancel_job, delete_job, may_end, may_retry
 from dragoman.operations.job_filter import JobFilter
 from dragoman.operations.quarantine_groups import may_use, quarantine_view
 from dragoman.operations.quarantine_schemas import RetryGroupRequest, RetryGroupView
 from dragoman.operations.responders import Responder
+from dragoman.operations.retry_handlers import BulkRetry, RetryHandlers
 from dragoman.operations.schemas import EmptyRequest, OperationError, PurgeRequest, PurgeView
 from dragoman.operations.visibility import ALL_SERVICES, signature
 from dragoman.operations.visible_views import visible_job
@@ -34,7 +35,7 @@ from dragoman.operations.visible_views import visible_job
 PENDING: Final = ("dependent", "waiting", "delayed")
 
 
-class BulkHandlers(HandlerBase):
+class BulkHandlers(RetryHandlers):
     """The functions of these operations. `bulk_acts` must be continued by `tick`."""
 
     def __init__(self, broker: Broker, store_access: StoreAccess, offset: Callable[[], float]) -> None:
@@ -52,7 +53,7 @@ class BulkHandlers(HandlerBase):
             return job.quarantined and (outcome is None or job.outcome == outcome) and may_retry(principal, job)
 
         self._refuse_while_draining()
-        self._begin_bulk("retry", "retry jobs", request, matches, partial(retry_job, self.broker), responder, now)
+        self._begin_bulk("retry", "retry jobs", request, matches, BulkRetry(self), responder, now)
 
     def cancel_jobs(self, request: CancelJobsRequest, payload: Payload, responder: Responder, now: float) -> None:
         principal = responder.owner.principal
@@ -202,7 +203,7 @@ class BulkHandlers(HandlerBase):
             "retry",
             "retry group",
             responder.owner,
-            partial(retry_job, self.broker),
+            BulkRetry(self),
             now,
             service=parts[0].service,
             rate=request.rate,

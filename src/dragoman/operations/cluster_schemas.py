@@ -19,8 +19,8 @@ class MemberView(View):
         Literal["self", "live", "silent", "draining"],
         Meta(description="`silent`: not heard for three seconds; after ten it is removed."),
     ]
-    workers: Annotated[int, Meta(description="Its own workers, counted once for each service that they offer.")]
-    idle: Annotated[int, Meta(description="Their free slots, likewise; at most 256 for each service.")]
+    workers: Annotated[int, Meta(description="Its own workers.")]
+    idle: Annotated[int, Meta(description="Their free slots; those of other brokers may be a second old.")]
     given: Annotated[int, Meta(description="Jobs of this broker that it runs now.")]
     taken: Annotated[int, Meta(description="Its jobs that this broker runs now.")]
     same_access: Annotated[bool, Meta(description="Its access table is equal to that of this broker.")]
@@ -62,6 +62,14 @@ class ShardView(View):
     problem: str = ""
 
 
+class StrangerView(View):
+    """A broker that has the name of this cluster, and logs with another identity. It is ignored."""
+
+    name: str
+    incarnation: str
+    identity: Annotated[str, Meta(description="Identity of its logs.")]
+
+
 class ClusterView(View):
     """The cluster. `connected`: this broker has a connection to NATS; while it has none, other brokers are silent."""
 
@@ -74,3 +82,13 @@ class ClusterView(View):
         str, Meta(description="What an acknowledged background job survives; empty: not known yet.")
     ] = ""
     shards: list[ShardView] = field(default_factory=list)
+    identity: Annotated[
+        str, Meta(description="Identity of the logs, which `dragoman cluster init` has made; empty: not known yet.")
+    ] = ""
+    strangers: Annotated[
+        list[StrangerView], Meta(description="Brokers with the name of this cluster and other logs: they are ignored.")
+    ] = field(default_factory=list)
+    problems: Annotated[
+        list[str],
+        Meta(description="Sentences: brokers that are ignored, the reason why this one stays out, or has no logs."),
+    ] = field(default_factory=list)

@@ -25,10 +25,9 @@ from dragoman.operations.group_views import group_view
 from dragoman.operations.list_handlers import ListHandlers
 from dragoman.operations.pins import Pins
 from dragoman.operations.placement import Placement
-from dragoman.operations.reserved_keys import Reserving
+from dragoman.operations.reserved_keys import Reserving, keys_of
 from dragoman.operations.responders import PendingRequest, Responder
 from dragoman.operations.schemas import ErrorView, OperationError
-from dragoman.operations.targets import Targets
 from dragoman.operations.visibility import signature
 
 NOTHING_TAKEN: Final[Mapping[int, str]] = {}
@@ -38,7 +37,6 @@ CANCELS: Final = 1_000  # jobs cancelled in one iteration
 class GroupHandlers(ListHandlers):
     """The operations `enqueue many`, `group`, `group results` and `cancel group`."""
 
-    targets: Targets
     _waiting: Deadlines[PendingRequest]
 
     def enqueue_many(self, request: EnqueueManyRequest, payload: Payload, responder: Responder, now: float) -> None:
@@ -91,7 +89,7 @@ class GroupHandlers(ListHandlers):
         brokers = self.brokers
         assert brokers is not None
         ids = [each.id for each in orders]
-        reserving = Reserving(placement, reader.home, orders, responder)
+        reserving = Reserving(placement, reader.home, responder.owner.principal.name, keys_of(orders), responder)
 
         def reserved(problem: ErrorView | None, index: int | None, taken: dict[int, str]) -> None:
             refusal = None

@@ -29,7 +29,7 @@ from dragoman.operations.error_kinds import ERROR_KINDS
 from dragoman.operations.event_sources import EventSources
 from dragoman.operations.handler_base import StoreAccess as StoreAccess
 from dragoman.operations.internal_table import INTERNAL
-from dragoman.operations.job_acts import cancel_job, delete_job, retry_job
+from dragoman.operations.job_acts import cancel_job, delete_job
 from dragoman.operations.job_details import send_payload, show_job
 from dragoman.operations.job_options import delayed_options
 from dragoman.operations.list_schemas import FindJobRequest
@@ -57,7 +57,7 @@ from dragoman.operations.schemas import (
     WorkerRef,
 )
 from dragoman.operations.seen_links import with_seen_links
-from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, RESULT, RETRY
+from dragoman.operations.table import CANCEL, ENQUEUE, OPERATIONS, RESULT
 from dragoman.operations.targets import LOADING, Targets
 from dragoman.operations.views import job_view
 from dragoman.operations.visibility import reads_job, sees_service, signature
@@ -183,14 +183,9 @@ class OperationHandlers(EnqueueHandlers):
     def retry(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         """Retry a quarantined job. A client that repeats the request gets the job that the first one created."""
         job = self.targets.job(request.id)
-        again = self.targets.retried(job)
-        if again is None:
-            if job.quarantined and self.is_loading:
-                raise OperationError("loading", LOADING)  # an earlier retry of it may be among them
-            again = retry_job(self.broker, job, now)
-        record_request(again, RETRY, responder, 0, now)
-        record_response(again, responder, RETRY.status, 0, now)
-        self._answer_when_saved(responder, partial(self._job_view, again, responder), self._shards(job.id, again.id))
+        if job.quarantined and self.is_loading:
+            raise OperationError("loading", LOADING)  # an earlier retry of it may be among them
+        self._retry(job, responder, now)
 
     def delete(self, request: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self.targets.job(request.id)

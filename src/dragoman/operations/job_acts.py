@@ -27,8 +27,8 @@ def may_end(principal: Principal, job: Job) -> bool:
     return owns_job(principal, job) or principal.may(ADMINISTER, job.service.name)
 
 
-def retry_job(broker: Broker, job: Job, now: float) -> Job:
-    """Retry a quarantined job. Raises OperationError: `busy` if it may be possible later."""
+def check_retry(broker: Broker, job: Job) -> None:
+    """Raise OperationError if a job is not in quarantine, or if another one that is known here holds its key."""
     if not job.quarantined or broker.jobs.get(job.id) is not job:
         state = f"ended {job.outcome}" if job.state is ENDED else f"is {job.state}"
         raise OperationError(
@@ -43,6 +43,11 @@ def retry_job(broker: Broker, job: Job, now: float) -> Job:
             f"job {job.id.hex()} has a key that job {holder.id.hex()} holds until {end}; retry after that, or delete "
             "one of the two",
         )
+
+
+def retry_job(broker: Broker, job: Job, now: float) -> Job:
+    """Retry a quarantined job. Raises OperationError: `busy` if it may be possible later."""
+    check_retry(broker, job)
     again = broker.operator.retry(job, now)
     if again is None:
         is_draining = broker.dispatch.is_draining

@@ -40,8 +40,7 @@ class KeyHandlers(LimitHandlers):
     def reserve(self, request: ReserveRequest, payload: Payload, responder: Responder, now: float) -> None:
         """Reserve keys for jobs of another shard: all of them, or none."""
         placement = self._placement()
-        principal = responder.owner.principal.name
-        places = [(principal, item.service, item.key) for item in request.items]
+        places = [(request.principal, item.service, item.key) for item in request.items]
         if request.is_undone:
             for place in places:
                 placement.keys.undo(place, request.request)
@@ -84,7 +83,7 @@ class KeyHandlers(LimitHandlers):
                 taken.append("")
                 continue
             id, digest = found
-            if digest != item.digest:
+            if digest != item.digest and not request.is_retry:
                 how = "a call" if digest == "call" else "another payload"
                 return ReserveView(conflict=index, detail=f"'{item.key}' came with {how} before")
             taken.append(id)

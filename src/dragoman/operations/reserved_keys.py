@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Final, Literal
 
@@ -30,14 +30,17 @@ class KeyItem(Struct):
 
 class ReserveRequest(OperationRequest):
     """Keys of one shard, for jobs of another one. `epoch`: of the shard of the jobs. `request`: id of this request.
-    `is_undone`: its jobs were not accepted, and the keys are not reserved any more."""
+    `principal`: of the jobs. `is_undone`: its jobs were not accepted, and the keys are not reserved any more.
+    `is_retry`: the jobs have had their keys before, so that another payload is no conflict."""
 
     home: int
     shard: int
     epoch: int
     request: str
     items: list[KeyItem]
+    principal: str
     is_undone: bool = False
+    is_retry: bool = False
 
 
 class ReserveView(View):
@@ -102,29 +105,53 @@ HOLDERS: Final = Operation(
     answered_by="named shard",
 )
 
+
+def keys_of(orders: Sequence[NewJob]) -> dict[int, KeyItem]:
+    """Return the keys of the jobs of a batch, by index."""
+    return {
+        index: KeyItem(order.service, order.key, order.id.hex(), digest(order.payload).hex())
+        for index, order in enumerate(orders)
+        if order.key is not None
+    }
+
+
+def _id(item: KeyItem) -> JobId:
+    return JobId(bytes.fromhex(item.id))
+
+
 Done = Callable[[ErrorView | None, int | None, dict[int, str]], None]
 
 
 class Reserving:
-    """Reserves the keys of one batch. `done`: a problem, and the index of its job if it is about one; and the jobs that
-    have keys of the batch already, by index."""
+    """Reserves the keys of one batch, or of one retry. `done`: a problem, and the index of its job if it is about one;
+    and the jobs that have keys of the batch already, by index."""
 
-    def __init__(self, placement: Placement, shard: int, orders: list[NewJob], responder: Responder) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        shard: int,
+        principal: str,
+        items: dict[int, KeyItem],
+        responder: Responder,
+        *,
+        is_retry: bool = False,
+    ) -> None:
+        """`principal`: of the jobs. `items`: those that have keys, by index."""
         self._placement = placement
         self._shard = shard
         self._responder = responder
         self._epoch = placement.epoch(shard)  # the keys are reserved for jobs of this epoch
         self._id = placement.request_id()
         self._by_home: dict[int, list[int]] = {}  # indexes of the jobs, by the shard of their key
-        self._orders = orders
+        self._principal = principal
+        self._items = items
+        self._is_retry = is_retry
         self._left = 0
         self._problem: tuple[ErrorView, int | None] | None = None
         self._taken: dict[int, str] = {}
-        principal = responder.owner.principal.name
-        for index, order in enumerate(orders):
-            if order.key is not None:
-                home = placement.key_shard(principal, order.service, order.key)
-                self._by_home.setdefault(home, []).append(index)
+        for index, item in items.items():
+            home = placement.key_shard(principal, item.service, item.key)
+            self._by_home.setdefault(home, []).append(index)
 
     def begin(self, brokers: Brokers, done: Done, now: float) -> None:
         self._left = len(self._by_home)
@@ -142,29 +169,31 @@ class Reserving:
 
     def settle(self) -> None:
         """It is decided about the batch. Its jobs have the keys of their own shard without reservations."""
-        principal = self._responder.owner.principal.name
         for index in self._by_home.get(self._shard, ()):
-            order = self._orders[index]
-            if not self._placement.keys.is_accepting(order.id):  # else the same batch was sent twice
-                self._placement.keys.drop((principal, order.service, order.key or ""), order.id)
+            item = self._items[index]
+            if not self._placement.keys.is_accepting(_id(item)):  # else the same batch was sent twice
+                self._placement.keys.drop((self._principal, item.service, item.key), _id(item))
 
     def undo(self, brokers: Brokers, jobs: Container[JobId], now: float) -> None:
         """Give the keys up: the batch was not accepted. `jobs`: all of this broker, in case the same batch was sent
         twice. What gets lost here is found when a key is used."""
         for home, indexes in self._by_home.items():
-            ids = [(index, self._orders[index].id) for index in indexes]
+            ids = [(index, _id(self._items[index])) for index in indexes]
             free = [index for index, id in ids if id not in jobs and not self._placement.keys.is_accepting(id)]
             if free and home != self._shard:
                 request = self._request(home, free, is_undone=True)
                 brokers.ask(RESERVE, request, b"", PartResponder(self._responder, lambda view: None), now)
 
     def _request(self, home: int, indexes: list[int], is_undone: bool = False) -> ReserveRequest:
-        items = [
-            KeyItem(order.service, order.key or "", order.id.hex(), digest(order.payload).hex())
-            for order in [self._orders[index] for index in indexes]
-        ]
         return ReserveRequest(
-            home=home, shard=self._shard, epoch=self._epoch, request=self._id, items=items, is_undone=is_undone
+            home=home,
+            shard=self._shard,
+            epoch=self._epoch,
+            request=self._id,
+            items=[self._items[index] for index in indexes],
+            principal=self._principal,
+            is_undone=is_undone,
+            is_retry=self._is_retry,
         )
 
     def _answered(self, indexes: list[int], done: Done, view: View) -> None:

@@ -111,7 +111,7 @@ class ClusterMember:
     def view(self) -> ClusterView:
         layout = self.shards.layout
         durability = layout.durability if layout is not None else ""
-        return cluster_view(self.side, self.client, self._broker, durability, self._now())
+        return cluster_view(self.side, self.client, self._broker, durability, self.shards.problem, self._now())
 
     def serve(self, context: ServerContext, offset: Callable[[], float]) -> None:
         """Let operations see the cluster, and keep pauses, limits and schedules in its shard 0."""

@@ -28,6 +28,7 @@ ASK_TIMEOUT: Final = 2.0
 CLOCK_EVERY: Final = 60.0  # seconds between two looks at the clock of NATS
 CLOCK_TOLERANCE: Final = 5.0  # seconds; a broker whose clock differs by more does not own shard 0
 STREAM_NOT_FOUND: Final = 10059
+MADE_AGAIN: Final = "the logs of the cluster were deleted and made again since this broker started; start it again"
 NOT_REACHED: Final = "NATS is not reached"
 
 
@@ -64,7 +65,7 @@ class ClusterShards(TimedRecipient):
     def _outage(self) -> str | None:
         if not self._side.is_connected:
             return NOT_REACHED
-        return self.problem or None
+        return self._side.membership.refusal() or self.problem or None
 
     # ---------------------------------------------------------------- calls from the runner
 
@@ -90,9 +91,11 @@ class ClusterShards(TimedRecipient):
         self._client.request(asked.subject, asked.payload, asked.headers, answered, ASK_TIMEOUT, now)
 
     def _answered(self, found: StreamState | ApiError, now: float) -> None:
-        if self.layout is not None:
-            return
         problem = layout_problem(self._side.settings.cluster, found)
+        if self.layout is not None:
+            if isinstance(problem, Layout):
+                self._compare_layouts(self.layout, problem)
+            return
         if isinstance(problem, str):
             self.problem = problem
             return
@@ -100,16 +103,23 @@ class ClusterShards(TimedRecipient):
         self.layout = problem
         self._begin(problem, now)
 
+    def _compare_layouts(self, own: Layout, found: Layout) -> None:
+        """Notice that the logs were deleted and made again while this broker runs: it has those of before."""
+        before, self.problem = self.problem, "" if found.identity == own.identity else MADE_AGAIN
+        if self.problem and not before:
+            facts = {"identity": own.identity, "found": found.identity, "advice": self.problem}
+            self._side.hub.remark("cluster layout replaced", "error", shard=0, **facts)
+
     def _compare_clocks(self, time: int, at: float, now: float) -> None:
         """Compare the wall clock with that of the NATS server, which was `time` (nanoseconds) at the moment `at`."""
         if self.wall_offset is None or self.keeper is None:
             return
         shards = self.keeper.shards
-        self._side.clock = round(at + self.wall_offset() - time * 1e-9, 1)
-        is_wrong = abs(self._side.clock) > CLOCK_TOLERANCE
+        self._side.gossip.clock = round(at + self.wall_offset() - time * 1e-9, 1)
+        is_wrong = abs(self._side.gossip.clock) > CLOCK_TOLERANCE
         if is_wrong and not shards.has_wrong_clock:
             advice = "synchronise both; until then this broker does not own shard 0, which runs the schedules"
-            self._side.hub.remark("clock differs", "warning", shard=0, seconds=self._side.clock, note=advice)
+            self._side.hub.remark("clock differs", "warning", shard=0, seconds=self._side.gossip.clock, note=advice)
         if is_wrong is not shards.has_wrong_clock:
             shards.has_wrong_clock = is_wrong
             shards.tick(now)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.cluster.broker_side import ClusterSide
-from dragoman.cluster.capacity import capacity_of
-from dragoman.cluster.gossip import ServiceGossip
+from dragoman.cluster.capacity import count_workers
 from dragoman.cluster.nats_client import NatsClient
 from dragoman.cluster.peers import Peer
 from dragoman.cluster.shard_keeper import ShardKeeper
@@ -14,7 +13,7 @@ from dragoman.cluster.shards import ShardPhase
 from dragoman.cluster.store import ShardStore
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
-from dragoman.operations.cluster_schemas import ClusterView, MemberView, ShardView
+from dragoman.operations.cluster_schemas import ClusterView, MemberView, ShardView, StrangerView
 from dragoman.operations.handlers import ClusterNumbers
 
 PHASES: Final = {
@@ -26,19 +25,24 @@ PHASES: Final = {
 }
 
 
-def cluster_view(side: ClusterSide, client: NatsClient, broker: Broker, durability: str, now: float) -> ClusterView:
+def cluster_view(
+    side: ClusterSide, client: NatsClient, broker: Broker, durability: str, problem: str, now: float
+) -> ClusterView:
+    """`problem`: with the layout of the cluster; empty: none."""
     settings, info = side.settings, client.info
     access = settings.access_digest()
+    counted = count_workers(broker, side)
     own = MemberView(
         name=side.name,
         incarnation=side.incarnation,
         version=settings.release,
         state="self",
+        workers=counted.workers,
+        idle=counted.idle,
         given=0,
         taken=0,
         same_access=True,
-        clock=side.clock,
-        **_counts(capacity_of(broker, side)),
+        clock=side.gossip.clock,
     )
     return ClusterView(
         name=settings.cluster,
@@ -48,6 +52,12 @@ def cluster_view(side: ClusterSide, client: NatsClient, broker: Broker, durabili
         members=[own, *(_member(each, access) for each in sorted(side.peers.values(), key=lambda peer: peer.name))],
         durability=durability,
         shards=shard_views(side.keeper, broker, now) if side.keeper is not None else [],
+        identity=side.membership.identity,
+        strangers=[
+            StrangerView(name=each.broker, incarnation=each.incarnation, identity=each.identity)
+            for each in side.membership.strangers(now)
+        ],
+        problems=[*side.membership.problems(now), *([problem] if problem else [])],
     )
 
 
@@ -86,19 +96,13 @@ def _member(peer: Peer, access: str) -> MemberView:
         incarnation=peer.incarnation,
         version=gossip.release if gossip is not None else "",
         state="silent" if peer.is_silent else "draining" if is_draining else "live",
+        workers=0 if gossip is None else gossip.workers,
+        idle=0 if gossip is None else gossip.idle,
         given=len(peer.attempts),
         taken=len(peer.taken),
         same_access=gossip is None or gossip.access == access,
         clock=None if gossip is None else gossip.clock,
-        **_counts(gossip.services if gossip is not None else {}),
     )
-
-
-def _counts(services: dict[str, ServiceGossip]) -> dict[str, int]:
-    return {
-        "workers": sum(each.workers for each in services.values()),
-        "idle": sum(each.idle for each in services.values()),
-    }
 
 
 def taken_by_service(side: ClusterSide) -> dict[str, int]:

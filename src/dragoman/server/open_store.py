@@ -49,9 +49,9 @@ def open_store(
 
 def store_problems(store: SqliteStore | NullStore | ShardStore) -> list[str]:
     """Return the reasons why new jobs cannot be stored now."""
-    if store.problem is not None:
-        return [f"the store cannot write: {store.problem}"]
-    return [] if isinstance(store, SqliteStore | NullStore) else store.overdue()
+    if isinstance(store, SqliteStore | NullStore):
+        return [] if store.problem is None else [f"the store cannot write: {store.problem}"]
+    return store.overdue() if store.problem is None else [f"background jobs are refused: {store.problem}"]
 
 
 def open_shard_store(

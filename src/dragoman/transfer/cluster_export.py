@@ -21,8 +21,8 @@ async def export_cluster(
     connection: NatsConnection, cluster: str, file: FileWriter, release: str, progress: Progress
 ) -> None:
     """Raises InUse and TransferError."""
-    members = await listen(connection, cluster)
     layout = await read_layout(connection, cluster)
+    members = await listen(connection, cluster, layout)
     for shard in range(layout.shards):
         log = OpenLog(connection, members, cluster, shard, layout, release)
         image = FullImage()

@@ -100,8 +100,8 @@ async def import_cluster(
     connection: NatsConnection, cluster: str, file: FileReader, index: FileIndex, release: str, progress: Progress
 ) -> None:
     """Raises InUse and TransferError."""
-    members = await listen(connection, cluster)
     layout = await read_layout(connection, cluster)
+    members = await listen(connection, cluster, layout)
     chosen = choose_shards(index, layout.shards)
     mark = IMPORT + file.identity
     targets: list[Target] = []

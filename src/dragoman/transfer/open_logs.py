@@ -32,17 +32,21 @@ MOST_UNSAVED: Final = 8  # batches of one log on their way
 
 
 class Members:
-    """The brokers that are heard."""
+    """The brokers that are heard. Those that have logs with another `identity` have nothing of these."""
 
-    def __init__(self, connection: NatsConnection, cluster: str) -> None:
+    def __init__(self, connection: NatsConnection, cluster: str, identity: str) -> None:
         self.heard = ""
+        self._identity = identity
         connection.client.subscribe(Subjects(cluster).gossip, self._receive)
 
     def _receive(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
         try:
-            self.heard = read_gossip(bytes(payload)).broker
+            gossip = read_gossip(bytes(payload))
         except Malformed:
             self.heard = "of another release"
+        else:
+            if gossip.identity in ("", self._identity):
+                self.heard = gossip.broker
 
     def check(self) -> None:
         """Raise InUse if a broker runs."""
@@ -50,9 +54,9 @@ class Members:
             raise InUse(f"broker {self.heard} runs in this cluster; stop all of its brokers first")
 
 
-async def listen(connection: NatsConnection, cluster: str) -> Members:
+async def listen(connection: NatsConnection, cluster: str, layout: Layout) -> Members:
     """Listen for brokers. Raises InUse."""
-    members = Members(connection, cluster)
+    members = Members(connection, cluster, layout.identity)
     await asyncio.wait([connection.closed], timeout=LISTEN)
     members.check()
     return members

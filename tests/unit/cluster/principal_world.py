@@ -35,7 +35,7 @@ class PrincipalWorld(LimitWorld):
         node.broker.principals.apply(table)
         digest = repr(table)
         settings = ClusterSettings("test", node.name, adopt_after=node.adopt_after, access_digest=lambda: digest)
-        node.side.settings = settings
+        node.side.settings = node.side.gossip._settings = settings
         node.side._tables._digest = settings.access_digest
         node.broker.operator.limits_changed(self.now)
 

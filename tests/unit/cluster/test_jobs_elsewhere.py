@@ -299,24 +299,6 @@ def test_an_owner_is_not_charged_for_a_service_that_is_heard_of_again() -> None:
     assert owner.names == 0
 
 
-def test_a_broker_with_the_name_of_another_stays_out() -> None:
-    world = joined("a", "b")
-    a, b = world.nodes["a"], world.nodes["b"]
-    world.run(1.5)
-    rival = world.start("b", key="another b")
-    rival.worker("s")
-    world.run(5.0)
-    assert a.side.peers["b"].incarnation == b.side.incarnation
-    assert "broker name taken" in rival.remarks
-    assert "s" not in a.broker.worker_registry.services
-    world.freeze("b")
-    world.run(6.0)
-    assert a.side.peers["b"].incarnation == rival.side.incarnation
-    a.call()
-    world.run()
-    assert len(rival.local.sent) == 1
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_is_lost_or_done_twice_while_messages_are_lost(seed: int) -> None:
     """Links repeat what NATS drops: 30 % of all messages here."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dragoman.cluster import capacity
-from dragoman.cluster.capacity import COUNT_EVERY, MOST_COUNTED, Capacity, capacity_of, idle_slots
+from dragoman.cluster.capacity import COUNT_EVERY, MOST_COUNTED, Capacity, idle_slots
 from dragoman.cluster.gossip import ServiceGossip
 from dragoman.core.model import Worker
-from unit.cluster.world import World
+from dragoman.server.cluster_status import cluster_view
+from unit.cluster.world import Node, World
 
 
 def test_workers_are_counted_when_they_join_leave_or_change_their_services(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,8 +17,8 @@ def test_workers_are_counted_when_they_join_leave_or_change_their_services(monke
     world = World("a")
     node = world.nodes["a"]
     counts: list[float] = []
-    count = capacity._own_workers
-    monkeypatch.setattr(capacity, "_own_workers", lambda *given: counts.append(world.now) or count(*given))
+    count = capacity.count_workers
+    monkeypatch.setattr(capacity, "count_workers", lambda *given: counts.append(world.now) or count(*given))
     told = Capacity(node.broker, node.side)
 
     def expect(expected: int, services: dict[str, ServiceGossip]) -> None:
@@ -72,7 +73,33 @@ def test_at_most_256_idle_slots_are_told() -> None:
     world = World("a")
     node = world.nodes["a"]
     node.worker("s", capacity=MOST_COUNTED + 1)
-    assert capacity_of(node.broker, node.side) == {"s": ServiceGossip(1, MOST_COUNTED + 1, MOST_COUNTED)}
+    assert Capacity(node.broker, node.side).services(world.now) == {
+        "s": ServiceGossip(1, MOST_COUNTED + 1, MOST_COUNTED)
+    }
+
+
+def test_a_worker_of_several_services_counts_once_in_the_status() -> None:
+    """`cluster status` counted it once for each of its services, and its free slots as often."""
+    world = World("a", "b")
+    a, b = world.nodes["a"], world.nodes["b"]
+    worker = b.worker("s", capacity=3)
+    b.broker.availability.offer(worker, ("s", "t", "u"), world.now)
+    b.worker("t")
+    world.run(2.0)
+
+    def shown(node: Node, name: str) -> tuple[int, int]:
+        view = cluster_view(node.side, node.client, node.broker, "", "", world.now)
+        return next((each.workers, each.idle) for each in view.members if each.name == name)
+
+    assert shown(a, "b") == shown(b, "b") == (2, 4)
+    assert shown(a, "a") == shown(b, "a") == (0, 0)
+    a.call(service="s")
+    a.call(service="u")
+    world.run(COUNT_EVERY + 0.1)
+    assert shown(a, "b") == shown(b, "b") == (2, 2)
+    b.broker.operator.pause("t")
+    world.run(COUNT_EVERY + 0.1)
+    assert shown(a, "b") == shown(b, "b") == (2, 1), "a worker of a paused service alone has no free slot"
 
 
 def test_changes_are_told_less_often_to_many_brokers() -> None:
