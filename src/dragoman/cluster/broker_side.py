@@ -271,7 +271,13 @@ class ClusterSide(TimedRecipient):
             self.keeper.shards.epochs if self.keeper is not None else {},
             declared_here(self._broker),
             clock=self.clock,
+            resting=self.keeper is not None and self.keeper.shards.is_resting(now),
         )
+
+    def say_goodbye(self, now: float) -> None:
+        """Tell the other brokers that this one has stopped: they wait for nothing of it."""
+        if self.is_connected and now >= self._takes_part_at:
+            self._publish(self._subjects.gossip, encode_gossip(replace(self._made_gossip(now), stopped=True)))
 
     def _receive_gossip(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
         try:
@@ -304,10 +310,12 @@ class ClusterSide(TimedRecipient):
         self._broker.availability.heal(gossip.services)
         if self.keeper is not None:
             self.keeper.heard_ends(gossip.shards, gossip.ends)
-            self.keeper.shards.heard(peer.name, peer.incarnation, gossip.shards, gossip.draining, now)
+            self.keeper.shards.heard(peer.name, peer.incarnation, gossip.shards, gossip.draining, now, is_resting=gossip.resting)
         if gossip.settings and self.notes.is_owner(peer.name, now):
             apply_settings(self._broker, read_settings(gossip.settings), now)
             self.hub.has_settings = True
+        if gossip.stopped:
+            self._silence(peer, now)
         self._request_flush()
 
     def _hear_rival(self, gossip: Gossip, now: float) -> None:

@@ -59,6 +59,8 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: bytes = b""  # pauses and limits, from the owner of shard 0 (service_settings.py); empty: not sent now
     ends: dict[int, int] = {}  # the last sequence of the log of each shard that it owns
     clock: float | None = None  # seconds by which its clock is ahead of that of NATS; None: not known
+    resting: bool = False  # it leaves shards to others for a while
+    stopped: bool = False  # this is its last gossip
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -274,6 +274,12 @@ class ShardHub(Hub):
             return self._taken.has(token)
         return self.live_peer(name, incarnation) is not None
 
+    def is_running(self, attempt: Attempt) -> bool:
+        holder = self.holder_of(attempt)
+        name, _, incarnation = holder.rpartition(".")
+        peer = self.live_peer(name, incarnation)
+        return holder == self.run or (peer is not None and not peer.is_silent)
+
     def adopt(self, attempt: Attempt, holder: str, now: float) -> None:
         name, _, incarnation = holder.rpartition(".")
         peer = None if holder == self.run else self.live_peer(name, incarnation)

@@ -122,7 +122,8 @@ class ShardKeeper(ShardActions):
         now: float,
     ) -> None:
         """`logs`: of all shards, in their order."""
-        self.shards = Shards(cluster, hub.name, hub.incarnation, len(logs), self, now, settings, self._load)
+        known = (cluster, hub.name, hub.incarnation, len(logs))
+        self.shards = Shards(*known, self, now, settings, self._load, self._in_use)
         self.broker_name = hub.name
         self.outcomes = HeldOutcomes(ShardOwners(self.shards, hub, store.shard_of))
         self.keys = Reservations(broker.job_registry.pending_commits)
@@ -191,6 +192,16 @@ class ShardKeeper(ShardActions):
 
     def _load(self, number: int) -> int:
         return self._store.jobs.get(number, 0)
+
+    def _in_use(self) -> dict[int, None]:
+        """Return the shards that cannot be without an owner: an attempt runs, or its outcome is held here."""
+        found = {self.shard_of(token): None for token in self.outcomes.tokens}
+        for worker in self._broker.worker_registry.workers.values():
+            for attempt in worker.running.values():
+                number = self.shard_of(attempt.token)
+                if number >= 0 and number not in found and self._hub.is_running(attempt):
+                    found[number] = None
+        return found
 
     def ends(self) -> dict[int, int]:
         """Return the last sequence of the log of each shard that is owned here."""
