@@ -101,12 +101,10 @@ class ClusterSide(TimedRecipient):
         myself = Peer(self.name, self.incarnation, Link(self.name, self.incarnation, 1 << 20), now)
         self.taken = broker.handover.arrivals = TakenJobs(broker, self, myself)
         self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self.taken, self._request_flush)
-        run = f"{self.name}.{self.incarnation}"
         self.notes = GossipedSettings(broker, self.name, self.peers, self.hub)
-        self.shares = LimitShares(
-            broker, run, self.peers, settings.adopt_after, self.notes.granter, self.hub.owner_of, self._request_flush
-        )
-        self.hub.when_moved = self.shares.moved
+        of_others = (self.notes.granter, self.hub.counting_owner, self._request_flush)
+        self.shares = LimitShares(broker, self.hub.run, self.peers, settings.adopt_after, *of_others)
+        self.hub.when_moved = self.shares.moved.add
         self._tables = AccessTables(broker, settings.access_digest, self._request_flush)
         self._client: NatsClient | None = None
         self._max_message = 1 << 20  # bytes that the NATS server accepts
@@ -242,9 +240,8 @@ class ClusterSide(TimedRecipient):
             return soonest
         self._looked_at = now
         made = self._made_gossip(now)
-        is_due = now >= self._gossip_at + GOSSIP_EVERY
         settings = self.notes.to_send(now)
-        if made != self._gossip or is_due or settings:
+        if made != self._gossip or settings or now >= self._gossip_at + GOSSIP_EVERY:
             self._gossip, self._gossip_at = made, now
             ends = self.keeper.ends() if self.keeper is not None else {}
             sent = replace(made, settings=settings, ends=ends) if settings or ends else made
@@ -309,8 +306,7 @@ class ClusterSide(TimedRecipient):
         self._workers.heard(peer, gossip, gossip.got.get(self.name, 0), now)
         self._broker.availability.heal(gossip.services)
         if self.keeper is not None:
-            self.keeper.heard_ends(gossip.shards, gossip.ends)
-            self.keeper.shards.heard(peer.name, peer.incarnation, gossip.shards, gossip.draining, now, is_resting=gossip.resting)
+            self.keeper.heard(gossip, now)
         if gossip.settings and self.notes.is_owner(peer.name, now):
             apply_settings(self._broker, read_settings(gossip.settings), now)
             self.hub.has_settings = True
@@ -379,8 +375,7 @@ class ClusterSide(TimedRecipient):
             peer = self._peer(packet.broker, packet.incarnation, now)
         if peer is None:
             return
-        records = peer.link.receive(packet, now)
-        for record in records:
+        for record in peer.link.receive(packet, now):
             self._handle(peer, record, packet.acknowledged, now)
         self._request_flush()
 
@@ -426,8 +421,7 @@ class ClusterSide(TimedRecipient):
         for peer in self.peers.values():
             if peer.freed:
                 self.taken.add_free(peer)
-            packets = peer.link.flush(now)
-            if packets:
+            if packets := peer.link.flush(now):
                 self._send(peer, packets)
 
     def _send(self, peer: Peer, packets: list[bytes]) -> None:

@@ -15,12 +15,13 @@ the next owner (`held_outcomes.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, final
 
 from dragoman.carriers.malformed import Malformed
 from dragoman.cluster.committed_acks import CommittedAcks
+from dragoman.cluster.gossip import Gossip
 from dragoman.cluster.held_outcomes import HeldOutcomes
 from dragoman.cluster.hub import Hub
 from dragoman.cluster.imports import interrupted
@@ -208,12 +209,14 @@ class ShardKeeper(ShardActions):
         logs = {shard.number: shard.log for shard in self.kept if self.owns(shard.number)}
         return {number: log.writer.last for number, log in logs.items() if log.writer is not None}
 
-    def heard_ends(self, *sequences: Mapping[int, int]) -> None:
-        """Note sequences that logs have had, as another broker tells (C9)."""
-        for each in sequences:
+    def heard(self, gossip: Gossip, now: float) -> None:
+        """Note the shards of another broker, and sequences that logs have had, as it tells (C9)."""
+        for each in (gossip.shards, gossip.ends):
             for number, sequence in each.items():
                 if 0 <= number < len(self.kept):
                     self.kept[number].log.heard(sequence)
+        owned, is_resting = gossip.shards, gossip.resting
+        self.shards.heard(gossip.broker, gossip.incarnation, owned, gossip.draining, now, is_resting=is_resting)
 
     def shard_of(self, id: bytes) -> int:
         """Return the shard of a job, a group or an attempt; -1: it is in none."""
