@@ -15,10 +15,10 @@ has not been heard for `adopt_after`. Then the brokers take it in turns (`ranks.
 one `turn` seconds later, if it is still free. Time in which NATS could not be reached does not count as silence. A
 broker that shows an older epoch than another one did is no owner: it does not know yet that it lost the shard.
 
-A broker that stops, or *rests* because an operator wants its shards elsewhere, gives them to brokers that take shards. While
-it hears none of these, shards do not stay without an owner: one that rests keeps its shards, and takes free ones after all
-others that rest and come before it; one that stops keeps, or takes back, those *in use*: an attempt of theirs runs, or
-an outcome of theirs is held here and nobody else will put it into the log.
+A broker that stops, or *rests* because an operator wants its shards elsewhere, gives them to brokers that take shards.
+If it hears none of these, it goes on with what would stay without an owner. One that rests keeps its shards, and takes
+free ones, a `turn` later than usual. One that stops keeps, and takes back, shards *in use*: an attempt of theirs runs,
+or an outcome of theirs is held here, which nobody else will put into the log.
 
 The broker with the most shards gives one up when another has at least two fewer, the one with the fewest jobs first.
 One with few jobs follows as soon as the last one has an owner; one with many jobs at most every `balance_every`,
@@ -272,7 +272,7 @@ class Shards:
     def owned(self, number: int, now: float) -> None:
         """Everything is read."""
         self._shards[number].phase = ShardPhase.OWNED
-        if self.is_draining or self.is_resting(now):
+        if not self.takes_shards(now):
             self._step_aside(now)
 
     def refused(self, number: int, now: float) -> None:
@@ -318,6 +318,10 @@ class Shards:
     def is_resting(self, now: float) -> bool:
         return now < self._rests_until
 
+    def takes_shards(self, now: float) -> bool:
+        """True if it takes shards of others."""
+        return not self.is_draining and not self.is_resting(now)
+
     def drain(self, now: float) -> None:
         """Give all shards up, and take none but those that are in use: this broker stops."""
         self.is_draining = True
@@ -337,7 +341,7 @@ class Shards:
         due = self._notice_silence(now)
         if not self._is_connected:
             return due
-        if self.is_draining or self.is_resting(now):
+        if not self.takes_shards(now):
             return min(due, self._step_aside(now))
         if self.has_wrong_clock:
             self.release(SCHEDULES, now)

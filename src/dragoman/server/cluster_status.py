@@ -38,6 +38,7 @@ def cluster_view(side: ClusterSide, client: NatsClient, broker: Broker, durabili
         taken=0,
         same_access=True,
         clock=side.clock,
+        takes_shards=side.keeper is not None and side.keeper.shards.takes_shards(now),
         **_counts(capacity_of(broker, side)),
     )
     return ClusterView(
@@ -90,6 +91,7 @@ def _member(peer: Peer, access: str) -> MemberView:
         taken=len(peer.taken),
         same_access=gossip is None or gossip.access == access,
         clock=None if gossip is None else gossip.clock,
+        takes_shards=not (peer.is_silent or gossip is None or gossip.draining or gossip.resting),
         **_counts(gossip.services if gossip is not None else {}),
     )
 
