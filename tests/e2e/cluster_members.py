@@ -45,6 +45,12 @@ def url_of(nats: NatsServer | NatsCluster) -> str:
     return "nats://" + ",".join(each.removeprefix("nats://") for each in nats.urls)
 
 
+def given_paths() -> list[str]:
+    """Return the sources that the tests use, if these are not the installed ones."""
+    paths = os.environ.get("PYTHONPATH", "")
+    return [paths] if paths else []
+
+
 class Member:
     """One broker of the cluster."""
 
@@ -60,8 +66,7 @@ class Member:
     ) -> None:
         self.name = name
         self._programs = programs
-        path = os.environ.get("PYTHONPATH", "")
-        programs.environment["PYTHONPATH"] = f"{HERE}{os.pathsep}{path}" if path else str(HERE)
+        programs.environment["PYTHONPATH"] = os.pathsep.join((str(HERE), *given_paths()))
         member = ("--cluster", url_of(nats), "--broker-name", name, "--data", "memory", "--strict")
         times = ("--set", f"cluster_adopt_after={adopt_after}")
         self.program = programs.dragoman("serve", *listeners, *member, *times, *flags)

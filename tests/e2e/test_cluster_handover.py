@@ -149,6 +149,33 @@ def test_a_worker_goes_on_with_its_job_at_another_broker_when_its_broker_is_kill
     assert (runs_in(folder), (folder / "cancelled").exists()) == ("x", False)
 
 
+def test_all_brokers_stop_while_jobs_run(programs: Programs, nats: NatsServer, tmp_path: Path) -> None:
+    """The last broker with a worker waited until `drain_timeout` had passed, because no other one was left to take the
+    outcomes, and the jobs ran again."""
+    initialise(programs, nats.url, shards=3)
+    present = start_members(programs, nats, listeners=LISTENERS)
+    wait_for_balance(present, shards=3)
+    start_worker(programs, present[0].url, threads=3)
+    for member in present:
+        until(lambda member=member: member.offers("waits"), "the service is offered", PATIENCE)
+    folders = [job_folder(tmp_path, f"job{number}") for number in range(3)]
+    jobs = [enqueue_at(each, "waits", str(path).encode()) for each, path in zip(present, folders, strict=True)]
+    for folder in folders:
+        wait_for_start(folder)
+    for member in present:
+        member.program.signal(signal.SIGTERM)
+    for member in present[1:]:
+        assert member.program.ends(PATIENCE) == 0
+    began = time.monotonic()
+    for folder in folders:
+        (folder / "go").touch()
+    assert present[0].program.ends(PATIENCE) == 0
+    assert time.monotonic() - began < SOON, present[0].program.err
+    again = start_members(programs, nats, listeners=LISTENERS)
+    assert [wait_for_end(again, job) for job in jobs] == [("done", 1)] * 3
+    assert [runs_in(each) for each in folders] == ["x"] * 3
+
+
 def test_a_rolling_restart_does_not_wait_for_running_jobs_and_each_runs_once(
     programs: Programs, nats: NatsServer, tmp_path: Path
 ) -> None:

@@ -133,6 +133,12 @@ def test_a_broker_releases_its_shards_on_request(programs: Programs, members: li
     with urllib.request.urlopen(f"{second.urls['http']}/metrics") as answer:
         text = answer.read().decode()
     assert f"dragoman_cluster_shards_owned {second.shards()}" in text
+    assert programs.run("cluster", "release", "eu2", "--connect", second.url).ends(PATIENCE) == 0
+    until(lambda: third.shards() == 4, "the third has all", PATIENCE)
+    last = programs.run("cluster", "release", "eu3", "--connect", third.url)
+    kept = "eu3 keeps its shards: no other broker takes any now; it gives them to the first one that does\n"
+    assert (last.ends(PATIENCE), last.out) == (0, kept), last.err
+    assert third.shards() == 4
 
 
 def test_all_brokers_restart(programs: Programs, members: list[Member], nats: NatsServer, tmp_path: Path) -> None:

@@ -147,8 +147,13 @@ Examples:
 def release(broker: str, url: str | None) -> None:
     """Let BROKER give its shards to other brokers, for example before its machine is serviced.
 
-    Running jobs go on, and their results go to the new owners. BROKER takes no shard for a minute. A broker that stops
-    (SIGTERM) does this by itself.
+    Running jobs go on, and their results go to the new owners. BROKER takes no shard for a minute. If no other broker
+    takes shards, because all others are released, too, or stop, BROKER keeps its own until one does. A broker that
+    stops (SIGTERM) does this by itself.
     """
-    perform(url, RELEASE_SHARDS, BrokerRef(broker=broker))
-    click.echo(f"{plain(broker)} gives its shards to other brokers")
+    view = perform(url, RELEASE_SHARDS, BrokerRef(broker=broker))
+    name = plain(broker)
+    if any(each.takes_shards and each.name != broker for each in view.members):
+        click.echo(f"{name} gives its shards to other brokers")
+    else:
+        click.echo(f"{name} keeps its shards: no other broker takes any now; it gives them to the first one that does")

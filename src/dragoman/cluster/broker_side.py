@@ -94,7 +94,6 @@ class ClusterSide(TimedRecipient):
         myself = Peer(self.name, self.incarnation, Link(self.name, self.incarnation, 1 << 20), now)
         self.taken = broker.handover.arrivals = TakenJobs(broker, self, myself)
         self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self.taken, self._request_flush)
-        run = f"{self.name}.{self.incarnation}"
         self.notes = GossipedSettings(broker, self.name, self.peers, self.hub)
         self.gossip = GossipSender(
             broker,
@@ -106,10 +105,9 @@ class ClusterSide(TimedRecipient):
             self.notes,
             lambda gossip: self._publish(self._subjects.gossip, gossip),
         )
-        self.shares = LimitShares(
-            broker, run, self.peers, settings.adopt_after, self.notes.granter, self.hub.owner_of, self._request_flush
-        )
-        self.hub.when_moved = self.shares.moved
+        of_others = (self.notes.granter, self.hub.counting_owner, self._request_flush)
+        self.shares = LimitShares(broker, self.hub.run, self.peers, settings.adopt_after, *of_others)
+        self.hub.when_moved = self.shares.moved.add
         self._tables = AccessTables(broker, settings.access_digest, self._request_flush)
         self._client: NatsClient | None = None
         self._max_message = 1 << 20  # bytes that the NATS server accepts
@@ -240,6 +238,11 @@ class ClusterSide(TimedRecipient):
 
     # ---------------------------------------------------------------- gossip
 
+    def say_goodbye(self, now: float) -> None:
+        """Tell the other brokers that this one has stopped: they wait for nothing of it."""
+        if self.is_connected and now >= self.membership.takes_part_at:
+            self.gossip.send_last(now)
+
     def _receive_gossip(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
         try:
             self._hear(read_gossip(bytes(payload)), now)
@@ -272,11 +275,12 @@ class ClusterSide(TimedRecipient):
         self._workers.heard(peer, gossip, gossip.got.get(self.name, 0), now)
         self._broker.availability.heal(gossip.services)
         if self.keeper is not None:
-            self.keeper.heard_ends(gossip.shards, gossip.ends)
-            self.keeper.shards.heard(peer.name, peer.incarnation, gossip.shards, gossip.draining, now)
+            self.keeper.heard(gossip, now)
         if gossip.settings and self.notes.is_owner(peer.name, now):
             apply_settings(self._broker, read_settings(gossip.settings), now)
             self.hub.has_settings = True
+        if gossip.stopped:
+            self._silence(peer, now)
         self._request_flush()
 
     def _ignores(self, broker: str, incarnation: str, identity: str, now: float) -> bool:
@@ -294,7 +298,7 @@ class ClusterSide(TimedRecipient):
         for peer in list(self.peers.values()):
             self._drop(peer, "an older broker has the same name", now)
         if self.keeper is not None:
-            self.keeper.shards.rest(now, NAMESAKE_FOR + LISTEN_FIRST)
+            self.keeper.shards.stay_out(now, NAMESAKE_FOR + LISTEN_FIRST)
 
     def _peer(self, name: str, incarnation: str, now: float) -> Peer | None:
         """Return the other broker's run. None: there are too many brokers."""
@@ -351,8 +355,7 @@ class ClusterSide(TimedRecipient):
             peer = self._peer(packet.broker, packet.incarnation, now)
         if peer is None:
             return
-        records = peer.link.receive(packet, now)
-        for record in records:
+        for record in peer.link.receive(packet, now):
             self._handle(peer, record, packet.acknowledged, now)
         self._request_flush()
 
@@ -398,8 +401,7 @@ class ClusterSide(TimedRecipient):
         for peer in self.peers.values():
             if peer.freed:
                 self.taken.add_free(peer)
-            packets = peer.link.flush(now)
-            if packets:
+            if packets := peer.link.flush(now):
                 self._send(peer, packets)
 
     def _send(self, peer: Peer, packets: list[bytes]) -> None:

@@ -62,6 +62,8 @@ class Gossip(msgspec.Struct, frozen=True, omit_defaults=True):
     identity: str = ""  # of the layout of its logs (layout.py); empty: not known yet
     workers: int = 0  # its own, each counted once
     idle: int = 0  # their free slots, at most a second old
+    resting: bool = False  # it leaves shards to others for a while
+    stopped: bool = False  # this is its last gossip
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -77,6 +77,10 @@ class GossipSender:
             self._publish(encode_gossip(replace(made, settings=settings, ends=ends) if settings or ends else made))
         return self._sent_at + GOSSIP_EVERY
 
+    def send_last(self, now: float) -> None:
+        """Tell the others that this broker has stopped."""
+        self._publish(encode_gossip(replace(self._make(now), stopped=True)))
+
     def _interval(self) -> float:
         """Return the shortest time between two changes. With more brokers it is longer, so that each of them receives
         at most a thousand messages a second."""
@@ -103,4 +107,5 @@ class GossipSender:
             identity=self._membership.identity,
             workers=counted.workers,
             idle=counted.idle,
+            resting=keeper is not None and keeper.shards.is_resting(now),
         )

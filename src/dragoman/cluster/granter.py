@@ -277,6 +277,8 @@ class Granter:
         if key[2] is None:  # nobody has asked for the rest: it is there for the next job of each broker
             spare = max(0, most - orphans - sum(wanted)) // len(present)
             wanted = [each + spare for each in wanted]
+        if free < 0:  # a share that grows to what runs there would let other jobs follow these
+            wanted = [min(each, holder.sent.get(key, 0)) for each, holder in zip(wanted, present, strict=True)]
         self._grow(key, free, wanted, present, shares)
 
     def _grow(

@@ -7,6 +7,7 @@ matter any more. That a worker has come here with an attempt is told in the same
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import final
 
 from mypy_extensions import mypyc_attr
@@ -53,6 +54,11 @@ class HeldOutcomes:
 
     def __contains__(self, token: Token) -> bool:
         return token in self._held
+
+    @property
+    def tokens(self) -> Iterable[Token]:
+        """The attempts whose outcome is held."""
+        return self._held
 
     def announce(self, record: Held, now: float) -> None:
         """Tell the owner that a worker has come here with an attempt."""

@@ -42,6 +42,10 @@ class Hub(Recipient):
         """True if the broker that has the attempt lives."""
         raise NotImplementedError
 
+    def is_running(self, attempt: Attempt) -> bool:
+        """True if a worker has the attempt, here or at a broker that is heard."""
+        raise NotImplementedError
+
     def send(self, peer: Peer, record: Ack | Outcome | Held | Progress | Watch | Watched) -> None:
         raise NotImplementedError
 

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from typing import Final, final
 
 from dragoman.cluster.granter import Granter
+from dragoman.cluster.moved_attempts import MovedAttempts, Owner
 from dragoman.cluster.peers import Peer
 from dragoman.cluster.principal_uses import PrincipalUses
 from dragoman.cluster.records import AnyRecord, Grants, LimitUse, PrincipalUse, Report, TenantUse
-from dragoman.cluster.shard_bytes import shard_of
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Service
+from dragoman.core.model import Service, Token
 from dragoman.core.service_limits import ServiceLimits
 from dragoman.core.states import RUNNING
 
@@ -35,19 +35,6 @@ Uses = tuple[dict[str, LimitUse], dict[str, PrincipalUse]]  # of services and of
 
 
 @final
-class MovedAttempt:
-    """An attempt at another broker whose job has moved from this one to a third: counted here until that counts it."""
-
-    __slots__ = ("service", "shard", "tenant", "until")
-
-    def __init__(self, service: str, tenant: Tenant, shard: int) -> None:
-        self.service = service
-        self.tenant = tenant
-        self.shard = shard
-        self.until = inf  # known when another broker has the shard
-
-
-@final
 class LimitShares:
     """Reports the use of limits, and receives shares."""
 
@@ -58,21 +45,19 @@ class LimitShares:
         peers: dict[str, Peer],
         gone_after: float,
         granter_name: Callable[[float], str],
-        owner_of: Callable[[int, float], str],
+        counting_owner: Callable[[Token], Owner | None],
         request_flush: Callable[[], None],
     ) -> None:
-        """`run`: of this broker. `granter_name`: the broker that grants shares; empty: none is known. `owner_of`: the
-        broker that has a shard."""
+        """`run`: of this broker. `granter_name`: the broker that grants shares; empty: none is known.
+        `counting_owner`: the broker that has all jobs of the shard of an attempt."""
         broker.limiter.is_shared = True
         self.granter = Granter(broker, run, peers, gone_after, self._send_grants)
         self._broker = broker
         self._run = run
         self._name = run.rpartition(".")[0]
         self._peers = peers
-        self._gone_after = gone_after
         self._lease = LEASE * gone_after
         self._granter_name = granter_name
-        self._owner_of = owner_of
         self._request_flush = request_flush
         self._granter = ""  # run of the broker to which reports go
         self._after = 0  # number of its last grants
@@ -81,7 +66,7 @@ class LimitShares:
         self._uses: Uses | None = None  # as last reported
         self._principals = PrincipalUses(broker)
         self._report_at = -inf  # time of the last report
-        self._moved: list[MovedAttempt] = []
+        self.moved = MovedAttempts(broker, self._name, counting_owner, gone_after)
 
     # ---------------------------------------------------------------- from the cluster's side
 
@@ -96,7 +81,7 @@ class LimitShares:
         soonest = self._report_at + REPORT_SOONEST + REPORT_COST * self._principals.count
         if now < soonest:
             return soonest
-        self._settle_moved(now)
+        self.moved.settle(now)
         uses = self._present_uses(now)
         if uses != self._uses or now >= self._report_at + REPORT_EVERY:
             self._report(uses, now)
@@ -125,20 +110,6 @@ class LimitShares:
         if self._granter == run:
             self._lapse(now)
             self._granter = ""
-
-    def moved(self, attempt: Attempt) -> None:
-        """Keep counting an attempt at another broker whose job leaves this one, until its new broker counts it."""
-        job = attempt.job
-        is_counted = job.service.limits is not None or job.principal.share is not None
-        if is_counted and job.options.is_limited:
-            key = job.principal.name, job.tenant
-            self._moved.append(MovedAttempt(job.service.name, key, shard_of(attempt.token)))
-
-    def _settle_moved(self, now: float) -> None:
-        for each in self._moved:
-            if each.until == inf and self._owner_of(each.shard, now) not in ("", self._name):
-                each.until = now + self._gone_after
-        self._moved = [each for each in self._moved if each.until > now]
 
     def _lapse(self, now: float) -> None:
         self._broker.dispatch.lapse(self._broker.limiter.limited.values(), now)
@@ -170,17 +141,13 @@ class LimitShares:
 
     def _present_uses(self, now: float) -> Uses:
         taken, of_principals = self._taken_by_run()
-        moved: dict[str, dict[Tenant, int]] = {}
-        for each in self._moved:
-            tenants = moved.setdefault(each.service, {})
-            tenants[each.tenant] = tenants.get(each.tenant, 0) + 1
+        moved = self.moved.of_services()
         services = {
             name: _use(service, service.limits, taken.get(name, {}), moved.get(name, {}))
             for name, service in self._broker.limiter.limited.items()
             if service.limits is not None and not service.limits.setting.is_empty
         }
-        moved_principals = [each.tenant[0] for each in self._moved]
-        principals = self._principals.present(of_principals, moved_principals, len(self._peers) + 1, now)
+        principals = self._principals.present(of_principals, self.moved.principals(), len(self._peers) + 1, now)
         return services, principals
 
     def _taken_by_run(self) -> tuple[dict[str, dict[str, dict[Tenant, int]]], dict[str, dict[str, int]]]:

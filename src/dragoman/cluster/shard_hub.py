@@ -29,6 +29,7 @@ from dragoman.cluster.records import (
 )
 from dragoman.cluster.remote_workers import RemoteWorkers
 from dragoman.cluster.shard_keeper import ShardKeeper
+from dragoman.cluster.shards import ShardPhase
 from dragoman.cluster.taken_jobs import TakenJobs
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, Effect
@@ -96,9 +97,19 @@ class ShardHub(Hub):
         peer = remote.peer if type(remote) is RemoteService else awaited.peer if awaited is not None else None
         return self.run if peer is None else f"{peer.name}.{peer.incarnation}"
 
-    def owner_of(self, shard: int, now: float) -> str:
-        """Return the broker that has a shard; empty: none is known."""
-        return "" if self.keeper is None else self.keeper.shards.owner(shard, now)
+    def counting_owner(self, token: Token) -> tuple[str, str, int] | None:
+        """Return the broker that has all jobs of the shard of an attempt, its run, and the epoch: it counts those that
+        run. None: the shard has no owner, or that still reads the jobs."""
+        keeper = self.keeper
+        number = keeper.shard_of(token) if keeper is not None else -1
+        if keeper is None or number < 0:
+            return None
+        owner = keeper.shards.run_of(number)
+        if owner is None or owner[0] == self.name:
+            return owner if keeper.shards[number].phase in (ShardPhase.OWNED, ShardPhase.RELEASING) else None
+        peer = self.live_peer(owner[0], owner[1])
+        is_read = peer is not None and peer.gossip is not None and number in peer.gossip.ends
+        return owner if is_read else None
 
     # ---------------------------------------------------------------- from links
 
@@ -258,6 +269,7 @@ class ShardHub(Hub):
     def heir(self, attempt: Attempt) -> Caller | None:
         remote = attempt.worker.remote
         if self._broker.handover.forget(attempt.token):
+            self.when_moved(attempt)
             return None  # the next owner waits for its worker
         if self._awaited.pop(attempt.token, None) is not None:
             self.when_moved(attempt)
@@ -273,6 +285,12 @@ class ShardHub(Hub):
         if holder == self.run:
             return self._taken.has(token)
         return self.live_peer(name, incarnation) is not None
+
+    def is_running(self, attempt: Attempt) -> bool:
+        holder = self.holder_of(attempt)
+        name, _, incarnation = holder.rpartition(".")
+        peer = self.live_peer(name, incarnation)
+        return holder == self.run or (peer is not None and not peer.is_silent)
 
     def adopt(self, attempt: Attempt, holder: str, now: float) -> None:
         name, _, incarnation = holder.rpartition(".")

@@ -15,12 +15,13 @@ the next owner (`held_outcomes.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, final
 
 from dragoman.carriers.malformed import Malformed
 from dragoman.cluster.committed_acks import CommittedAcks
+from dragoman.cluster.gossip import Gossip
 from dragoman.cluster.held_outcomes import HeldOutcomes
 from dragoman.cluster.hub import Hub
 from dragoman.cluster.imports import interrupted
@@ -124,7 +125,8 @@ class ShardKeeper(ShardActions):
         now: float,
     ) -> None:
         """`logs`: of all shards, in their order."""
-        self.shards = Shards(cluster, hub.name, hub.incarnation, len(logs), self, now, settings, self._load)
+        known = (cluster, hub.name, hub.incarnation, len(logs))
+        self.shards = Shards(*known, self, now, settings, self._load, self._in_use)
         self.broker_name = hub.name
         self.identity = expected.identity  # of the layout
         self.outcomes = HeldOutcomes(ShardOwners(self.shards, hub, store.shard_of))
@@ -198,17 +200,29 @@ class ShardKeeper(ShardActions):
         """Return the number of jobs in a shard. One whose log is lost is given up last: its jobs are only here."""
         return MANY if self.kept[number].log.loss else self._store.jobs.get(number, 0)
 
+    def _in_use(self) -> dict[int, None]:
+        """Return the shards that cannot be without an owner: an attempt runs, or its outcome is held here."""
+        found = {self.shard_of(token): None for token in self.outcomes.tokens}
+        for worker in self._broker.worker_registry.workers.values():
+            for attempt in worker.running.values():
+                number = self.shard_of(attempt.token)
+                if number >= 0 and number not in found and self._hub.is_running(attempt):
+                    found[number] = None
+        return found
+
     def ends(self) -> dict[int, int]:
         """Return the last sequence of the log of each shard that is owned here."""
         logs = {shard.number: shard.log for shard in self.kept if self.owns(shard.number)}
         return {number: log.writer.last for number, log in logs.items() if log.writer is not None}
 
-    def heard_ends(self, *sequences: Mapping[int, int]) -> None:
-        """Note sequences that logs have had, as another broker tells (C9)."""
-        for each in sequences:
+    def heard(self, gossip: Gossip, now: float) -> None:
+        """Note the shards of another broker, and sequences that logs have had, as it tells (C9)."""
+        for each in (gossip.shards, gossip.ends):
             for number, sequence in each.items():
                 if 0 <= number < len(self.kept):
                     self.kept[number].log.heard(sequence)
+        owned, is_resting = gossip.shards, gossip.resting
+        self.shards.heard(gossip.broker, gossip.incarnation, owned, gossip.draining, now, is_resting=is_resting)
 
     def shard_of(self, id: bytes) -> int:
         """Return the shard of a job, a group or an attempt; -1: it is in none."""

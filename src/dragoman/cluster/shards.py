@@ -15,6 +15,11 @@ has not been heard for `adopt_after`. Then the brokers take it in turns (`ranks.
 one `turn` seconds later, if it is still free. Time in which NATS could not be reached does not count as silence. A
 broker that shows an older epoch than another one did is no owner: it does not know yet that it lost the shard.
 
+A broker that stops, or *rests* because an operator wants its shards elsewhere, gives them to brokers that take shards.
+If it hears none of these, it goes on with what would stay without an owner. One that rests keeps its shards, and takes
+free ones, a `turn` later than usual. One that stops keeps, and takes back, shards *in use*: an attempt of theirs runs,
+or an outcome of theirs is held here, which nobody else will put into the log.
+
 The broker with the most shards gives one up when another has at least two fewer, the one with the fewest jobs first.
 One with few jobs follows as soon as the last one has an owner; one with many jobs at most every `balance_every`,
 because its next owner reads all of them.
@@ -22,7 +27,7 @@ because its next owner reads all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, final
@@ -88,12 +93,13 @@ class ShardActions:
 class Neighbour:
     """Another broker, as its gossip shows it."""
 
-    __slots__ = ("heard_at", "incarnation", "is_draining", "shards")
+    __slots__ = ("heard_at", "incarnation", "is_draining", "is_resting", "shards")
 
     def __init__(self, incarnation: str) -> None:
         self.incarnation = incarnation
         self.heard_at = -inf
         self.is_draining = False
+        self.is_resting = False
         self.shards: dict[int, int] = {}  # epoch of each that it has
 
 
@@ -125,8 +131,10 @@ class Shards:
         now: float,
         settings: ShardSettings | None = None,
         load: Callable[[int], int] | None = None,
+        in_use: Callable[[], Collection[int]] | None = None,
     ) -> None:
-        """`load`: the number of jobs of a shard that we own; the one with the fewest is given up first."""
+        """`load`: the number of jobs of a shard that we own; the one with the fewest is given up first. `in_use`: the
+        shards of which an attempt runs here, or at another broker for us, or an outcome is held here."""
         self.settings = settings or ShardSettings()
         self.is_draining = False
         self.has_wrong_clock = False  # then it does not own shard 0, which has the schedules
@@ -135,13 +143,16 @@ class Shards:
         self._incarnation = incarnation
         self._actions = actions
         self._load = load
+        self._in_use = in_use
         self._shards = [Shard(now + self.settings.adopt_after) for _ in range(count)]
         self._neighbours: dict[str, Neighbour] = {}
         self._is_connected = False
         self._away_since = now
         self._balance_at = now + self.settings.balance_every
         self._heavy_at = now  # time from which a shard with many jobs may be given up
-        self._rests_until = -inf  # it takes no shard until then
+        self._rests_until = -inf  # it leaves shards to others until then
+        self._out_until = -inf  # it has no shard until then
+        self._gives_up = False  # it stops, and waits no longer for what is in use
 
     def __getitem__(self, shard: int) -> Shard:
         return self._shards[shard]
@@ -191,7 +202,16 @@ class Shards:
             self._is_connected = False
             self._away_since = now
 
-    def heard(self, broker: str, incarnation: str, shards: Mapping[int, int], is_draining: bool, now: float) -> None:
+    def heard(
+        self,
+        broker: str,
+        incarnation: str,
+        shards: Mapping[int, int],
+        is_draining: bool,
+        now: float,
+        *,
+        is_resting: bool = False,
+    ) -> None:
         """Take the gossip of another broker. `shards`: those that it has, with their epochs."""
         if broker == self._name:
             return
@@ -200,7 +220,7 @@ class Shards:
         if known is None or known.incarnation != incarnation:
             known = self._neighbours[broker] = Neighbour(incarnation)
         known.heard_at = now
-        known.is_draining = is_draining
+        known.is_draining, known.is_resting = is_draining, is_resting
         known.shards = {number: epoch for number, epoch in shards.items() if 0 <= number < len(self._shards)}
         for number, epoch in known.shards.items():
             self._has(number, epoch, broker, now)
@@ -253,8 +273,8 @@ class Shards:
     def owned(self, number: int, now: float) -> None:
         """Everything is read."""
         self._shards[number].phase = ShardPhase.OWNED
-        if self.is_draining or now < self._rests_until:
-            self.release(number, now)
+        if not self.takes_shards(now):
+            self._step_aside(now)
 
     def refused(self, number: int, now: float) -> None:
         """The claim was not accepted, or the shard was lost to another broker. It has been evicted."""
@@ -262,7 +282,7 @@ class Shards:
         self._shards[number].free_at = now + self.settings.adopt_after
 
     def released(self, number: int, now: float) -> None:
-        self._let_go(number, now + self.settings.again_after)
+        self._let_go(number, now if self.is_draining else now + self.settings.again_after)
         self._shards[number].free_at = now
 
     def alarmed(self, number: int, reason: str, now: float) -> None:
@@ -292,16 +312,31 @@ class Shards:
             self._actions.release(number, now)
 
     def rest(self, now: float, seconds: float) -> None:
-        """Give all shards up, and take none for a while."""
+        """Give all shards to other brokers, and leave free ones to them for a while."""
         self._rests_until = max(self._rests_until, now + seconds)
-        for number in range(len(self._shards)):
-            self.release(number, now)
+        self._step_aside(now)
+
+    def stay_out(self, now: float, seconds: float) -> None:
+        """Give all shards up, also if no other broker takes them, and take none for a while."""
+        self._out_until = now + seconds
+        self.rest(now, seconds)
+
+    def is_resting(self, now: float) -> bool:
+        return now < self._rests_until
+
+    def takes_shards(self, now: float) -> bool:
+        """True if it takes shards of others."""
+        return not self.is_draining and not self.is_resting(now)
 
     def drain(self, now: float) -> None:
-        """Give all shards up, and take no more: this broker stops."""
+        """Give all shards up, and take none but those that are in use: this broker stops."""
         self.is_draining = True
-        for number in range(len(self._shards)):
-            self.release(number, now)
+        self._step_aside(now)
+
+    def give_up(self, now: float) -> None:
+        """Give all shards up, also those in use: the time to stop has passed."""
+        self.is_draining = self._gives_up = True
+        self._step_aside(now)
 
     @property
     def is_drained(self) -> bool:
@@ -310,16 +345,35 @@ class Shards:
     def tick(self, now: float) -> float:
         """Decide what is due. Returns the time of the next call."""
         due = self._notice_silence(now)
-        if not self._is_connected or self.is_draining:
+        if not self._is_connected:
             return due
-        if now < self._rests_until:
-            return min(due, self._rests_until)
+        if not self.takes_shards(now):
+            return min(due, self._step_aside(now))
         if self.has_wrong_clock:
             self.release(SCHEDULES, now)
         for number, shard in enumerate(self._shards):
             if shard.phase in (ShardPhase.ELSEWHERE, ShardPhase.ALARMED):
                 due = min(due, self._consider(number, shard, now))
         return min(due, self._balance(now))
+
+    def _step_aside(self, now: float) -> float:
+        """Give all shards to brokers that take them. Without these, keep and take what nobody else will: while this
+        broker stops, and no other one stays, what is in use. Returns the time of the next call."""
+        others = self._others(now)
+        wanted: Collection[int] = ()
+        wait = 0.0
+        if now >= self._out_until and all(each.is_resting for each in others.values()):
+            if not self.is_draining:
+                wanted, wait = range(len(self._shards)), self.settings.turn
+            elif not others and not self._gives_up and self._in_use is not None:
+                wanted = self._in_use()
+        due = self._rests_until if self.is_resting(now) else inf
+        for number, shard in enumerate(self._shards):
+            if number not in wanted:
+                self.release(number, now)
+            elif self._is_connected and shard.phase in (ShardPhase.ELSEWHERE, ShardPhase.ALARMED):
+                due = min(due, self._consider(number, shard, now, wait))
+        return due
 
     def _notice_silence(self, now: float) -> float:
         """Free the shards of brokers that were not heard for `adopt_after`."""
@@ -336,13 +390,14 @@ class Shards:
                 self._free(number, now)
         return due
 
-    def _consider(self, number: int, shard: Shard, now: float) -> float:
-        """Claim a shard if it is free and our turn has come. Returns the time at which that may be."""
+    def _consider(self, number: int, shard: Shard, now: float, wait: float = 0.0) -> float:
+        """Claim a shard if it has been free for `wait` seconds and our turn has come. Returns the time at which that
+        may be."""
         if shard.free_at == inf or (self.has_wrong_clock and number == SCHEDULES):
             return inf
         counts = self._counts(now)
         turn = order(self._cluster, number, counts).index(self._name)
-        ready = max(shard.free_at + turn * self.settings.turn, shard.try_at)
+        ready = max(shard.free_at + wait + turn * self.settings.turn, shard.try_at)
         if ready > now:
             return ready
         shard.phase = ShardPhase.CLAIMING
@@ -350,13 +405,17 @@ class Shards:
         self._actions.claim(number, now)
         return inf
 
+    def _others(self, now: float) -> dict[str, Neighbour]:
+        """Return the other brokers that are heard and stay."""
+        since = now - self.settings.silent_after
+        return {name: each for name, each in self._neighbours.items() if not each.is_draining and each.heard_at > since}
+
     def _counts(self, now: float) -> dict[str, int]:
-        """Return the number of shards of each broker that takes part, with ourselves."""
-        counts = {
-            name: len(each.shards)
-            for name, each in self._neighbours.items()
-            if not each.is_draining and now - each.heard_at < self.settings.silent_after
-        }
+        """Return the number of shards of each broker that takes part, with ourselves. While we rest, all others that
+        stay rest, too, or else we take none."""
+        is_resting = self.is_resting(now)
+        others = self._others(now).items()
+        counts = {name: len(each.shards) for name, each in others if is_resting or not each.is_resting}
         counts[self._name] = len([each for each in self._shards if each.phase in HELD])
         return counts
 

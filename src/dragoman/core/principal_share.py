@@ -17,6 +17,7 @@ class PrincipalShare:
         "batch",
         "batch_bytes",
         "is_granted",
+        "moved",
         "parts",
         "peers",
         "rate",
@@ -29,7 +30,8 @@ class PrincipalShare:
     def __init__(self, parts: int = 1) -> None:
         self.is_granted = False
         self.parts = parts
-        self.slots = 0  # jobs that may run at once
+        self.slots = 0  # jobs that may run at once, with those that have moved
+        self.moved = 0  # running jobs that another broker has now, and that still count here
         self.rate = 0.0  # submits a second
         self.waiting = 0  # jobs that may wait
         self.waiting_bytes = 0
@@ -37,6 +39,10 @@ class PrincipalShare:
         self.batch_bytes = 0
         self.peers = 0  # connections
         self.running: dict[str, int] = {}  # running jobs by broker, as last heard
+
+    def count_running(self, limit: int) -> int:
+        """Return the number of its jobs that may run at this broker."""
+        return max(0, min(limit, self.slots) - self.moved) if self.is_granted else 0
 
     def count(self, limit: int, granted: int) -> int:
         """Return the part of a count that this broker may use."""

@@ -266,7 +266,7 @@ class Principal(RunningAccount):
         if share is None:
             return
         if limits.max_running is not None:
-            self.max_running = min(limits.max_running, share.slots) if share.is_granted else 0
+            self.max_running = share.count_running(limits.max_running)
         if limits.shared_waiting is not None:
             self.max_waiting = share.count(limits.shared_waiting, share.waiting)
         if limits.max_waiting_bytes is not None:

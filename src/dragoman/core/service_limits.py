@@ -44,10 +44,11 @@ class Tenant(RunningAccount):
 class LimitShare:
     """The part of a service's limits that this broker of a cluster may use."""
 
-    __slots__ = ("running", "slots", "tenants", "tokens")
+    __slots__ = ("moved", "running", "slots", "tenants", "tokens")
 
     def __init__(self) -> None:
-        self.slots = 0  # jobs that may run at once
+        self.slots = 0  # jobs that may run at once, with those that have moved
+        self.moved: dict[tuple[str, str], int] = {}  # running jobs of another broker that still count here
         self.tenants: dict[tuple[str, str], int] = {}  # the same for each tenant; 0 for those that are missing
         self.tokens = 0  # starts that the rate allows
         self.running: dict[str, int] = {}  # running jobs by broker, as last heard
@@ -120,7 +121,7 @@ class ServiceLimits(RunningAccount):
         share = self.share
         if share is None or self.max_running_per_tenant == UNLIMITED:
             return self.max_running_per_tenant
-        return min(self.max_running_per_tenant, share.tenants.get(tenant, 0))
+        return max(0, min(self.max_running_per_tenant, share.tenants.get(tenant, 0)) - share.moved.get(tenant, 0))
 
     def count(self, principal: str, tenant: str, change: int) -> None:
         """Count a job that begins to run (1), or runs no more (-1)."""
@@ -167,10 +168,16 @@ class ServiceLimits(RunningAccount):
         self._set_most()
         self.pass_time(now)
 
+    def set_moved(self, moved: dict[tuple[str, str], int]) -> None:
+        """Replace the numbers of running jobs that another broker has now, and that still count here."""
+        assert self.share is not None
+        self.share.moved = moved
+        self._set_most()
+
     def _set_most(self) -> None:
         self.max_running = most = self.setting.max_running or UNLIMITED
         if self.share is not None and most != UNLIMITED:
-            self.max_running = min(most, self.share.slots)
+            self.max_running = max(0, min(most, self.share.slots) - sum(self.share.moved.values()))
         for key, tenant in self.tenants.items():
             tenant.max_running = self.most_of(key)
 

@@ -27,6 +27,9 @@ class MemberView(View):
     clock: Annotated[
         float | None, Meta(description="Seconds by which its clock is ahead of that of NATS; null: not known yet.")
     ] = None
+    takes_shards: Annotated[
+        bool, Meta(description="Not if it is silent, stops, or has given its shards up less than a minute ago.")
+    ] = False
 
 
 BrokerName = Annotated[str, Meta(min_length=1, max_length=32)]

@@ -26,7 +26,7 @@ RELEASE_SHARDS: Final = Operation(
     request=BrokerRef,
     view=ClusterView,
     summary="Let a broker of the cluster give its shards to others, for example before its machine is serviced. It "
-    "takes none for a minute. Running jobs continue.",
+    "takes none for a minute. Running jobs continue. While no other broker takes shards, it keeps its own.",
     right="administer",
     target="broker",
     method="POST",

@@ -1003,7 +1003,7 @@ class ClientOperations(Performer, Generic[Result]):
     def release_shards(self, broker: str) -> ClusterView:
         """Let a broker of the cluster give its shards to others, for example before its machine is serviced.
 
-        It takes none for a minute. Running jobs continue.
+        It takes none for a minute. Running jobs continue. While no other broker takes shards, it keeps its own.
         """
         from dragoman.operations.cluster_schemas import BrokerRef
         from dragoman.operations.table import RELEASE_SHARDS

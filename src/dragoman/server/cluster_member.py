@@ -164,9 +164,16 @@ class ClusterMember:
         context.operations.metric_sources = ClusterMetrics(self.side, self._answers, parts, context.loop)
 
     def drain(self, now: float) -> None:
-        """Give all shards to other brokers: this one stops."""
+        """Give all shards to other brokers: this one stops. If no other broker stays, it keeps those whose jobs run."""
         if self.side.keeper is not None:
             self.side.keeper.shards.drain(now)
+
+    def give_up(self, now: float) -> None:
+        """Give all shards up: the time to stop has passed. Their running attempts end without an outcome, so that
+        workers that can resume them find them again."""
+        if self.side.keeper is not None:
+            self.side.keeper.shards.give_up(now)
+            self.side.keeper.tick(now)
 
     @property
     def is_drained(self) -> bool:
@@ -178,6 +185,7 @@ class ClusterMember:
 
     def close(self) -> None:
         """Leave the cluster: the broker stops."""
+        self.side.say_goodbye(self._now())
         self._nats.close()
 
 

@@ -43,6 +43,7 @@ def cluster_view(
         taken=0,
         same_access=True,
         clock=side.gossip.clock,
+        takes_shards=side.keeper is not None and side.keeper.shards.takes_shards(now),
     )
     return ClusterView(
         name=settings.cluster,
@@ -102,6 +103,7 @@ def _member(peer: Peer, access: str) -> MemberView:
         taken=len(peer.taken),
         same_access=gossip is None or gossip.access == access,
         clock=None if gossip is None else gossip.clock,
+        takes_shards=not (peer.is_silent or gossip is None or gossip.draining or gossip.resting),
     )
 
 

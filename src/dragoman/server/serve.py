@@ -291,7 +291,7 @@ class Server:
 
     def _stop_when_drained(self, until: float) -> None:
         is_writing = self.runner.connections.registry.is_writing
-        if not (self._running() or is_writing or self._is_saving() or self._has_shards()):
+        if not (self._running() or is_writing or self._is_saving()):
             self._stop("drained")
         elif self._now() >= until:
             self._stop("drain_timeout passed")
@@ -299,12 +299,9 @@ class Server:
             self._loop.call_later(0.02, self._stop_when_drained, until)
 
     def _is_saving(self) -> bool:
-        """True if a decision is not committed yet."""
-        return self.broker.job_registry.pending_commits.is_holding
-
-    def _has_shards(self) -> bool:
-        """True if background jobs of a cluster are still being handed over."""
-        return self._member is not None and not self._member.is_drained
+        """True if a decision is not committed yet, or background jobs of a cluster are still being handed over."""
+        is_drained = self._member is None or self._member.is_drained
+        return self.broker.job_registry.pending_commits.is_holding or not is_drained
 
     def _running(self) -> int:
         return sum(len(worker.running) for worker in self.broker.worker_registry.workers.values())
@@ -316,13 +313,15 @@ class Server:
         self._log.info("stopping", reason=reason, running=self._running())
         self.host.stop_listening()  # clients that reconnect must not connect to this broker again
         self._taps.note(ABORT, now := self._now())
+        if self._member is not None:
+            self._member.give_up(now)
         self.broker.operator.abort(now)
         self._run_once()
         self._stop_when_saved(self._now() + SHUTDOWN_GRACE)
 
     def _stop_when_saved(self, until: float) -> None:
         """Stop after the last commits: outcomes of background jobs are delivered after they are stored."""
-        if (self._is_saving() or self._has_shards()) and self._now() < until:
+        if self._is_saving() and self._now() < until:
             self._loop.call_later(0.005, self._stop_when_saved, until)
         else:
             self._taps.note(STOP, now := self._now())

@@ -144,6 +144,19 @@ def test_a_job_that_runs_while_its_shard_is_released_is_finished_by_its_worker()
     assert (len(owner.keeper.outcomes), len(owner.broker.jobs)) == (0, 0)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 5.0])
+def test_shards_have_owners_while_all_brokers_rest(seconds: float) -> None:
+    """They had none for a minute, if all were released. `seconds`: between two of them."""
+    world = world_with_workers("a", "b", "c")
+    for node in world.all_nodes:
+        node.side.hub.rest(world.now)
+        world.run(seconds)
+    world.run(5.0)
+    assert sum(len(each.owned) for each in world.all_nodes) == SHARDS
+    world.run(70.0)
+    assert [len(each.owned) for each in world.all_nodes] == [1, 1, 1]
+
+
 def test_a_broker_that_is_cut_off_loses_its_shards_and_acknowledges_nothing() -> None:
     world = world_with_workers("a", "b")
     id = enqueue(world, b"x", attempts=1)

@@ -22,9 +22,9 @@ class Broker(ShardActions):
         self.name = name
         self.acts: list[tuple[object, ...]] = []
         self.loads: dict[int, int] = {}
-        self.shards = Shards(
-            "c", name, f"{name}1", count, self, now, ShardSettings(**settings), lambda shard: self.loads.get(shard, 0)
-        )
+        self.in_use: list[int] = []
+        made = (count, self, now, ShardSettings(**settings))
+        self.shards = Shards("c", name, f"{name}1", *made, lambda shard: self.loads.get(shard, 0), lambda: self.in_use)
 
     def claim(self, shard: int, now: float) -> None:
         self.acts.append(("claim", shard, now))
@@ -287,6 +287,110 @@ def test_a_broker_that_stops_gives_everything_up_and_takes_nothing() -> None:
     broker.shards.released(2, 5.0)
     assert broker.shards.is_drained
     broker.shards.tick(100.0)
+    assert broker.take() == []
+
+
+# ---------------------------------------------------------------- nobody else takes shards
+
+
+def test_the_last_broker_that_stops_keeps_what_is_in_use_and_takes_it_back() -> None:
+    """Nobody else will put the outcomes of running jobs into the log."""
+    broker = alone()
+    broker.own(0, 5, 1.0)
+    broker.own(1, 6, 1.0)
+    broker.shards.heard("b", "b1", {2: 7}, True, 1.0)
+    broker.in_use = [1, 2]
+    broker.shards.drain(2.0)
+    assert broker.take() == [("release", 0, 2.0)]
+    broker.shards.heard("b", "b1", {}, True, 3.0)
+    broker.shards.tick(3.0)
+    assert broker.take() == [("claim", 2, 3.0)]
+    broker.in_use = []
+    broker.shards.tick(4.0)
+    assert broker.take() == [("release", 1, 4.0)]
+    broker.shards.claimed(2, 9, 4.0)
+    broker.shards.owned(2, 4.0)
+    assert broker.take() == [("release", 2, 4.0)]
+
+
+def test_a_broker_that_stops_gives_what_is_in_use_to_one_that_stays_even_if_it_rests() -> None:
+    for is_resting in (False, True):
+        broker = alone()
+        broker.own(0, 5, 1.0)
+        broker.in_use = [0, 1]
+        broker.shards.heard("b", "b1", {}, False, 1.0, is_resting=is_resting)
+        broker.shards.drain(2.0)
+        broker.shards.unowned(1, 2.0)
+        broker.shards.tick(2.0)
+        assert broker.take() == [("release", 0, 2.0)]
+
+
+def test_the_last_broker_gives_up_what_is_in_use_when_its_time_has_passed() -> None:
+    broker = alone()
+    broker.own(0, 5, 1.0)
+    broker.in_use = [0, 1]
+    broker.shards.drain(2.0)
+    assert broker.take() == []
+    broker.shards.give_up(32.0)
+    broker.shards.unowned(1, 32.0)
+    broker.shards.tick(32.0)
+    assert broker.take() == [("release", 0, 32.0)]
+
+
+def test_a_broker_that_rests_keeps_its_shards_until_another_one_takes_them() -> None:
+    """All brokers were released within a minute, and no shard had an owner until the first one took shards again."""
+    broker = alone()
+    broker.own(0, 5, 1.0)
+    broker.shards.heard("b", "b1", {}, False, 1.0, is_resting=True)
+    broker.shards.rest(2.0, 60.0)
+    assert (broker.take(), broker.shards.takes_shards(2.0)) == ([], False)
+    broker.shards.heard("b", "b1", {}, False, 3.0)
+    broker.shards.tick(3.0)
+    assert broker.take() == [("release", 0, 3.0)]
+
+
+def test_brokers_that_rest_take_a_free_shard_in_turns_if_nobody_else_does() -> None:
+    brokers = [alone() for _ in NAMES]
+    for broker, name in zip(brokers, NAMES, strict=True):
+        broker.shards = Shards("c", name, f"{name}1", 4, broker, 0.0)
+        broker.shards.connected(0.0)
+    claims: list[tuple[float, str]] = []
+    for tenth in range(10, 60):
+        now = 0.1 * tenth
+        for broker in brokers:
+            for other in NAMES:
+                broker.shards.heard(other, f"{other}1", {}, False, now, is_resting=True)
+            if tenth == 10:
+                broker.shards.rest(now, 60.0)
+                broker.shards.unowned(3, now)
+            broker.shards.tick(now)
+        claims += [(round(now, 1), name) for broker, name in zip(brokers, NAMES, strict=True) if broker.claims()]
+    turns = order("c", 3, dict.fromkeys(NAMES, 0))
+    assert claims == [(2.0, turns[0]), (3.0, turns[1]), (4.0, turns[2])]
+
+
+def test_a_broker_that_rests_leaves_free_shards_to_others_and_has_no_turn_before_them() -> None:
+    for shard in range(4):
+        resting, other = alone(), alone()
+        other.shards = Shards("c", "b", "b1", 4, other, 0.0)
+        other.shards.connected(0.0)
+        resting.shards.rest(1.0, 60.0)
+        resting.shards.heard("b", "b1", {}, False, 1.0)
+        other.shards.heard("a", "a1", {}, False, 1.0, is_resting=True)
+        for each in (resting, other):
+            each.shards.unowned(shard, 1.0)
+            each.shards.tick(1.0)
+        assert (resting.claims(), other.claims()) == ([], [shard])
+
+
+def test_nothing_is_given_up_for_the_balance_to_a_broker_that_rests() -> None:
+    """Its shards went around: the one with the most gave one up each second, and another one took it."""
+    broker = alone(count=4)
+    for shard in range(4):
+        broker.own(shard, shard + 1, 0.0)
+    for second in range(5, 30):
+        broker.shards.heard("b", "b1", {}, False, float(second), is_resting=True)
+        broker.shards.tick(float(second))
     assert broker.take() == []
 
 
