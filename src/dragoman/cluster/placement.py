@@ -75,6 +75,9 @@ class Placement:
             return self._store.problem or NO_LAYOUT
         if keeper.owns(shard):
             return None
+        unusable = keeper.unusable(shard)
+        if unusable:
+            return unusable
         owner = keeper.shards.owner(shard, 0.0)
         if owner == self.name:
             return f"shard {shard} of the cluster is being read; retry in a moment"

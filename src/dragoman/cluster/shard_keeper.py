@@ -47,6 +47,8 @@ from dragoman.core.restore import StoredJob, restore
 
 RESTORED_AT_ONCE: Final = 500  # jobs in one iteration
 CLEAN_ABOVE: Final = 64 << 20  # bytes of a log besides twice its live rows
+REPAIR: Final = "restore the log from a copy, or rescue the rest with `dragoman export --skip-damaged`"
+TELL_EVERY: Final = 60.0  # seconds between two lines about a lost log
 RELEASE_WITHIN: Final = 5.0  # seconds in which what waits for commits of a shard may end; then it is left behind
 
 
@@ -67,7 +69,7 @@ class KeptShard(ShardEvents):
         self.last_commit = -inf
         self.cleaner: LogCleaner | None = None
         self.live = 0  # bytes of the rows that the last cleaning has written
-        self.loss = ""  # of the log, as it was last told
+        self.tell_loss_at = -inf  # time of the next line about a loss of the log
         self._keeper = keeper
 
     def claimed(self, epoch: int, now: float) -> None:
@@ -81,7 +83,7 @@ class KeptShard(ShardEvents):
             for batch in batches:
                 self.image.take(batch)
         except Malformed as problem:
-            self._keeper.distrust(self, problem.detail, now)
+            self._keeper.distrust(self, f"{problem.detail}; {REPAIR}", now)
 
     def read_again(self, now: float) -> None:
         self.image = ShardImage()
@@ -103,7 +105,7 @@ class KeptShard(ShardEvents):
         self._keeper.lost(self, reason, now)
 
     def alarm(self, reason: str, now: float) -> None:
-        self._keeper.distrust(self, reason, now)
+        self._keeper.distrust(self, f"{reason}; {REPAIR}", now)
 
 
 class ShardKeeper(ShardActions):
@@ -157,7 +159,7 @@ class ShardKeeper(ShardActions):
             if shard.release_by < inf:
                 self._step_release(shard, now)
             due = min(due, shard.log.tick(now))
-            self._tell_loss(shard)
+            self._tell_loss(shard, now)
             if self.owns(shard.number):
                 due = min(due, self._clean(shard, now))
         self.outcomes.tick(now)
@@ -165,12 +167,25 @@ class ShardKeeper(ShardActions):
         is_busy = number is not None or any(shard.release_by < inf for shard in self.kept)
         return now if is_busy else min(due, now + 0.05) if self._restoring else due
 
-    def _tell_loss(self, shard: KeptShard) -> None:
-        """Say once that the log of a shard that is ours is lost. Its jobs stay: nobody else has them."""
-        before, shard.loss = shard.loss, shard.log.loss
-        if shard.loss and not before:
-            advice = "restore the log from a copy; until then, nothing of the shard is acknowledged"
-            self._hub.remark("shard log unusable", "error", shard=shard.number, reason=shard.loss, advice=advice)
+    def _tell_loss(self, shard: KeptShard, now: float) -> None:
+        """Say every minute that the log of a shard that is ours is lost. Its jobs stay: nobody else has them."""
+        if not shard.log.loss:
+            shard.tell_loss_at = -inf
+        elif now >= shard.tell_loss_at:
+            shard.tell_loss_at = now + TELL_EVERY
+            reason = f"{shard.log.loss}; nothing of the shard is acknowledged: {REPAIR}"
+            self._hub.remark("shard log unusable", "error", shard=shard.number, reason=reason)
+
+    def unusable(self, number: int) -> str:
+        """Return a sentence about a shard that no broker can use now, as this one knows; empty: there is none."""
+        loss = self.kept[number].log.loss
+        reason = self.shards.unusable(number) or (f"{loss}; {REPAIR}" if loss else "")
+        return f"shard {number} of the cluster is unusable: {reason}" if reason else ""
+
+    def unusables(self) -> list[str]:
+        """Return a sentence about each such shard."""
+        found = [self.unusable(shard.number) for shard in self.kept]
+        return [each for each in found if each]
 
     def begin(self, now: float) -> None:
         """Look for shards that nobody owns. Call it when the other brokers have been heard."""
@@ -310,7 +325,7 @@ class ShardKeeper(ShardActions):
                     return
                 self._restore(shard, *found, now)
         except Malformed as problem:
-            self.distrust(shard, problem.detail, now)
+            self.distrust(shard, f"{problem.detail}; {REPAIR}", now)
 
     def _restore_notes(self, number: int, notes: dict[str, str], now: float) -> None:
         """Restore groups, pins, keys and settings of a shard, before its jobs. Raises Malformed."""

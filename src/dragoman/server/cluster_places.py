@@ -44,6 +44,9 @@ class ShardOwners(Protocol):
     def is_ready(self, shard: int) -> bool:
         """True if this broker has the shard and has read all its jobs."""
 
+    def unusable(self, shard: int) -> str:
+        """Return a sentence if no broker can use the log of a shard; empty: one can, as far as is known."""
+
 
 class NoShards:
     """Background jobs without shards."""
@@ -55,6 +58,9 @@ class NoShards:
 
     def is_ready(self, shard: int) -> bool:
         return True
+
+    def unusable(self, shard: int) -> str:
+        return ""
 
 
 class Place(NamedTuple):

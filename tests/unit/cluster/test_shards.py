@@ -253,7 +253,11 @@ def test_an_untrusted_log_is_looked_at_again_after_a_while() -> None:
     assert broker.claims() == []
     broker.shards.tick(40.0)
     assert broker.claims() == [0]
-    assert broker.shards[0].alarm == ""
+    assert broker.shards.unusable(0) == "it has lost messages"
+    broker.shards.claimed(0, 7, 40.0)
+    assert broker.shards.unusable(0) == "it has lost messages"
+    broker.shards.owned(0, 41.0)
+    assert broker.shards.unusable(0) == ""
 
 
 def test_a_released_shard_is_not_taken_back_at_once() -> None:

@@ -9,6 +9,8 @@ from shard_operations_world import SHARDS, ShardNode, ShardWorld
 
 from dragoman.cluster.ranks import shard_of_key
 from dragoman.operations.group_schemas import BatchJob
+from dragoman.server.cluster_status import cluster_numbers, shard_views
+from dragoman.server.open_store import store_problems
 
 BLOCKED = 2
 OTHER = 1
@@ -93,4 +95,41 @@ def test_a_job_without_a_key_goes_to_a_shard_that_can_be_written(world: ShardWor
     shards = {int(node.enqueue("s", b"x")[-2:], 16) for _ in range(8)}
     assert shards == {0, 1, 3}
     assert "maximum bytes exceeded" in str(node.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[0]))
-    assert "shard 2: maximum bytes exceeded" in str(node.shards.problem)
+    assert node.shards.problem is None
+    assert node.shards.delays() == {BLOCKED: "shard 2: maximum bytes exceeded"}
+
+
+def test_a_broker_is_ready_while_one_of_its_shards_can_be_written(world: ShardWorld) -> None:
+    """Red brokers would be taken out of service for jobs that no other broker accepts either. Those with a full shard
+    among others were red."""
+    node = node_of(world)
+    for shard, kept in enumerate(node.keeper.kept):
+        assert kept.log.writer is not None
+        assert store_problems(node.shards, node.side) == ([], [f"shard {each}: full" for each in range(shard)])
+        kept.log.writer.problem = "full"
+    assert store_problems(node.shards, node.side) == (["the store cannot write: shard 0: full"], [])
+
+
+def test_an_unusable_shard_is_named_with_its_reason_and_the_way_out(world: ShardWorld) -> None:
+    """A request for it was refused as one to retry in a moment, and nothing but the log of the broker named it."""
+    world.unblock(BLOCKED)
+    node = node_of(world)
+    id = enqueue_in(node, BLOCKED)
+    world.run(1.0)
+    world.logs[BLOCKED].messages[world.logs[BLOCKED].last - 1] = (b"nonsense", 0)
+    world.freeze("a")
+    other = world.start("b")
+    world.run_until(lambda: len(other.owned()) == SHARDS - 1, 60.0)
+    sentence = "shard 2 of the cluster is unusable: message "
+    for _ in range(400):  # it is looked at again meanwhile
+        world.run(0.1)
+        problems, (degraded,) = store_problems(other.shards, other.side)
+        assert problems == []
+        assert degraded.startswith(sentence)
+        assert "dragoman export --skip-damaged" in degraded
+        view = shard_views(other.keeper, other.broker, world.now)[BLOCKED]
+        assert (view.state, f"shard 2 of the cluster is unusable: {view.problem}") == ("unusable", degraded)
+    assert other.keeper.claims["alarm"] > 1
+    for answer in (other.ask("job", id=id), other.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[0])):
+        assert (answer.kind, answer.detail) == ("store unavailable", degraded)
+    assert cluster_numbers(other.side, other.shards)["dragoman_cluster_shards_unusable"] == [({}, 1)]
