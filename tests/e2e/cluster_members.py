@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,9 @@ from nats_servers import NatsCluster, NatsServer, start_on_free_ports
 from programs import Program, Programs, until
 
 HERE = Path(__file__).parent
+SOURCES = (
+    [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+)  # of another folder than the installed ones
 LISTENERS = (
     "tcp://127.0.0.1:0",
     "http://127.0.0.1:0",
@@ -59,7 +63,7 @@ class Member:
     ) -> None:
         self.name = name
         self._programs = programs
-        programs.environment["PYTHONPATH"] = str(HERE)
+        programs.environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *SOURCES])
         member = ("--cluster", url_of(nats), "--broker-name", name, "--data", "memory", "--strict")
         times = ("--set", f"cluster_adopt_after={adopt_after}")
         self.program = programs.dragoman("serve", *listeners, *member, *times, *flags)
