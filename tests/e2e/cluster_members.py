@@ -16,9 +16,7 @@ from nats_servers import NatsCluster, NatsServer, start_on_free_ports
 from programs import Program, Programs, until
 
 HERE = Path(__file__).parent
-SOURCES = (
-    [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
-)  # of another folder than the installed ones
+SOURCES = [each for each in [os.environ.get("PYTHONPATH")] if each]  # other sources than the installed ones
 LISTENERS = (
     "tcp://127.0.0.1:0",
     "http://127.0.0.1:0",

@@ -62,7 +62,8 @@ class Placement:
 
     def unwritable(self, shard: int) -> str | None:
         """Return the reason why a new job of a shard cannot be enqueued here now; None: it can."""
-        return self.elsewhere(shard) or self._store.problem_of(shard)
+        unusable = "" if self.keeper is None else self.keeper.unusable(shard)
+        return self.elsewhere(shard) or unusable or self._store.problem_of(shard)
 
     def problem_of(self, id: bytes) -> str | None:
         """Return the reason why nothing about a job can be written now."""

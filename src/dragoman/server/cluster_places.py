@@ -185,11 +185,11 @@ class Places:
         return self._of_any() if shard is None else Place("shard", shard)
 
     def _of_any(self) -> Place:
-        """Return a shard of this broker, or any that has an owner."""
+        """Return a shard of this broker, or any that has an owner, or else one that gets one."""
         shards = self.shards
         count = shards.count
         self._turn += 1
-        known = None
+        known = free = None
         for number in range(count):
             shard = (self._turn + number) % count
             if shards.owner(shard) == self._name:
@@ -197,7 +197,10 @@ class Places:
                     return HERE
             elif known is None and shards.owner(shard):
                 known = shard
-        return Place("shard", self._turn % count if known is None else known)
+            elif free is None and not shards.unusable(shard):
+                free = shard
+        found = free if known is None else known
+        return Place("shard", self._turn % count if found is None else found)
 
 
 def _read_ids(payload: Payload, ids: list[bytes], before: list[bytes]) -> None:

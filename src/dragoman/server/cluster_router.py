@@ -229,7 +229,7 @@ class ClusterRouter(TimedRecipient):
         if not self._side.is_connected:
             self._refuse(work, "partitioned", self._unreachable(place.shard, owner, "NATS is not reached"))
         elif unusable and owner in ("", self._side.name):
-            self._refuse(work, "store unavailable", unusable)
+            self._refuse(work, "partitioned", unusable)
         elif not owner or owner == self._side.name or not self._send(work, owner, place.shard, now):
             reason = f"broker {owner} is not heard" if owner else "no broker has it at the moment"
             if owner == self._side.name:

@@ -110,6 +110,39 @@ def test_a_broker_is_ready_while_one_of_its_shards_can_be_written(world: ShardWo
     assert store_problems(node.shards, node.side) == (["the store cannot write: shard 0: full"], [])
 
 
+def test_a_log_that_is_lost_while_its_owner_lives_is_named(world: ShardWorld) -> None:
+    """Its jobs are still shown: nobody else has them."""
+    world.unblock(BLOCKED)
+    node = node_of(world)
+    id = enqueue_in(node, BLOCKED)
+    world.logs[BLOCKED].is_gone = True
+    world.run_until(lambda: node.keeper.kept[BLOCKED].log.loss, 90.0)
+    before = node.remarks.count("shard log unusable")
+    problems, (sentence,) = store_problems(node.shards, node.side)
+    assert problems == []
+    assert sentence.startswith("shard 2 of the cluster is unusable: the log cannot be used: stream not found; ")
+    answer = node.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[1])
+    assert (answer.kind, answer.detail) == ("partitioned", sentence)
+    assert node.ask("job", id=id).id == id
+    world.run(125.0)
+    assert node.remarks.count("shard log unusable") == before + 2
+    world.logs[BLOCKED].is_gone = False
+    world.run(20.0)
+    assert store_problems(node.shards, node.side) == ([], [])
+
+
+def test_a_job_without_a_key_waits_for_a_shard_that_gets_an_owner(world: ShardWorld) -> None:
+    """The only shard that nobody gets is not chosen for it, whatever the turn is."""
+    world.unblock(BLOCKED)
+    world.run(1.0)
+    world.logs[BLOCKED].messages[world.logs[BLOCKED].last] = (b"nonsense", 0)
+    world.freeze("a")
+    other = world.start("b")
+    world.run_until(lambda: other.keeper.unusables(), 60.0)
+    for number in range(2 * SHARDS):
+        assert int(other.enqueue("s", b"%d" % number)[-2:], 16) != BLOCKED
+
+
 def test_an_unusable_shard_is_named_with_its_reason_and_the_way_out(world: ShardWorld) -> None:
     """A request for it was refused as one to retry in a moment, and nothing but the log of the broker named it."""
     world.unblock(BLOCKED)
@@ -131,5 +164,5 @@ def test_an_unusable_shard_is_named_with_its_reason_and_the_way_out(world: Shard
         assert (view.state, f"shard 2 of the cluster is unusable: {view.problem}") == ("unusable", degraded)
     assert other.keeper.claims["alarm"] > 1
     for answer in (other.ask("job", id=id), other.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[0])):
-        assert (answer.kind, answer.detail) == ("store unavailable", degraded)
+        assert (answer.kind, answer.detail) == ("partitioned", degraded)
     assert cluster_numbers(other.side, other.shards)["dragoman_cluster_shards_unusable"] == [({}, 1)]

@@ -127,7 +127,7 @@ def test_messages_behind_a_hole_count() -> None:
 
 
 def test_a_claim_in_a_hole_is_known_by_the_commits_behind_it() -> None:
-    """What the earlier owner still wrote behind the hole is void."""
+    """The earlier owner still wrote behind the hole: that is void."""
     writer = Writer()
     first = writer.claim()
     writer.commit(b"one")
