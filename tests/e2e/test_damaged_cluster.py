@@ -109,7 +109,7 @@ def check_what_brokers_say(programs: Programs, member: Member, key: str) -> None
     reason, gone = unusable(member).values()
     assert "cannot be used: stream not found" in gone
     sentence = f"shard {UNREADABLE} of the cluster is unusable: {reason}"
-    assert "; restore the log from a copy, or rescue the rest with `dragoman export --skip-damaged`" in sentence
+    assert "; repair the log, or move what can be read with `dragoman export --skip-damaged`" in sentence
     with urllib.request.urlopen(f"{member.urls['http']}/readyz") as answer:
         assert (answer.status, answer.read().decode().splitlines()[:2]) == (200, ["ready", f"degraded: {sentence}"])
     health = programs.run("health", "--connect", member.url)

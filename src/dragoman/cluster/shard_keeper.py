@@ -47,7 +47,7 @@ from dragoman.core.restore import StoredJob, restore
 
 RESTORED_AT_ONCE: Final = 500  # jobs in one iteration
 CLEAN_ABOVE: Final = 64 << 20  # bytes of a log besides twice its live rows
-REPAIR: Final = "restore the log from a copy, or rescue the rest with `dragoman export --skip-damaged`"
+REPAIR: Final = "repair the log, or move what can be read with `dragoman export --skip-damaged`"
 TELL_EVERY: Final = 60.0  # seconds between two lines about a lost log
 RELEASE_WITHIN: Final = 5.0  # seconds in which what waits for commits of a shard may end; then it is left behind
 

@@ -26,7 +26,7 @@ from dragoman.transfer.open_logs import Members, OpenLog, listen, read_layout
 from dragoman.transfer.salvage import NO_PREDECESSOR, damaged_layout, salvage
 
 NOT_EXPORTED: Final = (IMPORT, WATCH, KEY)  # the jobs have their keys, and name those that they wait for
-ADVICE: Final = "restore it from a copy; or export what can be read with --skip-damaged"
+ADVICE: Final = "repair the log, or export what can be read with --skip-damaged"
 
 
 class ClusterExport:

@@ -56,5 +56,5 @@ def damage_of(line: dict[str, Any]) -> Damage:
         jobs = tuple(bytes.fromhex(each) for each in facts.get("jobs", ()))
         first, last = int(facts.get("first", 0)), int(facts.get("last", 0))
         return Damage(int(facts["shard"]), str(facts["reason"]), first, last, jobs)
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise BadFile(f"a damaged place cannot be read: {error}") from None

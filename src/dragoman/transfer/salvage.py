@@ -6,6 +6,7 @@ whose newest row is before the damage, is exported as it was then: later rows of
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any, Final
@@ -31,6 +32,7 @@ from dragoman.transfer.errors import DamagedShard, TransferError
 from dragoman.transfer.exported_job import ExportedJob
 from dragoman.transfer.full_image import FullImage
 
+PAUSE: Final = 0.5  # seconds before a request without an answer is repeated
 NOTES: Final = 0  # the shard of schedules, pauses and limits
 NO_FIRST_ROW: Final = "left out, because their first rows are in messages that cannot be read"
 NO_PAYLOAD: Final = "left out, because their payloads are in messages that cannot be read"
@@ -188,7 +190,10 @@ async def salvage(
         raise DamagedShard(f"{reason}. Correct the stream {name} with the program of NATS, and export again")
 
     async def ask(first: int, count: int) -> DirectBatch:
-        return await connection.batch(name, first, count, REQUEST_TIMEOUT, READ_BYTES)
+        batch = await connection.batch(name, first, count, REQUEST_TIMEOUT, READ_BYTES)
+        if batch.problem or not batch.messages:
+            await asyncio.sleep(PAUSE)
+        return batch
 
     entries = await read_entries(ask, found.first, epoch)
     again = read_stream(await connection.request(stream_info(name), REQUEST_TIMEOUT))

@@ -9,6 +9,9 @@ from shard_operations_world import SHARDS, ShardNode, ShardWorld
 
 from dragoman.cluster.ranks import shard_of_key
 from dragoman.operations.group_schemas import BatchJob
+from dragoman.operations.schemas import EnqueueRequest
+from dragoman.operations.table import ENQUEUE
+from dragoman.server.cluster_places import Places
 from dragoman.server.cluster_status import cluster_numbers, shard_views
 from dragoman.server.open_store import store_problems
 
@@ -131,16 +134,27 @@ def test_a_log_that_is_lost_while_its_owner_lives_is_named(world: ShardWorld) ->
     assert store_problems(node.shards, node.side) == ([], [])
 
 
+class NoOwners:
+    """Shards that nobody has yet, and one that nobody gets."""
+
+    count = SHARDS
+
+    def owner(self, shard: int) -> str:
+        return ""
+
+    def is_ready(self, shard: int) -> bool:
+        return False
+
+    def unusable(self, shard: int) -> str:
+        return "it is unusable" if shard == BLOCKED else ""
+
+
 def test_a_job_without_a_key_waits_for_a_shard_that_gets_an_owner(world: ShardWorld) -> None:
-    """The only shard that nobody gets is not chosen for it, whatever the turn is."""
-    world.unblock(BLOCKED)
-    world.run(1.0)
-    world.logs[BLOCKED].messages[world.logs[BLOCKED].last] = (b"nonsense", 0)
-    world.freeze("a")
-    other = world.start("b")
-    world.run_until(lambda: other.keeper.unusables(), 60.0)
-    for number in range(2 * SHARDS):
-        assert int(other.enqueue("s", b"%d" % number)[-2:], 16) != BLOCKED
+    """It was refused with the reason of the unusable one, when it was the turn of that one."""
+    places = Places(node_of(world).operations, "a", NoOwners())
+    request = EnqueueRequest(service="s")
+    chosen = {places.of(ENQUEUE, request, b"x", "local").shard for _ in range(2 * SHARDS)}
+    assert chosen == {0, 1, 3}
 
 
 def test_an_unusable_shard_is_named_with_its_reason_and_the_way_out(world: ShardWorld) -> None:
