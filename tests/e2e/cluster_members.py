@@ -17,6 +17,7 @@ from programs import Program, Programs, until
 
 HERE = Path(__file__).parent
 SOURCES = [each for each in [os.environ.get("PYTHONPATH")] if each]  # other sources than the installed ones
+HANDLERS = os.pathsep.join([str(HERE), *SOURCES])  # the path of programs that import the handlers of this folder
 LISTENERS = (
     "tcp://127.0.0.1:0",
     "http://127.0.0.1:0",
@@ -61,7 +62,7 @@ class Member:
     ) -> None:
         self.name = name
         self._programs = programs
-        programs.environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *SOURCES])
+        programs.environment["PYTHONPATH"] = HANDLERS
         member = ("--cluster", url_of(nats), "--broker-name", name, "--data", "memory", "--strict")
         times = ("--set", f"cluster_adopt_after={adopt_after}")
         self.program = programs.dragoman("serve", *listeners, *member, *times, *flags)
