@@ -16,6 +16,8 @@ from nats_servers import NatsCluster, NatsServer, start_on_free_ports
 from programs import Program, Programs, until
 
 HERE = Path(__file__).parent
+SOURCES = [each for each in [os.environ.get("PYTHONPATH")] if each]  # other sources than the installed ones
+HANDLERS = os.pathsep.join([str(HERE), *SOURCES])  # the path of programs that import the handlers of this folder
 LISTENERS = (
     "tcp://127.0.0.1:0",
     "http://127.0.0.1:0",
@@ -45,12 +47,6 @@ def url_of(nats: NatsServer | NatsCluster) -> str:
     return "nats://" + ",".join(each.removeprefix("nats://") for each in nats.urls)
 
 
-def given_paths() -> list[str]:
-    """Return the sources that the tests use, if these are not the installed ones."""
-    paths = os.environ.get("PYTHONPATH", "")
-    return [paths] if paths else []
-
-
 class Member:
     """One broker of the cluster."""
 
@@ -66,7 +62,7 @@ class Member:
     ) -> None:
         self.name = name
         self._programs = programs
-        programs.environment["PYTHONPATH"] = os.pathsep.join((str(HERE), *given_paths()))
+        programs.environment["PYTHONPATH"] = HANDLERS
         member = ("--cluster", url_of(nats), "--broker-name", name, "--data", "memory", "--strict")
         times = ("--set", f"cluster_adopt_after={adopt_after}")
         self.program = programs.dragoman("serve", *listeners, *member, *times, *flags)

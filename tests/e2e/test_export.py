@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_members import HERE, PATIENCE, Member, initialise, start_members, start_nats, wait_for_owners
+from cluster_members import HANDLERS, PATIENCE, Member, initialise, start_members, start_nats, wait_for_owners
 
 from case_tables import check_every_row
 from dragoman import Client
@@ -37,7 +37,7 @@ def nats(tmp_path: Path) -> Iterator[NatsServer]:
 
 def filled(programs: Programs, folder: Path, runs: Path) -> dict[str, str]:
     """Make a store with jobs in every state, and kill its broker while one of them runs. Returns ids by names."""
-    programs.environment["PYTHONPATH"] = str(HERE)
+    programs.environment["PYTHONPATH"] = HANDLERS
     broker = programs.dragoman("serve", "tcp://127.0.0.1:0", "--data", folder)
     url = "native+" + broker.prints(r"native +(tcp://\S+) +both")
     runs.mkdir()

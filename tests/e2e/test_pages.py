@@ -244,7 +244,8 @@ def test_several_brokers(reads: Reads) -> None:
     reader.placeholders["-p 4222"] = f"-p {nats}"
     reader.type("nats-server -a 127.0.0.1 -p 4222 -js -sd ./nats").prints("Server is ready")
     reader.prints_as_shown("dragoman cluster init --cluster nats://127.0.0.1:4222 --shards 3 --replicas 1")
-    brokers = [reader.type(command) for command in reader.page.shown if command.startswith("dragoman serve")]
+    serves = [each for each in reader.page.shown if each.startswith("dragoman serve") and "--cluster-name" not in each]
+    brokers = [reader.type(command) for command in serves]
     for broker in brokers:
         broker.prints("broker joined", 2)
         broker.prints("shard owned")
@@ -254,6 +255,7 @@ def test_several_brokers(reads: Reads) -> None:
     brokers[0].prints("worker joined")
     reader.session()
     _move_jobs(reader, brokers)
+    _move_what_is_left(reader, nats)
     reader.has_typed_all(but=("pip install",))
 
 
@@ -282,9 +284,31 @@ def _move_jobs(reader: Reader, brokers: list[Program]) -> None:
         assert client.job(ended).outcome == "cancelled"
 
 
-def _run(reader: Reader, command: str) -> None:
+def _move_what_is_left(reader: Reader, port: int) -> None:
+    """Damage a log of the cluster, which is stopped, and move its jobs into another one."""
+    with socket.create_connection(("127.0.0.1", port), 5.0) as connection:
+        connection.sendall(b'CONNECT {"verbose":false}\r\nPUB dgm.dragoman.log.00 8\r\nnonsense\r\nPING\r\n')
+        lines = connection.makefile("rb")
+        while lines.readline() != b"PONG\r\n":
+            pass
+    one, other = "nats://127.0.0.1:4222", "--cluster nats://127.0.0.1:4222 --cluster-name second"
+    told = _run(reader, f"dragoman export --cluster {one} --skip-damaged > rest.ndjson", 65)
+    assert re.search(r"shard 0: message \d+ \(1 message\): cannot be read", told)
+    _run(reader, f"dragoman cluster init {other} --shards 3 --replicas 1")
+    assert _run(reader, f"dragoman import rest.ndjson {other} --accept-damage").count("shard 0: message") == 1
+    broker = reader.type(next(command for command in reader.page.shown if f"{other} --broker-name" in command))
+    broker.prints("shard owned", 3)
+    with closing(Client(f"tcp://127.0.0.1:{reader.ports['7411']}")) as client:
+        assert {each.outcome for each in client.jobs()} == {None, "cancelled"}
+    broker.terminate()
+    assert broker.ends() == 0
+
+
+def _run(reader: Reader, command: str, code: int = 0) -> str:
+    """Type a command. Returns its standard error."""
     done = reader.type(command)
-    assert done.ends(60.0) == 0, done.err
+    assert done.ends(60.0) == code, done.err
+    return done.err
 
 
 @contextmanager

@@ -15,6 +15,7 @@ FAILED = 1  # failed, lost, cancelled or refused
 USAGE = 2  # usage or configuration
 UNREACHABLE = 3
 TIMED_OUT = 4
+DAMAGED = 65  # something is left out of an export, or of its file
 TAKEN = 73
 DISK = 74
 FORBIDDEN = 77

@@ -33,6 +33,7 @@ def health(url: str | None, as_json: bool) -> None:
             [
                 ("broker", "ready" if view.ready else state),
                 *(("problem", each) for each in view.problems),
+                *(("degraded", each) for each in view.degraded),
                 ("version", view.version),
                 ("jobs", view.jobs),
                 ("workers", view.workers),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.exit_codes import DISK, FAILED, TAKEN, UNREACHABLE, USAGE, fail
+from dragoman.cli.exit_codes import DISK, FAILED, TAKEN, UNREACHABLE, USAGE, fail, warn
 
 if TYPE_CHECKING:
     from dragoman.server.nats_connection import NatsConnection
+    from dragoman.transfer.damage import Damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,12 @@ def ending_transfer() -> Iterator[None]:
         raise  # the reader of the output has gone
     except OSError as error:
         fail(f"{error.filename or 'the file'} cannot be used: {error.strerror or error}", DISK)
+
+
+def tell_damages(damages: Iterable[Damage]) -> None:
+    """Print what is left out of a file to standard error, a line each."""
+    for each in damages:
+        warn(each.sentence)
 
 
 def counted(counts: dict[str, int]) -> str:

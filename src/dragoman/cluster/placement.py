@@ -62,7 +62,8 @@ class Placement:
 
     def unwritable(self, shard: int) -> str | None:
         """Return the reason why a new job of a shard cannot be enqueued here now; None: it can."""
-        return self.elsewhere(shard) or self._store.problem_of(shard)
+        unusable = "" if self.keeper is None else self.keeper.signs.unusable(shard)
+        return self.elsewhere(shard) or unusable or self._store.problem_of(shard)
 
     def problem_of(self, id: bytes) -> str | None:
         """Return the reason why nothing about a job can be written now."""
@@ -75,6 +76,9 @@ class Placement:
             return self._store.problem or NO_LAYOUT
         if keeper.owns(shard):
             return None
+        unusable = keeper.signs.unusable(shard)
+        if unusable:
+            return unusable
         owner = keeper.shards.owner(shard, 0.0)
         if owner == self.name:
             return f"shard {shard} of the cluster is being read; retry in a moment"

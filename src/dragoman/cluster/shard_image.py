@@ -103,6 +103,16 @@ class ShardImage:
                     yield entry
                 path.pop()
 
+    def unreadable(self) -> dict[bytes, str]:
+        """Return the jobs that no broker could restore, each with the reason."""
+        found: dict[bytes, str] = {}
+        for id, image in self.jobs.items():
+            try:
+                self._decoded(image, 0, 0.0)
+            except Malformed as problem:
+                found[id] = problem.detail
+        return found
+
     def _decoded(self, image: JobImage, claimed: int, claimed_at: float) -> StoredJob:
         if len(image.head) == 1:
             raise Malformed("bad rows", f"a row of job {image.head[0].hex()}, which the log does not have")

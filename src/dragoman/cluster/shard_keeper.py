@@ -37,6 +37,7 @@ from dragoman.cluster.restore_order import RestoreOrder
 from dragoman.cluster.scout import scout
 from dragoman.cluster.shard_image import JobImage, ShardImage
 from dragoman.cluster.shard_owners import ShardOwners
+from dragoman.cluster.shard_signs import REPAIR, ShardSigns
 from dragoman.cluster.shards import ShardActions, ShardPhase, Shards, ShardSettings
 from dragoman.cluster.store import NOTES, Places, ShardStore
 from dragoman.cluster.watches import Watches
@@ -70,7 +71,6 @@ class KeptShard(ShardEvents):
         self.last_commit = -inf
         self.cleaner: LogCleaner | None = None
         self.live = 0  # bytes of the rows that the last cleaning has written
-        self.loss = ""  # of the log, as it was last told
         self._keeper = keeper
 
     def claimed(self, epoch: int, now: float) -> None:
@@ -84,7 +84,7 @@ class KeptShard(ShardEvents):
             for batch in batches:
                 self.image.take(batch)
         except Malformed as problem:
-            self._keeper.distrust(self, problem.detail, now)
+            self._keeper.distrust(self, f"{problem.detail}; {REPAIR}", now)
 
     def read_again(self, now: float) -> None:
         self.image = ShardImage()
@@ -106,7 +106,7 @@ class KeptShard(ShardEvents):
         self._keeper.lost(self, reason, now)
 
     def alarm(self, reason: str, now: float) -> None:
-        self._keeper.distrust(self, reason, now)
+        self._keeper.distrust(self, f"{reason}; {REPAIR}", now)
 
 
 class ShardKeeper(ShardActions):
@@ -147,6 +147,7 @@ class ShardKeeper(ShardActions):
             return Claim(VERSION, hub.name, hub.incarnation, bytes(nonce), release, expected.identity)
 
         self.kept = [KeptShard(number, self, io, new_claim, expected) for number, io in enumerate(logs)]
+        self.signs = ShardSigns(self.shards, [shard.log for shard in self.kept], hub)
         store.shards = len(logs)
         store.when_safe = self.acks.safe
         broker.job_registry.pending_commits.divide(store.shard_of, store.shard_of_note)
@@ -162,7 +163,7 @@ class ShardKeeper(ShardActions):
             if shard.release_by < inf:
                 self._step_release(shard, now)
             due = min(due, shard.log.tick(now))
-            self._tell_loss(shard)
+            self.signs.tick(shard.number, now)
             if self.owns(shard.number):
                 writer_due = watch_writer(shard.log, shard.number, self._broker, now)
                 due = min(due, self._clean(shard, now), writer_due)
@@ -171,13 +172,6 @@ class ShardKeeper(ShardActions):
         is_stepping = self._broker.store_reports.step(now)
         is_busy = number is not None or is_stepping or any(shard.release_by < inf for shard in self.kept)
         return now if is_busy else min(due, now + 0.05) if self._restoring else due
-
-    def _tell_loss(self, shard: KeptShard) -> None:
-        """Say once that the log of a shard that is ours is lost. Its jobs stay: nobody else has them."""
-        before, shard.loss = shard.loss, shard.log.loss
-        if shard.loss and not before:
-            advice = "restore the log from a copy; until then, nothing of the shard is acknowledged"
-            self._hub.remark("shard log unusable", "error", shard=shard.number, reason=shard.loss, advice=advice)
 
     def begin(self, now: float) -> None:
         """Look for shards that nobody owns. Call it when the other brokers have been heard."""
@@ -330,7 +324,7 @@ class ShardKeeper(ShardActions):
                     return
                 self._restore(shard, *found, now)
         except Malformed as problem:
-            self.distrust(shard, problem.detail, now)
+            self.distrust(shard, f"{problem.detail}; {REPAIR}", now)
 
     def _restore_notes(self, number: int, notes: dict[str, str], now: float) -> None:
         """Restore groups, pins, keys and settings of a shard, before its jobs. Raises Malformed."""
@@ -450,6 +444,6 @@ class ShardKeeper(ShardActions):
         shard.cleaner = None
         self._drop(shard, now)
         if shard.log.loss:  # no release can be written
-            self.distrust(shard, shard.log.loss, now)
+            self.distrust(shard, f"{shard.log.loss}; {REPAIR}", now)
         else:
             shard.log.release(now)

@@ -107,15 +107,16 @@ class Neighbour:
 class Shard:
     """A shard at this broker."""
 
-    __slots__ = ("alarm", "epoch", "free_at", "newest", "phase", "try_at")
+    __slots__ = ("alarm", "epoch", "free_at", "newest", "newest_at", "phase", "try_at")
 
     def __init__(self, free_at: float) -> None:
         self.phase = ShardPhase.ELSEWHERE
         self.epoch = 0  # ours, while we have it
         self.newest = 0  # the newest epoch that was heard of
+        self.newest_at = -inf  # time at which it was heard of first
         self.free_at = free_at  # time from which it may be claimed, unless its owner is heard
         self.try_at = -inf  # not claimed before, because a claim was refused
-        self.alarm = ""  # the reason, while it is ALARMED
+        self.alarm = ""  # the reason why its log cannot be trusted, until it has an owner
 
 
 class Shards:
@@ -150,8 +151,7 @@ class Shards:
         self._away_since = now
         self._balance_at = now + self.settings.balance_every
         self._heavy_at = now  # time from which a shard with many jobs may be given up
-        self._rests_until = -inf  # it leaves shards to others until then
-        self._out_until = -inf  # it has no shard until then
+        self._rests_until = self._out_until = -inf  # it leaves shards to others, and has none at all, until then
         self._gives_up = False  # it stops, and waits no longer for what is in use
 
     def __getitem__(self, shard: int) -> Shard:
@@ -173,6 +173,11 @@ class Shards:
             return self._name
         found = self._owner(shard)
         return "" if found is None else found
+
+    def unusable(self, shard: int) -> str:
+        """Return the reason why the log of a shard cannot be used, also while it is looked at again. Empty: it can, or
+        another broker has it, or this one has not looked."""
+        return self._shards[shard].alarm if self._owner(shard) is None else ""
 
     def run_of(self, shard: int) -> tuple[str, str, int] | None:
         """Return the broker that has a shard, its run, and the epoch; None: nobody that is known."""
@@ -243,6 +248,10 @@ class Shards:
         shard = self._shards[number]
         if shard.epoch and epoch > shard.epoch:
             self._evict(number, f"{broker} has it since {epoch}", now)
+        if epoch > shard.newest:
+            shard.newest_at = now
+        elif epoch == shard.newest and now - shard.newest_at >= self.settings.adopt_after:
+            shard.alarm = ""  # it is not only looked at there
         if epoch >= shard.newest:
             shard.newest = epoch
             shard.free_at = inf
@@ -273,6 +282,7 @@ class Shards:
     def owned(self, number: int, now: float) -> None:
         """Everything is read."""
         self._shards[number].phase = ShardPhase.OWNED
+        self._shards[number].alarm = ""
         if not self.takes_shards(now):
             self._step_aside(now)
 
@@ -401,7 +411,6 @@ class Shards:
         if ready > now:
             return ready
         shard.phase = ShardPhase.CLAIMING
-        shard.alarm = ""
         self._actions.claim(number, now)
         return inf
 

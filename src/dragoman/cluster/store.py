@@ -298,23 +298,27 @@ class ShardStore:
     def close(self) -> str | None:
         return None
 
-    def overdue(self) -> list[str]:
-        """Return a sentence for each shard that has had no commit for a while, although one was due."""
+    def delays(self) -> dict[int, str]:
+        """Return a sentence for each shard that cannot be written, or has had no commit for a while, although one was
+        due."""
         now = self._clock()
-        found = []
+        found = {}
         for shard, (log, _) in self._logs.items():
-            writer = log.writer
-            if writer is not None and now - writer.waiting_since >= OVERDUE:
-                found.append(f"shard {shard} has waited for a commit for {now - writer.waiting_since:.0f} s")
+            problem, writer = self.problem_of(shard), log.writer
+            if problem is not None:
+                found[shard] = problem
+            elif writer is not None and now - writer.waiting_since >= OVERDUE:
+                found[shard] = f"shard {shard} has waited for a commit for {now - writer.waiting_since:.0f} s"
         return found
 
     @property
     def problem(self) -> str | None:
-        """The reason why some new jobs cannot be written now."""
+        """The reason why no new jobs can be written now. One shard that can be written is enough."""
         problem = self.outage()
-        for shard in self._logs:
-            problem = problem or self.problem_of(shard)
-        return problem
+        if problem is not None or not self._logs:
+            return problem
+        problems = [self.problem_of(shard) for shard in self._logs]
+        return None if None in problems else problems[0]
 
     def problem_of(self, shard: int) -> str | None:
         """Return the reason why new jobs of a shard cannot be written now."""

@@ -80,6 +80,7 @@ class Facts:
     """All facts of one moment. A list of workers has the first few; the count beside it is the number of all."""
 
     problems: list[str] = field(default_factory=list)  # reasons for which the broker is not ready
+    degraded: list[str] = field(default_factory=list)  # sentences about shards that cannot be used
     store_problem: str | None = None
     services: list[ServiceFacts] = field(default_factory=list)
     silent: list[WorkerFacts] = field(default_factory=list)

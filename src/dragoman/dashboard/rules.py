@@ -58,6 +58,17 @@ def _not_ready(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _degraded(facts: Facts) -> Iterator[Finding]:
+    if facts.degraded:
+        yield Finding(
+            "shard unusable",
+            "error",
+            AboutView(),
+            f"Background jobs of some shards do not run: {'; '.join(facts.degraded)}.",
+            "Other shards continue. Do what the sentence says; docs/cluster.md, A damaged log, has the commands.",
+        )
+
+
 def _unheard(facts: Facts) -> Iterator[Finding]:
     if facts.unheard:
         names, more = ", ".join(facts.unheard[:MOST_BROKERS]), len(facts.unheard) - MOST_BROKERS
@@ -362,6 +373,7 @@ Rule = Callable[[Facts], Iterator[Finding]]
 RULES: Final[tuple[Rule, ...]] = (
     _store,
     _not_ready,
+    _degraded,
     _unheard,
     _no_worker,
     _paused,

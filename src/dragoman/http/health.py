@@ -22,10 +22,12 @@ async def livez(context: AppContext, request: Request) -> Response:
 
 async def readyz(context: AppContext, request: Request) -> Response:
     view = context.health()
+    is_principal = admission_of(request.scope) is not None  # the reasons are for principals only
     if view.ready:
-        return PlainTextResponse("ready\n", headers={"Cache-Control": "no-store"})
+        lines = ["ready", *[f"degraded: {each}" for each in view.degraded if is_principal]]
+        return PlainTextResponse("\n".join(lines) + "\n", headers={"Cache-Control": "no-store"})
     headers = [("Retry-After", RETRY_AFTER), ("Cache-Control", "no-store")]
-    if admission_of(request.scope) is None:  # the reasons are for principals only
+    if not is_principal:
         return PlainTextResponse("unready\n", 503, dict(headers))
     detail = "; ".join(view.problems) or "no reason is known"
     return problem(503, "not-ready", "The broker accepts no new jobs now", detail, headers)

@@ -1,7 +1,6 @@
 """Requests and views of operations: the same types for HTTP, the native dialect and the command line.
 
-Durations are in seconds, times are RFC 3339 texts. A job's id is 32 lower-case hex digits.
-"""
+Durations are in seconds, times are RFC 3339 texts. A job's id is 32 lower-case hex digits."""
 
 from __future__ import annotations
 
@@ -433,6 +432,7 @@ class HealthView(View):
     peers: int | None
     draining: bool
     loading: bool
+    degraded: list[str] = field(default_factory=list)  # shards that do not work, while others accept new jobs
 
 
 class ErrorView(View):

@@ -209,6 +209,10 @@ class KeptShards:
         keeper = self._side.keeper
         return keeper is not None and keeper.owns(shard)
 
+    def unusable(self, shard: int) -> str:
+        keeper = self._side.keeper
+        return "" if keeper is None else keeper.signs.unusable(shard)
+
 
 def first_worker_of(config: Config, first: int) -> int:
     """Return the first number of a worker: brokers of a cluster have different numbers, so that one names a worker."""

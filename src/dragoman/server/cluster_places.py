@@ -44,6 +44,9 @@ class ShardOwners(Protocol):
     def is_ready(self, shard: int) -> bool:
         """True if this broker has the shard and has read all its jobs."""
 
+    def unusable(self, shard: int) -> str:
+        """Return a sentence if no broker can use the log of a shard; empty: one can, as far as is known."""
+
 
 class NoShards:
     """Background jobs without shards."""
@@ -55,6 +58,9 @@ class NoShards:
 
     def is_ready(self, shard: int) -> bool:
         return True
+
+    def unusable(self, shard: int) -> str:
+        return ""
 
 
 class Place(NamedTuple):
@@ -179,11 +185,11 @@ class Places:
         return self._of_any() if shard is None else Place("shard", shard)
 
     def _of_any(self) -> Place:
-        """Return a shard of this broker, or any that has an owner."""
+        """Return a shard of this broker, or any that has an owner, or else one that gets one."""
         shards = self.shards
         count = shards.count
         self._turn += 1
-        known = None
+        known = free = None
         for number in range(count):
             shard = (self._turn + number) % count
             if shards.owner(shard) == self._name:
@@ -191,7 +197,10 @@ class Places:
                     return HERE
             elif known is None and shards.owner(shard):
                 known = shard
-        return Place("shard", self._turn % count if known is None else known)
+            elif free is None and not shards.unusable(shard):
+                free = shard
+        found = free if known is None else known
+        return Place("shard", self._turn % count if found is None else found)
 
 
 def _read_ids(payload: Payload, ids: list[bytes], before: list[bytes]) -> None:

@@ -225,8 +225,11 @@ class ClusterRouter(TimedRecipient):
             return
         assert place.shard is not None
         owner = self._places.shards.owner(place.shard)
+        unusable = self._places.shards.unusable(place.shard)
         if not self._side.is_connected:
             self._refuse(work, "partitioned", self._unreachable(place.shard, owner, "NATS is not reached"))
+        elif unusable and owner in ("", self._side.name):
+            self._refuse(work, "partitioned", unusable)
         elif not owner or owner == self._side.name or not self._send(work, owner, place.shard, now):
             reason = f"broker {owner} is not heard" if owner else "no broker has it at the moment"
             if owner == self._side.name:

@@ -75,17 +75,19 @@ def _shard(keeper: ShardKeeper, number: int, jobs: int, now: float) -> ShardView
     shard, kept = keeper.shards[number], keeper.kept[number]
     owner = keeper.shards.owner(number, now)
     writer = kept.log.writer
+    unusable = keeper.shards.unusable(number)  # also while it is looked at again
+    phase = ShardPhase.ALARMED if unusable else shard.phase
     view = ShardView(
         number=number,
         owner=owner,
-        state=PHASES.get(shard.phase, "elsewhere" if owner else "unowned"),  # type: ignore[arg-type]
+        state=PHASES.get(phase, "elsewhere" if owner else "unowned"),  # type: ignore[arg-type]
         epoch=shard.epoch or shard.newest,
-        problem=shard.alarm,
+        problem=unusable,
     )
     if writer is not None and shard.epoch:
         view.jobs, view.log_bytes, view.voids = jobs, kept.log.size, kept.log.voids
         view.commit_age = round(now - kept.last_commit, 3) if kept.last_commit > -inf else None
-        view.problem = kept.log.loss or writer.problem
+        view.problem = unusable or kept.log.loss or writer.problem
     return view
 
 
@@ -139,6 +141,7 @@ def cluster_numbers(side: ClusterSide, store: ShardStore) -> ClusterNumbers:
     sizes = [({"shard": str(each)}, float(keeper.kept[each].log.size + store.bytes.get(each, 0))) for each in owned]
     return numbers | {
         "dragoman_cluster_shards_owned": [({}, len(owned))],
+        "dragoman_cluster_shards_unusable": [({}, len(keeper.signs.unusables()))],
         "dragoman_cluster_claims_total": [({"result": name}, count) for name, count in keeper.claims.items()],
         "dragoman_cluster_void_commits_total": [({}, sum(shard.log.voids for shard in keeper.kept))],
         "dragoman_cluster_cleanings_total": [({}, keeper.cleanings)],

@@ -16,6 +16,7 @@ from dragoman.store.sealing import Progress
 from dragoman.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from dragoman.cluster.broker_side import ClusterSide
     from dragoman.cluster.store import ShardStore
 
 
@@ -47,11 +48,25 @@ def open_store(
     return store
 
 
-def store_problems(store: SqliteStore | NullStore | ShardStore) -> list[str]:
-    """Return the reasons why new jobs cannot be stored now."""
+def store_problems(
+    store: SqliteStore | NullStore | ShardStore, side: ClusterSide | None
+) -> tuple[list[str], list[str]]:
+    """Return the reasons why new jobs cannot be stored now; and sentences about shards that do not work while others
+    do. No other broker could do better with these, so a load balancer must not take this broker away."""
     if isinstance(store, SqliteStore | NullStore):
-        return [] if store.problem is None else [f"the store cannot write: {store.problem}"]
-    return store.overdue() if store.problem is None else [f"background jobs are refused: {store.problem}"]
+        return [] if store.problem is None else [f"the store cannot write: {store.problem}"], []
+    if store.problem is not None:
+        return [f"background jobs are refused: {store.problem}"], []
+    keeper = None if side is None else side.keeper
+    if keeper is None:
+        return [], []
+    delays, unusable = store.delays(), [keeper.signs.unusable(shard.number) for shard in keeper.kept]
+    if delays and len(delays) == len(store.attached):
+        return list(delays.values()), []
+    if all(unusable):
+        return unusable, []
+    found = [sentence or delays.get(number, "") for number, sentence in enumerate(unusable)]
+    return [], [sentence for sentence in found if sentence]
 
 
 def open_shard_store(

@@ -231,12 +231,11 @@ class Server:
 
     def health(self) -> HealthView:
         """True if new jobs are accepted now, with the problems if not."""
-        problems = []
+        problems, degraded = store_problems(self.store, self._member.side if self._member is not None else None)
         if not self._is_open:
             problems.append("not every listener is open")
         if self._is_draining:
             problems.append("the broker is about to stop")
-        problems += store_problems(self.store)
         problems += self._certificate_watch.problems()
         if (faults := self._faults.count()) >= MANY_FAULTS:
             problems.append(f"{faults} internal errors within a minute")
@@ -249,6 +248,7 @@ class Server:
             peers=len(self.runner.connections.peers) + sum(server.connections for server, _ in self._http),
             draining=self._is_draining,
             loading=self.is_loading,
+            degraded=degraded,
         )
 
     def close(self) -> bool:

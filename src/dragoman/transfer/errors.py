@@ -11,5 +11,9 @@ class InUse(TransferError):
     """A broker uses the data folder, or runs in the cluster."""
 
 
+class DamagedShard(TransferError):
+    """The log of a shard cannot be used as a whole."""
+
+
 class BadFile(TransferError):
     """The file is not an export, or is damaged, cut off or edited."""

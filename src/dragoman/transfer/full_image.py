@@ -8,6 +8,7 @@ from typing import Final
 from dragoman.cluster.log_reader import ReadBatch
 from dragoman.cluster.shard_image import JobImage, ShardImage
 from dragoman.cluster.shard_rows import RETRY_OF, read_batch
+from dragoman.core.restore import StoredJob
 from dragoman.transfer.exported_job import RESULT, ExportedJob
 
 NANO: Final = 1e-9
@@ -26,7 +27,9 @@ class FullImage:
         self.image.take(read)
         batch = read_batch(read.data)
         for head, body in batch.jobs:
-            self._payloads[head[0]] = self._payloads.get(head[RETRY_OF], b"") if body is None else body
+            payload = self._payloads.get(head[RETRY_OF]) if body is None else body
+            if payload is not None:
+                self._payloads[head[0]] = payload
         self._payloads.update(batch.payloads)
         for id, status, _ in batch.statuses:
             self._results[id] = status[RESULT]
@@ -34,13 +37,17 @@ class FullImage:
             self._payloads.pop(id, None)
             self._results.pop(id, None)
 
+    def has_payload(self, id: bytes) -> bool:
+        """False if the message with the payload of a job was not read."""
+        return id in self._payloads
+
     def forget(self) -> None:
         self.__init__()  # type: ignore[misc]
 
-    def jobs(self) -> Iterator[ExportedJob]:
+    def jobs(self) -> Iterator[tuple[StoredJob, ExportedJob]]:
         """Yield the jobs, each behind those that it waits for, with times of the server's clock. Raises Malformed."""
         for kept, image in self.image.stored(0, 0.0):  # the decoder rejects what no broker could read
-            yield self._job(kept.id, image)
+            yield kept, self._job(kept.id, image)
 
     def _job(self, id: bytes, image: JobImage) -> ExportedJob:
         head = ExportedJob(image.head, b"", None).shifted(image.head_made * NANO).head

@@ -3,6 +3,8 @@
     header   {"dragoman": "export", "format": 1, "release": …, "identity": …, "source": …, "made": …}
     job      {"job": id, "service": …, …}, see `exported_job.py`
     value    {"value": key, "text": …}: schedules, pauses, limits and groups, as the store has them
+    damage   {"damage": {"shard": …, "reason": …, "first": …, "last": …, "messages": …, "jobs": […]}}, see `damage.py`:
+             what the export of a damaged cluster has left out. An earlier release refuses a file with such a line
     end      {"end": {"jobs": …, "groups": …, …}, "lines": …, "sha256": …}: counts, and a digest of all lines before it
 
 A file without its end, or with another digest, was cut off, damaged or edited: nothing of it is imported.
@@ -20,6 +22,7 @@ from dragoman.operations.limits import LIMITS
 from dragoman.operations.pauses import PAUSED_AT, PAUSED_BY
 from dragoman.operations.schedule_state import PREFIX as SCHEDULE
 from dragoman.store.rows import RowDecoder
+from dragoman.transfer.damage import Damage, damage_of
 from dragoman.transfer.errors import BadFile, TransferError
 from dragoman.transfer.exported_job import ExportedJob, job_of, line_of
 
@@ -57,6 +60,7 @@ class FileWriter:
 
     def __init__(self, write: Callable[[bytes], object], release: str, identity: str, source: str, made: float) -> None:
         self.counts: dict[str, int] = {"jobs": 0} | dict.fromkeys(KINDS.values(), 0)
+        self.damages: list[Damage] = []
         self._write = write
         self._digest = sha256()
         self._lines = 0
@@ -80,6 +84,10 @@ class FileWriter:
         self.counts[kind_of(key)] += 1
         self._add({"value": key, "text": text})
 
+    def add_damage(self, damage: Damage) -> None:
+        self.damages.append(damage)
+        self._add(damage.line())
+
     def end(self) -> None:
         self._add({"end": self.counts, "lines": self._lines, "sha256": self._digest.hexdigest()})
 
@@ -97,6 +105,7 @@ class FileReader:
         """`file`: can be read several times. Raises BadFile."""
         self._file = file
         self.counts: dict[str, int] = {}  # after it was read
+        self.damages: list[Damage] = []  # likewise
         header = _object(file.readline())
         if header.get("dragoman") != "export":
             raise BadFile("this is not a file of `dragoman export`")
@@ -112,11 +121,13 @@ class FileReader:
         self._file.seek(0)
         digest = sha256()
         counts = {"jobs": 0} | dict.fromkeys(KINDS.values(), 0)
+        damages: list[Damage] = []
         decoder = RowDecoder()
         for lines, data in enumerate(self._file):
             line = _object(data)
             if "end" in line:
                 self._check_end(line, lines, digest.hexdigest(), counts)
+                self.damages = damages
                 return
             digest.update(data)
             if "job" in line:
@@ -126,6 +137,8 @@ class FileReader:
                 key = str(line["value"])
                 counts[kind_of(key)] += 1
                 yield key, str(line.get("text", ""))
+            elif "damage" in line:
+                damages.append(damage_of(line))
             elif lines:
                 raise BadFile(f"line {lines + 1} is neither a job nor a value")
         raise BadFile(CUT_OFF)

@@ -24,7 +24,7 @@ from dragoman.server.clock import random_bytes
 from dragoman.server.cluster_init import REQUEST_TIMEOUT
 from dragoman.server.cluster_shards import layout_problem
 from dragoman.server.nats_connection import NatsConnection
-from dragoman.transfer.errors import InUse, TransferError
+from dragoman.transfer.errors import DamagedShard, InUse, TransferError
 
 LISTEN: Final = 3.0  # seconds in which every running broker is heard
 STUCK: Final = 30.0  # seconds without progress
@@ -80,11 +80,13 @@ class OpenLog(ShardEvents):
     ) -> None:
         self.shard = shard
         self.claimed_time = 0
+        self.epoch = 0  # sequence of the claim of this command; 0: it is not in the log
         self._connection = connection
         self._members = members
         self._take: Callable[[ReadBatch], None] = lambda batch: None
         self._forget: Callable[[], None] = lambda: None
         self._problem = ""
+        self._damage = ""
         self._is_released = False
         self._last_ticket = self._saved = 0
         self._steps = 0  # events: the log makes progress
@@ -100,7 +102,8 @@ class OpenLog(ShardEvents):
     # ---------------------------------------------------------------- calls of the command
 
     async def own(self, take: Callable[[ReadBatch], None], forget: Callable[[], None]) -> None:
-        """Claim and read the log. `take` gets each batch; `forget`: all of them come again. Raises TransferError."""
+        """Claim and read the log. `take` gets each batch; `forget`: all of them come again. Raises DamagedShard and
+        TransferError."""
         self._take, self._forget = take, forget
         self._log.claim(self._loop.time())
         await self._wait(lambda: self._log.phase is LogPhase.OWNED)
@@ -127,6 +130,8 @@ class OpenLog(ShardEvents):
             due = self._log.tick(now)
             self._connection.set_timer()
             self._members.check()
+            if self._damage:
+                raise DamagedShard(f"shard {self.shard}: {self._damage}")
             if self._problem:
                 raise TransferError(f"shard {self.shard}: {self._problem}")
             if is_reached():
@@ -157,6 +162,7 @@ class OpenLog(ShardEvents):
         self._changed.set()
 
     def claimed(self, epoch: int, now: float) -> None:
+        self.epoch = epoch
         self._step()
 
     def read(self, batches: list[ReadBatch], now: float) -> None:
@@ -164,7 +170,7 @@ class OpenLog(ShardEvents):
             for batch in batches:
                 self._take(batch)
         except Malformed as problem:
-            self._problem = problem.detail
+            self._damage = problem.detail
         self._step()
 
     def read_again(self, now: float) -> None:
@@ -188,5 +194,5 @@ class OpenLog(ShardEvents):
         self._step()
 
     def alarm(self, reason: str, now: float) -> None:
-        self._problem = reason
+        self._damage = reason
         self._step()

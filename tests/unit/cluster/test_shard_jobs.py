@@ -280,14 +280,14 @@ def test_a_shard_that_waits_for_a_commit_for_long_is_reported() -> None:
     world.log_loss = 1.0
     assert node.enqueue(b"one") is not None
     world.run(20.0)
-    assert node.store.overdue() == []
+    assert node.store.delays() == {}
     world.run(15.0)
-    (sentence,) = node.store.overdue()
+    (sentence,) = node.store.delays().values()
     assert sentence.startswith("shard ")
     assert "has waited for a commit for 3" in sentence
     world.log_loss = 0.0
     world.run(5.0)
-    assert node.store.overdue() == []
+    assert node.store.delays() == {}
 
 
 def test_imported_jobs_stay_in_the_shard_that_has_them() -> None:

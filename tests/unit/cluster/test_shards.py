@@ -253,7 +253,26 @@ def test_an_untrusted_log_is_looked_at_again_after_a_while() -> None:
     assert broker.claims() == []
     broker.shards.tick(40.0)
     assert broker.claims() == [0]
-    assert broker.shards[0].alarm == ""
+    assert broker.shards.unusable(0) == "it has lost messages"
+    broker.shards.claimed(0, 7, 40.0)
+    assert broker.shards.unusable(0) == "it has lost messages"
+    broker.shards.owned(0, 41.0)
+    assert broker.shards.unusable(0) == ""
+
+
+def test_an_untrusted_log_has_an_owner_only_when_it_keeps_it() -> None:
+    """A broker that looks at it again shows the shard as its own for a moment."""
+    broker = alone(count=1)
+    broker.shards.tick(10.0)
+    broker.shards.alarmed(0, "it has lost messages", 10.0)
+    broker.shards.heard("b", "b1", {0: 7}, False, 11.0)
+    assert broker.shards.unusable(0) == ""
+    broker.shards.heard("b", "b1", {}, False, 12.0)
+    assert broker.shards.unusable(0) == "it has lost messages"
+    for second in range(13, 24):
+        broker.shards.heard("b", "b1", {0: 8}, False, float(second))
+    broker.shards.heard("b", "b1", {}, False, 24.0)
+    assert broker.shards.unusable(0) == ""
 
 
 def test_a_released_shard_is_not_taken_back_at_once() -> None:

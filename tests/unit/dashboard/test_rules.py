@@ -26,6 +26,7 @@ def service(**changes: object) -> Facts:
 ROWS: list[tuple[Facts, str, str]] = [
     (Facts(store_problem="disk full"), "store", "The store cannot write: disk full. Background jobs are refused."),
     (Facts(problems=["a", "b"]), "not ready", "The broker accepts no new jobs: a; b."),
+    (Facts(degraded=["a", "b"]), "shard unusable", "Background jobs of some shards do not run: a; b."),
     (
         Facts(unheard=["eu2", "eu3"]),
         "broker silent",
@@ -164,7 +165,7 @@ def test_queue_that_waits_for_a_limit_of_its_service_needs_no_attention() -> Non
 
 def test_findings_about_services_name_them() -> None:
     """A principal without `see` over all services gets those of its services only."""
-    broker = {"store", "not ready", "broker silent", "limit", "lag", "bad messages", "rejoining"}
+    broker = {"store", "not ready", "shard unusable", "broker silent", "limit", "lag", "bad messages", "rejoining"}
     for facts, kind, _ in ROWS:
         (finding,) = findings(facts)
         assert finding.services == (() if kind in broker else ("ocr",)), kind

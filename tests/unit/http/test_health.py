@@ -21,8 +21,9 @@ from owners import LOCAL_OWNER
 class FakeContext:
     """The part of an AppContext that health checks use."""
 
-    def __init__(self, *problems: str, owner: Owner = LOCAL_OWNER) -> None:
+    def __init__(self, *problems: str, owner: Owner = LOCAL_OWNER, degraded: tuple[str, ...] = ()) -> None:
         self._problems = list(problems)
+        self._degraded = list(degraded)
         self._owner = owner
 
     def owner(self, scope: object) -> Owner:
@@ -38,6 +39,7 @@ class FakeContext:
             peers=4,
             draining=bool(self._problems),
             loading=False,
+            degraded=self._degraded,
         )
 
 
@@ -66,6 +68,17 @@ def test_one_that_takes_none_says_all_that_is_in_the_way() -> None:
     )
 
 
+def test_one_with_an_unusable_shard_is_ready_and_says_so() -> None:
+    """A load balancer would take all brokers of the cluster away, although the other shards work."""
+    answer = get("/readyz", FakeContext(degraded=("shard 2 is unusable", "shard 3 is full")))
+    assert (answer.status_code, answer.body) == (
+        200,
+        b"ready\ndegraded: shard 2 is unusable\ndegraded: shard 3 is full\n",
+    )
+    told = json.loads(get("/v1/health", FakeContext(degraded=("shard 2 is unusable",))).body)
+    assert (told["ready"], told["degraded"]) == (True, ["shard 2 is unusable"])
+
+
 def test_how_the_broker_is_can_be_read_even_if_it_is_not_ready() -> None:
     answer = get("/v1/health", FakeContext("the disk is full"))
     assert (answer.status_code, answer.media_type) == (200, "application/json")
@@ -78,10 +91,11 @@ def test_reasons_and_numbers_need_the_right_to_see_all_services() -> None:
     seer = Owner(Principal("ops", Rights(see=("*",))))
     assert get("/v1/health", FakeContext("the disk is full", owner=seer)).body == full
     web = Owner(Principal("web", Rights(call=("*",), see=("mail.*",))))
-    told = json.loads(get("/v1/health", FakeContext("the disk is full", owner=web)).body)
+    told = json.loads(get("/v1/health", FakeContext("the disk is full", owner=web, degraded=("x",))).body)
     assert told == {
         **json.loads(full),
         "problems": [],
+        "degraded": [],
         "jobs": None,
         "workers": None,
         "peers": None,

@@ -57,6 +57,9 @@ class SeenShards:
     def is_ready(self, shard: int) -> bool:
         return self._table.owners[shard] == self._node and shard not in self._table.reading
 
+    def unusable(self, shard: int) -> str:
+        return ""
+
 
 class ShardEntropy(SeededEntropy):
     """Ids end with the first shard of their broker, or with the byte of calls."""

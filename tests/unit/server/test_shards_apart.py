@@ -13,6 +13,11 @@ from dragoman.cluster.writer_watch import UNWRITABLE_AFTER
 from dragoman.core.set_aside import AT_ONCE
 from dragoman.core.states import JobState
 from dragoman.operations.group_schemas import BatchJob
+from dragoman.operations.schemas import EnqueueRequest
+from dragoman.operations.table import ENQUEUE
+from dragoman.server.cluster_places import Places
+from dragoman.server.cluster_status import cluster_numbers, shard_views
+from dragoman.server.open_store import store_problems
 
 BLOCKED = 2
 OTHER = 1
@@ -97,7 +102,8 @@ def test_a_job_without_a_key_goes_to_a_shard_that_can_be_written(world: ShardWor
     shards = {int(node.enqueue("s", b"x")[-2:], 16) for _ in range(8)}
     assert shards == {0, 1, 3}
     assert "maximum bytes exceeded" in str(node.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[0]))
-    assert "shard 2: maximum bytes exceeded" in str(node.shards.problem)
+    assert node.shards.problem is None
+    assert node.shards.delays() == {BLOCKED: "shard 2: maximum bytes exceeded"}
 
 
 # ---------------------------------------------------------------- slots of workers
@@ -196,7 +202,7 @@ def test_a_broker_with_a_lost_log_stops_without_waiting_for_it(world: ShardWorld
     node.keeper.shards.drain(world.now)
     world.run(1.0)
     assert node.keeper.shards.is_drained
-    assert node.keeper.shards[BLOCKED].alarm == "the log cannot be used: stream not found"
+    assert node.keeper.shards[BLOCKED].alarm.startswith("the log cannot be used: stream not found; repair the log")
     assert log.tick(world.now) > world.now
 
 
@@ -207,3 +213,86 @@ def test_a_log_that_is_being_released_is_not_due_to_be_verified(world: ShardWorl
     world.run(2.0 * VERIFY_EVERY)
     assert log.phase is LogPhase.RELEASING
     assert log.tick(world.now) > world.now
+
+
+# ---------------------------------------------------------------- the signs of it
+
+
+def test_a_broker_is_ready_while_one_of_its_shards_can_be_written(world: ShardWorld) -> None:
+    """Red brokers would be taken out of service for jobs that no other broker accepts either. Those with a full shard
+    among others were red."""
+    node = node_of(world)
+    for shard, kept in enumerate(node.keeper.kept):
+        assert kept.log.writer is not None
+        assert store_problems(node.shards, node.side) == ([], [f"shard {each}: full" for each in range(shard)])
+        kept.log.writer.problem = "full"
+    assert store_problems(node.shards, node.side) == (["background jobs are refused: shard 0: full"], [])
+
+
+def test_a_log_that_is_lost_while_its_owner_lives_is_named(world: ShardWorld) -> None:
+    """Its jobs are still shown: nobody else has them."""
+    world.unblock(BLOCKED)
+    node = node_of(world)
+    id = enqueue_in(node, BLOCKED)
+    world.logs[BLOCKED].is_gone = True
+    world.run_until(lambda: node.keeper.kept[BLOCKED].log.loss, 90.0)
+    before = node.remarks.count("shard log unusable")
+    problems, (sentence,) = store_problems(node.shards, node.side)
+    assert problems == []
+    assert sentence.startswith("shard 2 of the cluster is unusable: the log cannot be used: stream not found; ")
+    answer = node.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[1])
+    assert (answer.kind, answer.detail) == ("partitioned", sentence)
+    assert node.ask("job", id=id).id == id
+    world.run(125.0)
+    assert node.remarks.count("shard log unusable") == before + 2
+    world.logs[BLOCKED].is_gone = False
+    world.run(20.0)
+    assert store_problems(node.shards, node.side) == ([], [])
+
+
+class NoOwners:
+    """Shards that nobody has yet, and one that nobody gets."""
+
+    count = SHARDS
+
+    def owner(self, shard: int) -> str:
+        return ""
+
+    def is_ready(self, shard: int) -> bool:
+        return False
+
+    def unusable(self, shard: int) -> str:
+        return "it is unusable" if shard == BLOCKED else ""
+
+
+def test_a_job_without_a_key_waits_for_a_shard_that_gets_an_owner(world: ShardWorld) -> None:
+    """It was refused with the reason of the unusable one, when it was the turn of that one."""
+    places = Places(node_of(world).operations, "a", NoOwners())
+    request = EnqueueRequest(service="s")
+    chosen = {places.of(ENQUEUE, request, b"x", "local").shard for _ in range(2 * SHARDS)}
+    assert chosen == {0, 1, 3}
+
+
+def test_an_unusable_shard_is_named_with_its_reason_and_the_way_out(world: ShardWorld) -> None:
+    """A request for it was refused as one to retry in a moment, and nothing but the log of the broker named it."""
+    world.unblock(BLOCKED)
+    node = node_of(world)
+    id = enqueue_in(node, BLOCKED)
+    world.run(1.0)
+    world.logs[BLOCKED].messages[world.logs[BLOCKED].last - 1] = (b"nonsense", 0)
+    world.freeze("a")
+    other = world.start("b")
+    world.run_until(lambda: len(other.owned()) == SHARDS - 1, 60.0)
+    sentence = "shard 2 of the cluster is unusable: message "
+    for _ in range(400):  # it is looked at again meanwhile
+        world.run(0.1)
+        problems, (degraded,) = store_problems(other.shards, other.side)
+        assert problems == []
+        assert degraded.startswith(sentence)
+        assert "dragoman export --skip-damaged" in degraded
+        view = shard_views(other.keeper, other.broker, world.now)[BLOCKED]
+        assert (view.state, f"shard 2 of the cluster is unusable: {view.problem}") == ("unusable", degraded)
+    assert other.keeper.claims["alarm"] > 1
+    for answer in (other.ask("job", id=id), other.ask("enqueue", b"x", service="s", key=keys_of(BLOCKED)[0])):
+        assert (answer.kind, answer.detail) == ("partitioned", degraded)
+    assert cluster_numbers(other.side, other.shards)["dragoman_cluster_shards_unusable"] == [({}, 1)]

@@ -10,6 +10,7 @@ from hashlib import sha256
 import pytest
 
 from case_tables import check_every_row
+from dragoman.transfer.damage import Damage, damage_of
 from dragoman.transfer.errors import BadFile, TransferError
 from dragoman.transfer.exported_job import ExportedJob
 from dragoman.transfer.file_index import FileIndex
@@ -49,6 +50,30 @@ def test_everything_comes_back() -> None:
     assert read == [(each.head, each.payload, each.status) for each in jobs()]
     assert found[3:] == [("cron/x", "{}"), ("pause/y", "me")]
     assert (reader.identity, reader.counts["jobs"], reader.counts["schedules"]) == (IDENTITY, 3, 1)
+
+
+def test_damaged_places_come_back_and_are_a_part_of_the_whole() -> None:
+    damages = [Damage(2, "missing", 5, 7), Damage(3, "left out", jobs=(b"\x01" * 16, b"\x02" * 16)), Damage(0, "older")]
+    out = io.BytesIO()
+    writer = FileWriter(out.write, "0.1.0", IDENTITY, "cluster", 1.0)
+    writer.add_damage(damages[0])
+    writer.add_job(jobs()[0])
+    for damage in damages[1:]:
+        writer.add_damage(damage)
+    writer.end()
+    reader = FileReader(io.BytesIO(out.getvalue()))
+    for _ in range(2):  # an import reads it twice
+        assert [each.id for each in reader.read() if isinstance(each, ExportedJob)] == [b"\x01" * 16]
+        assert reader.damages == damages
+    without = [line for line in out.getvalue().splitlines(keepends=True) if b"older" not in line]
+    with pytest.raises(BadFile, match="damaged or edited"):
+        list(FileReader(io.BytesIO(b"".join(without))).read())
+
+
+def test_a_damaged_place_that_cannot_be_read_is_refused() -> None:
+    for text in ("[]", "1", "{}", '{"shard":1e999,"reason":"x"}', '{"shard":1,"reason":"x","jobs":["zz"]}'):
+        with pytest.raises(BadFile, match="a damaged place cannot be read"):
+            damage_of({"damage": json.loads(text)})
 
 
 def test_times_move_together() -> None:
