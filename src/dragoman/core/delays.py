@@ -53,7 +53,7 @@ class Delays:
 
     def wake(self, job: Job, now: float) -> None:
         """Queue a delayed job whose delay has ended."""
-        if not job.tried and not job.spent and job.queue_due == inf:  # it was in no queue before
+        if not job.tried and not job.spent and not self._dispatch.set_aside.has(job):
             job.arrival = now
             move_job(job, WAITING)
             self._dispatch.queue(job, now)

@@ -95,5 +95,5 @@ class StoreReports:
         for job in list(islice(self._returning.values(), AT_ONCE)):
             del self._returning[job.id]
             if job.state is DELAYED and self._job_registry.jobs.get(job.id) is job:
-                self._delays.wake(job, now)
+                self._delays.requeue(job, now)  # it keeps its place
         return bool(self._returning or set_aside.unfinished)

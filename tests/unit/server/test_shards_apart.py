@@ -10,7 +10,7 @@ from shard_operations_world import SHARDS, ShardNode, ShardWorld
 from dragoman.cluster.log import VERIFY_EVERY, LogPhase
 from dragoman.cluster.ranks import shard_of_key
 from dragoman.cluster.writer_watch import UNWRITABLE_AFTER
-from dragoman.core.set_aside import AT_ONCE
+from dragoman.core.set_aside import AT_ONCE, LOOK_AGAIN
 from dragoman.core.states import JobState
 from dragoman.operations.group_schemas import BatchJob
 from dragoman.operations.schemas import EnqueueRequest
@@ -154,8 +154,12 @@ def test_a_job_that_was_waiting_keeps_its_place(world: ShardWorld) -> None:
     world.run(0.5)
     assert node.job(first).state is JobState.DELAYED
     assert node.ask("why", id=first).kind == "storing"
+    arrival = node.job(first).arrival
+    world.run(LOOK_AGAIN + 1.0)  # it is looked at again meanwhile
+    assert node.job(first).state is JobState.DELAYED
     world.unblock(BLOCKED)
     world.run_until(lambda: cancelled.responses)
+    assert node.job(first).arrival == arrival
     world.work_until(lambda: world.outcome(first) == "done" and world.outcome(later) == "done", 5.0)
 
 
