@@ -7,7 +7,7 @@ answer is final but a message that was read: what is stored under a sequence nev
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar, final
 
 from mypy_extensions import mypyc_attr
 
@@ -34,6 +34,9 @@ from dragoman.cluster.requests import Answer
 APPEND_TIMEOUT: Final = 1.0  # seconds; the same append is sent again then
 ASK_TIMEOUT: Final = 2.0
 BATCH_TIMEOUT: Final = 2.0  # between two messages of a batch
+
+
+T = TypeVar("T")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -66,6 +69,45 @@ class LogIO:
     def purge(self, first_kept: int, done: Callable[[int | ApiError, float], None], now: float) -> None:
         """Remove all messages before a sequence."""
         raise NotImplementedError
+
+
+@final
+class ObservedLog(LogIO):
+    """Passes requests to a log, and notes that there was one, or an answer: something may be due since."""
+
+    def __init__(self, inner: LogIO) -> None:
+        self.has_changed = False
+        self._inner = inner
+
+    @property
+    def max_message(self) -> int:
+        return self._inner.max_message
+
+    def append(self, payload: bytes, expected: int, done: Callable[[Append, float], None], now: float) -> None:
+        self._inner.append(payload, expected, self._noting(done), now)
+
+    def inspect(self, done: Callable[[StreamState | ApiError, float], None], now: float) -> None:
+        self._inner.inspect(self._noting(done), now)
+
+    def get(self, sequence: int, done: Callable[[StoredMessage | ApiError | None, float], None], now: float) -> None:
+        self._inner.get(sequence, self._noting(done), now)
+
+    def batch(
+        self, first: int, count: int, max_bytes: int, done: Callable[[DirectBatch, float], None], now: float
+    ) -> None:
+        self._inner.batch(first, count, max_bytes, self._noting(done), now)
+
+    def purge(self, first_kept: int, done: Callable[[int | ApiError, float], None], now: float) -> None:
+        self._inner.purge(first_kept, self._noting(done), now)
+
+    def _noting(self, done: Callable[[T, float], None]) -> Callable[[T, float], None]:
+        self.has_changed = True
+
+        def answered(answer: T, now: float) -> None:
+            self.has_changed = True
+            done(answer, now)
+
+        return answered
 
 
 class JetStreamLog(LogIO):

@@ -27,7 +27,7 @@ from dragoman.cluster.hub import Hub
 from dragoman.cluster.imports import interrupted
 from dragoman.cluster.log import Expected, ShardEvents, ShardLog
 from dragoman.cluster.log_cleaner import LogCleaner
-from dragoman.cluster.log_io import LogIO
+from dragoman.cluster.log_io import LogIO, ObservedLog
 from dragoman.cluster.log_reader import ReadBatch
 from dragoman.cluster.log_records import VERSION, Claim
 from dragoman.cluster.peers import Peer
@@ -39,6 +39,7 @@ from dragoman.cluster.shard_image import JobImage, ShardImage
 from dragoman.cluster.shard_owners import ShardOwners
 from dragoman.cluster.shard_signs import REPAIR, ShardSigns
 from dragoman.cluster.shards import ShardActions, ShardPhase, Shards, ShardSettings
+from dragoman.cluster.shards_in_use import shards_in_use
 from dragoman.cluster.store import NOTES, Places, ShardStore
 from dragoman.cluster.watches import Watches
 from dragoman.cluster.writer_watch import watch_writer
@@ -60,14 +61,14 @@ class KeptShard(ShardEvents):
 
     def __init__(self, number: int, keeper: ShardKeeper, io: LogIO, new_claim: Callable[[], Claim], layout: Expected):
         self.number = number
-        self.io = io
-        self.log = ShardLog(io, self, new_claim, layout)
+        self.io = ObservedLog(io)
+        self.log = ShardLog(self.io, self, new_claim, layout)
         self.image = ShardImage()
         self.claimed_at = 0.0
         self.claimed_time = 0  # the same moment by the server's clock
         self.restoring: Iterator[tuple[StoredJob, JobImage]] | None = None
         self.early: list[tuple[Peer | None, Outcome | Held]] = []  # they came before the jobs were restored
-        self.release_by = inf
+        self.due = -inf  # time of its next tick, unless something about its log changes before
         self.last_commit = -inf
         self.cleaner: LogCleaner | None = None
         self.live = 0  # bytes of the rows that the last cleaning has written
@@ -126,7 +127,8 @@ class ShardKeeper(ShardActions):
     ) -> None:
         """`logs`: of all shards, in their order."""
         known = (cluster, hub.name, hub.incarnation, len(logs))
-        self.shards = Shards(*known, self, now, settings, self._load, self._in_use)
+        in_use = partial(shards_in_use, broker, hub, store.shard_of)
+        self.shards = Shards(*known, self, now, settings, self._load, lambda: in_use(self.outcomes))
         self.broker_name = hub.name
         self.identity = expected.identity  # of the layout
         self.outcomes = HeldOutcomes(ShardOwners(self.shards, hub, store.shard_of))
@@ -140,6 +142,7 @@ class ShardKeeper(ShardActions):
         self._store = store
         self.acks = CommittedAcks(broker.job_registry.pending_commits, hub, self.outcomes, store.shard_of)
         self._restoring = RestoreOrder(hub)
+        self._releasing: dict[int, float] = {}  # shards, with the time until which their jobs may be busy
         self._last_number = 0  # of restored jobs; they are below those of new ones
 
         def new_claim() -> Claim:
@@ -159,19 +162,24 @@ class ShardKeeper(ShardActions):
         number = self._restoring.next(now)
         if number is not None:
             self._restore_some(self.kept[number], now)
+        for releasing in list(self._releasing):
+            self._step_release(self.kept[releasing], now)
         for shard in self.kept:
-            if shard.release_by < inf:
-                self._step_release(shard, now)
-            due = min(due, shard.log.tick(now))
-            self.signs.tick(shard.number, now)
-            if self.owns(shard.number):
-                writer_due = watch_writer(shard.log, shard.number, self._broker, now)
-                due = min(due, self._clean(shard, now), writer_due)
+            if shard.io.has_changed or now >= shard.due:  # most iterations concern no log
+                shard.io.has_changed = False
+                shard.due = self._tick_shard(shard, now)
+            due = min(due, shard.due)
         self.outcomes.tick(now)
         due = min(due, self._store.tick(now), self.watches.tick(now))
         is_stepping = self._broker.store_reports.step(now)
-        is_busy = number is not None or is_stepping or any(shard.release_by < inf for shard in self.kept)
+        is_busy = number is not None or is_stepping or self._releasing
         return now if is_busy else min(due, now + 0.05) if self._restoring else due
+
+    def _tick_shard(self, shard: KeptShard, now: float) -> float:
+        due = min(shard.log.tick(now), self.signs.tick(shard.number, now))
+        if self.owns(shard.number):
+            due = min(due, self._clean(shard, now), watch_writer(shard.log, shard.number, self._broker, now))
+        return due
 
     def begin(self, now: float) -> None:
         """Look for shards that nobody owns. Call it when the other brokers have been heard."""
@@ -193,16 +201,6 @@ class ShardKeeper(ShardActions):
     def _load(self, number: int) -> int:
         """Return the number of jobs in a shard. One whose log is lost is given up last: its jobs are only here."""
         return MANY if self.kept[number].log.loss else self._store.jobs.get(number, 0)
-
-    def _in_use(self) -> dict[int, None]:
-        """Return the shards that cannot be without an owner: an attempt runs, or its outcome is held here."""
-        found = {self.shard_of(token): None for token in self.outcomes.tokens}
-        for worker in self._broker.worker_registry.workers.values():
-            for attempt in worker.running.values():
-                number = self.shard_of(attempt.token)
-                if number >= 0 and number not in found and self._hub.is_running(attempt):
-                    found[number] = None
-        return found
 
     def ends(self) -> dict[int, int]:
         """Return the last sequence of the log of each shard that is owned here."""
@@ -262,7 +260,7 @@ class ShardKeeper(ShardActions):
         kept.log.claim(now)
 
     def release(self, shard: int, now: float) -> None:
-        self.kept[shard].release_by = now + RELEASE_WITHIN
+        self._releasing[shard] = now + RELEASE_WITHIN
 
     def evict(self, shard: int, reason: str, now: float) -> None:
         kept = self.kept[shard]
@@ -408,7 +406,7 @@ class ShardKeeper(ShardActions):
         shard.image = ShardImage()
         shard.early = []
         shard.cleaner = None
-        shard.release_by = inf
+        self._releasing.pop(shard.number, None)
         if is_known:
             self._drop(shard, now)
             self._hub.remark("shard lost", "warning", shard=shard.number, reason=reason)
@@ -435,12 +433,12 @@ class ShardKeeper(ShardActions):
         jobs = self.jobs_of(number)
         held |= {job.id for job in jobs if job.attempt is not None and not job.attempt.is_sent}  # by the log, it runs
         is_busy = self._store.is_writing(number) or any(job.id in held for job in jobs)
-        if is_busy and now < shard.release_by and not shard.log.loss:
+        if is_busy and now < self._releasing[number] and not shard.log.loss:
             groups = self._broker.job_registry.groups
             quiet = [job for job in jobs if job.id not in held and groups.of(job) is None]
             self._broker.eviction.evict(quiet, (), self._hub.heir, now)
             return
-        shard.release_by = inf
+        self._releasing.pop(shard.number, None)
         shard.cleaner = None
         self._drop(shard, now)
         if shard.log.loss:  # no release can be written

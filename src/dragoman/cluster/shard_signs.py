@@ -24,16 +24,19 @@ class ShardSigns:
         self._hub = hub
         self._tell_at: dict[int, float] = {}  # of lost logs
 
-    def tick(self, number: int, now: float) -> None:
-        """Say every minute that the log of a shard that is ours is lost. Its jobs stay: nobody else has them."""
+    def tick(self, number: int, now: float) -> float:
+        """Say every minute that the log of a shard that is ours is lost. Its jobs stay: nobody else has them. Returns
+        the time of the next call."""
         loss = self._logs[number].loss
         if not loss:
             if self._tell_at:
                 self._tell_at.pop(number, None)
-        elif now >= self._tell_at.get(number, -inf):
+            return inf
+        if now >= self._tell_at.get(number, -inf):
             self._tell_at[number] = now + TELL_EVERY
             reason = f"{loss}; nothing of the shard is acknowledged: {REPAIR}"
             self._hub.remark("shard log unusable", "error", shard=number, reason=reason)
+        return self._tell_at[number]
 
     def unusable(self, number: int) -> str:
         """Return a sentence about a shard that no broker can use now; empty: there is none."""
