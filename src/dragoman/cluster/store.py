@@ -2,6 +2,8 @@
 
 The entries of one iteration are grouped by shard, and each group is a batch of its log: all or nothing. What waits for
 a commit of a shard goes on when the log of that shard has it, so a shard whose log cannot be written delays no other.
+The batches of one iteration are reported together if their logs take about as long: then what follows from them is in
+few batches again. A log that takes longer is not waited for.
 Entries of a shard that this broker does not own are dropped: another broker decides about its jobs.
 
 State that belongs to no job is in shard 0, so that one broker decides about it: pauses, limits, schedules. Groups are
@@ -15,6 +17,7 @@ place of each (about 100 bytes a job). All others are in the memory of the core,
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection
 from typing import Final, final
 
@@ -32,6 +35,7 @@ from dragoman.core.model import ABSENT, Attempt, Job, JobId, Payload
 from dragoman.core.store_entries import DeleteJob, Saved, StoreJob, StoreValue
 from dragoman.store.rows import RowEncoder, read_result
 
+TOGETHER: Final = 0.05  # seconds for which a batch waits for others of its iteration
 OVERDUE: Final = 30.0  # seconds in which a commit succeeds, whatever happens to one server
 NOTES: Final = 0  # the shard of everything that belongs to no job
 WATCH: Final = "watch/"  # of the keys of notes about jobs that others wait for: their shard follows
@@ -39,15 +43,28 @@ KEY: Final = "key/"  # of the keys of notes about idempotency keys: their shard 
 
 
 @final
+class Turn:
+    """The batches of one iteration that are reported together."""
+
+    __slots__ = ("made", "pending", "saved")
+
+    def __init__(self, made: float) -> None:
+        self.made = made
+        self.pending = 0  # number of batches that are not saved
+        self.saved: list[Ticket] = []  # not reported yet
+
+
+@final
 class Ticket:
     """A batch on its way to a log."""
 
-    __slots__ = ("done", "made", "number", "shard")
+    __slots__ = ("done", "made", "number", "shard", "turn")
 
-    def __init__(self, shard: int, number: int, done: Saved | None, made: float) -> None:
+    def __init__(self, shard: int, number: int, done: Saved | None, made: float, turn: Turn | None) -> None:
         self.shard = shard
         self.number = number  # of its newest save
         self.done = done  # None: nothing waits for it
+        self.turn = turn  # None: it is reported alone
         self.made = made
 
 
@@ -86,6 +103,7 @@ class ShardStore:
         self._left: set[int] = set()  # shards that were detached since entries were applied
         self._last_ticket = 0
         self._tickets: dict[int, Ticket] = {}
+        self._turns: deque[Turn] = deque()
         self._fetches: list[tuple[int, Fetch, JobId]] = []
 
     # ---------------------------------------------------------------- shards
@@ -118,8 +136,11 @@ class ShardStore:
             fetch.abandon()
             self.when_unread(id)
         for ticket in unsaved:
+            if ticket.turn is not None:
+                ticket.turn.pending -= 1
             if ticket.done is not None:
                 self._safe(shard, ticket.number, ticket.done, is_lost=True)
+        self._report(self._clock())
 
     def shard_of(self, id: bytes) -> int:
         """Return the shard of a job, a group or an attempt; -1: it is in none. An imported job may be in another shard
@@ -143,8 +164,26 @@ class ShardStore:
             return
         self.written += 1
         self.commits.observe(max(0.0, now - ticket.made))
-        if ticket.done is not None:
+        turn = ticket.turn
+        if turn is not None:
+            turn.pending -= 1
+            turn.saved.append(ticket)
+            self._report(now)
+        elif ticket.done is not None:
             self._safe(ticket.shard, ticket.number, ticket.done)
+
+    def _report(self, now: float) -> None:
+        """Report the turns that are complete, in order, and what is saved of those that have waited for long enough."""
+        turns = self._turns
+        while turns and (not turns[0].pending or now >= turns[0].made + TOGETHER):
+            turn = turns.popleft()
+            if turn.pending:
+                for ticket in self._tickets.values():
+                    if ticket.turn is turn:
+                        ticket.turn = None
+            for ticket in turn.saved:
+                if ticket.done is not None:
+                    self._safe(ticket.shard, ticket.number, ticket.done)
 
     def _safe(self, shard: int, number: int, done: Saved, is_lost: bool = False) -> None:
         """All saves of a shard up to this one are in its log; or the shard has left, and nobody knows if they are."""
@@ -172,16 +211,37 @@ class ShardStore:
                 writer = writers[shard] = BatchWriter(self.encoder, now)
             self._add(entry, writer, shard)
         self._left.clear()
+        turn = Turn(now)
         for shard, number in numbers.items():
             if shard in writers:
-                self.add(shard, writers[shard].encode(), now, number, done if number else None)
+                is_alone = not number or self._is_slow(shard, now)
+                turn.pending += not is_alone
+                self.add(
+                    shard, writers[shard].encode(), now, number, done if number else None, None if is_alone else turn
+                )
             elif number:
                 self._safe(shard, number, done, is_lost=shard in lost)
+        if turn.pending or turn.saved:
+            self._turns.append(turn)
+            self._report(now)
 
-    def add(self, shard: int, batch: bytes, now: float, number: int = 0, done: Saved | None = None) -> int:
+    def _is_slow(self, shard: int, now: float) -> bool:
+        """True if other shards do not wait for this one."""
+        log = self._logs[shard][0]
+        return bool(log.loss) or (log.writer is not None and now - log.writer.waiting_since >= TOGETHER)
+
+    def add(
+        self,
+        shard: int,
+        batch: bytes,
+        now: float,
+        number: int = 0,
+        done: Saved | None = None,
+        turn: Turn | None = None,
+    ) -> int:
         """Write a batch to the log of an owned shard. Returns its ticket."""
         self._last_ticket += 1
-        self._tickets[self._last_ticket] = Ticket(shard, number, done, now)
+        self._tickets[self._last_ticket] = Ticket(shard, number, done, now, turn)
         ticket = self._last_ticket
         self.bytes[shard] += len(batch)
         self._logs[shard][0].add(ticket, batch, now)
@@ -286,13 +346,14 @@ class ShardStore:
             self._fetches.append((shard, Fetch(log[1], where, collect(name), now), job.id))
 
     def tick(self, now: float) -> float:
-        """Repeat reads that are due. Returns the time of the next call."""
-        due = inf
+        """Repeat reads that are due, and report what has waited. Returns the time of the next call."""
+        self._report(now)
+        due = self._turns[0].made + TOGETHER if self._turns else inf
         if self._fetches:
             for _, fetch, _ in self._fetches:
                 fetch.tick(now)
             self._fetches = [entry for entry in self._fetches if not entry[1].is_over]
-            due = min([fetch.retry_at for _, fetch, _ in self._fetches], default=inf)
+            due = min(due, min([fetch.retry_at for _, fetch, _ in self._fetches], default=inf))
         return due
 
     def close(self) -> str | None:
