@@ -214,11 +214,10 @@ class ShardStore:
         turn = Turn(now)
         for shard, number in numbers.items():
             if shard in writers:
-                is_alone = not number or self._is_slow(shard, now)
-                turn.pending += not is_alone
-                self.add(
-                    shard, writers[shard].encode(), now, number, done if number else None, None if is_alone else turn
-                )
+                together = None if not number or self._is_slow(shard, now) else turn
+                if together is not None:
+                    together.pending += 1
+                self.add(shard, writers[shard].encode(), now, number, done if number else None, together)
             elif number:
                 self._safe(shard, number, done, is_lost=shard in lost)
         if turn.pending or turn.saved:
