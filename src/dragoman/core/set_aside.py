@@ -3,7 +3,7 @@
 A background job that has a worker is sent when the store has committed that (R108). While one shard of a cluster cannot
 be written, its jobs would take the slots of all workers without being sent, and calls and jobs of other shards would
 wait for ever. So each is set aside when its turn comes, as a delayed job, and returns to its place when the shard can
-be written (`store_reports.py`).
+be written (`store_reports.py`, R120).
 """
 
 from __future__ import annotations

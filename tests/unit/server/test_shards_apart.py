@@ -1,4 +1,4 @@
-"""A shard whose log cannot be written delays only its own jobs, at a broker that owns others."""
+"""R120: a shard whose log cannot be written delays only its own jobs, at a broker that owns others."""
 
 from __future__ import annotations
 
