@@ -130,6 +130,11 @@ class ShardLog:
         return 0 if self._writer is None else self._writer.epoch
 
     @property
+    def first(self) -> int:
+        """Sequence of the first message, as it was read; after a purge of ours, of the mark."""
+        return self._first
+
+    @property
     def voids(self) -> int:
         """Messages that were found and did not count, in all epochs of ours."""
         return self._voids + (0 if self._writer is None else self._writer.voids)

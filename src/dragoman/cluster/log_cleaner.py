@@ -3,7 +3,7 @@
     1  the claim is renewed; its place is the mark
     2  each job that is there, and each note, is written again behind the mark, some in each iteration; payloads and
        results that are only in the log are read first. Jobs that have ended are written without their payload
-    3  when all of it is saved, the log is purged up to the mark (R116)
+    3  when all of it is saved, the mark is noted, and then the log is purged up to it (R116)
 
 Normal commits go on meanwhile. A broker that dies in between leaves rows twice, which read as one.
 """
@@ -15,6 +15,7 @@ from typing import Final
 
 from dragoman.cluster.jetstream import ApiError
 from dragoman.cluster.log import LogPhase, ShardLog
+from dragoman.cluster.log_beginnings import BEGINNING
 from dragoman.cluster.shard_rows import BatchWriter
 from dragoman.cluster.store import Places, ShardStore
 from dragoman.core.broker import Broker
@@ -40,6 +41,7 @@ class LogCleaner:
         self._broker = broker
         self._store = store
         self._is_marked = False
+        self._is_noted = False
         self._is_purging = False
         self._purge_at = -inf
         self._jobs: deque[JobId] = deque()
@@ -80,10 +82,22 @@ class LogCleaner:
             self._write_some(now)
         if self._jobs or self._unsaved or self._fetching:
             return now + 0.01
+        if not self._is_noted:
+            self._is_noted = True
+            self._note_mark(now)
+            return now + 0.01
         if not self._is_purging and now >= self._purge_at and not self._store.is_fetching(self._shard):
             self._is_purging = True
             self._log.purge(self._purged, now)
         return self._purge_at if not self._is_purging else inf
+
+    def _note_mark(self, now: float) -> None:
+        """Note that everything before the mark is written again, so that its absence is no loss."""
+        mark = str(self._log.epoch)
+        self._store.notes[self._shard][BEGINNING] = mark
+        writer = BatchWriter(self._store.encoder, now)
+        writer.add_note(BEGINNING, mark)
+        self._add(writer, [], now)
 
     def _purged(self, answer: int | ApiError, now: float) -> None:
         self._is_purging = False

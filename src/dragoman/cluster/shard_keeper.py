@@ -26,6 +26,7 @@ from dragoman.cluster.held_outcomes import HeldOutcomes
 from dragoman.cluster.hub import Hub
 from dragoman.cluster.imports import interrupted
 from dragoman.cluster.log import Expected, ShardEvents, ShardLog
+from dragoman.cluster.log_beginnings import missing_beginning
 from dragoman.cluster.log_cleaner import LogCleaner
 from dragoman.cluster.log_io import LogIO, ObservedLog
 from dragoman.cluster.log_reader import ReadBatch
@@ -275,8 +276,10 @@ class ShardKeeper(ShardActions):
 
     def all_read(self, shard: KeptShard, now: float) -> None:
         unfinished = interrupted(shard.image.notes)
-        if unfinished:
-            self.distrust(shard, f"the import of file {unfinished} was interrupted; run `dragoman import` again", now)
+        begun = f"the import of file {unfinished} was interrupted; run `dragoman import` again"
+        reason = begun if unfinished else missing_beginning(shard.image.notes, shard.log.first)
+        if reason:
+            self.distrust(shard, reason, now)
             return
         shard.restoring = shard.image.stored(shard.claimed_time, shard.claimed_at)
         self._store.attach(shard.number, shard.log, shard.io)

@@ -13,6 +13,8 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.cluster.imports import PREFIX as IMPORT
 from dragoman.cluster.imports import interrupted
 from dragoman.cluster.layout import Layout
+from dragoman.cluster.log_beginnings import PREFIX as BEGINNINGS
+from dragoman.cluster.log_beginnings import missing_beginning
 from dragoman.cluster.store import KEY, WATCH
 from dragoman.core.groups import PREFIX as GROUP
 from dragoman.core.restore import StoredJob
@@ -25,7 +27,7 @@ from dragoman.transfer.jobs_file import FileWriter, Progress
 from dragoman.transfer.open_logs import Members, OpenLog, listen, read_layout
 from dragoman.transfer.salvage import NO_PREDECESSOR, damaged_layout, salvage
 
-NOT_EXPORTED: Final = (IMPORT, WATCH, KEY)  # the jobs have their keys, and name those that they wait for
+NOT_EXPORTED: Final = (IMPORT, WATCH, KEY, BEGINNINGS)  # the jobs have their keys, and name those that they wait for
 ADVICE: Final = "repair the log, or export what can be read with --skip-damaged"
 
 
@@ -74,7 +76,7 @@ class ClusterExport:
             await self._write_rest(layout, shard, log.epoch, damage)
             return
         try:
-            damaged = self._problem_of(image, shard, log.epoch)
+            damaged = self._problem_of(image, shard, log.first, log.epoch)
             if damaged is not None:
                 await self._write_rest(layout, shard, log.epoch, damaged)
                 return
@@ -87,11 +89,14 @@ class ClusterExport:
         finally:
             await log.release()
 
-    def _problem_of(self, image: FullImage, shard: int, epoch: int) -> DamagedShard | None:
+    def _problem_of(self, image: FullImage, shard: int, first: int, epoch: int) -> DamagedShard | None:
         """Return the error of a log that could be read, and is damaged; None: it is not."""
         had = self._had.get(shard, 0)
         if epoch <= had:
             return DamagedShard(f"shard {shard}: the log ends with {epoch - 1}, and has had {had}")
+        missing = missing_beginning(image.image.notes, first)
+        if missing:
+            return DamagedShard(f"shard {shard}: {missing}")
         unreadable = image.image.unreadable() if self._skips else {}
         return DamagedShard(f"shard {shard}: {next(iter(unreadable.values()))}") if unreadable else None
 
@@ -101,7 +106,7 @@ class ClusterExport:
             raise DamagedShard(f"{damage}; {ADVICE}")
         had = self._had.get(shard, 0)
         found = await salvage(self._connection, self._cluster, shard, layout, epoch, had, str(damage))
-        for each in found.damages:
+        for each in found.damages or [Damage(shard, str(damage).removeprefix(f"shard {shard}: "))]:
             self._file.add_damage(each)
         self._add(shard, found.jobs(), found.values)
 

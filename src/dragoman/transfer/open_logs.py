@@ -99,6 +99,11 @@ class OpenLog(ShardEvents):
         io = JetStreamLog(connection.client, stream_name(cluster, shard), log_subject(cluster, shard))
         self._log = ShardLog(io, self, new_claim, Expected(layout.identity, layout.replicas))
 
+    @property
+    def first(self) -> int:
+        """Sequence of the first message of the log."""
+        return self._log.first
+
     # ---------------------------------------------------------------- calls of the command
 
     async def own(self, take: Callable[[ReadBatch], None], forget: Callable[[], None]) -> None:

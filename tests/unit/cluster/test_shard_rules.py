@@ -75,6 +75,25 @@ def test_a_damaged_log_is_never_claimed_and_the_others_are() -> None:
     check_every_row(check, [(each,) for each in DAMAGES])
 
 
+def test_a_log_that_was_purged_up_to_a_later_claim_is_not_claimed() -> None:
+    """C9: it begins with a claim, as after a cleaning, so it looked whole, and its jobs had never existed."""
+    world = world_with_workers("a", "b")
+    for number in range(12):
+        enqueue(world, b"job %d" % number)
+    left = world.node("b")
+    victim = world.node("a").owned[0]
+    world.freeze("a")
+    world.run_until(lambda: len(left.owned) == SHARDS, 60.0)
+    claim = left.keeper.shards[victim].epoch
+    assert claim > 1
+    world.freeze("b")
+    world.logs[victim].purge(claim)
+    third = world.start("c")
+    world.run_until(lambda: len(third.owned) == SHARDS - 1, 90.0)
+    assert third.keeper.shards[victim].phase is ShardPhase.ALARMED
+    assert f"the log begins with {claim}, and was cleaned up to 1" in third.keeper.shards[victim].alarm
+
+
 # ---------------------------------------------------------------- C10: the number of messages
 
 
