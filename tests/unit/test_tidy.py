@@ -93,10 +93,6 @@ PURE = tuple(name for name, each in PACKAGES.items() if each.holds.endswith(" Pu
 
 FORBIDDEN_NAMES = {"pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "yaml", "eval", "recv_pyobj"}
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager"}
-# A file that a program under tools/ writes is as long as the table of operations makes it.
-BY_HAND = [path for path in MODULES if "\n\nWritten by tools/" not in path.read_text()]
-MOST_LINES = 450
-MOST_LINES_OF_A_CLASS = 350
 
 # Objects of the core, by the end of the name that a variable or an attribute has.
 FIELDS = {
@@ -489,21 +485,6 @@ def test_replaced_names_do_not_come_back() -> None:
         if (found := REPLACED.search(line)) is not None
     ]
     assert offences == []
-
-
-def test_no_file_swallows_its_neighbours() -> None:
-    lengths = {str(path.relative_to(SOURCE)): len(path.read_text().splitlines()) for path in BY_HAND}
-    assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
-
-
-def test_no_class_swallows_its_neighbours() -> None:
-    lengths = {
-        f"{where(path, node.lineno)} {node.name}": (node.end_lineno or 0) - node.lineno + 1
-        for path in BY_HAND
-        for node in nodes_of(path)
-        if isinstance(node, ast.ClassDef)
-    }
-    assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES_OF_A_CLASS} == {}
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
