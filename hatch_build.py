@@ -90,7 +90,6 @@ COMPILED = (
 # Of these, what stays as it is.
 INTERPRETED = (
     "**/__init__.py",  # nothing but a docstring
-    "**/*_pb2.py",  # generated
     "cluster/records.py",  # structs of msgspec
     "cluster/gossip.py",  # the same
     "cluster/log_records.py",  # the same

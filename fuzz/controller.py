@@ -1,13 +1,72 @@
-"""Fuzz target: messages of Worker-Controller. All readers of both editions get the same head."""
+"""Fuzz target: messages of Worker-Controller. All readers of both editions get the same head.
+
+The official library of protobuf reads it, too: both find the same numbers, or neither can read it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.controller import codec
 from dragoman.dialects.controller.editions import SEED, SHIFTED, Edition
+
+# The fields of each message, in the order of their numbers. The first is an int32, the others are uint64.
+FIELDS: Final = {
+    "WorkerPulse": ("type", "worker_id", "task_id", "next_pulse"),
+    "PulseResponse": ("error", "worker_id"),
+    "ControlMsg": ("type", "extra_size", "task_id"),
+    "WorkerResponse": ("error", "task_id", "extra_size"),
+}
+
+
+def official_classes() -> dict[str, Any]:
+    """The messages as classes of the official library, by name."""
+    types = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="oracle.proto", package="oracle", syntax="proto3")
+    for name, fields in FIELDS.items():
+        message = file.message_type.add(name=name)
+        for number, field in enumerate(fields, 1):
+            kind = types.TYPE_INT32 if number == 1 else types.TYPE_UINT64
+            message.field.add(name=field, number=number, type=kind, label=types.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    found = message_factory.GetMessageClassesForFiles([file.name], pool)
+    return {name: found[f"oracle.{name}"] for name in FIELDS}
+
+
+OFFICIAL: Final = official_classes()
+
+
+def official_numbers(name: str, head: bytes) -> tuple[int, ...] | None:
+    """The numbers that the official library finds in a message, by field; none if it cannot read it."""
+    try:
+        message = OFFICIAL[name].FromString(head)
+    except DecodeError:
+        return None
+    return tuple(getattr(message, field) for field in FIELDS[name])
+
+
+def our_numbers(name: str, head: bytes) -> tuple[int, ...] | None:
+    """The same numbers as our codec finds them."""
+    try:
+        if name == "WorkerPulse":
+            pulse = codec.read_pulse(head)
+            return pulse.type, pulse.worker_id, pulse.task_id, pulse.next_pulse
+        if name == "PulseResponse":
+            answer = codec.read_pulse_response(head, SEED)
+            return answer.number, answer.worker_id
+        if name == "ControlMsg":
+            control = codec.read_control(head, SEED)
+            return control.number, control.extra_size, control.task_id
+        response = codec.read_response(head, SEED)
+        return response.number, response.task_id, response.extra_size
+    except Malformed:
+        return None
 
 
 def check_pulse(head: bytes, edition: Edition) -> None:
@@ -53,6 +112,8 @@ CHECKS: Final[tuple[Callable[[bytes, Edition], None], ...]] = (
 
 
 def test_one_input(data: bytes) -> None:
+    for name in FIELDS:
+        assert our_numbers(name, data) == official_numbers(name, data)
     for check in CHECKS:
         assert failure_of(check, data, SEED) == failure_of(check, data, SHIFTED)
 

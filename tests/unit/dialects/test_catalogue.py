@@ -77,9 +77,9 @@ def test_a_broker_loads_no_client_and_no_worker() -> None:
     assert {each for each in loaded if each.startswith("dragoman.sdk.")} == {"dragoman.sdk.address"}
 
 
-def test_a_broker_loads_http_and_protocol_buffers_for_their_listeners_only() -> None:
+def test_a_broker_loads_http_for_its_listeners_only() -> None:
     loaded = _loaded_by("import dragoman.server.serve")
-    assert not loaded & {"dragoman.http.server", "dragoman.http.app", "dragoman.dialects.controller.controller_pb2"}
+    assert not loaded & {"dragoman.http.server", "dragoman.http.app"}
 
 
 def test_a_broker_loads_the_dialects_of_its_listeners_only() -> None:
