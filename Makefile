@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 DEV    := .venv-dev
+LOWEST := .venv-lowest
 FUZZ   := .venv-fuzz
 ARGS   ?=
 JOBS   ?= 4
@@ -16,13 +17,14 @@ COMPILED := $(wildcard $(VENV)/lib/python*/site-packages/dragoman/core/broker.*.
 # Where this is set, each of the hundreds of processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run install compile test test-programs pytest compiled-product rewritten-tests lint fuzz bench chaos docs format generate clean
+.PHONY: help demo run install compile test test-lowest test-programs pytest compiled-product rewritten-tests lint fuzz bench chaos docs format generate clean
 
 help:
 	@echo "make demo     run callers and workers of every dialect for about a minute; installs into .venv first, interpreted"
 	@echo "make run      start the broker on its defaults (ARGS=... for more); installs into .venv first, interpreted"
 	@echo "make install  install into .venv, the hot path compiled where there is a C compiler (.venv/bin/dragoman)"
 	@echo "make test     install what the tests need, lint, and run all tests"
+	@echo "make test-lowest  run the unit and interop tests with the oldest releases of dependencies that pyproject.toml allows"
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make format   let ruff format the sources"
 	@echo "make generate  write what comes from the code: methods of clients, docs/operations.md, pages in docs/reference"
@@ -30,7 +32,7 @@ help:
 	@echo "make fuzz     search for inputs that break a reader of bytes: all targets, 60 s each (SECONDS=10 TARGET=zmtp: one)"
 	@echo "make bench    measure against bare servers, such as libzmq's proxy (ARGS=--quick for a short run)"
 	@echo "make chaos    kill, freeze and cut off brokers and NATS servers under 20,000 jobs: 10 minutes (ARGS=--help for options)"
-	@echo "make clean    remove .venv, .venv-dev, .venv-fuzz, .build and caches"
+	@echo "make clean    remove .venv, .venv-dev, .venv-lowest, .venv-fuzz, .build and caches"
 	@echo ".venv holds the product; once it is compiled it stays compiled (DRAGOMAN_PURE=1 make install: interpreted);"
 	@echo ".venv-dev runs the sources as they are, for tests and tools; .venv-fuzz does so for make fuzz"
 
@@ -45,12 +47,15 @@ install: $(if $(and $(COMPILED),$(if $(filter-out 0,$(DRAGOMAN_PURE)),,1)),$(VEN
 
 compile: | $(VENV)/bin/python
 	@echo "Installing into $(VENV) and, where there is a C compiler, compiling the hot path: one to three minutes if two cores are free"
-	$(BIN)/$(PIP) .
+	$(BIN)/$(PIP) '.[all]'
 	@$(BIN)/dragoman --version
 	@touch $(VENV)/.installed
 
 test: $(DEV)/.installed test-programs
 	@$(MAKE) --no-print-directory -j3 pytest $(if $(ARGS),,compiled-product)
+
+test-lowest: $(LOWEST)/.installed test-programs
+	$(LOWEST)/bin/python -m pytest -n $(JOBS) --dist worksteal tests/unit tests/interop $(ARGS)
 
 # The product is compiled beside lint and the tests: most tests do not need it, and those of tests/compiled wait for it.
 # Assertions are rewritten before the tests start, because each of their processes would rewrite all of them. With ARGS
@@ -114,7 +119,7 @@ chaos: $(DEV)/.installed
 	cd tests && exec ../$(DEV)/bin/python -m chaos $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(DEV) $(FUZZ) .build build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEV) $(LOWEST) $(FUZZ) .build build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 %/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -127,10 +132,10 @@ clean:
 $(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
 ifeq ($(COMPILED),)
 	@echo "Installing into $(VENV), interpreted: about 20 seconds. 'make install' compiles the hot path: half the CPU per job"
-	@DRAGOMAN_PURE=later $(BIN)/$(PIP) --no-compile .
+	@DRAGOMAN_PURE=later $(BIN)/$(PIP) --no-compile '.[all]'
 else
 	@echo "The sources have changed: compiling the hot path again: one to three minutes if two cores are free"
-	@DRAGOMAN_PURE=never $(BIN)/$(PIP) . || { echo "$(VENV) still holds the compiled install of older sources." \
+	@DRAGOMAN_PURE=never $(BIN)/$(PIP) '.[all]' || { echo "$(VENV) still holds the compiled install of older sources." \
 		"Correct what is reported above, or replace it by an interpreted one: DRAGOMAN_PURE=1 make install" >&2; exit 2; }
 endif
 	@touch $@
@@ -138,6 +143,14 @@ endif
 # For tests and tools: nothing is installed again until pyproject.toml changes, for the sources run as they are.
 $(DEV)/.installed: pyproject.toml | $(DEV)/bin/python
 	DRAGOMAN_PURE=1 $(DEV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+# The dependencies of the product in their oldest releases, those of the tests in their newest.
+$(LOWEST)/.installed: pyproject.toml | $(LOWEST)/bin/python
+	$(LOWEST)/bin/$(PIP) uv
+	$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra all --python $(LOWEST)/bin/python \
+		--output-file $(LOWEST)/lowest.txt pyproject.toml
+	DRAGOMAN_PURE=1 $(LOWEST)/bin/$(PIP) -e '.[test]' --constraint $(LOWEST)/lowest.txt
 	@touch $@
 
 # Interpreted, because coverage of compiled code cannot be measured.

@@ -28,10 +28,13 @@ from dragoman.dialects.powerhose.messages import SEPARATOR
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
 from dragoman.sdk.address import read_options
 from dragoman.sdk.errors import BrokerUnavailable, PayloadTooLarge, error_from
+from dragoman.sdk.extras import needed_by
 from dragoman.sdk.zmq_endpoint import url_from_endpoint
-from dragoman.server import clock
-from dragoman.server.threaded import ThreadedServer
-from dragoman.server.wiring import Listener, ListenerOptions
+
+with needed_by("dragoman.powerhose"):
+    from dragoman.server import clock
+    from dragoman.server.threaded import ThreadedServer
+    from dragoman.server.wiring import Listener, ListenerOptions
 
 log = logging.getLogger("dragoman.powerhose")
 

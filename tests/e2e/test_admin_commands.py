@@ -14,8 +14,9 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from command_runner import command_runner
 from dragoman import Client
 from dragoman.cli import MODULES, SECTIONS, dragoman
 from programs import DRAGOMAN, HANDLERS, Program, Programs, until
@@ -368,7 +369,7 @@ COMMANDS = [
 
 def run(*words: str) -> Result:
     """Run a command within this process, which is faster."""
-    return CliRunner().invoke(dragoman, words)
+    return command_runner().invoke(dragoman, words)
 
 
 @pytest.mark.parametrize("scheme", ["http", "tcp"])

@@ -12,9 +12,10 @@ from typing import Any
 import click
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from case_tables import check_every_row
+from command_runner import command_runner
 from dragoman import Client, LocalBroker
 from dragoman.cli import MODULES, dragoman, sections
 from dragoman.cli.tables import print_json
@@ -51,7 +52,7 @@ class World:
         (self.number,) = (each.id for each in self.client.workers())
 
     def run(self, *words: object, given: bytes = b"") -> Result:
-        return CliRunner().invoke(dragoman, [*map(str, words), "--connect", self.url], input=given)
+        return command_runner().invoke(dragoman, [*map(str, words), "--connect", self.url], input=given)
 
     def close(self) -> None:
         self.client.close()

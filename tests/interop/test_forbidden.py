@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from click.testing import CliRunner
 
+from command_runner import command_runner
 from dragoman import AsyncClient, Client, Forbidden, JobError, JobRefused, LocalBroker
 from dragoman.cli import dragoman
 from dragoman.core.rights import ALL_RIGHTS, Rights
@@ -40,8 +40,8 @@ def set_reload(broker: LocalBroker, answer: AccessView | OperationError) -> None
 
 
 def run(url: str, *words: str) -> tuple[int, str]:
-    ran = CliRunner().invoke(dragoman, [*words, "--connect", url])
-    return ran.exit_code, ran.output
+    ran = command_runner().invoke(dragoman, [*words, "--connect", url])
+    return ran.exit_code, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("dialect", ["native", "http"])

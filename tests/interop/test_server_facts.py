@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from command_runner import command_runner
 from dragoman import LocalBroker
 from dragoman.cli import dragoman
 from dragoman.operations.list_schemas import BrokerView, ListenerView
@@ -30,7 +30,7 @@ def by_dialect(broker: LocalBroker) -> dict[str, ListenerView]:
 
 
 def run(broker: LocalBroker, *words: str) -> str:
-    ran = CliRunner().invoke(dragoman, [*words, "--connect", broker.urls["native"]])
+    ran = command_runner().invoke(dragoman, [*words, "--connect", broker.urls["native"]])
     assert ran.exit_code == 0, ran.output
     return ran.output
 

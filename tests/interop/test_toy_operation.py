@@ -13,9 +13,9 @@ from urllib.request import Request, urlopen
 
 import click
 import pytest
-from click.testing import CliRunner
 from msgspec import Meta
 
+from command_runner import command_runner
 from dragoman import AsyncClient, Client, LocalBroker
 from dragoman.cli.operation_commands import commands_from
 from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
@@ -76,8 +76,8 @@ def fetch(broker: LocalBroker, method: str, path: str, body: bytes | None = None
 def run(url: str, *words: str) -> tuple[int, str]:
     (command,) = commands_from([ECHO_NOTE])
     group = click.Group(commands=[command])
-    ran = CliRunner().invoke(group, ["echo-note", "--connect", url, *words])
-    return ran.exit_code, ran.output
+    ran = command_runner().invoke(group, ["echo-note", "--connect", url, *words])
+    return ran.exit_code, ran.stdout + ran.stderr
 
 
 def test_a_toy_operation_is_performed_over_http(broker: LocalBroker) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman import __version__
-from dragoman.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE, unwritable, warn
+from dragoman.cli.exit_codes import DONE, FAILED, INTERRUPTED, NOT_INSTALLED, USAGE, unwritable, warn
+from dragoman.sdk.extras import MissingPackage, needed_by
 
 if TYPE_CHECKING:
     from dragoman.operations.operation import Operation
@@ -172,8 +173,13 @@ def _drop_unwritten() -> None:
 
 def _run() -> int:
     """Run one command and return its exit code."""
+    words = [each for each in sys.argv[1:2] if not each.startswith("-")]
     try:
-        code: int | None = dragoman.main(standalone_mode=False)
+        with needed_by(" ".join(["dragoman", *words])):
+            code: int | None = dragoman.main(standalone_mode=False)
+    except MissingPackage as error:
+        warn(str(error))
+        return NOT_INSTALLED
     except click.exceptions.Abort:
         return INTERRUPTED
     except click.exceptions.Exit as exit:

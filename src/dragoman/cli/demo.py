@@ -32,6 +32,9 @@ def demo(quick: bool, stay: bool) -> None:
     of 127.0.0.1, stores nothing, and ends all of its processes. Some workers are in C and JavaScript, if a C compiler
     with libzmq and Node are installed.
     """
+    from dragoman.sdk.extras import require
+
+    require("broker")
     from dragoman.demo.processes import forget_settings
     from dragoman.demo.story import QUICK, Sizes, tell
 

@@ -16,6 +16,7 @@ USAGE = 2  # usage or configuration
 UNREACHABLE = 3
 TIMED_OUT = 4
 DAMAGED = 65  # something is left out of an export, or of its file
+NOT_INSTALLED = 69  # the command needs a package of an extra
 TAKEN = 73
 DISK = 74
 FORBIDDEN = 77

@@ -13,8 +13,11 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from dragoman.server.clock import now as real_clock
-from dragoman.server.threaded import ThreadedServer
+from dragoman.sdk.extras import needed_by
+
+with needed_by("LocalBroker"):
+    from dragoman.server.clock import now as real_clock
+    from dragoman.server.threaded import ThreadedServer
 
 if TYPE_CHECKING:
     from dragoman.sdk.client import Client

@@ -8,9 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from case_tables import check_every_row
+from command_runner import command_runner
 from dragoman.access.folder import load_folder
 from dragoman.access.location import AccessPlaces, open_table
 from dragoman.cli import dragoman
@@ -42,7 +43,7 @@ class Commands:
         self.environment |= {"HOME": str(root), "XDG_STATE_HOME": str(root / "state"), "XDG_CONFIG_HOME": None}
 
     def run(self, line: str, *words: str, code: int = 0) -> Result:
-        done = CliRunner().invoke(dragoman, [*line.split(), *words], env=self.environment)
+        done = command_runner().invoke(dragoman, [*line.split(), *words], env=self.environment)
         assert done.exit_code == code, (line, done.output, done.exception)
         return done
 

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from msgspec.structs import replace
 
+from command_runner import command_runner
 from dragoman import Client
 from dragoman.cli import bulk, dragoman
 from dragoman.cli.jobs import one_ahead
@@ -48,7 +49,7 @@ class Answers:
 
 
 def run(*words: str, **options: Any) -> Result:
-    return CliRunner().invoke(dragoman, list(words), **options)
+    return command_runner().invoke(dragoman, list(words), **options)
 
 
 @pytest.mark.parametrize("command", ["retry", "cancel", "delete"])

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from command_runner import command_runner
 from dragoman.cli import enqueue
 
 JOB = "0197f3a2c4d87b12a9e05c61f38d2b74"
@@ -31,6 +31,6 @@ def connected(url: str | None) -> Iterator[InterruptedClient]:
 
 def test_ctrl_c_tells_how_to_get_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enqueue, "connected", connected)
-    done = CliRunner().invoke(enqueue.enqueue, ["resize", "x", "--wait", "5"])
+    done = command_runner().invoke(enqueue.enqueue, ["resize", "x", "--wait", "5"])
     assert done.exit_code == 130
     assert done.stderr == f"job {JOB} continues; `dragoman result {JOB} --wait 60` prints its result\n"

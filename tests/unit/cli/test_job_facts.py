@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
+from command_runner import command_runner
 from dragoman import Client
 from dragoman.cli import dragoman
 from dragoman.operations.list_schemas import FindJobRequest
@@ -41,7 +41,7 @@ def view(state: State = "running", key: str | None = None) -> JobView:
 
 def shown(monkeypatch: pytest.MonkeyPatch, job: JobView) -> dict[str, str]:
     monkeypatch.setattr(Client, "operation", lambda *_: job)
-    ran = CliRunner().invoke(dragoman, ["job", ID])
+    ran = command_runner().invoke(dragoman, ["job", ID])
     assert ran.exit_code == 0, ran.output
     return dict(re.split("  +", line, maxsplit=1) for line in ran.stdout.splitlines())
 
@@ -80,7 +80,7 @@ def test_a_job_is_named_by_its_id_or_by_its_key(monkeypatch: pytest.MonkeyPatch)
         return view()
 
     monkeypatch.setattr(Client, "operation", answer)
-    assert CliRunner().invoke(dragoman, ["job", "--key", "k", "--service", "s", "--owner", "web"]).exit_code == 0
+    assert command_runner().invoke(dragoman, ["job", "--key", "k", "--service", "s", "--owner", "web"]).exit_code == 0
     assert asked == [FindJobRequest(service="s", key="k", owner="web")]
     for words in (
         [],
@@ -89,7 +89,7 @@ def test_a_job_is_named_by_its_id_or_by_its_key(monkeypatch: pytest.MonkeyPatch)
         [ID, "--key", "k", "--service", "s"],
         [ID, "--owner", "w"],
     ):
-        assert CliRunner().invoke(dragoman, ["job", *words]).exit_code == 2, words
+        assert command_runner().invoke(dragoman, ["job", *words]).exit_code == 2, words
 
 
 @pytest.mark.parametrize(

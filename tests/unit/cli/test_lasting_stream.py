@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from command_runner import command_runner
 from dragoman.cli import lasting_stream
 from dragoman.cli.broker_http import ServerEvent
 from dragoman.cli.lasting_stream import lasting_events
@@ -63,7 +63,7 @@ def test_top_with_json_survives_the_end_of_a_broker(monkeypatch: pytest.MonkeyPa
     """It ended with exit code 0 and without a word when the broker was killed."""
     broker = ScriptedHttp([OPEN, SNAPSHOT], [OPEN, SNAPSHOT, NotAllowed("enough")])
     monkeypatch.setattr("dragoman.cli.top.BrokerHttp", lambda url: broker)
-    result = CliRunner().invoke(top, ["--json"])
+    result = command_runner().invoke(top, ["--json"])
     assert result.stdout.count('"ready"') == 2
     assert "the broker has closed the stream; opening it again" in result.stderr
     assert result.exit_code != 0

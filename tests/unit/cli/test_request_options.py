@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import click
 import pytest
-from click.testing import CliRunner
 from msgspec import Meta
 
+from command_runner import command_runner
 from dragoman.cli import dragoman
 from dragoman.cli.operation_commands import command_name
 from dragoman.cli.request_options import FieldValue, request_options
@@ -105,7 +105,7 @@ def test_values_are_read_as_the_request_declares_them(words: list[str], given: d
     def toy(**said: Any) -> None:
         got.update(said)
 
-    assert CliRunner().invoke(toy, words).exit_code == 0
+    assert command_runner().invoke(toy, words).exit_code == 0
     assert {name: got[name] for name in given} == given
 
 
@@ -124,5 +124,5 @@ def test_a_value_outside_its_limits_is_a_mistake_of_use(words: list[str], told: 
     @request_options(Toy, "count", "limit", "names")
     def toy(**said: Any) -> None: ...
 
-    ran = CliRunner().invoke(toy, words)
-    assert (ran.exit_code, told in ran.output) == (2, True), ran.output
+    ran = command_runner().invoke(toy, words)
+    assert (ran.exit_code, told in ran.stderr) == (2, True), ran.stderr

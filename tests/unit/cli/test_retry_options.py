@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from command_runner import command_runner
 from dragoman import Client
 from dragoman.cli import dragoman
 from dragoman.operations.operation import Operation
@@ -31,7 +31,7 @@ def test_enqueue_passes_retry_options(
         return "1"
 
     monkeypatch.setattr(Client, "enqueue", enqueue)
-    ran = CliRunner().invoke(dragoman, ["enqueue", "s", "x", *words])
+    ran = command_runner().invoke(dragoman, ["enqueue", "s", "x", *words])
     assert (ran.exit_code, sent) == (0, [values])
 
 
@@ -46,13 +46,13 @@ def test_schedule_passes_retry_options(
         raise RequestSent
 
     monkeypatch.setattr(Client, "operation", operation)
-    ran = CliRunner().invoke(dragoman, ["schedule", "set", "n", "s", "--every", "30", "--json", *words])
+    ran = command_runner().invoke(dragoman, ["schedule", "set", "n", "s", "--every", "30", "--json", *words])
     assert (type(ran.exception), sent) == (RequestSent, [values])
 
 
 @pytest.mark.parametrize("words", [("--retry-first", "-1"), ("--retry-cap", "86401"), ("--retry-jitter", "1.1")])
 def test_retry_option_out_of_range_is_a_usage_error(words: tuple[str, ...]) -> None:
     for command in (["enqueue", "s"], ["schedule", "set", "n", "s", "--every", "30"]):
-        ran = CliRunner().invoke(dragoman, [*command, *words])
+        ran = command_runner().invoke(dragoman, [*command, *words])
         assert ran.exit_code == 2
-        assert words[0] in ran.output
+        assert words[0] in ran.stderr

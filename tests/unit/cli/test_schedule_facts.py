@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from command_runner import command_runner
 from dragoman.cli import dragoman, schedule
 from dragoman.operations.schemas import ScheduleView
 
@@ -45,6 +45,6 @@ def test_show_names_the_owner_and_the_reason_of_a_pause(
         return view
 
     monkeypatch.setattr(schedule, "perform", perform)
-    ran = CliRunner().invoke(dragoman, ["schedule", "show", "n"])
+    ran = command_runner().invoke(dragoman, ["schedule", "show", "n"])
     shown = dict(line.split(maxsplit=1) for line in ran.output.splitlines())
     assert {name: shown.get(name) for name in ("owner", "next")} == {"owner": None} | facts

@@ -8,8 +8,8 @@ from typing import NoReturn
 
 import click
 import pytest
-from click.testing import CliRunner
 
+from command_runner import command_runner
 from dragoman import Client
 from dragoman.cli import dragoman
 from dragoman.cli.seconds import NO_LIMIT, SECONDS
@@ -45,7 +45,7 @@ def test_enqueue_and_cron_take_none_for_no_limit(
 
     monkeypatch.setattr(Client, "_request", perform)
     for command in (("enqueue", "s"), ("schedule", "set", "name", "s", "--every", "5")):
-        assert CliRunner().invoke(dragoman, [*command, *words]).exit_code == 0
+        assert command_runner().invoke(dragoman, [*command, *words]).exit_code == 0
     assert sent == timeouts
 
 
@@ -60,5 +60,5 @@ def test_call_says_no_limit_or_nothing(
         return b""
 
     monkeypatch.setattr(Client, "call", call)
-    assert CliRunner().invoke(dragoman, ["call", "s", *words]).exit_code == 0
+    assert command_runner().invoke(dragoman, ["call", "s", *words]).exit_code == 0
     assert asked == [limit]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner
 
 from case_tables import check_every_row
+from command_runner import command_runner
 from dragoman.cli import dragoman
 
 ID = "a job's id has 32 lower-case hex digits, as `dragoman enqueue` and `dragoman jobs` print it"
@@ -37,7 +37,7 @@ ROWS = [
 
 def test_an_error_of_use_says_what_is_allowed() -> None:
     def check(words: list[str], says: str) -> None:
-        ran = CliRunner().invoke(dragoman, words)
+        ran = command_runner().invoke(dragoman, words)
         assert ran.exit_code == 2
         assert says in ran.stderr
 
@@ -46,4 +46,4 @@ def test_an_error_of_use_says_what_is_allowed() -> None:
 
 @pytest.mark.parametrize("words", [["--no-such-option"], ["--help"]])
 def test_options_are_not_taken_for_commands(words: list[str]) -> None:
-    assert "No such command" not in CliRunner().invoke(dragoman, words).output
+    assert "No such command" not in command_runner().invoke(dragoman, words).stderr

@@ -11,9 +11,9 @@ from unittest.mock import Mock
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from case_tables import check_every_row
+from command_runner import command_runner
 from dragoman.cli import dragoman
 from dragoman.demo import processes, story
 from dragoman.demo.load import AWAY, PATIENCE, STAY, Visitor, submit_job
@@ -134,6 +134,6 @@ def test_demo_with_a_wrong_result_has_exit_code_1(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(story, "tell", lambda sizes, stays: is_right)
         monkeypatch.setattr(processes, "forget_settings", lambda: None)
         monkeypatch.setattr(signal, "signal", lambda number, handler: None)
-        assert CliRunner().invoke(dragoman, ["demo"]).exit_code == code
+        assert command_runner().invoke(dragoman, ["demo"]).exit_code == code
 
     check_every_row(check, [(True, 0), (False, 1)])
