@@ -81,6 +81,20 @@ def test_a_stranger_of_edition_package_sends_the_envelope_back(programs: Program
     package.prints("job one 4")
 
 
+def test_a_stranger_of_edition_package_that_repeats_ready_while_it_works_ends_its_job(
+    programs: Programs, visitors: Visitors
+) -> None:
+    """Its third READY comes more than a second after the job. The job ended failed, and its result was dropped."""
+    broker = programs.broker("edition=package")
+    package = worker(programs, broker, kind="package_threads_worker")
+    caller = visitors.visit(zmq.DEALER, broker.callers)
+    ask(caller, b"wait for 4 READY")
+    ask(caller, b"next")
+    assert answer(caller) == b"package did wait for 4 READY"
+    assert answer(caller) == b"package did next"
+    package.prints("done")
+
+
 def test_a_stranger_of_edition_package_says_disconnect_and_leaves(programs: Programs, visitors: Visitors) -> None:
     broker = programs.broker("edition=package")
     package = worker(programs, broker, kind="package_worker")

@@ -77,6 +77,14 @@ class Attempts:
         self._deadlines.arm(attempt.worker, attempt.over_at)
         return True
 
+    def limit(self, attempt: Attempt, seconds: float, now: float) -> None:
+        """Let the run time of the attempt end in this many seconds at the latest: its worker may have dropped the job
+        (R34). A heartbeat from its worker, too."""
+        attempt.worker.seen = now
+        attempt.due = min(attempt.due, now + seconds)
+        if attempt.job.attempt is attempt:
+            self._deadlines.arm(attempt.worker, attempt.over_at)
+
     def progress(self, attempt: Attempt, payload: Payload, now: float, *, is_part: bool = False) -> bool:
         """Deliver a progress report of a running job, or a part of its result. The last report is kept with the job; a
         part is kept if the caller receives the result whole. False if the attempt has ended."""
@@ -111,12 +119,11 @@ class Attempts:
 
     def time_out(self, attempt: Attempt, now: float) -> None:
         """Time out an attempt (R7): it is used up, and its worker is stuck."""
-        worker = attempt.worker
         if unsend(attempt, self._effects):  # the broker was late, not the worker
             self.not_started(attempt, now)
             self.free_unsent(attempt, now)
             return
-        reason = f"no result within {worker.run_time(attempt.job):g} s"
+        reason = f"no result within {attempt.due - attempt.given:g} s"
         self.mark_stuck(attempt, now)
         self._effects.append(CancelAttempt(attempt, reason))
         self.spend(attempt, TIMED_OUT, reason, now)

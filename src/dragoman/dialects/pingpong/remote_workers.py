@@ -179,6 +179,9 @@ class RemoteWorkers:
                 return
         elif attempt is None:
             self._broker.seen(worker, now)  # R33
+        elif self._options.edition is Edition.PACKAGE:
+            self._ready_with_token(remote, attempt, now)
+            return
         elif _is_stuck(remote):  # READY proves it free (R36)
             self._broker.idle(worker, now)
         else:
@@ -191,6 +194,15 @@ class RemoteWorkers:
             else:
                 self._broker.fail(attempt, "its worker sent READY instead of a result", now)
         self._io.send(remote.peer, PONG_FRAMES)
+
+    def _ready_with_token(self, remote: RemoteWorker, attempt: Attempt, now: float) -> None:
+        """READY from a worker of edition `package` that holds an attempt: a heartbeat, like PING (R34, R36). Workers in
+        the field repeat READY while they work, and the token of a result tells which job it ends. If the worker has
+        dropped the job nevertheless, its attempt does not run for longer than `job_timeout` from now."""
+        self._broker.counters.ready_while_busy += 1
+        self._broker.attempts.limit(attempt, self._profile.job_timeout, now)
+        if not (remote.fell_silent and _is_stuck(remote)):
+            self._io.send(remote.peer, PONG_FRAMES)
 
     def _ping(self, remote: RemoteWorker, ping: Ping, now: float) -> None:
         if remote.is_exiting:

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from dragoman.core.effects import DeliverOutcome, Effect
+from dragoman.core.model import Caller
+from dragoman.core.options import JobOptions
+from dragoman.core.recipients import Recipient
+from dragoman.core.states import Outcome
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.remote_workers import PONG_EVERY
+from owners import LOCAL_OWNER
 
-from .world import PING, PONG, READY, World, both, error, finish
+from .world import JOB_COMPLETE, PACKAGE, PING, PONG, READY, World, both, error, finish
+
+
+class Stranger(Caller, Recipient):
+    """A caller of another dialect."""
+
+    dialect = "stranger"
+
+    def __init__(self) -> None:
+        super().__init__(self, LOCAL_OWNER)
+        self.outcomes: list[tuple[Outcome, str]] = []
+
+    def execute(self, effect: Effect, now: float) -> None:
+        assert isinstance(effect, DeliverOutcome)
+        self.outcomes.append((effect.outcome, effect.reason))
+
 
 # -------------------------------------------------------------------- PING: R30, R31, R32, R47, R49
 
@@ -151,9 +172,8 @@ def test_r34_ready_within_a_second_of_the_job_may_have_crossed_it(edition: Editi
     assert caller.told() == [[b"result"]]
 
 
-@both
-def test_r34_ready_later_than_that_fails_the_attempt_and_frees_the_worker(edition: Edition) -> None:
-    world = World(edition=edition)
+def test_r34_ready_later_than_that_fails_the_attempt_and_frees_the_worker() -> None:
+    world = World()
     worker, caller = world.busy_worker()
     world.wait(1.1)
     assert world.tell(worker, READY) == [[PONG]]
@@ -163,6 +183,64 @@ def test_r34_ready_later_than_that_fails_the_attempt_and_frees_the_worker(editio
     assert b"sent READY" in reason
     assert world.state(worker) == "idle"
     assert world.counters.ready_while_busy == 1
+
+
+def test_r34_in_package_ready_from_a_busy_worker_is_a_heartbeat_and_its_result_counts() -> None:
+    """Workers of edition package in the field send READY every third period of PING, on the same socket, while a thread
+    of theirs works. Each job longer than that ended failed, and its result was dropped as late."""
+    world = World(edition=PACKAGE)
+    worker, caller = world.busy_worker()
+    waiting = world.call(b"next")
+    for _ in range(5):
+        world.wait_pinging(worker, 3)
+        assert world.tell(worker, READY) == [[PONG]]
+        assert world.state(worker) == "busy"
+    assert world.counters.ready_while_busy == 5
+    assert world.counters.ambiguous_results == 0
+    token = world.token(worker)
+    assert world.tell(worker, JOB_COMPLETE, token, b"", b"result")[0][0] == b"next"
+    assert caller.told() == [[b"result"]]
+    assert world.counters.late_results == 0
+    finish(world, worker, b"more")
+    assert waiting.told() == [[b"more"]]
+
+
+def test_r34_in_package_the_token_decides_after_ready_too() -> None:
+    world = World(edition=PACKAGE)
+    worker, caller = world.busy_worker()
+    world.wait(3)
+    world.tell(worker, READY)
+    assert world.tell(worker, JOB_COMPLETE, b"of another job", b"", b"foreign") == [[PONG]]
+    assert caller.told() == []
+    assert world.state(worker) == "busy"
+    assert world.counters.late_results == 1
+
+
+def test_r34_in_package_a_job_that_was_dropped_ends_within_job_timeout_of_ready() -> None:
+    """A caller of another dialect may allow hours, for a result that does not come. Further READYs extend nothing."""
+    world = World(edition=PACKAGE, job_timeout=20)
+    worker = world.ready_worker()
+    stranger = Stranger()
+    job = world.broker.submit("default", b"job", stranger, JobOptions(job_timeout=3_600), world.now)
+    assert job is not None
+    world.settle()
+    world.wait(5)
+    for _ in range(6):
+        world.tell(worker, READY)
+        world.wait(3)
+    assert job.outcome is None
+    world.wait(2.1)
+    assert stranger.outcomes == [(Outcome.TIMED_OUT, "no result within 25 s")]
+    assert world.state(worker) == "stuck"
+
+
+def test_r34_in_package_without_job_timeout_ready_ends_nothing() -> None:
+    world = World(edition=PACKAGE, job_timeout=0)
+    worker, caller = world.busy_worker()
+    world.tell(worker, READY)
+    world.wait_pinging(worker, 2_000, every=100)
+    finish(world, worker, b"result")
+    assert caller.told() == [[b"result"]]
 
 
 def test_r34_d8_with_attempts_left_the_job_goes_to_another_worker() -> None:

@@ -75,15 +75,6 @@ def message_of(word: str, worker: Side) -> list[bytes] | TooLarge:
 
 # Rows that are the same in both editions, for unknown, idle, fresh, long, silent, pinging, exiting.
 SAME = {
-    "READY": (
-        "PONG; idle",
-        "PONG; idle",  # R33
-        "PONG; busy",  # R34, it may have crossed the job
-        "PONG; idle; failed",  # R34
-        "PONG; idle",  # R36
-        "PONG; idle",  # R36
-        "EXIT; exiting",  # R46
-    ),
     "PING": (
         "PONG; idle",  # R30
         "PONG; idle",  # R31
@@ -150,6 +141,15 @@ TABLE = {
     PLAIN: {
         **SAME,
         **MALFORMED,
+        "READY": (
+            "PONG; idle",
+            "PONG; idle",  # R33
+            "PONG; busy",  # R34, it may have crossed the job
+            "PONG; idle; failed",  # R34
+            "PONG; idle",  # R36
+            "PONG; idle",  # R36
+            "EXIT; exiting",  # R46
+        ),
         "DISCONNECT": (
             "-; unknown",
             "-; unknown",
@@ -167,6 +167,15 @@ TABLE = {
     PACKAGE: {
         **SAME,
         **MALFORMED,
+        "READY": (
+            "PONG; idle",
+            "PONG; idle",  # R33
+            "PONG; busy",  # R34, like PING
+            "PONG; busy",
+            "-; stuck",  # R36, like PING
+            "PONG; stuck",
+            "EXIT; exiting",  # R46
+        ),
         "DISCONNECT": (
             "-; unknown",
             "-; unknown",

@@ -7,7 +7,7 @@ import pytest
 from dragoman.carriers.carrier import TooLarge
 from dragoman.dialects.pingpong.editions import Edition
 
-from .world import PING, PONG, READY, World, both, error, finish
+from .world import PACKAGE, PING, PLAIN, PONG, READY, World, both, error, finish
 
 
 @both
@@ -35,14 +35,36 @@ def test_r36_its_late_result_is_dropped_and_proves_it_free(edition: Edition) -> 
     assert world.state(worker) == "idle"
 
 
-@both
-def test_r36_ready_proves_it_free(edition: Edition) -> None:
-    world = World(edition=edition, job_timeout=5)
+def test_r36_ready_proves_it_free() -> None:
+    world = World(job_timeout=5)
     worker, _ = world.busy_worker()
     world.wait(6)
     assert world.tell(worker, READY) == [[PONG]]
     assert world.state(worker) == "idle"
     assert world.counters.ready_while_busy == 0
+
+
+def test_r36_in_package_ready_proves_nothing_and_is_answered_like_a_ping() -> None:
+    """A worker that repeats READY while it works is not free. Otherwise its next job waits behind the one that it still
+    runs."""
+    world = World(edition=PACKAGE, job_timeout=5)
+    worker, _ = world.busy_worker()
+    world.wait_pinging(worker, 6)
+    next_caller = world.call(b"next")
+    assert world.tell(worker, READY) == [[PONG]]
+    assert world.state(worker) == "stuck"
+    assert finish(world, worker, b"late")[-1][0] == b"next"
+    finish(world, worker, b"result")
+    assert next_caller.told() == [[b"result"]]
+
+
+def test_r36_in_package_one_that_was_silent_comes_back_on_a_new_connection() -> None:
+    world = World(edition=PACKAGE, job_timeout=5)
+    worker, _ = world.busy_worker()
+    world.wait(6)
+    assert world.tell(worker, READY) == []
+    world.lose(worker)
+    assert world.state(world.ready_worker()) == "idle"
 
 
 @both
@@ -54,8 +76,10 @@ def test_r36_its_connections_end_frees_it(edition: Edition) -> None:
     assert not world.broker.worker_registry.workers
 
 
-@both
-@pytest.mark.parametrize("proof", ["result", "READY", "too large"])
+@pytest.mark.parametrize(
+    ("edition", "proof"),
+    [(PLAIN, "result"), (PLAIN, "READY"), (PLAIN, "too large"), (PACKAGE, "result"), (PACKAGE, "too large")],
+)
 def test_r36_once_proven_it_is_given_the_job_that_waited_meanwhile(edition: Edition, proof: str) -> None:
     world = World(edition=edition, job_timeout=5)
     worker, _ = world.busy_worker()
