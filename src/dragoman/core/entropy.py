@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import mypyc_attr
 
 from dragoman.core.model import JobId, Token
+
+FIRST_SHARD: Final = b"\xfe"  # last byte of tokens in shard 0 of a cluster, as in cluster/shard_bytes.py
+
+
+def without_zeros(drawn: bytes) -> bytes:
+    """Return random bytes without zero bytes. Clients and workers of other languages keep a token, or an id of a
+    worker, as text that ends at the first zero byte, and return the beginning. 16 such bytes have 127.9 random bits.
+    """
+    return drawn.replace(b"\0", b"\1")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -16,6 +27,7 @@ class Entropy:
         raise NotImplementedError
 
     def token(self) -> Token:
+        """Return 16 random bytes, none of which is zero."""
         raise NotImplementedError
 
     def jitter(self) -> float:

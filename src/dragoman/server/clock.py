@@ -8,7 +8,7 @@ from struct import Struct
 from time import time_ns
 from typing import Final
 
-from dragoman.core.entropy import Entropy
+from dragoman.core.entropy import Entropy, without_zeros
 from dragoman.core.model import JobId, Token
 
 POOL: Final = 1024  # ids, and tokens, that are drawn at once
@@ -61,7 +61,7 @@ class SystemEntropy(Entropy):
 
     def token(self) -> Token:
         if not self._tokens:
-            self._tokens.extend(TOKENS.unpack(os.urandom(TOKENS.size)))
+            self._tokens.extend(TOKENS.unpack(without_zeros(os.urandom(TOKENS.size))))
         return self._tokens.pop()  # type: ignore[return-value]
 
     def jitter(self) -> float:

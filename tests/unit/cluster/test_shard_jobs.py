@@ -51,6 +51,19 @@ def test_shards_are_shared_out_and_a_job_runs_at_a_worker_of_any_broker() -> Non
     assert not any(len(node.keeper.outcomes) for node in world.all_nodes)
 
 
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_r1_the_token_of_an_attempt_names_its_shard_without_a_zero_byte(shard: int) -> None:
+    """Tokens of shard 0 ended with a zero byte, which workers that keep them as C strings do not return."""
+    world = world_with_workers("a", "b", "c")
+    (node,) = (each for each in world.all_nodes if shard in each.owned)
+    node.worker("s")
+    assert node.enqueue(b"job") is not None
+    world.run(1.0)
+    (attempt,) = node.local.sent
+    assert 0 not in attempt.token
+    assert node.keeper.shard_of(attempt.token) == node.keeper.shard_of(attempt.job.id) == shard
+
+
 def test_a_deleted_outcome_is_reported_when_its_log_has_it() -> None:
     """The store did not report a commit that only deletes, so that a request for it waited for ever."""
     world = world_with_workers("a")

@@ -54,9 +54,10 @@ def read_worker(message: Message, wire: EditionFrames) -> WorkerMessage:
     command, at = _command(message, wire.worker_head)
     count = len(message)
     if command == wire.final or command == wire.partial:
-        if count < at + 2 or message[at + 1]:
-            raise Malformed("no envelope", "a reply needs a client's frame and an empty one after it")
-        return WorkerReply(message[at], _body(message, at + 2), command == wire.final)
+        if count < at + 1:
+            raise Malformed("no envelope", "a reply needs the client's frame of its request")
+        has_delimiter = count > at + 1 and not message[at + 1]  # the Guide's worker in PHP sends none
+        return WorkerReply(message[at], _body(message, at + 1 + has_delimiter), command == wire.final)
     if command == wire.heartbeat or command == wire.disconnect:
         _expect(message, at)
         return _HEARTBEAT if command == wire.heartbeat else _DISCONNECT

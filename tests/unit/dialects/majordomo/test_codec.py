@@ -244,12 +244,20 @@ def test_an_unknown_command_of_a_client_is_malformed(wire: EditionFrames, comman
 
 
 @every
+def test_a_reply_may_lack_the_empty_frame(wire: EditionFrames) -> None:
+    """The Guide's worker in PHP puts the client's frame in front of the body, and no empty frame between them."""
+    for sent, body in (([], b""), ([b""], b""), ([b"x"], b"x"), ([b"", b"x"], b"x"), ([b"x", b"y"], b"xy")):
+        reply = codec.read_worker([*head(wire), wire.final, TOKEN, *sent], wire)
+        assert isinstance(reply, WorkerReply)
+        assert (reply.client, reply.body, reply.is_final) == (TOKEN, body, True)
+
+
+@every
 def test_missing_and_surplus_frames_are_malformed(wire: EditionFrames) -> None:
     assert refusal(codec.read_worker, head(wire), wire) == "too few frames"
     for rest in ([wire.ready], [wire.ready, b"a", b"b"], [wire.heartbeat, b""], [wire.disconnect, b"x"]):
         assert refusal(codec.read_worker, [*head(wire), *rest], wire) == "unexpected frames"
-    for rest in ([wire.final], [wire.final, TOKEN], [wire.final, TOKEN, b"x"], [wire.final, TOKEN, b"x", b"y"]):
-        assert refusal(codec.read_worker, [*head(wire), *rest], wire) == "no envelope"
+    assert refusal(codec.read_worker, [*head(wire), wire.final], wire) == "no envelope"
     no_service = codec.write_client_request(wire, "", b"")[:-2]
     assert refusal(codec.read_client, no_service, wire) == "too few frames"
 

@@ -53,6 +53,38 @@ def test_every_request_has_a_client_frame_of_its_own(speech: Speech) -> None:
     assert len(seen) == 5
 
 
+@every
+def test_a_worker_that_sends_no_empty_frame_ends_its_job(speech: Speech) -> None:
+    """The Guide's worker in PHP sends none. Its reply was malformed: it got DISCONNECT, and each job was lost."""
+    world = World()
+    worker, client = world.busy(speech)
+    assert worker.command(speech.reply, worker.client, b"result") == []
+    assert client.done(b"result")
+    assert world.state(worker) == "idle"
+    assert world.bad == {}
+
+
+@every
+def test_a_reply_without_the_empty_frame_needs_the_token_of_its_job(speech: Speech) -> None:
+    world = World()
+    worker, client = world.busy(speech)
+    assert worker.command(speech.reply, b"no token", b"result") == ["DISCONNECT"]
+    assert client.told() == []
+    assert world.bad == {"unexpected command": 1}
+
+
+def test_a_worker_that_keeps_the_client_frame_as_a_c_string_ends_all_its_jobs() -> None:
+    """A C string ends at the first zero byte, as in the Guide's worker in C++. One frame of sixteen random bytes in
+    sixteen has one: these jobs were lost, and nothing told why."""
+    world = World()
+    worker = world.worker()
+    for number in range(100):
+        client = world.client(b"%d" % number)
+        assert worker.words() == [str(number)]
+        assert worker.reply(client=worker.client.split(b"\0")[0]) == []
+        assert client.done(b"result")
+
+
 def test_jobs_wait_for_a_worker_and_go_out_in_the_order_they_came() -> None:
     world = World()
     clients = [world.client(b"%d" % number) for number in range(3)]

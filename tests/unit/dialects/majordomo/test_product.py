@@ -57,7 +57,8 @@ def message_of(word: str, worker: Side) -> list[bytes]:
         "unknown command": [b"\x2a"],
         "READY without service": [b"\x01"],
         "HEARTBEAT and more": [speech.heartbeat, b""],
-        "REPLY without envelope": [speech.reply, token],
+        "REPLY without envelope": [speech.reply],
+        "REPLY without empty frame": [speech.reply, token, b"result"],
     }
     if word == "a client's request":
         return [*speech.client, b"echo", b"x"]
@@ -87,6 +88,14 @@ TABLE = {
     "HEARTBEAT": ("DISCONNECT; parted; bad", "-; idle", "-; idle", "-; busy", "-; stuck", "-; parted"),
     "DISCONNECT": ("-; parted", "-; parted", "-; parted", "-; parted; lost", "-; parted", "-; parted"),
     "REPLY": (
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; bad",
+        "-; idle; late",
+        "-; idle; done",
+        "-; idle; late",
+        "-; parted; late",
+    ),
+    "REPLY without empty frame": (  # the Guide's worker in PHP
         "DISCONNECT; parted; bad",
         "DISCONNECT; parted; bad",
         "-; idle; late",
