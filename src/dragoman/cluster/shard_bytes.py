@@ -14,7 +14,7 @@ from typing import Final
 
 CALL: Final = 255  # of calls: they are in nobody's log
 MOST_SHARDS: Final = 250
-FIRST: Final = 254  # as in core/entropy.py
+FIRST: Final = 254  # as in core/dispatch.py
 
 
 def shard_of(id: bytes) -> int:

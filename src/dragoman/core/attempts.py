@@ -240,7 +240,7 @@ class Attempts:
             if worker.stuck.pop(attempt.token, None) is not None:
                 self._dispatch.freed(worker, now)
             return False
-        self._update_options(job, delay, priority)
+        self._update_priority(job, priority)
         del worker.running[attempt.token]
         if spends:
             self.spend(attempt, FAILED, GIVEN_BACK, now, delay=delay)
@@ -249,17 +249,11 @@ class Attempts:
         self._dispatch.freed(worker, now)
         return True
 
-    def _update_options(self, job: Job, delay: float, priority: int | None) -> None:
-        """Change the job's options as its worker requests. The store gets them, too: after a restart, a job that has
-        used no attempt is delayed at most by the delay in its options (R25)."""
-        job_options = job.options
-        if priority is not None and priority != job_options.priority:
-            job_options = replace(job_options, priority=priority)
-        if job_options.durable and delay > job_options.delay:
-            job_options = replace(job_options, delay=delay)
-        if job_options is not job.options:
-            job.options = job_options
-            if job_options.durable:
+    def _update_priority(self, job: Job, priority: int | None) -> None:
+        """Change the job's priority as its worker requests, in the store, too."""
+        if priority is not None and priority != job.options.priority:
+            job.options = replace(job.options, priority=priority)
+            if job.options.durable:
                 self._job_registry.pending_commits.save(job, rewrites=True)
 
     def _requeue_later(self, attempt: Attempt, delay: float, now: float) -> None:
@@ -319,6 +313,7 @@ class Attempts:
     def _retry_at(self, job: Job, time: float, now: float) -> None:
         self._delays.delay(job, time, now)
         if job.options.durable:
+            job.delayed_since = now
             self._job_registry.pending_commits.save(job)
 
     def _retry_after(self, job: Job, delay: float, now: float) -> None:

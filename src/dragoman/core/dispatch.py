@@ -9,7 +9,6 @@ from __future__ import annotations
 from dragoman.core.admission import DEADLINE_PASSED
 from dragoman.core.commits import AfterCommit
 from dragoman.core.effects import SendJob
-from dragoman.core.entropy import FIRST_SHARD
 from dragoman.core.events import JOB_RUNNING, JOB_WAITING
 from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_job, move_worker
@@ -89,7 +88,7 @@ class Dispatch(RunningLimits):
         """Start an attempt: send the job to the worker. Returns whether the worker has room for more."""
         token = self._entropy.token()
         if self.marks_shards and job.options.durable:
-            token = Token(token[:-1] + (self.shard_byte(job).replace(b"\0", FIRST_SHARD)))
+            token = Token(token[:-1] + self.shard_byte(job).replace(b"\0", b"\xfe"))  # cluster/shard_bytes.py: FIRST
         due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
         move_job(job, RUNNING)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from mypy_extensions import mypyc_attr
 
 from dragoman.core.model import JobId, Token
-
-FIRST_SHARD: Final = b"\xfe"  # last byte of tokens in shard 0 of a cluster, as in cluster/shard_bytes.py
 
 
 def without_zeros(drawn: bytes) -> bytes:

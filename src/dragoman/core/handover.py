@@ -74,7 +74,9 @@ class Handover:
     # ---------------------------------------------------------------- at the broker that owns the job
 
     def wait(self, attempt: Attempt, recipient: Recipient, now: float) -> None:
-        """Wait `worker_resume_timeout` for the worker of an attempt: it is on its way to another broker (R119)."""
+        """Wait `worker_resume_timeout` for the worker of an attempt: it is on its way to another broker (R119). It
+        may bring a result that it made in time."""
+        attempt.due = max(attempt.due, now + self._waiting.detach_timeout)
         self._move(attempt, self._stand_in(attempt, attempt.worker.name, recipient, self._waiting, now), now)
         self._attempts.restore_running(attempt)
 

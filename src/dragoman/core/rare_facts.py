@@ -16,10 +16,21 @@ from dragoman.core.queues import Queued
 class RareFacts:
     """The facts themselves."""
 
-    __slots__ = ("deaths", "ended", "extras", "failure", "progress", "refusals", "retried_as", "retry_of")
+    __slots__ = (
+        "deaths",
+        "delayed_since",
+        "ended",
+        "extras",
+        "failure",
+        "progress",
+        "refusals",
+        "retried_as",
+        "retry_of",
+    )
 
     def __init__(self) -> None:
         self.deaths = 0
+        self.delayed_since: float | None = None
         self.ended: float | None = None
         self.extras: JobExtras | None = None
         self.failure: Failure | None = None
@@ -61,6 +72,16 @@ class WithRareFacts(Queued):
     def refusals(self, value: int) -> None:
         if value != 0 or self._rare is not None:
             self._made().refusals = value
+
+    @property
+    def delayed_since(self) -> float | None:
+        """Time at which its last delay after an attempt began."""
+        return None if self._rare is None else self._rare.delayed_since
+
+    @delayed_since.setter
+    def delayed_since(self, value: float | None) -> None:
+        if value is not None or self._rare is not None:
+            self._made().delayed_since = value
 
     @property
     def ended(self) -> float | None:

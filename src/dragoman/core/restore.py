@@ -13,7 +13,6 @@ from dragoman.core.job_extras import JobExtras
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import ABSENT, Attempt, Job, JobId, Token, Worker
 from dragoman.core.options import JobOptions, WorkerProfile
-from dragoman.core.retries import longest_back_off
 from dragoman.core.rights import LOCAL
 from dragoman.core.states import IDLE, RUNNING, WAITING, AttemptRecord, Outcome
 
@@ -26,6 +25,7 @@ class StoredJob:
         "can_resume",
         "created",
         "deaths",
+        "delayed_since",
         "digest",
         "ended",
         "extras",
@@ -64,6 +64,7 @@ class StoredJob:
         self.deaths = 0
         self.history: list[AttemptRecord] | None = None
         self.start_at = 0.0  # end of its delay
+        self.delayed_since: float | None = None  # beginning of that delay; None: it was created then
         # If it was dispatched and has no result yet:
         self.token: Token | None = None
         self.attempt = 0  # number of the attempt
@@ -110,27 +111,29 @@ def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     enter_job(broker.job_registry, job)
     count_job(job, WAITING, 1)
     broker.counters.restored += 1
-    start_at = _start_at(broker, job, kept, now)
+    start_at = _start_at(kept, now)
     if kept.token is not None:
         _restore_running(broker, job, kept, kept.token, now, recipient)
     elif job.extras is not None and job.extras.after and not job.extras.is_ready:
         broker.dependencies.restore(job, start_at, now)
     else:
+        job.delayed_since = kept.delayed_since
         broker.delays.restore(job, start_at, now)
     return job
 
 
-def _start_at(broker: Broker, job: Job, kept: StoredJob, now: float) -> float:
+def _start_at(kept: StoredJob, now: float) -> float:
     """Return the end of the job's delay, at most its whole delay from now. Stored times depend on the wall clock: one
-    that was set back since would turn seconds into days (R25)."""
-    if kept.spent:
-        return min(kept.start_at, now + longest_back_off(job, broker.policy))
-    return min(max(kept.start_at, kept.created + kept.options.delay), now + kept.options.delay)
+    that was set back since would turn seconds into days (R25). A delay that a worker chose may itself take days."""
+    since = kept.created if kept.delayed_since is None else kept.delayed_since
+    start_at = kept.start_at or (0.0 if kept.spent else kept.created + kept.options.delay)
+    return min(start_at, now + max(0.0, start_at - since))
 
 
 def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> None:
     assert kept.outcome is not None
-    job.reason, job.quarantined, job.ended = kept.reason, kept.quarantined, kept.ended
+    job.reason, job.quarantined = kept.reason, kept.quarantined
+    job.ended = None if kept.ended is None else min(kept.ended, now)
     job.result = ABSENT
     if not kept.quarantined:
         job.payload = b""
@@ -152,7 +155,10 @@ def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, no
     worker_registry.enter(worker, ())
     move_worker(worker, IDLE)
     given = min(kept.given, now)
-    attempt = Attempt(job, kept.attempt, token, worker, given, given + job.options.job_timeout)
+    # A result that was made in time may wait for this broker: it is down for longer than the rest of the run time, or
+    # the wall clock was set forward.
+    due = max(given + job.options.job_timeout, now + broker.policy.worker_resume_timeout)
+    attempt = Attempt(job, kept.attempt, token, worker, given, due)
     attempt.mark_sent()
     job.attempt = attempt
     move_job(job, RUNNING)

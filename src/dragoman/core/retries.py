@@ -68,13 +68,6 @@ def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float
     return delay * (1.0 + spread * jitter)
 
 
-def longest_back_off(job: Job, policy: Policy) -> float:
-    """Return the longest possible delay before the next attempt of a job that has used some."""
-    first, cap, spread = _back_off_profile(job, policy)
-    longest = max(first * 2.0 ** min(job.spent - 1, 32), policy.retry_delay_after_loss)
-    return min(cap, longest) * (1.0 + spread)
-
-
 def _back_off_profile(job: Job, policy: Policy) -> tuple[float, float, float]:
     """First delay, longest delay and jitter: the job's own, or the policy's."""
     job_options = job.options

@@ -23,6 +23,7 @@ STORED_FIELDS: Final = (
     "can_resume",
     "created",
     "deaths",
+    "delayed_since",
     "digest",
     "ended",
     "extras",

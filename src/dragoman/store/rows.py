@@ -3,7 +3,9 @@
 A job's row is written once, unless its options or its key change. Its *status* has a row of its own (table `fate`), so
 that a payload is never written twice. Times are stored as wall clock time, because the broker's clock restarts with the
 machine. Infinite times are NULL. `given` is the start time of the current attempt; for an ended job, the time at which
-it ended. Rows of earlier builds lack that time and the times in the history.
+it ended; for a job that is delayed after an attempt, the time at which that delay began, so that a restart knows how
+long it was at first, however the wall clock was set since (R25). Rows of earlier builds lack these times, and those in
+the history.
 `owner` is the name of the job's principal; NULL is `local`, as for all rows of earlier builds (R141). `extras` has the
 job's extras as JSON (`core/extras_text.py`); NULL: none.
 """
@@ -21,7 +23,7 @@ from dragoman.core.model import ABSENT, Job, JobId, Payload, Token
 from dragoman.core.options import JobOptions, options_from
 from dragoman.core.restore import StoredJob
 from dragoman.core.rights import LOCAL
-from dragoman.core.states import DONE, ENDED, AttemptRecord, Outcome
+from dragoman.core.states import DELAYED, DEPENDENT, DONE, ENDED, AttemptRecord, Outcome
 from dragoman.store.errors import InvalidRow
 
 Row = tuple[object, ...]
@@ -137,7 +139,7 @@ def options_text(job_options: JobOptions) -> str:
 def status_row(job: Job, offset: float) -> Row:
     attempt = job.attempt
     history = job.history
-    start_at = job.start_at + offset if job.start_at else None
+    start_at = job.start_at + offset if job.state is DELAYED or job.state is DEPENDENT else None
     token: Token | None = None
     number: int | None = None
     given: float | None = None
@@ -149,6 +151,8 @@ def status_row(job: Job, offset: float) -> Row:
         can_resume = int(attempt.worker.profile.can_resume)
     elif job.ended is not None:
         given = job.ended + offset
+    elif start_at is not None and job.delayed_since is not None:
+        given = job.delayed_since + offset
     outcome = job.outcome
     return (
         job.number,
@@ -305,6 +309,8 @@ def _add_status(kept: StoredJob, status: list[object] | Row, offset: float) -> N
             raise ValueError("invalid token, attempt or worker")
         kept.token, kept.attempt, kept.given = Token(token), attempt, _time(given) - offset
         kept.worker, kept.can_resume = worker, bool(can_resume)
+    elif outcome is None and given is not None:
+        kept.delayed_since = _time(given) - offset
     if outcome is not None:
         kept.outcome = Outcome(_as_text(outcome))
         if given is not None:

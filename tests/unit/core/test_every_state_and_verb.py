@@ -322,6 +322,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "give_back": lambda s: s.broker.attempts.give_back(s.attempt, SOON),
     "give_later": lambda s: s.broker.attempts.give_back(s.attempt, SOON, delay=9.0, spends=True),
     "extend": lambda s: s.broker.attempts.extend(s.attempt, 30.0, SOON),
+    "limit": lambda s: s.broker.attempts.limit(s.attempt, 30.0, SOON),
     "progress": lambda s: s.broker.attempts.progress(s.attempt, b"half", SOON),
     "begin": lambda s: s.broker.attempts.begin(s.attempt, SOON),
     "pause": lambda s: s.broker.operator.pause("s"),
@@ -377,6 +378,7 @@ undelivered  w       w       w        d       d       r       r       r      D  
 give_back    w       w       w        d       d       r       r       r      D     C    F
 give_later   w       w       w        d       d       F       r       F      D     C    F
 extend       w       w       w        d       d       r       r       r      D     C    F
+limit        w       w       w        d       d       r       r       r      D     C    F
 progress     w       w       w        d       d       r       r       r      D     C    F
 begin        w       w       w        d       d       r       r       r      D     C    F
 pause        w       w       w        d       d       r       r       r      D     C    F
@@ -429,6 +431,7 @@ undelivered    p         p       p
 give_back      p         p       p
 give_later     p         p       p
 extend         p         p       p
+limit          p         p       p
 progress       p         p       p
 begin          p         p       p
 pause          p         p       p
@@ -481,6 +484,7 @@ undelivered o       i    b    i    i        b    g        d       g     a       
 give_back   o       i    b    i    i        b    g        d       g     a         a         a          g          g
 give_later  o       i    i    i    i        b    g        d       g     a         a         a          g          g
 extend      o       i    b    i    u        r    d        d       d     a         a         a          d          g
+limit       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 progress    o       i    b    i    u        r    d        d       d     a         a         a          d          g
 begin       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 pause       o       i    b    i    u        r    d        d       d     a         a         a          d          g
@@ -533,6 +537,7 @@ undelivered i      a    a
 give_back   i      a    a
 give_later  i      a    a
 extend      i      a    a
+limit       i      a    a
 progress    i      a    a
 begin       i      a    a
 pause       i      a    a

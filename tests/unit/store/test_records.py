@@ -15,7 +15,7 @@ from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, Wor
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.rights import LOCAL, Principal
-from dragoman.core.states import AttemptRecord, Outcome
+from dragoman.core.states import AttemptRecord, JobState, Outcome
 from dragoman.store import statements
 from dragoman.store.commit import Commit
 from dragoman.store.errors import InvalidRow
@@ -57,15 +57,18 @@ def jobs(draw: st.DrawFn) -> Job:
     job.extras = draw(st.none() | st.builds(JobExtras, parent=st.none() | sixteen.map(JobId), traceparent=st.text()))
     job.spent, job.deaths = draw(st.integers(0, 100)), draw(st.integers(0, 100))
     job.history = draw(st.none() | st.lists(endings, min_size=1, max_size=4))
-    job.start_at = draw(times)
+    job.start_at, job.delayed_since = draw(times), draw(st.none() | times)
+    job.state = draw(st.sampled_from([JobState.WAITING, JobState.DELAYED]))
     if draw(st.booleans()):
         worker = Worker(
             WorkerId(1), None, None, draw(said), WorkerProfile(can_resume=draw(st.booleans())), 0.0, LOCAL_OWNER
         )
+        job.state = JobState.RUNNING
         job.attempt = Attempt(job, draw(st.integers(1, 100)), Token(draw(sixteen)), worker, draw(times), 0.0)
     else:
         job.outcome = draw(st.none() | st.sampled_from(Outcome))
     if job.outcome is not None:
+        job.state = JobState.ENDED
         job.reason, job.result = draw(said), draw(st.binary(max_size=100))
         job.quarantined, job.keep_until = draw(st.booleans()), draw(times)
         job.ended = draw(st.none() | times)
@@ -110,7 +113,9 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
         assert found.reason == record.reason
         assert found.started == (None if record.started is None else moved(record.started))
         assert found.ended == (None if record.ended is None else moved(record.ended))
-    assert kept.start_at == (moved(job.start_at) if job.start_at else 0.0)
+    is_delayed = job.state is JobState.DELAYED
+    assert kept.start_at == (moved(job.start_at) if is_delayed else 0.0)
+    assert kept.delayed_since == (moved(job.delayed_since) if is_delayed and job.delayed_since is not None else None)
     if job.attempt is not None:
         assert (kept.token, kept.attempt, kept.given) == (
             job.attempt.token,
