@@ -63,6 +63,7 @@ class ScheduleFacts:
     service: str
     skipped: int = 0
     ahead: float = 0.0  # seconds
+    waits: float = 0.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,8 +116,8 @@ def _schedule(state: ScheduleState) -> ScheduleFacts:
     return ScheduleFacts(name=state.request.name, service=state.request.service, skipped=skipped)
 
 
-def _ahead(state: ScheduleState, seconds: float) -> ScheduleFacts:
-    return ScheduleFacts(name=state.request.name, service=state.request.service, ahead=seconds)
+def _ahead(state: ScheduleState, seconds: float, waits: float) -> ScheduleFacts:
+    return ScheduleFacts(name=state.request.name, service=state.request.service, ahead=seconds, waits=waits)
 
 
 def _starving(found: Starvation) -> StarvingFacts:

@@ -321,13 +321,14 @@ def _schedules(facts: Facts) -> Iterator[Finding]:
 def _schedules_ahead(facts: Facts) -> Iterator[Finding]:
     for schedule in facts.schedules:
         if schedule.ahead > 0.0:
-            waits = f"has made runs for times up to {seconds(schedule.ahead)} from now, and makes no other before then"
+            made = f"has made runs for times up to {seconds(schedule.ahead)} from now"
+            waits = f"{made}, and makes no other for {seconds(schedule.waits)}"
             yield Finding(
                 "schedule ahead",
                 "warning",
                 AboutView(schedule=schedule.name),
                 f"Schedule '{schedule.name}' {waits}.",
-                "Check the wall clock, which was set back; delete the schedule and create it again.",
+                "Check the wall clock, which was set back; to have runs earlier, delete the schedule and create it again.",
                 (schedule.service,),
             )
 

@@ -33,8 +33,9 @@ class ScheduleState(msgspec.Struct, kw_only=True):
     last_job: str | None = None
     runs: int = 0
     skipped: int = 0
-    set_back: int = 0  # number of moves back; part of the keys, because times repeat after one
+    set_back: int = 0  # number of times that the wall clock was set back; part of the keys, because times repeat then
     owner: str = LOCAL  # name of the principal that created it; runs are its jobs; stores before format 5 have none
+    right_at: float | None = None  # if the wall clock seems wrong: the time at which it counts as right
     paused_reason: str = ""  # if the broker itself has paused it
     recent: RecentRuns = msgspec.field(default_factory=RecentRuns)  # earlier releases ignore it
 
@@ -79,6 +80,14 @@ class Schedule:
         state.decided -= seconds
         state.set_back += 1
         self.due -= seconds
+        self.before = None
+
+    def start_again(self, wall: float) -> None:
+        """Continue from this time, after the wall clock was far ahead. The runs made then count for no time of now."""
+        state = self.stored
+        state.since = state.decided = wall
+        state.right_at = None
+        state.set_back += 1
         self.before = None
 
     def key(self) -> str:

@@ -9,7 +9,10 @@ commit. The state has two times:
 
 The two differ because the wall clock may be wrong. If it goes back to before `since`, the schedule continues from the
 new time, or from `decided` if that is later. A schedule with a cron expression that made runs for future times waits
-until these have passed; to avoid that, delete the schedule and create it again.
+until these have passed, so that none is made twice; to avoid that, delete the schedule and create it again. If these
+times are more than a day ahead, one of the two settings of the clock was wrong. It may be the present one, as on a
+machine that shows 1970 until it has asked for the time. So the schedule waits for an hour, and then continues from the
+present time (`Schedule.start_again`).
 
 A schedule with an interval (`every`) does not wait: if the wall clock is set back, all times of the schedule are moved
 back by the same amount (`Schedule.move_back`). While the broker runs, the monotonic clock gives the amount; after a
@@ -43,6 +46,8 @@ MAX_SCHEDULES: Final = 10_000
 MAX_RUNS_PER_TICK: Final = 100  # many are due at midnight: messages must not wait for all of them
 MAX_WAIT: Final = 60.0  # seconds until the wall clock is read again
 RETRY_DELAY: Final = 1.0  # seconds after a run that was refused
+MOST_AHEAD: Final = 86_400.0  # seconds: runs of times further ahead were made by a wall clock that was wrong, or is
+WRONG_FOR: Final = 3_600.0  # seconds after which the present time counts as right
 MIN_STEP: Final = 1.0  # seconds: a wall clock that goes back by less is being adjusted, not set
 
 
@@ -110,13 +115,14 @@ class Scheduler:
             if schedule.stored.recent.letters.endswith(ending):
                 yield schedule.stored
 
-    def ahead(self, wall: float) -> Iterator[tuple[ScheduleState, float]]:
-        """Yield the schedules that made runs for times more than a minute ahead, and wait for these seconds: the wall
-        clock was set back."""
+    def ahead(self, wall: float) -> Iterator[tuple[ScheduleState, float, float]]:
+        """Yield the schedules that made runs for times more than a minute ahead: the wall clock was set back. With the
+        seconds by which these are ahead, and for which the schedule waits."""
         for schedule in self._schedules.values():
-            seconds = schedule.stored.decided - wall
-            if seconds > MAX_WAIT and not schedule.stored.request.paused:
-                yield schedule.stored, seconds
+            state = schedule.stored
+            seconds = state.decided - wall
+            if seconds > MAX_WAIT and not state.request.paused:
+                yield state, seconds, seconds if state.right_at is None else max(0.0, state.right_at - wall)
 
     def has(self, name: str) -> bool:
         return name in self._schedules
@@ -256,7 +262,13 @@ class Scheduler:
     def _handle_due(self, schedule: Schedule, now: float, wall: float) -> None:
         """Make or skip the run, unless the wall clock has changed so that it is not due."""
         state = schedule.stored
-        if schedule.due <= state.since <= wall:  # the wall clock had gone back and is right again
+        if state.right_at is not None and state.right_at <= wall and state.decided - wall > MOST_AHEAD:
+            schedule.start_again(wall)
+            self._arm(schedule, wall)
+            self._write(schedule)
+            return
+        if schedule.due <= state.since <= wall or state.right_at is not None:  # the clock had gone back, and is right
+            state.right_at = None
             schedule.due = schedule.next(decided_until(state, wall))
         if schedule.due > wall:
             self._rearm(schedule)
@@ -317,7 +329,19 @@ class Scheduler:
         if schedule.cron is None and latest > wall:
             schedule.move_back(latest - wall)
         schedule.due = inf if schedule.stored.request.paused else schedule.next(decided_until(schedule.stored, wall))
+        if schedule.stored.decided - wall > MOST_AHEAD:
+            schedule.due = min(schedule.due, self._right_at(schedule, wall))
+        else:
+            schedule.stored.right_at = None
         self._rearm(schedule)
+
+    def _right_at(self, schedule: Schedule, wall: float) -> float:
+        """Return the time from which on the wall clock counts as right, although runs were made for later times."""
+        state = schedule.stored
+        if state.right_at is None or state.right_at > wall + WRONG_FOR:
+            state.right_at = wall + WRONG_FOR
+            self._write(schedule)
+        return inf if state.request.paused else state.right_at
 
     def _rearm(self, schedule: Schedule) -> None:
         self._upcoming.disarm(schedule)

@@ -119,9 +119,9 @@ ROWS: list[tuple[Facts, str, str]] = [
         "The last 3 runs of schedule 'nightly' were skipped.",
     ),
     (
-        Facts(schedules=[ScheduleFacts(name="nightly", service="ocr", ahead=365.25 * 86_400.0)]),
+        Facts(schedules=[ScheduleFacts(name="nightly", service="ocr", ahead=365.25 * 86_400.0, waits=3_600.0)]),
         "schedule ahead",
-        "Schedule 'nightly' has made runs for times up to 365.2 d from now, and makes no other before then.",
+        "Schedule 'nightly' has made runs for times up to 365.2 d from now, and makes no other for 60 min.",
     ),
 ]
 

@@ -104,6 +104,54 @@ def test_a_past_that_was_none_makes_nothing_again() -> None:
     assert clock(world.scheduler.get("report").next) == "2024-05-15T16:00:00+00:00"
 
 
+@pytest.mark.parametrize("days", [2, 400])
+@pytest.mark.parametrize("how", ["run", "crash while it is ahead", "crash often", "put", "pause"])
+def test_cron_goes_on_after_a_wall_clock_that_was_far_ahead(how: str, days: int) -> None:
+    """A clock that was 400 days ahead for a minute stopped each schedule with a cron expression for 400 days."""
+    world = World()
+    world.put(overlap=True)
+    world.advance(1.5 * HOUR)
+    assert world.moments() == ["2024-05-15T13:00:00"]
+    world.wall += days * DAY + 29 * MINUTE
+    world.advance(2 * MINUTE)
+    assert len(world.moments()) == 2  # what was missed, once; and the full hour
+    if how == "crash while it is ahead":
+        world.crash()
+    world.wall -= days * DAY + 31 * MINUTE
+    if how == "crash often":
+        for _ in range(5):
+            world.crash()
+            world.advance(11 * MINUTE)
+    else:
+        if how == "put":
+            world.put(overlap=True)
+        world.advance(55 * MINUTE)
+        if how == "pause":
+            world.scheduler.pause("report", world.now, world.wall)
+            world.scheduler.resume("report", world.now, world.wall)
+    assert world.moments() == []
+    assert [round(waits) for _, _, waits in world.scheduler.ahead(world.wall)] == [5 * MINUTE]
+    world.advance(HOUR)
+    assert world.moments() == ["2024-05-15T15:00:00"]
+    assert list(world.scheduler.ahead(world.wall)) == []
+    world.wall += days * DAY - 2 * HOUR
+    world.advance(MINUTE)
+    assert len(world.moments()) == 1, "the times of the wrong clock count when they come"
+
+
+def test_cron_waits_for_the_times_of_runs_that_were_made_less_than_a_day_ahead() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.wall += DAY - MINUTE
+    world.advance(MINUTE)
+    assert world.moments() == ["2024-05-15T13:00:00", "2024-05-16T12:00:00"]
+    world.wall -= DAY
+    world.advance(24 * HOUR)
+    assert world.moments() == []
+    world.advance(HOUR)
+    assert world.moments() == ["2024-05-16T13:00:00"]
+
+
 @pytest.mark.parametrize("back", [90.0, 100.0, HOUR, DAY])
 def test_interval_goes_on_evenly_when_the_wall_clock_is_set_back(back: float) -> None:
     """R25: schedules with `every` stood still until the wall clock had caught up with their last run."""
