@@ -189,3 +189,7 @@ def test_check_and_the_start_agree_about_an_epoch_that_is_no_number(programs: Pr
     checked = programs.run("store", "check", folder)
     assert checked.ends() == 74
     assert "does not contain a number" in checked.err
+    recovered = programs.run("store", "recover", folder)
+    assert recovered.ends() == 0
+    again = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
+    again.prints("jobs restored")

@@ -82,6 +82,20 @@ def test_second_broker_on_a_folder_ends_and_names_the_first(programs: Programs, 
     assert str(first.pid) in second.err
 
 
+def test_a_folder_that_lost_its_lock_file_is_still_in_use(programs: Programs, tmp_path: Path) -> None:
+    """R105. The store's own lock kept the second broker out, which ended with 74, as if the disk had failed."""
+    first = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
+    first.prints("is listening")
+    (tmp_path / "data" / "lock").unlink()
+    second = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
+    assert second.ends() == 73
+    assert f"store.db is in use by the process with id {first.pid}" in second.err
+    (tmp_path / "data" / "lock").unlink()
+    checked = programs.run("store", "check", tmp_path / "data")
+    assert checked.ends() == 73
+    assert str(first.pid) in checked.err
+
+
 def made(programs: Programs, folder: Path) -> None:
     """Create a store with some jobs."""
     assert programs.start(sys.executable, DRIVER, str(folder), "200").ends() == 0

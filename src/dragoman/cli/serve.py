@@ -96,7 +96,7 @@ def serve(
     from dragoman.server import serve as server
     from dragoman.server.config import PATH_VARIABLE
     from dragoman.server.datadir import DataFolderLocked
-    from dragoman.store.errors import StoreError
+    from dragoman.store.errors import StoreError, StoreInUse
     from dragoman.streams.sockets import AddressInUse
 
     settings = load_settings(urls, path, flags)
@@ -127,6 +127,8 @@ def serve(
         fail(f"{error}; stop it, or choose another folder with --data", TAKEN)
     except AddressInUse as error:
         fail(f"{error.strerror or error}; stop it, or give other addresses to `dragoman serve`", TAKEN)
+    except StoreInUse as error:
+        fail(f"{error}; stop it, or choose another folder with --data", TAKEN)
     except StoreError as error:
         fail(str(error), DISK)
     except OSError as error:

@@ -61,6 +61,8 @@ def recover(folder: str, force: bool) -> None:
         click.echo(f"lost: the status of {found.as_submitted} jobs; they are reset to submitted, and run again")
     if found.places:
         click.echo(f"skipped: {found.places} parts of the file that cannot be read, with an unknown number of rows")
+    if found.epoch is not None:
+        click.echo(f"written: a new epoch, {found.epoch}, above those of all earlier runs; the old one was no number")
     for line in found.missing:
         click.echo(line)
     click.echo(f"the damaged file is {found.damaged}")
@@ -107,7 +109,7 @@ def rescue(pid: int, folder: str) -> None:
 def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
     """Call `act` while the folder is locked against brokers and other commands."""
     from dragoman.server.datadir import DataFolderLocked, FolderLock
-    from dragoman.store.errors import StoreError
+    from dragoman.store.errors import StoreError, StoreInUse
     from dragoman.store.losses import is_there
 
     path = Path(folder).expanduser()
@@ -125,6 +127,8 @@ def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
         fail(f"folder {path} cannot be used: {error.strerror or error}", DISK)
     try:
         return act(path)
+    except StoreInUse as error:
+        fail(f"{error}: stop it first", TAKEN)
     except StoreError as error:
         fail(str(error), DISK)
     finally:

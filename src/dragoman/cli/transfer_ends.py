@@ -73,13 +73,15 @@ def with_cluster(
 @contextmanager
 def ending_transfer() -> Iterator[None]:
     """End the command on an error of a transfer, with its sentence and exit code."""
-    from dragoman.store.errors import StoreError
+    from dragoman.store.errors import StoreError, StoreInUse
     from dragoman.transfer.errors import BadFile, InUse, TransferError
 
     try:
         yield
     except InUse as error:
         fail(str(error), TAKEN)
+    except StoreInUse as error:
+        fail(f"{error}: stop it first", TAKEN)
     except BadFile as error:
         fail(str(error), USAGE)
     except TransferError as error:

@@ -328,7 +328,7 @@ def _schedules_ahead(facts: Facts) -> Iterator[Finding]:
                 "warning",
                 AboutView(schedule=schedule.name),
                 f"Schedule '{schedule.name}' {waits}.",
-                "Check the wall clock, which was set back; to have runs earlier, delete the schedule and create it again.",
+                "Check the wall clock, which was set back; to have runs now, delete the schedule and create it again.",
                 (schedule.service,),
             )
 

@@ -12,11 +12,10 @@ from typing import TypeVar
 
 from dragoman.server.folders import check_mode, check_owner, is_link, opened
 from dragoman.store.ballast import Ballast
-from dragoman.store.counter import sync_folder
 from dragoman.store.errors import NO_ROOM
 from dragoman.store.file_names import NAME as STORE
 from dragoman.store.file_names import adopt_older
-from dragoman.store.losses import EPOCH, without_store
+from dragoman.store.losses import EPOCH, read_epoch, without_store, write_epoch
 
 T = TypeVar("T")
 
@@ -86,28 +85,18 @@ class DataFolder:
     def _next_epoch(self) -> int:
         kept = self.path / EPOCH
         try:
-            epoch = int(kept.read_text()) + 1
+            epoch = read_epoch(self.path) + 1
         except FileNotFoundError:
             self._before_first(self.path)
             epoch = 0
         except ValueError:
-            advice = "it does not contain a number: restore it, or write one larger than all earlier ones"
+            advice = f"it does not contain a number: restore it, or run `dragoman store recover {self.path}`"
             raise OSError(errno.EINVAL, advice, str(kept)) from None
         if (loss := without_store(self.path)) is not None:
             raise loss.error(self.path / STORE)
         if epoch >= MAX_EPOCH:
             raise OSError(errno.EINVAL, f"it has reached {MAX_EPOCH}: no ids are left, use another folder", str(kept))
-        fresh = self.path / "epoch.new"
-        try:
-            with open(fresh, "w", opener=_private) as file:
-                file.write(f"{epoch}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(fresh, kept)
-        except OSError:
-            fresh.unlink(missing_ok=True)
-            raise
-        sync_folder(self.path)
+        write_epoch(self.path, epoch)
         return epoch
 
 
@@ -139,7 +128,3 @@ def _with_room(folder: Path, act: Callable[[], T]) -> T:
 def first_id_without_folder() -> int:
     """Return the first worker number without a data folder, based on the clock (R85)."""
     return int(time.time()) * 1024
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

@@ -20,6 +20,10 @@ class StoreError(Exception):
     """The store cannot be used. The message says what to do."""
 
 
+class StoreInUse(StoreError):
+    """Another process has the store's file open."""
+
+
 class StoreCorrupted(StoreError):
     """The store's file is damaged."""
 

@@ -6,6 +6,7 @@ So two things are compared: the log with its checksums, and the store with the c
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import gmtime, strftime
@@ -14,7 +15,7 @@ import apsw
 
 from dragoman.store import statements
 from dragoman.store.counter import NAME as COUNTER
-from dragoman.store.counter import Count, read_count
+from dragoman.store.counter import Count, read_count, sync_folder
 from dragoman.store.errors import ADVICE, BACKUP_ADVICE, StoreCorrupted
 from dragoman.store.file_names import NAME, log_of, name_in
 from dragoman.store.log import HEADER, Log, is_blank
@@ -43,6 +44,25 @@ class Loss:
         return damaged(path, self.sentence(), BACKUP_ADVICE if self.is_short else ADVICE)
 
 
+def write_epoch(folder: Path, epoch: int) -> None:
+    """Write the epoch; the former one stays if that fails."""
+    kept, fresh = folder / EPOCH, folder / f"{EPOCH}.new"
+    try:
+        with open(fresh, "w", opener=_private) as file:
+            file.write(f"{epoch}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, kept)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+    sync_folder(folder)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
 def is_there(folder: Path) -> bool:
     """True if there is a store, or a file that a lost one left behind."""
     path = folder / name_in(folder)
@@ -59,12 +79,20 @@ def without_store(folder: Path) -> Loss | None:
 def bad_epoch(folder: Path) -> str | None:
     """Return an error message about the epoch, or None."""
     try:
-        int((folder / EPOCH).read_text())
+        read_epoch(folder)
     except FileNotFoundError:
         return None
     except ValueError:
-        return f"{folder / EPOCH} does not contain a number: restore it, or write one larger than all earlier ones"
+        return f"{folder / EPOCH} does not contain a number"
     return None
+
+
+def read_epoch(folder: Path) -> int:
+    """Raises ValueError if the file does not contain a number."""
+    epoch = int((folder / EPOCH).read_text())
+    if epoch < 0:
+        raise ValueError(epoch)
+    return epoch
 
 
 def before_opening(folder: Path) -> Loss | None:

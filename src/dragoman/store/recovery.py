@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from time import strftime
+from time import strftime, time
+from typing import Final
 
 import apsw
 
@@ -29,7 +30,7 @@ from dragoman.store.damaged_tables import (
 from dragoman.store.errors import StoreCorrupted, StoreError, temporary_error
 from dragoman.store.file_names import NAME, log_of
 from dragoman.store.log import is_blank
-from dragoman.store.losses import Loss, after_opening, bad_epoch, before_opening, without_store
+from dragoman.store.losses import Loss, after_opening, bad_epoch, before_opening, without_store, write_epoch
 from dragoman.store.rebuilding import rebuild
 from dragoman.store.row_counter import RowCounter, no_progress
 from dragoman.store.rows import JOB_COLUMNS, STATUS_COLUMNS, Row
@@ -49,6 +50,8 @@ from dragoman.store.sealing import Progress
 from dragoman.store.statements import write_note
 
 ROWS_A_COMMIT = 1_000
+MOST_STARTS: Final = 1 << 20  # half of those that have worker numbers of their own (`server/datadir.py`)
+YEAR_2020: Final = 1_577_836_800.0
 COMPANIONS = ("", "-wal", "-journal")
 # Informative columns of a status: if they cannot be read, the rest still counts.
 INFO_COLUMNS = {"history": "NULL", "reason": "NULL", "worker": "iif(token IS NULL, NULL, '')", "told_sum": str(NO_INFO)}
@@ -68,6 +71,7 @@ class Recovered:
     damaged: Path  # new path of the old file or its log
     lost: str  # damage of the log, or missing files
     missing: list[str]  # one line for each job that is missing or reset
+    epoch: int | None = None  # the new one, if the old one was damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +136,21 @@ def recover(folder: Path, *, force: bool = False, progress: Progress = no_progre
             found = _copy_from(joined, fresh, folder, away, loss, progress)
         _put_in_place(fresh, path, away)
         (folder / COUNTER).unlink(missing_ok=True)  # it belongs to the old one
+        if bad_epoch(folder) is not None:
+            found = replace(found, epoch=_new_epoch())
+            write_epoch(folder, found.epoch)
     except OSError as error:
         raise StoreError(f"{path} cannot be recovered: {error}") from error
     finally:
         _remove(fresh)
         _remove(joined)
     return found
+
+
+def _new_epoch() -> int:
+    """Return an epoch that no run of a broker had: there is one for each start, and starts of a million are more than a
+    folder sees. The hours since 2020 are added, in case an epoch is damaged again."""
+    return MOST_STARTS + int((time() - YEAR_2020) / 3_600.0)
 
 
 def accept(folder: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from struct import Struct
 from time import monotonic
+from typing import Final
 
 import apsw
 
-from dragoman.store.errors import ADVICE, StoreCorrupted, StoreError
+from dragoman.store.errors import ADVICE, StoreCorrupted, StoreError, StoreInUse
 from dragoman.store.file_names import NAME, log_of
 from dragoman.store.sealing import FIRST, UNSEALED
 from dragoman.store.statements import write_note
@@ -24,6 +28,11 @@ OWN_NOTES = (AUTHOR, FORMAT, COMMITS, UNSEALED)
 
 # In older releases, a log that is reused may damage the file if two connections meet. One connection was always safe.
 OLDEST_SQLITE = (3, 51, 3)
+
+# Where SQLite locks a file, and `struct flock` of Linux.
+PENDING_BYTE: Final = 0x40000000
+LOCK_BYTES: Final = 512
+_lock: Final = Struct("@hhqqi0q")
 
 TABLES = """
 CREATE TABLE job(
@@ -75,11 +84,25 @@ def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
     return connection
 
 
+def _holder(path: Path) -> str:
+    """Return the process that has SQLite's lock of a file. The lock of the folder does not name it if that file was
+    removed."""
+    if sys.platform != "linux":
+        return "another program"
+    question = _lock.pack(fcntl.F_WRLCK, os.SEEK_SET, PENDING_BYTE, LOCK_BYTES, 0)
+    try:
+        with open(path, "rb") as file:
+            kind, _, _, _, process = _lock.unpack(fcntl.fcntl(file, fcntl.F_GETLK, question))
+    except OSError:
+        return "another program"
+    return "another program" if kind == fcntl.F_UNLCK else f"the process with id {process}"
+
+
 def _explained(error: BaseException, path: Path) -> StoreError | None:
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return damaged(path, str(error))
     if isinstance(error, apsw.BusyError):
-        return StoreError(f"{path} is in use by another program")
+        return StoreInUse(f"{path} is in use by {_holder(path)}")
     if isinstance(error, apsw.Error):
         return StoreError(f"{path} cannot be used: {error}")
     if isinstance(error, UnicodeDecodeError):

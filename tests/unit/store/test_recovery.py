@@ -9,10 +9,12 @@ import apsw
 import pytest
 
 from dragoman.core.states import Outcome
+from dragoman.server.datadir import DataFolder
 from dragoman.store import recovery
 from dragoman.store.checksums import sealed_job
 from dragoman.store.errors import StoreError
 from dragoman.store.rows import JOB_COLUMNS
+from dragoman.store.schema import make_store
 from dragoman.store.statements import ADD_JOBS
 
 from .damage import damage, filled, raw, reseal
@@ -281,3 +283,23 @@ def test_a_file_whose_tables_cannot_be_found_is_left_as_it_is(tmp_path: Path, by
         recovery.recover(tmp_path)
     assert path.read_bytes() == before
     assert not list(tmp_path.glob("*.new*"))
+
+
+@pytest.mark.parametrize("damage", [b"seven\n", b"", b"\xff\xfe", b"-3\n"])
+def test_a_damaged_epoch_is_replaced_by_one_above_those_of_all_earlier_runs(tmp_path: Path, damage: bytes) -> None:
+    """R85: recover said "recovered", and left the epoch as it was: the broker ended with 74."""
+    DataFolder(tmp_path, make_store).close()
+    ids = ended(tmp_path)
+    (tmp_path / "epoch").write_bytes(damage)
+    assert "epoch does not contain a number" in recovery.check(tmp_path)
+    with pytest.raises(OSError, match="dragoman store recover"):
+        DataFolder(tmp_path)
+    found = recovery.recover(tmp_path)
+    assert found is not None
+    assert found.jobs == len(ids)
+    assert found.epoch is not None
+    assert found.epoch > 1_000_000
+    folder = DataFolder(tmp_path)
+    assert folder.epoch == found.epoch + 1
+    folder.close()
+    assert recovery.recover(tmp_path) is None

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from dragoman.store import recovery, schema
-from dragoman.store.errors import StoreError, temporary_error
+from dragoman.store.errors import StoreError, StoreInUse, temporary_error
 from dragoman.store.limits import StoreLimits
 
 from .damage import damage, filled, make_older, raw
@@ -82,7 +82,7 @@ def test_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
 def test_file_that_is_in_use_is_refused(tmp_path: Path) -> None:
     """R105: by any program, even without the lock of the folder."""
     setup = Setup(tmp_path)
-    with pytest.raises(StoreError, match="in use by another program"):
+    with pytest.raises(StoreInUse, match="in use by another program"):
         schema.open_file(tmp_path / "store.db")
     setup.close()
 
