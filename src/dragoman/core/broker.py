@@ -179,8 +179,8 @@ class Broker:
         if offered is None:
             return None
         worker = Worker(self.worker_registry.next_id(), recipient, remote, name, profile, now, owner)
-        worker.held_back_until = held_back_until
-        worker.origin = origin
+        worker.held_back_until, worker.origin = held_back_until, origin
+        self.dispatch.removal.appeared(owner.principal, dialect_of(recipient), name, now)
         self.worker_registry.enter(worker, offered)
         if self.events.wanted & WORKER_JOINED:
             self.events.worker_changed(WORKER_JOINED, worker)

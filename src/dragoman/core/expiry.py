@@ -126,6 +126,8 @@ class Expiry:
             return
         reason = _removal_reason(worker, now)
         self._counters.expired_workers += 1
+        if stuck_since(worker) + worker.profile.stuck_timeout > now:
+            self._dispatch.removal.note_silent(worker, now)
         self._effects.append(RemoveWorker(worker, RemovalReason.EXPIRED, reason))
         if worker.profile.ends_with_connection and stuck_since(worker) + worker.profile.stuck_timeout > now:
             worker.seen = now  # its broker side closes the connection now and reports unsent attempts; else check again

@@ -36,7 +36,10 @@ COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     "unclaimed_results": ("dragoman_unclaimed_results_total", "Results of calls whose caller had disconnected."),
     "dropped_parts": ("dragoman_dropped_parts_total", "Parts of results that came after their attempt had ended."),
     "expired_workers": ("dragoman_expired_workers_total", "Workers removed because they were silent."),
-    "false_expiries": ("dragoman_false_expiries_total", "Removed workers that turned out to be alive."),
+    "false_expiries": (
+        "dragoman_false_expiries_total",
+        "Silent workers that were removed, and came back under their name.",
+    ),
     "ready_while_busy": ("dragoman_ready_while_busy_total", "READY messages of workers that had a job."),
     "ambiguous_results": ("dragoman_ambiguous_results_total", "Results that could belong to more than one attempt."),
     "throttled_pings": ("dragoman_throttled_pings_total", "Pings without a reply because they came too often."),

@@ -15,6 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.counters import Counters
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.memory import MemoryAccount
+from dragoman.core.model import Worker
 from dragoman.core.recipients import Recipient, dialect_of
 from dragoman.server.admission import Admission, AdmissionLimits
 from dragoman.server.authentication import LOCAL_USER, UNKNOWN_CERTIFICATE, Admitted
@@ -38,7 +39,7 @@ class ConnectionRegistry:
 
     def __init__(
         self,
-        counters: Counters,
+        broker: Broker,
         clock: Callable[[], float],
         reports: Reports,
         limits: AdmissionLimits,
@@ -55,7 +56,8 @@ class ConnectionRegistry:
         # By broker side, so by listener: bytes received and sent on ended connections, and bad messages by reason.
         self.traffic: dict[Recipient, tuple[int, int]] = {}
         self.bad_messages: dict[Recipient, dict[str, int]] = {}
-        self._counters = counters
+        self._removal = broker.dispatch.removal
+        self._counters: Counters = broker.counters
         self._clock = clock
         self._reports = reports
         self._max_bad_messages = limits.bad_messages
@@ -202,6 +204,9 @@ class ConnectionRegistry:
             elif state is SILENT:
                 reason = f"nothing received for {now - peer.last_received:.0f} s (carrier_timeout)"
                 self._reports.remark("connection closed", level="warning", peer=peer, reason=reason)
+                worker = getattr(peer.remote, "worker", None)
+                if isinstance(worker, Worker):
+                    self._removal.note_silent(worker, now)
                 self._close(peer, reason)
 
     def check_partial(self, peer: StreamConnection) -> None:

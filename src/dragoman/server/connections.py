@@ -57,9 +57,7 @@ class Connections(SideCalls):
         self._before_write: list[Callable[[float], None]] = []  # calls to make before the next write
         self._dirty: list[StreamConnection] = []  # connections with something to write or to close
         memory = broker.job_registry.memory
-        self.registry = ConnectionRegistry(
-            broker.counters, clock, reports, limits, memory, close=self.close, post=self._post
-        )
+        self.registry = ConnectionRegistry(broker, clock, reports, limits, memory, close=self.close, post=self._post)
         self.peers = self.registry.peers
         self._identification = Identification(broker, self.registry)
         self.host_access = HostAccess(

@@ -6,12 +6,18 @@ from math import inf
 
 import pytest
 
+from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, RemoveWorker, SendJob
 from dragoman.core.model import Attempt, Worker
 from dragoman.core.options import WorkerProfile
+from dragoman.core.policy import Policy
+from dragoman.core.recipients import dialect_of
 from dragoman.core.states import JobState, Outcome, RemovalReason, WorkerState
+from dragoman.core.worker_removal import SILENT_FOR, SILENT_KEPT
+from dragoman.testing.entropy import SeededEntropy
+from owners import LOCAL_OWNER
 
-from .world import Caller, CheckedBroker, attempt_of
+from .world import NOBODY, Caller, CheckedBroker, attempt_of
 
 
 def stuck(broker: CheckedBroker, worker: Worker, now: float = 1.0, **job_options: object) -> Attempt:
@@ -350,3 +356,48 @@ def test_silent_worker_whose_session_hangs_up_keeps_its_jobs_until_it_is_known_w
     assert (seen.state, unseen.state, worker.state) == (JobState.RUNNING, JobState.RUNNING, WorkerState.DRAINING)
     broker.leave(worker, 5.0, "its worker's connection ended", [attempt])
     assert (seen.outcome, unseen.state) == (Outcome.LOST, JobState.WAITING)
+
+
+# -------------------------------------------------------------------- removed because it was silent, and alive
+
+
+def test_r88_a_silent_worker_that_joins_again_under_its_name_was_alive(broker: CheckedBroker) -> None:
+    """Workers that were frozen and went on were counted in one dialect only."""
+    broker.worker(name="frozen", lease=5.0)
+    broker.tick(5.0)
+    broker.take()
+    assert (broker.counters.expired_workers, broker.counters.false_expiries) == (1, 0)
+    broker.worker(name="another", now=6.0)
+    assert broker.counters.false_expiries == 0
+    for now in (6.0, 7.0):
+        broker.worker(name="frozen", now=now)
+    assert broker.counters.false_expiries == 1, "once"
+
+
+def test_r88_a_worker_that_joins_long_after_its_removal_is_a_new_one(broker: CheckedBroker) -> None:
+    broker.worker(name="w", lease=5.0)
+    broker.tick(5.0)
+    broker.take()
+    broker.worker(name="w", now=5.0 + SILENT_FOR)
+    assert broker.counters.false_expiries == 0
+
+
+def test_r88_a_worker_that_left_and_returns_was_not_removed(broker: CheckedBroker) -> None:
+    worker = broker.worker(name="w")
+    broker.leave(worker, 1.0, "its connection ended")
+    broker.worker(name="w", now=2.0)
+    assert broker.counters.false_expiries == 0
+
+
+def test_r88_what_is_remembered_of_silent_workers_is_bounded() -> None:
+    """I5."""
+    broker = Broker(Policy(), SeededEntropy(1))
+    removal = broker.dispatch.removal
+    for number in range(SILENT_KEPT + 10):
+        worker = broker.join(NOBODY, None, f"w{number}", ("s",), WorkerProfile(), 0.0, LOCAL_OWNER)
+        assert worker is not None
+        removal.note_silent(worker, 1.0)
+        broker.leave(worker, 1.0, "silent")
+    for name in ("w0", f"w{SILENT_KEPT}"):
+        removal.appeared(LOCAL_OWNER.principal, dialect_of(NOBODY), name, 2.0)
+    assert broker.counters.false_expiries == 1

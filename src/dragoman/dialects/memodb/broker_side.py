@@ -194,7 +194,7 @@ class MemoDbBrokerSide(BrokerSide):
         if not self._callers.make_room(peer, now):
             return
         remote = RemoteMemoDbWorker(self._broker.entropy.token(), peer, route, request_hash)
-        name = f"{peer.label} {remote.id[:4].hex()}"
+        name = _name_of(peer, remote.id)
         worker = self._broker.join(
             self, remote, name, ready.services, self._profile, now, peer.owner, origin=peer.label
         )
@@ -233,6 +233,7 @@ class MemoDbBrokerSide(BrokerSide):
         if remote is None or remote.address != peer.address or remote.principal is not peer.owner.principal:
             if result is not None:
                 self._broker.counters.late_results += 1
+            self._broker.dispatch.removal.appeared(peer.owner.principal, self.dialect, _name_of(peer, id), now)
             self._io.send(peer, [route, write_disconnect(id)])
             return
         if request_hash == remote.request_hash and route[-4:] == remote.route[-4:]:
@@ -393,3 +394,8 @@ class MemoDbBrokerSide(BrokerSide):
         if is_known and remote.attempt is attempt and remote.peer is None and not remote.is_replayed:
             self._park(remote, now)
             self._broker.attempts.undelivered(attempt, now)
+
+
+def _name_of(peer: Connection, id: bytes) -> str:
+    """Return the name of a worker: that of its first connection, and the beginning of its id."""
+    return f"{peer.label} {id[:4].hex()}"

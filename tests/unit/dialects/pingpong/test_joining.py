@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.model import Caller
 from dragoman.core.options import JobOptions
@@ -145,6 +147,33 @@ def test_a_pong_from_a_worker_is_a_life_sign_without_an_answer() -> None:
         world.wait(2)
         assert world.tell(worker, PONG) == []
     assert world.state(worker) == "idle"
+
+
+@both
+@pytest.mark.parametrize("word", [PING, READY])
+def test_r88_a_worker_that_was_frozen_and_goes_on_is_counted(edition: Edition, word: bytes) -> None:
+    world = World(edition=edition, worker_expire=3)
+    worker = world.ready_worker()
+    world.wait(4)
+    assert world.state(worker) == "unknown"
+    world.tell(worker, word)
+    assert (world.counters.expired_workers, world.counters.false_expiries) == (1, 1)
+
+
+def test_r88_a_worker_whose_connection_was_silent_is_counted_when_it_comes_back() -> None:
+    """A worker that freezes while it works is removed with its connection (D12)."""
+    world = World()
+    worker, caller = world.busy_worker()
+    named = world.ready_worker(b"w1")
+    world.call()
+    named.told()
+    named.is_frozen = worker.is_frozen = True
+    world.wait(20)
+    assert world.workers == 0
+    assert caller.told() == error("lost: its worker's connection ended")
+    world.ready_worker(b"w1")
+    world.ready_worker()
+    assert world.counters.false_expiries == 1  # one without a routing id is not known again
 
 
 # -------------------------------------------------------------------- READY again: R33, R34, R35
