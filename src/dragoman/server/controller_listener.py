@@ -37,14 +37,17 @@ def listen_controller(request: ListenRequest) -> Listener:
     fixed = EDITIONS[own.edition.value] if own.edition is not None else SEED
     refusal = write_pulse_response(ControllerError.FAILED, fixed)
     limits = PrefixedLimits(max_payload=request.options.max_payload)
+    first_id, context = request.broker.worker_registry.next_id(), request.context
+    is_stored = context is not None and context.operations.durability() != "memory"
     session = controller.ControllerBrokerSide(
         request.broker,
         request.runner.connections,
         own,
         [f"uid {uid}" for uid in uids],
-        request.broker.worker_registry.next_id(),
+        first_id,
         request.taps.reach(folder.reach),
         partial(LengthPrefix, extra_of_response, single=True, limits=limits),
+        last_task=first_id - 1 if is_stored else 0,
     )
     request.runner.sessions.append(session)
     carrier = partial(LengthPrefix, extra_of_pulse, single=True, refusal=refusal)

@@ -45,14 +45,16 @@ class ControllerBrokerSide(BrokerSide):
         first_id: int,
         reach: Reach,
         carrier: Callable[[], Carrier],
+        last_task: int = 0,
     ) -> None:
-        """`uids`: users that may connect, as in `Connection.address`. `first_id`: ids from there on are unused."""
+        """`uids`: users that may connect, as in `Connection.address`. `first_id`: ids from there on are unused.
+        `last_task`: numbers of tasks up to this one may be used."""
         self._broker = broker
         self._io = io
         self._options = options
         self._uids = frozenset(uids)
         self._fixed = EDITIONS[options.edition.value] if options.edition is not None else None
-        self._workers = RemoteWorkers(self, broker, io, options, first_id)
+        self._workers = RemoteWorkers(self, broker, io, options, first_id, last_task)
         self._exchanges = Exchanges(self, broker, io, options, self._workers, reach, carrier)
         self._workers.exchanges = self._exchanges
         self._waiting: deque[tuple[Connection, Pulse, Edition]] = deque()  # REGISTERs beyond those of this second (R84)

@@ -50,9 +50,16 @@ class RemoteWorkers:
     exchanges: Dialler  # set once, by the broker side
 
     def __init__(
-        self, recipient: Recipient, broker: Broker, io: BrokerIO, options: ListenerOptions, first_id: int
+        self,
+        recipient: Recipient,
+        broker: Broker,
+        io: BrokerIO,
+        options: ListenerOptions,
+        first_id: int,
+        last_task: int,
     ) -> None:
-        """`recipient` receives the effects for these workers. `first_id`: ids from there on are unused."""
+        """`recipient` receives the effects for these workers. `first_id`: ids from there on are unused. `last_task`:
+        numbers of tasks up to this one may be used."""
         self._recipient = recipient
         self._broker = broker
         self._io = io
@@ -64,7 +71,7 @@ class RemoteWorkers:
         self.alarms: Deadlines[RemoteWorker] = Deadlines()
         self._first_id = first_id - first_id % 2  # even: see `_new_id`
         self._given_ids = 0
-        self._last_task = self._first_id
+        self._last_task = last_task
 
     # ---------------------------------------------------------------- registration
 

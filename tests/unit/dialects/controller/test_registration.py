@@ -231,7 +231,18 @@ def test_r85_all_ids_are_at_least_the_first_free_one(first: int, edition: str) -
     assert fellow.id >= max(first, 1) - first % 2
     assert fellow.id > first - first % 2
     world.submit()
-    assert fellow.call("SET_TASK").task > first - first % 2
+    assert fellow.call("SET_TASK").task == 1
+
+
+@editions
+def test_numbers_of_tasks_are_above_those_that_may_be_used(edition: str) -> None:
+    class LaterWorld(World):
+        last_task = 1 << 32
+
+    world = LaterWorld(first_id=(1 << 32) + 1)
+    fellow = world.worker(edition)
+    world.submit()
+    assert fellow.call("SET_TASK").task == (1 << 32) + 1
 
 
 def test_r85_task_ids_rise_and_are_never_used_twice(world: World) -> None:

@@ -276,6 +276,8 @@ class World(DialectWorld):
         self.begin()
         self._start(first_id)
 
+    last_task = 0
+
     def _start(self, first_id: int) -> None:
         self.calls: list[Call] = []
         self.sockets: set[int] = set()  # ids of workers whose socket files are there
@@ -290,7 +292,14 @@ class World(DialectWorld):
         self.connections.host_access.process_watch = self._watch
         carrier = partial(LengthPrefix, extra_of_response, single=True, limits=PrefixedLimits(max_payload=MAX_PAYLOAD))
         self.session = ControllerBrokerSide(
-            self.broker, self.connections, self.options, self.uids, first_id, self._reach, carrier
+            self.broker,
+            self.connections,
+            self.options,
+            self.uids,
+            first_id,
+            self._reach,
+            carrier,
+            last_task=self.last_task,
         )
         self.serve(self.session)
 
