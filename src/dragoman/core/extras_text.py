@@ -38,6 +38,11 @@ def extras_of(text: str) -> JobExtras:
     facts = json.loads(text)
     if type(facts) is not dict:
         raise ValueError("not an object")
+    return extras_from(facts)
+
+
+def extras_from(facts: dict[str, Any]) -> JobExtras:
+    """As `extras_of`, for a parsed text."""
     extras = JobExtras(
         parent=_id_of(facts.pop("parent", None)),
         traceparent=_text_of(facts.pop("traceparent", "")),

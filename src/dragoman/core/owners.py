@@ -58,7 +58,7 @@ class Owners:
 
     def __init__(self) -> None:
         self._by_address: dict[tuple[str, str], Owner] = {}
-        self._of_stored: dict[str, Owner] = {}
+        self._of_stored: dict[tuple[str, str], Owner] = {}
         self._sweep_at = SWEEP_FLOOR
 
     def __len__(self) -> int:
@@ -75,9 +75,10 @@ class Owners:
             owner = self._by_address[key] = Owner(principal, label or f"address {address}", address=address)
         return owner
 
-    def of_stored(self, principal: Principal) -> Owner:
+    def of_stored(self, principal: Principal, address: str = "") -> Owner:
         """Return the owner of jobs of an earlier run. Limits of a caller do not apply: they were accepted."""
-        owner = self._of_stored.get(principal.name)
+        key = (principal.name, address)
+        owner = self._of_stored.get(key)
         if owner is None:
-            owner = self._of_stored[principal.name] = Owner(principal, is_limited=False)
+            owner = self._of_stored[key] = Owner(principal, is_limited=False, address=address)
         return owner

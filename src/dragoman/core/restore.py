@@ -22,6 +22,7 @@ class StoredJob:
 
     __slots__ = (
         "attempt",
+        "caller",
         "can_resume",
         "created",
         "deaths",
@@ -47,6 +48,8 @@ class StoredJob:
         "start_at",
         "token",
         "worker",
+        "worker_dialect",
+        "worker_id",
     )
 
     def __init__(self, number: int, id: JobId, service: str, job_options: JobOptions, created: float) -> None:
@@ -56,6 +59,7 @@ class StoredJob:
         self.options = job_options
         self.created = created
         self.owner = LOCAL  # name of its principal
+        self.caller = ("", "")  # dialect and address of the client that submitted it; empty: not known
         self.key: str | None = None
         self.digest = b""
         self.retry_of: JobId | None = None
@@ -70,6 +74,8 @@ class StoredJob:
         self.attempt = 0  # number of the attempt
         self.given = 0.0
         self.worker = ""  # name of the worker
+        self.worker_dialect = ""
+        self.worker_id: int | None = None
         self.can_resume = False
         self.is_elsewhere = False  # a worker of another broker of the cluster has it, and may deliver
         # If it has ended:
@@ -95,9 +101,9 @@ def end_loading(broker: Broker, now: float) -> None:
 def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
     """Restore a job of an earlier run. `recipient` receives the effects of workers that have not reconnected."""
     service = broker.worker_registry.names.restore_service(kept.service)
-    owner = broker.owners.of_stored(broker.principals.named(kept.owner))
+    owner = broker.owners.of_stored(broker.principals.named(kept.owner), kept.caller[1])
     job = Job(kept.id, service, ABSENT, (), kept.options, kept.created, owner)
-    job.number = kept.number
+    job.number, job.caller_dialect = kept.number, kept.caller[0]
     job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of
     if kept.extras is not None:
         broker.job_registry.with_extras.add(job, kept.extras)
@@ -152,6 +158,8 @@ def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, no
     timeout = inf if kept.is_elsewhere else broker.policy.worker_resume_timeout
     profile = WorkerProfile(detach_timeout=timeout, can_resume=kept.can_resume)
     worker = Worker(worker_registry.next_id(), recipient, None, kept.worker, profile, now, job.owner)
+    if kept.worker_id is not None:
+        worker.formerly = (kept.worker_dialect, kept.worker_id)
     worker_registry.enter(worker, ())
     move_worker(worker, IDLE)
     given = min(kept.given, now)

@@ -35,9 +35,8 @@ def record_last_attempt(job: Job, attempt: Attempt, outcome: Outcome, reason: st
 
 def _record(number: int, attempt: Attempt, outcome: Outcome, reason: str, now: float) -> AttemptRecord:
     worker = attempt.worker
-    return AttemptRecord(
-        number, worker.name, outcome, reason, attempt.given, now, dialect_of(worker.recipient), worker.id
-    )
+    dialect, id = worker.formerly or (dialect_of(worker.recipient), worker.id)
+    return AttemptRecord(number, worker.name, outcome, reason, attempt.given, now, dialect, id)
 
 
 def remember_tried(job: Job, worker: Worker) -> None:

@@ -98,8 +98,8 @@ class RemovalReason(StrEnum):
 class AttemptRecord:
     """The end of one attempt, in a job's history. Not a dataclass, because every job creates one.
 
-    The times are None in a record that was stored before times were stored. `dialect` and `worker_id` are not stored:
-    they are empty and None in a record of an earlier run.
+    The times are None in a record that was stored before times were stored; `dialect` and `worker_id` are empty and
+    None in one that was stored before these were.
     """
 
     __slots__ = ("dialect", "ended", "number", "outcome", "reason", "started", "worker", "worker_id")

@@ -24,11 +24,12 @@ NO_FLOW: Final[dict[str, FlowCell]] = {}  # of a worker that has done no job yet
 class WorkRecord:
     """Base class of workers: numbers since they joined."""
 
-    __slots__ = ("done", "flow", "mean_run", "since", "undone")
+    __slots__ = ("done", "flow", "formerly", "mean_run", "since", "undone")
 
     def __init__(self, now: float) -> None:
         self.since = now  # time at which it joined
         self.done = 0  # attempts that delivered a result
         self.undone = 0  # attempts that failed, timed out or were lost
         self.mean_run = 0.0  # duration in seconds of the attempts in `done`: a mean in which the latest ones weigh most
+        self.formerly: tuple[str, int] | None = None  # dialect and id of the earlier run's worker that it replaces
         self.flow = NO_FLOW  # cells of its own dialect by the dialect of the caller; all workers of a dialect share it

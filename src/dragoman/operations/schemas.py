@@ -99,7 +99,7 @@ class ResultRequest(OperationRequest):
 
 
 class AttemptView(View):
-    """One attempt. `dialect` and `worker_id` are null for an attempt of an earlier run of the broker."""
+    """One attempt. `dialect` and `worker_id` are null if an earlier release of the broker stored it."""
 
     number: int
     worker: str
@@ -175,7 +175,10 @@ class JobView(View):
     ended: Moment | None = None
     payload: PayloadView | None = None
     progress: PayloadView | None = None
-    caller: Annotated[CallerView | None, Meta(description="Null for a job of an earlier run of the broker.")] = None
+    caller: Annotated[
+        CallerView | None,
+        Meta(description="Null for a run of a schedule, and if an earlier release of the broker stored the job."),
+    ] = None
     waited: Annotated[float | None, Meta(description="Seconds from queueing to the first attempt.")] = None
     job_timeout: Annotated[float | None, Meta(description="Time limit of one attempt, in seconds.")] = None
     deadline: Annotated[Moment | None, Meta(description="Time at which the caller stops waiting.")] = None

@@ -75,9 +75,10 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         started = moment(attempt.given + offset)
         worker = attempt.worker
         dialect = dialect_of(worker.recipient) if worker.origin is not None else None
+        dialect, id = worker.formerly or (dialect, worker.id)
         attempts.append(
             AttemptView(
-                number=attempt.number, worker=worker.name, started=started, dialect=dialect, worker_id=worker.id
+                number=attempt.number, worker=worker.name, started=started, dialect=dialect or None, worker_id=id
             )
         )
     view = JobView(

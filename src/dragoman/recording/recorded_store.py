@@ -20,6 +20,7 @@ from dragoman.recording.recorded_streams import Items
 # Fields of StoredJob; a compiled class does not name them.
 STORED_FIELDS: Final = (
     "attempt",
+    "caller",
     "can_resume",
     "created",
     "deaths",
@@ -45,6 +46,8 @@ STORED_FIELDS: Final = (
     "start_at",
     "token",
     "worker",
+    "worker_dialect",
+    "worker_id",
 )
 
 
@@ -108,7 +111,8 @@ class RecordedStore:
 
     def _attempt(self, record: AttemptRecord) -> tuple[Any, ...]:
         reason = self._items.hide.text(record.reason)
-        return record.number, record.worker, record.outcome, reason, record.started, record.ended
+        worker = record.dialect, record.worker_id
+        return record.number, record.worker, record.outcome, reason, record.started, record.ended, *worker
 
     @property
     def last_number(self) -> int:

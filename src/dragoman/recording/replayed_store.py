@@ -74,8 +74,8 @@ class ReplayedStore:
         kept.outcome = Outcome(facts["outcome"]) if facts["outcome"] is not None else None
         if facts["history"] is not None:
             kept.history = [
-                AttemptRecord(number, worker, Outcome(outcome), reason, started, ended)
-                for number, worker, outcome, reason, started, ended in facts["history"]
+                AttemptRecord(number, worker, Outcome(outcome), reason, *known)
+                for number, worker, outcome, reason, *known in facts["history"]
             ]
         return kept
 

@@ -137,8 +137,9 @@ def recover(folder: Path, *, force: bool = False, progress: Progress = no_progre
         _put_in_place(fresh, path, away)
         (folder / COUNTER).unlink(missing_ok=True)  # it belongs to the old one
         if bad_epoch(folder) is not None:
-            found = replace(found, epoch=_new_epoch())
-            write_epoch(folder, found.epoch)
+            epoch = _new_epoch()
+            write_epoch(folder, epoch)
+            found = replace(found, epoch=epoch)
     except OSError as error:
         raise StoreError(f"{path} cannot be recovered: {error}") from error
     finally:

@@ -6,8 +6,9 @@ machine. Infinite times are NULL. `given` is the start time of the current attem
 it ended; for a job that is delayed after an attempt, the time at which that delay began, so that a restart knows how
 long it was at first, however the wall clock was set since (R25). Rows of earlier builds lack these times, and those in
 the history.
-`owner` is the name of the job's principal; NULL is `local`, as for all rows of earlier builds (R141). `extras` has the
-job's extras as JSON (`core/extras_text.py`); NULL: none.
+`worker` is the name of the worker that has the current attempt, with its dialect and its id. `owner` is the name of the
+job's principal; NULL is `local`, as for all rows of earlier builds (R141). `extras` has the job's extras as JSON
+(`core/extras_text.py`), and as `caller` the dialect and the address of the client that submitted the job; NULL: none.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from dataclasses import fields
 from typing import Final
 
 from dragoman.core.archive import FOREVER
-from dragoman.core.extras_text import extras_of, extras_text
+from dragoman.core.extras_text import extras_from, extras_text
 from dragoman.core.failure import Failure, pack_failure, unpack_failure
-from dragoman.core.model import ABSENT, Job, JobId, Payload, Token
+from dragoman.core.model import ABSENT, Job, JobId, Payload, Token, Worker
 from dragoman.core.options import JobOptions, options_from
+from dragoman.core.recipients import dialect_of
 from dragoman.core.restore import StoredJob
 from dragoman.core.rights import LOCAL
 from dragoman.core.states import DELAYED, DEPENDENT, DONE, ENDED, AttemptRecord, Outcome
@@ -66,6 +68,7 @@ MAX_CACHED_OPTIONS: Final = 1_024  # options texts that are cached: nearly all j
 MOST_NUMBER: Final = 1 << 62
 MOST_TIME: Final = 1e11  # seconds since 1970
 ID_BYTES: Final = 16
+UNKNOWN_CALLERS: Final = ("", "?")  # dialects of callers: of none, and of those within the broker
 COUNTS: Final = ("attempts", "default_attempts", "priority")
 _quoted: Final = json.encoder.encode_basestring_ascii
 PARSE_ERRORS: Final = (ValueError, TypeError, OverflowError, RecursionError)  # errors of parsing an invalid value
@@ -75,9 +78,10 @@ DEFAULTS: Final = {each.name: each.default for each in fields(JobOptions)}
 class RowEncoder:
     """Converts jobs to rows as they are now: jobs may change before the rows are written."""
 
-    __slots__ = ("_texts", "quarantined")
+    __slots__ = ("_callers", "_texts", "quarantined")
 
     def __init__(self) -> None:
+        self._callers: dict[tuple[str, str], str] = {}
         self.quarantined: dict[JobId, int] = {}  # their numbers: a retry may need a payload that is only in the file
         self._texts: dict[int, tuple[JobOptions, str]] = {}
 
@@ -93,7 +97,6 @@ class RowEncoder:
     def head(self, job: Job, offset: float) -> Row:
         """Return the columns of a job that are known when it is submitted, without its payload."""
         owner = job.owner.principal.name
-        extras = job.extras
         return (
             job.number,
             job.id,
@@ -104,7 +107,7 @@ class RowEncoder:
             job.digest or None,
             job.retry_of,
             None if owner == LOCAL else owner,
-            extras_text(extras) if extras is not None else None,
+            self._extras(job),
         )
 
     def status_row(self, job: Job, offset: float) -> Row:
@@ -116,6 +119,18 @@ class RowEncoder:
     def erased(self, job: Job) -> int:
         self.quarantined.pop(job.id, None)
         return job.number
+
+    def _extras(self, job: Job) -> str | None:
+        key, extras = (job.caller_dialect, job.owner.address), job.extras
+        if key[0] in UNKNOWN_CALLERS:
+            return None if extras is None else extras_text(extras)
+        caller = self._callers.get(key)
+        if caller is None:
+            if len(self._callers) >= MAX_CACHED_OPTIONS:
+                self._callers.clear()
+            caller = self._callers[key] = json.dumps({"caller": key}, separators=(",", ":"))
+        text = "{}" if extras is None else extras_text(extras)
+        return caller if text == "{}" else f"{caller[:-1]},{text[1:]}"
 
     def _job_options(self, job_options: JobOptions) -> str:
         known = self._texts.get(id(job_options))
@@ -147,7 +162,7 @@ def status_row(job: Job, offset: float) -> Row:
     can_resume = 0
     if attempt is not None:
         token, number, given = attempt.token, attempt.number, attempt.given + offset
-        worker = _text(attempt.worker.name)
+        worker = _worker_text(attempt.worker)
         can_resume = int(attempt.worker.profile.can_resume)
     elif job.ended is not None:
         given = job.ended + offset
@@ -175,6 +190,11 @@ def status_row(job: Job, offset: float) -> Row:
     )
 
 
+def _worker_text(worker: Worker) -> str:
+    dialect, id = worker.formerly or (dialect_of(worker.recipient), worker.id)
+    return f"{_text(worker.name)} {dialect} {id}"
+
+
 def _result(job: Job) -> Payload | None:
     """The `result` column: the result of a job that is done, else its worker's failure."""
     if job.failure is not None:
@@ -190,8 +210,9 @@ def read_result(job: Job, stored: Payload) -> tuple[Payload, Failure | None]:
 
 
 def _history_text(history: list[AttemptRecord], offset: float) -> str:
-    """Return JSON: number, worker, outcome, reason and, if they are known, start and end in milliseconds. `json.dumps`
-    creates an encoder per call, which costs more than all other work at a job's end."""
+    """Return JSON: number, worker, outcome, reason and, if they are known, start and end in milliseconds, and dialect
+    and id of the worker. `json.dumps` creates an encoder per call, which costs more than all other work at a job's end.
+    """
     return f"[{','.join([_record_text(each, offset) for each in history])}]"
 
 
@@ -200,7 +221,8 @@ def _record_text(record: AttemptRecord, offset: float) -> str:
     started, ended = record.started, record.ended
     if started is None or ended is None:
         return text + "]"
-    return f"{text},{int((started + offset) * 1_000.0 + 0.5)},{int((ended + offset) * 1_000.0 + 0.5)}]"
+    text = f"{text},{int((started + offset) * 1_000.0 + 0.5)},{int((ended + offset) * 1_000.0 + 0.5)}"
+    return f"{text}]" if record.worker_id is None else f'{text},"{record.dialect}",{record.worker_id}]'
 
 
 def _text(text: str) -> str:
@@ -211,9 +233,10 @@ def _text(text: str) -> str:
 class RowDecoder:
     """Converts rows to jobs of an earlier run, or raises InvalidRow. Equal options and names share one object."""
 
-    __slots__ = ("_job_options", "_names")
+    __slots__ = ("_callers", "_job_options", "_names")
 
     def __init__(self) -> None:
+        self._callers: dict[str, tuple[str, str]] = {}  # by texts of extras that have nothing else
         self._job_options: dict[str, JobOptions] = {}
         self._names: dict[str, str] = {}
 
@@ -257,7 +280,7 @@ class RowDecoder:
             kept.owner = self._names.setdefault(owner, owner)
         if extras is not None:
             try:
-                kept.extras = extras_of(_as_text(extras))
+                self._add_extras(kept, _as_text(extras))
             except PARSE_ERRORS as error:
                 raise InvalidRow(f"row of job {number}: invalid extras: {error}") from error
         return kept
@@ -270,6 +293,21 @@ class RowDecoder:
             _add_status(kept, row, offset)
         except PARSE_ERRORS as error:
             raise InvalidRow(f"status of job {kept.number}: {error}") from error
+
+    def _add_extras(self, kept: StoredJob, text: str) -> None:
+        known = self._callers.get(text)
+        if known is not None:
+            kept.caller = known
+            return
+        facts = json.loads(text)
+        _require(type(facts) is dict, "not an object")
+        if "caller" in facts:
+            dialect, address = facts.pop("caller")
+            kept.caller = self._names.setdefault(_as_text(dialect), dialect), _as_text(address)
+        if facts or text == "{}":
+            kept.extras = extras_from(facts)
+        elif len(self._callers) < MAX_CACHED_OPTIONS:
+            self._callers[text] = kept.caller
 
     def _options_of(self, text: str) -> JobOptions:
         job_options = self._job_options.get(text)
@@ -308,7 +346,12 @@ def _add_status(kept: StoredJob, status: list[object] | Row, offset: float) -> N
         if type(token) is not bytes or type(attempt) is not int or type(worker) is not str:
             raise ValueError("invalid token, attempt or worker")
         kept.token, kept.attempt, kept.given = Token(token), attempt, _time(given) - offset
-        kept.worker, kept.can_resume = worker, bool(can_resume)
+        kept.can_resume = bool(can_resume)
+        kept.worker, *known = worker.rsplit(" ", 2)
+        if len(known) == 2:
+            kept.worker_dialect, kept.worker_id = known[0], int(known[1])
+        else:  # lost by a recovery
+            kept.worker = worker
     elif outcome is None and given is not None:
         kept.delayed_since = _time(given) - offset
     if outcome is not None:
@@ -327,8 +370,11 @@ def _history_of(text: object, offset: float) -> list[AttemptRecord]:
     _require(type(records) is list, "history")
     history = []
     for number, worker, outcome, reason, *times in records:
-        _require(type(number) is int and len(times) in (0, 2), "history")
+        _require(type(number) is int and len(times) in (0, 2, 4), "history")
         record = AttemptRecord(number, _as_text(worker), Outcome(outcome), _as_text(reason))
+        if len(times) == 4:
+            record.dialect, record.worker_id = _as_text(times[2]), times.pop()
+            _require(type(record.worker_id) is int and times.pop() is not None, "history")
         if times:
             _require(all(type(each) is int for each in times), "history")
             record.started, record.ended = (each / 1_000.0 - offset for each in times)

@@ -93,15 +93,14 @@ def test_attempts_name_dialect_and_id_of_the_worker(world: World) -> None:
     assert ended.outcome == "failed"
 
 
-def test_attempt_of_an_earlier_run_has_no_dialect(world: World) -> None:
+def test_attempt_of_an_earlier_run_has_the_dialect_and_the_id_of_its_worker(world: World) -> None:
     kept = ended_job(world)
     kept.outcome, kept.token, kept.attempt, kept.worker = None, world.broker.entropy.token(), 1, "before"
+    kept.worker_dialect, kept.worker_id = "native", 7
     kept.given, kept.can_resume = world.now - 5.0, True
     restored = restore(world.broker, kept, world.now, world.workers)
-    worker = restored.attempt and restored.attempt.worker
-    assert worker is not None
     assert job_view(restored, WALL).attempts == [
-        AttemptView(number=1, worker="before", started=at(world.now - 5.0), dialect=None, worker_id=worker.id)
+        AttemptView(number=1, worker="before", started=at(world.now - 5.0), dialect="native", worker_id=7)
     ]
 
 

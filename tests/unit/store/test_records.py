@@ -113,6 +113,8 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
         assert found.reason == record.reason
         assert found.started == (None if record.started is None else moved(record.started))
         assert found.ended == (None if record.ended is None else moved(record.ended))
+        if record.ended is not None:
+            assert (found.dialect, found.worker_id) == (record.dialect, record.worker_id)
     is_delayed = job.state is JobState.DELAYED
     assert kept.start_at == (moved(job.start_at) if is_delayed else 0.0)
     assert kept.delayed_since == (moved(job.delayed_since) if is_delayed and job.delayed_since is not None else None)

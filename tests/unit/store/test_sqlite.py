@@ -13,12 +13,18 @@ from typing import Any
 import pytest
 
 from dragoman.core.failure import Failure
+from dragoman.core.job_extras import JobExtras
 from dragoman.core.model import ABSENT
+from dragoman.core.options import JobOptions
+from dragoman.core.owners import Owner
 from dragoman.core.states import JobState, Outcome, RefusalReason
+from dragoman.operations.schemas import CallerView
+from dragoman.operations.views import job_view
 from dragoman.store import writer
 from dragoman.store.limits import StoreLimits
+from owners import LOCAL_OWNER
 
-from .world import LIMITS, WALL, Setup, until
+from .world import LIMITS, WALL, Setup, Side, until
 
 
 @pytest.fixture
@@ -421,3 +427,41 @@ def test_job_that_is_retried_in_the_turn_in_which_it_failed_finds_its_payload(tm
     assert setup.given_payloads() == [b"payload"]
     assert [give.attempt.job for give in setup.given()] == [retried]
     setup.close()
+
+
+class PingPongWorkers(Side):
+    dialect = "pingpong"
+
+
+class HttpClient(Side):
+    dialect = "http"
+
+
+def test_attempts_and_their_job_keep_dialect_worker_and_caller(setups: Any) -> None:
+    """After a restart, nobody knew which workers of which dialect had had a job, and who had submitted it."""
+    setup = setups()
+    setup.workers = PingPongWorkers()
+    worker = setup.worker(can_resume=True)
+    options = JobOptions(durable=True, waits=True, attempts=3, retry_first=0.0, retry_jitter=0.0)
+    caller = HttpClient(Owner(LOCAL_OWNER.principal, address="192.0.2.7"))
+    job = setup.broker.submit("s", b"x", caller, options, setup.now, extras=JobExtras(tenant="t"))
+    plain = setup.broker.submit("t", b"x", caller, options, setup.now)
+    setup.settle()
+    setup.broker.fail(job.attempt, "no", setup.now)
+    setup.now += 1.0
+    setup.settle()
+    before = job_view(job, WALL)
+    assert [each.dialect for each in before.attempts] == ["pingpong"] * 2
+    for _ in range(2):  # what was restored is stored again
+        setup = setups(now=setup.now)
+        setup.load()
+        view = job_view(setup.broker.jobs[job.id], WALL)
+        assert view.attempts == before.attempts
+        assert (view.tenant, view.caller) == ("t", CallerView(dialect="http", address="192.0.2.7"))
+        assert job_view(setup.broker.jobs[plain.id], WALL).caller == view.caller
+        setup.broker.job_registry.pending_commits.save(setup.broker.jobs[job.id], rewrites=True)
+        setup.settle()
+    setup.now += 2 * setup.broker.policy.worker_resume_timeout
+    setup.settle()
+    ends = [(each.dialect, each.worker_id) for each in setup.broker.jobs[job.id].history]
+    assert ends == [("pingpong", worker.id)] * 2
