@@ -326,3 +326,29 @@ def test_many_outcomes_that_end_together_are_erased_a_few_at_a_time() -> None:
         broker.tick(NOW + 2.0)
         left.append(len(broker.jobs))
     assert left == [15, 5, 0]
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_r107_an_attempt_of_an_earlier_run_has_time_to_deliver_whatever_its_limit_says(
+    broker: CheckedBroker, is_elsewhere: bool
+) -> None:
+    """Its worker may be at another broker of the cluster, which has kept the result since the owner died (R117). The
+    new owner timed the attempt out before it had heard of that."""
+    job = revive(broker, given(given=NOW - 10_000.0, is_elsewhere=is_elsewhere))
+    attempt = attempt_of(job)
+    broker.tick(NOW + broker.plain.policy.worker_resume_timeout - 1.0)
+    assert job.attempt is attempt
+    assert broker.succeed(attempt, b"in time", NOW + 29.0)
+
+
+def test_r119_an_attempt_whose_worker_moves_has_time_to_deliver(broker: CheckedBroker) -> None:
+    """The worker finished in time, and needed a moment to reach another broker."""
+    broker.worker(now=NOW)
+    job = broker.store(now=NOW, job_timeout=5.0)
+    broker.save_all(NOW)
+    broker.take()
+    attempt = attempt_of(job)
+    broker.handover.wait(attempt, NOBODY, NOW + 4.0)
+    broker.tick(NOW + 30.0)
+    assert job.attempt is attempt
+    assert broker.succeed(attempt, b"in time", NOW + 33.0)
