@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
 from dragoman.carriers.carrier import Frame
@@ -20,6 +21,11 @@ class FakeStream(ByteStream):
         self.waiting = bytearray()
         self.taken = bytearray()
         self.is_closed = False
+        self._low = -1
+        self._when_low: Callable[[], None] = lambda: None
+
+    def when_low(self, mark: int, call: Callable[[], None]) -> None:
+        self._low, self._when_low = mark, call
 
     def write(self, buffers: list[Frame]) -> None:
         for buffer in buffers:
@@ -33,6 +39,9 @@ class FakeStream(ByteStream):
         self.room -= count
         self.sent += count
         self.backlog = len(self.waiting)
+        if self.backlog <= self._low:
+            self._low = -1
+            self._when_low()
 
     def close(self) -> None:
         self.is_closed = True

@@ -91,6 +91,8 @@ class End(ByteStream):
         self._pending = bytearray()
         self._unread = 0  # bytes sent that the other side has not read yet
         self._last_arrival = 0.0
+        self._low = -1
+        self._when_low: Callable[[], None] = lambda: None
 
     # ---------------------------------------------------------------- the Stream protocol
 
@@ -102,6 +104,9 @@ class End(ByteStream):
         for buffer in buffers:
             self._pending += buffer
         self._push()
+
+    def when_low(self, mark: int, call: Callable[[], None]) -> None:
+        self._low, self._when_low = mark, call
 
     def close(self) -> None:
         if self.is_closed:
@@ -182,6 +187,9 @@ class End(ByteStream):
             if not self.wire.is_cut:
                 self._dispatch(piece)
         self.backlog = len(pending)
+        if self.backlog <= self._low:
+            self._low = -1
+            self._when_low()
 
     def _dispatch(self, piece: bytes) -> None:
         world = self.wire.world

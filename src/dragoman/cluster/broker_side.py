@@ -23,7 +23,7 @@ from dragoman.cluster.link import Link
 from dragoman.cluster.membership import LISTEN_FIRST, NAMESAKE_FOR, Membership
 from dragoman.cluster.names import Subjects
 from dragoman.cluster.nats_client import NatsClient, NatsWatcher
-from dragoman.cluster.peers import Peer
+from dragoman.cluster.peers import Peer, RemoteService
 from dragoman.cluster.questions import Questions
 from dragoman.cluster.records import (
     Ack,
@@ -64,7 +64,7 @@ from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveW
 from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.owners import Owner
-from dragoman.core.recipients import TimedRecipient
+from dragoman.core.recipients import RemoteWorker, TimedRecipient
 from dragoman.dialects.interface import BrokerIO
 
 MAX_PEERS: Final = 64
@@ -190,6 +190,10 @@ class ClusterSide(TimedRecipient):
             self._client.publish(subject, payload)
 
     # ---------------------------------------------------------------- calls from the runner
+
+    def unsent(self, remote: RemoteWorker) -> int:
+        assert type(remote) is RemoteService
+        return remote.peer.link.unacknowledged
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:

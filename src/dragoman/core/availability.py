@@ -13,6 +13,7 @@ from dragoman.core.events import WORKER_DRAINING
 from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Caller, Service, Worker
+from dragoman.core.options import BEHIND
 from dragoman.core.recipients import Recipient, dialect_of
 from dragoman.core.recording import record_caller_gone
 from dragoman.core.rights import WORK
@@ -86,8 +87,13 @@ class Availability:
         for attempt in worker.running.values():
             if not attempt.is_sent:
                 count -= 1
-        worker.asked = count
+        worker.asked = count - BEHIND if worker.is_behind else count
         if (worker.state is DETACHED or worker.state is IDLE) and self._worker_registry.settle(worker, now):
+            self._dispatch.freed(worker, now)
+
+    def measured(self, worker: Worker, unsent: int, now: float) -> None:
+        """Report the bytes that wait to be sent to a worker that was given large jobs (R206)."""
+        if self._dispatch.measured(worker, unsent) and self._worker_registry.settle(worker, now):
             self._dispatch.freed(worker, now)
 
     def resize(self, worker: Worker, capacity: int, now: float) -> None:

@@ -6,6 +6,8 @@ the attempt. A worker enters by `freed` when a slot becomes free; idle workers a
 
 from __future__ import annotations
 
+from typing import Final
+
 from dragoman.core.admission import DEADLINE_PASSED
 from dragoman.core.commits import AfterCommit
 from dragoman.core.effects import SendJob
@@ -14,12 +16,17 @@ from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.limiter import Limiter
 from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker
+from dragoman.core.options import BEHIND
 from dragoman.core.running_limits import RunningLimits, may_take
 from dragoman.core.set_aside import SetAsideJobs
 from dragoman.core.shared_state import SharedState
-from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT
+from dragoman.core.states import DETACHED, DRAINING, GONE, IDLE, RUNNING, STARTING, TIMED_OUT
 from dragoman.core.turns import Turns
 from dragoman.core.worker_removal import WorkerRemoval
+
+COUNTED: Final = 16 << 10  # bytes; the slots of a worker bound smaller payloads
+FULL: Final = 4 << 20  # unsent bytes from which on a worker is behind and gets no job
+LOW: Final = 1 << 20  # unsent bytes down to which it remains behind
 
 
 class Dispatch(RunningLimits):
@@ -28,6 +35,7 @@ class Dispatch(RunningLimits):
     def __init__(self, state: SharedState) -> None:
         self.is_draining = False  # the broker is shutting down and dispatches no more jobs
         self.marks_shards = False  # tokens of background jobs end with the byte of their shard, as their ids do
+        self.loaded: dict[Worker, None] = {}  # workers whose unsent bytes must be measured: they were given large jobs
         self.home_bytes: dict[JobId, bytes] = {}  # of jobs and groups whose ids name another shard: they were imported
         self._policy = state.policy
         self._entropy = state.entropy
@@ -100,6 +108,9 @@ class Dispatch(RunningLimits):
             self._job_registry.conversations.given(attempt, now)
         worker.running[token] = attempt
         has_room = self._worker_registry.take_slot(worker)
+        if len(job.payload) > COUNTED:
+            self.load(worker, len(job.payload), now)
+            has_room = has_room and not worker.is_behind
         self._counters.dispatched += 1
         if not job.spent:
             job.service.waited.observe(now - job.arrival)
@@ -111,6 +122,36 @@ class Dispatch(RunningLimits):
         else:
             self._effects.append(SendJob(attempt))
         return has_room
+
+    def load(self, worker: Worker, size: int, now: float) -> None:
+        """Count a large payload that is to be sent to a worker. What waits for it together is bounded (R206): with too
+        much, its slots count as taken until `measured` finds that it has read."""
+        worker.unsent += size
+        self.loaded[worker] = None
+        if worker.unsent >= FULL and not worker.is_behind:
+            worker.is_behind = True
+            worker.asked -= BEHIND
+            self._worker_registry.settle(worker, now)
+
+    def load_late(self, attempt: Attempt, now: float) -> None:
+        """Count a payload that was not in memory when its attempt began."""
+        size = len(attempt.job.payload)
+        if size > COUNTED and attempt.worker.state is not GONE:
+            self.load(attempt.worker, size, now)
+
+    def measured(self, worker: Worker, unsent: int) -> bool:
+        """Update the unsent bytes of a worker. True if it is not behind any more."""
+        for attempt in worker.running.values():
+            if not attempt.is_sent:  # it waits for a commit, or for its payload
+                unsent += len(attempt.job.payload)
+        worker.unsent = unsent
+        if unsent <= LOW or worker.state is GONE:
+            self.loaded.pop(worker, None)
+        if unsent > LOW or not worker.is_behind:
+            return False
+        worker.is_behind = False
+        worker.asked += BEHIND
+        return True
 
     def dispatch_waiting(self, service: Service, now: float) -> None:
         """Dispatch waiting jobs of this service while there are idle workers."""

@@ -203,7 +203,7 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
         if worker.asked <= 0:
             raise broken("I2", f"worker {id} is idle and requests no job")
     elif state is BUSY:
-        if not running:
+        if not running and not worker.is_behind:
             raise broken("I2", f"worker {id} is busy without an attempt")
     elif state is STUCK or state is BACKING_OFF:
         if running or not stuck:
@@ -222,6 +222,8 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
             raise broken("I2", f"worker {id} is detached, reachable and requests a job")
     elif worker.away_since != inf and state is not DRAINING:
         raise broken("I2", f"worker {id} is {state} and not reachable")
+    if worker.is_behind and worker not in broker.dispatch.loaded:
+        raise broken("I2", f"worker {id} is behind and its unsent bytes are not measured")
     if worker.alarm > worker_deadline(worker):
         raise broken("I11", f"worker {id} has no timer that is early enough")
 

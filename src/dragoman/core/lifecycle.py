@@ -75,7 +75,8 @@ def move_worker(worker: Worker, to: WorkerState) -> None:
 
 
 def settle(worker: Worker) -> WorkerState:
-    """Set the worker's state from its slots. It is idle if a slot is free, it is not detached, and it requests jobs."""
+    """Set the worker's state from its slots. It is idle if a slot is free, it is not detached, and it requests jobs.
+    The slots of a worker that is behind count as taken (R206)."""
     state = worker.state
     if state is BUSY and not worker.running and not worker.stuck and worker.away_since == inf and worker.asked > 0:
         worker.state = IDLE  # shortcut past the table for the most frequent move
@@ -85,7 +86,7 @@ def settle(worker: Worker) -> WorkerState:
     if worker.away_since != inf:
         new_state = DETACHED
     elif len(worker.running) + len(worker.stuck) < worker.profile.capacity:
-        new_state = IDLE if worker.asked > 0 else DETACHED
+        new_state = IDLE if worker.asked > 0 else BUSY if worker.is_behind else DETACHED
     elif worker.running:
         new_state = BUSY
     else:

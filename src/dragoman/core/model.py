@@ -236,9 +236,9 @@ class Worker(WorkRecord):
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "asked", "away_since", "conversation", "held_back_until", "id", "last_held", "name",
-        "origin", "owner", "profile", "recipient", "refused", "remote", "running", "seen", "services", "state", "stays",
-        "stuck",
+        "alarm", "alarm_number", "asked", "away_since", "conversation", "held_back_until", "id", "is_behind",
+        "last_held", "name", "origin", "owner", "profile", "recipient", "refused", "remote", "running", "seen",
+        "services", "state", "stays", "stuck", "unsent",
     )
     # fmt: on
 
@@ -264,6 +264,8 @@ class Worker(WorkRecord):
         self.state: WorkerState = STARTING
         self.seen = now
         self.asked = 0 if profile.pulls else UNLIMITED_REQUESTS  # number of jobs that it still requests (R131)
+        self.unsent = 0  # bytes that wait to be sent to it, when they were last counted; 0: it got no large job
+        self.is_behind = False  # it has not taken enough of them: it gets no job until it has
         self.running: dict[Token, Attempt] = {}
         self.stuck: dict[Token, Attempt] = {}  # attempts that ended without a result; each still takes a slot (D11)
         self.last_held: Attempt | None = None  # set when it leaves: the attempt that it held

@@ -11,6 +11,7 @@ from dragoman.core.states import Unique
 DEFAULT_PRIORITY: Final = 5
 HIGHEST_PRIORITY: Final = 9
 UNLIMITED_REQUESTS: Final = 1 << 60  # requests of a worker that does not pull: more than it ever gets
+BEHIND: Final = 1 << 61  # a worker that is behind requests so many fewer: none
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ class Recipient:
     def execute(self, effect: Effect, now: float) -> None:
         raise NotImplementedError
 
+    def unsent(self, remote: RemoteWorker) -> int:
+        """Return the bytes that wait to be sent to a worker. If there are many, an iteration follows when they have
+        become few."""
+        return 0
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RemoteWorker:

@@ -83,7 +83,7 @@ class _Search:
         """Return the attempts in all slots of a service's workers; None if a slot is or may become free otherwise."""
         attempts: list[Attempt] = []
         for worker in self._workers.get(service, ()):
-            if worker.state is not BUSY or worker.stuck:
+            if worker.state is not BUSY or worker.stuck or worker.is_behind:
                 return None
             attempts += worker.running.values()
         return attempts if attempts and not service.paused else None

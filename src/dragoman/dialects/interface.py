@@ -55,6 +55,10 @@ class BrokerIO:
         """Connect to an address, on behalf of `owner`. `opened` follows after the handshake, or `lost`."""
         raise NotImplementedError
 
+    def unsent(self, whom: Connection) -> int:
+        """Return the bytes that wait to be sent. If there are many, an iteration follows when they have become few."""
+        raise NotImplementedError
+
     def close(self, whom: Connection, reason: str) -> None:
         """Send what is pending, then close the connection. `lost` follows."""
         raise NotImplementedError

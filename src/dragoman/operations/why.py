@@ -193,7 +193,12 @@ def _nested(found: Starvation, workers: int) -> str:
 
 
 def _worker_summary(workers: list[Worker], now: float) -> tuple[WhyKind, str]:
-    if all(each.state is BUSY for each in workers):
+    behind = [each for each in workers if each.is_behind and each.state is BUSY]
+    if behind and len(behind) == len(workers):
+        unsent = min(each.unsent for each in workers)
+        who = f"each of its {len(workers)} workers" if len(workers) > 1 else "its only worker"
+        return "all busy", f"{who} is behind: at least {unsent} bytes of other jobs are still to be sent there"
+    if all(each.state is BUSY for each in workers) and not behind:
         oldest = max(now - attempt.given for each in workers for attempt in each.running.values())
         who = f"all {len(workers)} workers are" if len(workers) > 1 else "its only worker is"
         return "all busy", f"{who} busy; the oldest job has run for {_seconds(oldest)}"
@@ -205,7 +210,10 @@ def _worker_summary(workers: list[Worker], now: float) -> tuple[WhyKind, str]:
         DRAINING: "draining",
         STARTING: "starting",
     }
-    counts = [f"{count} {names[state]}" for state in names if (count := sum(each.state is state for each in workers))]
+    states = [each.state for each in workers if each not in behind]
+    counts = [f"{count} {names[state]}" for state in names if (count := states.count(state))]
+    if behind:
+        counts.append(f"{len(behind)} behind with reading their jobs")
     if not counts:
         return "next", "it is about to be dispatched"
     who = f"none of {len(workers)} workers is" if len(workers) > 1 else "its only worker is not"

@@ -116,6 +116,9 @@ class RecordedStream(ByteStream):
         if self.backlog:
             self._items.is_behind(self)
 
+    def when_low(self, mark: int, call: Callable[[], None]) -> None:
+        self._inner.when_low(mark, call)  # it requests an iteration, and the replay knows when there was one
+
     def finish(self) -> None:
         self._inner.finish()
 

@@ -189,6 +189,9 @@ class ConnectionRegistry:
 
     def watch(self, now: float) -> None:
         """Send a PING to silent connections; close those that are dead or never finish the handshake (D12)."""
+        if self.budget.over:
+            for peer, reason in self.budget.stalled(now):
+                self._close_over_budget(peer, reason)
         for peer in self.heartbeats.due(now):
             state = self.heartbeats.check(peer, now)
             if state is SEND_PING:
@@ -215,9 +218,9 @@ class ConnectionRegistry:
         if over_budget is not None:
             self._close_over_budget(*over_budget)
 
-    def check_unsent(self, peer: StreamConnection) -> None:
+    def check_unsent(self, peer: StreamConnection, now: float) -> None:
         """Close a connection if unsent data takes too much memory (R17)."""
-        over_budget = self.budget.check_unsent(peer)
+        over_budget = self.budget.check_unsent(peer, now)
         if over_budget is not None:
             self._close_over_budget(*over_budget)
 
@@ -236,6 +239,7 @@ class ConnectionRegistry:
         now = self._clock()
         gap += now - until  # connections that are not read yet were not late
         broker.extend_leases(gap, now)
+        self.budget.extend(gap)
         for peer in self.peers:
             self.heartbeats.extend(peer, gap, now)
         return now

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, cast
 
-from dragoman.carriers.carrier import Carrier, Frame, Messages
+from dragoman.carriers.carrier import Carrier, Frame, Messages, size_of
 from dragoman.core.broker import Broker
+from dragoman.core.dispatch import LOW
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
@@ -156,6 +157,15 @@ class Connections(SideCalls):
         if tag is not None:
             peer.fresh_tags.append((len(out), tag))
 
+    def unsent(self, whom: Connection) -> int:
+        peer = cast(StreamConnection, whom)
+        stream = peer.stream
+        if stream is None or peer.is_lost:
+            return 0
+        if stream.backlog > LOW:
+            stream.when_low(LOW, self.request_iteration)
+        return stream.backlog + size_of(peer.out)
+
     def close(self, whom: Connection, reason: str) -> None:
         peer = cast(StreamConnection, whom)
         if peer.closing is None:
@@ -195,7 +205,7 @@ class Connections(SideCalls):
                     self.registry.lose(peer, peer.closing)
                 continue
             if peer.out and peer.write(stream):
-                self.registry.check_unsent(peer)
+                self.registry.check_unsent(peer, now)
             if peer.closing is not None:
                 self.registry.lose(peer, peer.closing)
 

@@ -31,6 +31,7 @@ from dragoman.server.store_access import Store, StoreAccess
 
 LOADING: Final = Effect()  # replaces a SendJob that continues when its payload is loaded
 LATE_SEND: Final = 0.01  # a job that waited in the broker for longer than this starts its run time when it is sent
+MOST_FEEDS: Final = 4  # times that a worker gets large jobs in one iteration, each time at most `FULL`
 MAX_WAIT: Final = 0.5  # longest time between iterations, so that a pause of the broker is measured from its beginning
 
 
@@ -99,12 +100,30 @@ class Runner:
         while self.connections.has_work:
             self.connections.write(now)
             self._drain_effects(now)
+        if broker.dispatch.loaded and self._feed_loaded(now):
+            due = now
         if broker.counters.dropped:
             self.drops.look(now)
         if self._strict:
             check(broker)
         self.connections.next_run = min(due, broker.next_deadline(), self._registry.heartbeats.next(), now + MAX_WAIT)
         return self.connections.next_run
+
+    def _feed_loaded(self, now: float) -> bool:
+        """Report to the core how much of the large jobs that it gave waits to be sent, and send those that it gives to
+        workers that have taken enough (R206). True if the next iteration may do more."""
+        broker = self.broker
+        for _ in range(MOST_FEEDS):
+            for worker in list(broker.dispatch.loaded):
+                unsent = worker.recipient.unsent(worker.remote) if worker.remote is not None else 0
+                broker.availability.measured(worker, unsent, now)
+            if not broker.effects:
+                return False
+            self._drain_effects(now)
+            while self.connections.has_work:
+                self.connections.write(now)
+                self._drain_effects(now)
+        return True
 
     def _tick(self, session: TimedRecipient, now: float) -> float:
         try:

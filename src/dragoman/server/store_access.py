@@ -132,6 +132,7 @@ class StoreAccess:
                 if job.attempt is not effect.attempt:
                     return  # this attempt has ended; the next one loads its own
                 set_payload(self._broker.job_registry, job, payload)
+                self._broker.dispatch.load_late(effect.attempt, self._clock())
                 self._broker.effects.append(effect)
             else:
                 effect.result, effect.failure = result, failure

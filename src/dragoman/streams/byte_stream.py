@@ -27,6 +27,9 @@ class ByteStream:
     def write(self, buffers: list[Frame]) -> None:
         raise NotImplementedError
 
+    def when_low(self, mark: int, call: Callable[[], None]) -> None:
+        """Call once when at most this many bytes are left to write. Streams that do not wait for a kernel ignore it."""
+
     def finish(self) -> None:
         """Shut down writing, and continue to read. Call it when nothing is left to write."""
         raise NotImplementedError

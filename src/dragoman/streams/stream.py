@@ -35,13 +35,17 @@ def _ignore(_: object) -> None:
     pass
 
 
+def _nothing() -> None:
+    pass
+
+
 class Stream(ByteStream):
     """A connected socket with its carrier. Calls `arrived` with messages, and `ended` once with the reason."""
 
     # fmt: off
     __slots__ = (
         "_arrived", "_carrier", "_ended", "_error", "_is_closed", "_is_over", "_is_to_be_read_again", "_is_waiting",
-        "_loop", "_pending", "_recv", "_second_look", "_send", "_socket",
+        "_loop", "_low", "_pending", "_recv", "_second_look", "_send", "_socket", "_when_low",
     )
     # fmt: on
 
@@ -57,6 +61,8 @@ class Stream(ByteStream):
         self._carrier = carrier
         self._pending = NOTHING_PENDING  # buffers that the kernel has not taken yet
         self._is_waiting = False  # for the socket to become writable
+        self._low = -1  # call `_when_low` when so many bytes are left; -1: never
+        self._when_low: Callable[[], None] = _nothing
         self._error = 0  # errno of the error that broke the connection
         self._is_closed = False
         self._second_look: SecondLook = second_look_of(loop)
@@ -94,6 +100,9 @@ class Stream(ByteStream):
         self.sent += taken
         if taken < size:
             self._keep(buffers, taken)
+
+    def when_low(self, mark: int, call: Callable[[], None]) -> None:
+        self._low, self._when_low = mark, call
 
     def read_dry(self) -> bool:
         """Read until nothing is left, at most 64 times. Returns whether the connection is still open."""
@@ -207,6 +216,9 @@ class Stream(ByteStream):
         if not pending:
             self._is_waiting = False
             self._loop.remove_writer(self._socket)
+        if self.backlog <= self._low:
+            self._low = -1
+            self._when_low()
 
     def _break(self, error: OSError) -> None:
         self._error = error.errno or -1

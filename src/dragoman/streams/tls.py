@@ -180,9 +180,9 @@ class TlsStream(ByteStream):
 
     # fmt: off
     __slots__ = (
-        "_arrived", "_decryptor", "_encrypted", "_ended", "_is_closed", "_offset", "_outgoing", "_plain",
-        "_record_bytes", "_records", "_role", "_socket", "_take_encrypted", "_taken", "_tls", "_waiting",
-        "_write_plain",
+        "_arrived", "_decryptor", "_encrypted", "_ended", "_is_closed", "_low", "_offset", "_outgoing",
+        "_plain", "_record_bytes", "_records", "_role", "_socket", "_take_encrypted", "_taken", "_tls", "_waiting",
+        "_when_low", "_write_plain",
     )
     # fmt: on
 
@@ -209,6 +209,8 @@ class TlsStream(ByteStream):
         self._taken: deque[tuple[int, int]] = deque([(0, 0)], RECORDS_KEPT)  # the last ones that the kernel has taken
         self._record_bytes = RECORD_BYTES
         self._is_closed = False
+        self._low = -1  # call `_when_low` when so many bytes are left; -1: never
+        self._when_low: Callable[[], None] = _nothing
 
     @property
     def is_ready(self) -> bool:
@@ -255,6 +257,9 @@ class TlsStream(ByteStream):
         else:
             self._waiting.extend([buffer for buffer in buffers if buffer])
         self._encrypt()
+
+    def when_low(self, mark: int, call: Callable[[], None]) -> None:
+        self._low, self._when_low = mark, call
 
     def read_dry(self) -> bool:
         is_open = self._socket.read_dry()
@@ -326,6 +331,9 @@ class TlsStream(ByteStream):
         self._count_sent()
         if self._waiting:
             self._encrypt()
+        if self.backlog <= self._low:
+            self._low = -1
+            self._when_low()
 
     def _write_protocol_bytes(self) -> None:
         if self._outgoing.pending:

@@ -336,3 +336,19 @@ def test_kept_outcome_does_not_keep_its_callers(broker: CheckedBroker) -> None:
     broker.succeed(attempt_of(job), b"result", 1.0)
     broker.save_all(1.0)
     assert job.callers == ()
+
+
+def test_large_job_that_waits_for_its_commit_counts_as_unsent(broker: CheckedBroker) -> None:
+    """R206: its worker has not got it, although nothing waits on the connection yet."""
+    worker = broker.worker(capacity=10)
+    jobs = [broker.call(bytes(3 << 20), durable=True) for _ in range(4)]
+    assert [job.state for job in jobs] == [JobState.RUNNING] * 2 + [JobState.WAITING] * 2
+    broker.take()
+    broker.availability.measured(worker, 0, 1.5)
+    assert (worker.state, worker.is_behind, worker.unsent) == (WorkerState.BUSY, True, 6 << 20)
+    broker.save_all(2.0)
+    broker.take()
+    broker.availability.measured(worker, 6 << 20, 2.0)
+    assert len(worker.running) == 2
+    broker.availability.measured(worker, 1 << 20, 3.0)
+    assert [job.state for job in jobs] == [JobState.RUNNING] * 4

@@ -304,6 +304,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "seen": lambda s: s.broker.seen(s.worker, SOON),
     "detach": lambda s: s.broker.availability.detach(s.worker, SOON),
     "attach": lambda s: s.broker.availability.attach(s.worker, SOON),
+    "measured": lambda s: s.broker.availability.measured(s.worker, 0, SOON),
     "ask": lambda s: s.broker.availability.ask(s.worker, 1, SOON),
     "unask": lambda s: s.broker.availability.ask(s.worker, 0, SOON),
     "resize": lambda s: s.broker.availability.resize(s.worker, 4, SOON),
@@ -360,6 +361,7 @@ idle         w       w       w        d       d       r       r       r      D  
 seen         w       w       w        d       d       r       r       r      D     C    F
 detach       w       w       w        d       d       r       r       r      D     C    F
 attach       w       w       w        d       d       r       r       r      D     C    F
+measured     w       w       w        d       d       r       r       r      D     C    F
 ask          w       w       w        d       d       r       r       r      D     C    F
 unask        w       w       w        d       d       r       r       r      D     C    F
 resize       w       w       w        d       d       r       r       r      D     C    F
@@ -413,6 +415,7 @@ idle           p         p       p
 seen           p         p       p
 detach         p         p       p
 attach         p         p       p
+measured       p         p       p
 ask            p         p       p
 unask          p         p       p
 resize         p         p       p
@@ -466,6 +469,7 @@ idle        i       i    b    i    i        b    d        d       g     a       
 seen        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 detach      o       a    a    a    a        a    d        d       d     a         a         a          d          g
 attach      o       i    b    i    u        r    d        d       d     i         b         u          d          g
+measured    o       i    b    i    u        r    d        d       d     a         a         a          d          g
 ask         o       i    b    i    u        r    d        d       d     a         a         a          d          g
 unask       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 resize      o       i    i    i    i        i    d        d       d     a         a         a          d          g
@@ -519,6 +523,7 @@ idle        i      a    a
 seen        i      a    a
 detach      a      a    a
 attach      i      a    a
+measured    i      a    a
 ask         i      i    i
 unask       a      a    a
 resize      i      a    a

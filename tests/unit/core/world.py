@@ -39,6 +39,7 @@ VERBS_OF = {
         "caller_back",
         "detach",
         "attach",
+        "measured",
         "ask",
         "heal",
         "offer",

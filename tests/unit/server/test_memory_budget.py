@@ -20,7 +20,7 @@ class Peer(SimpleNamespace):
     def __init__(self) -> None:
         super().__init__(
             carrier=SimpleNamespace(holding=0, release=lambda: None),
-            stream=SimpleNamespace(backlog=0),
+            stream=SimpleNamespace(backlog=0, sent=0),
             limits=ConnectionLimits(),
             holding=0,
             largest=0,
@@ -46,7 +46,7 @@ def receive(budget: Any, peer: Peer, size: int) -> Any:
 
 def leave_unsent(budget: Any, peer: Peer, size: int) -> Any:
     peer.stream.backlog = size
-    return budget.check_unsent(peer)
+    return budget.check_unsent(peer, 0.0)
 
 
 def test_largest_incomplete_message_goes_when_payloads_leave_no_room(budget: Any, memory: MemoryAccount) -> None:
@@ -90,3 +90,36 @@ def test_connection_that_ends_gives_its_room_back(budget: Any, memory: MemoryAcc
     assert memory.in_transit == 700
     budget.forget(peer)
     assert (memory.in_transit, budget.received) == (0, 0)
+
+
+def test_a_reader_with_much_unsent_stays_while_it_reads_and_goes_when_it_does_not() -> None:
+    """A bug: what the broker itself had piled up closed the connection at once, although the other side read all of
+    it as fast as it could."""
+    budget = MemoryBudget(MemoryAccount(1 << 40))
+    reader, stalled, slow, small = Peer(), Peer(), Peer(), Peer()
+    for peer in (reader, stalled, slow):
+        assert leave_unsent(budget, peer, 500 << 20) is None
+    assert leave_unsent(budget, small, 32 << 20) is None
+    second, ended = 64 << 10, []
+    for now in range(1, 40):
+        reader.stream.sent += second
+        slow.stream.sent += second - 10
+        ended += [(now, peer, reason) for peer, reason in budget.stalled(float(now))]
+        for _, peer, _ in ended:
+            peer.closing = "over budget"
+    text = f"{500 << 20} bytes unsent (max_send_buffer)"
+    assert ended == [
+        (15, stalled, f"{text}, 0 taken within 15 s (carrier_timeout)"),
+        (15, slow, f"{text}, {15 * second - 150} taken within 15 s (carrier_timeout)"),
+    ]
+    reader.stream.backlog = 32 << 20
+    assert budget.stalled(60.0) == []
+    assert not budget.over
+
+
+def test_a_pause_of_the_broker_does_not_count_as_a_stall() -> None:
+    budget, peer = MemoryBudget(MemoryAccount(1 << 40)), Peer()
+    leave_unsent(budget, peer, 500 << 20)
+    budget.extend(100.0)
+    assert budget.stalled(110.0) == []
+    assert [each for each, _ in budget.stalled(115.0)] == [peer]

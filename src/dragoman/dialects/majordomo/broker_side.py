@@ -120,6 +120,9 @@ class MajordomoBrokerSide(BrokerSide):
             if type(remote) is RemoteMajordomoWorker:
                 self._disconnect(remote, f"its worker sent a bad message: {problem.reason}", now)
 
+    def unsent(self, remote: RemoteWorker) -> int:
+        return self._io.unsent(cast(RemoteMajordomoWorker, remote).peer)
+
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:
             self._send_job(effect.attempt, now)

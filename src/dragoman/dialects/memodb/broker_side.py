@@ -24,6 +24,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
 from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.recipients import RemoteWorker
 from dragoman.core.recording import from_worker, record_heartbeat, to_worker
 from dragoman.core.rights import WORK
 from dragoman.core.states import RefusalReason
@@ -123,6 +124,10 @@ class MemoDbBrokerSide(BrokerSide):
             self._receive_ready(peer, route, request_hash, parsed, now)
         else:
             raise Malformed("not for us", "DISCONNECT is sent by brokers only")
+
+    def unsent(self, remote: RemoteWorker) -> int:
+        peer = cast(RemoteMemoDbWorker, remote).peer
+        return self._io.unsent(peer) if peer is not None else 0
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:

@@ -7,10 +7,11 @@ A connection has no role until its HELLO. Then its record is a `RemoteWorker` (w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core import recipients
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.handover import MoveWorker
@@ -110,6 +111,9 @@ class NativeBrokerSide(BrokerSide):
         elif isinstance(effect, MoveWorker):
             self._workers.send_away(effect.worker)
         # Acknowledge: background jobs are submitted by an operation, whose response acknowledges them.
+
+    def unsent(self, remote: recipients.RemoteWorker) -> int:
+        return self._io.unsent(cast(RemoteWorker, remote).peer)
 
     def refusal(self, reason: str) -> list[Frame]:
         return write_error(HELLO, RefusalReason.FORBIDDEN, reason)

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core import recipients
 from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
@@ -63,6 +64,9 @@ class PingPongBrokerSide(BrokerSide):
                 self._receive_worker(remote, read_worker(message, self._edition), now)
         except Malformed as problem:
             self._io.bad_message(peer, problem.reason, problem.detail)
+
+    def unsent(self, remote: recipients.RemoteWorker) -> int:
+        return self._io.unsent(cast(RemoteWorker, remote).peer)
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:

@@ -20,6 +20,7 @@ from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveW
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.recipients import RemoteWorker
 from dragoman.core.recording import from_worker, record_heartbeat, to_worker
 from dragoman.core.rights import Right
 from dragoman.dialects.frontend import Frontend
@@ -100,6 +101,10 @@ class PowerhoseBrokerSide(BrokerSide):
             self._io.bad_message(peer, problem.reason, problem.detail)
             if type(remote) is RegistrationConnection:
                 self._io.send(peer, ERROR_FRAMES)
+
+    def unsent(self, remote: RemoteWorker) -> int:
+        peer = cast(RemotePowerhoseWorker, remote).peer
+        return self._io.unsent(peer) if peer is not None else 0
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:

@@ -417,17 +417,23 @@ def test_without_a_session_waiting_jobs_end_with_the_connection_and_running_ones
     assert world.counters.unclaimed_results == 1
 
 
-def test_a_client_that_reads_nothing_costs_no_more_than_its_send_buffer() -> None:
+def test_a_client_that_reads_nothing_is_closed_after_a_while() -> None:
+    """R17, also if it sends more and more calls."""
     world = World()
     worker, client = world.worker(), world.client()
     client.stop_reading()
     for number in range(400):
-        if client.is_over:
-            break
         client.receive(submit([(new_id(number), b"")]))
         world.run_once()
         ((_, token, *_),) = worker.told()
         worker.receive(result((token, bytes(99_000))))
+        world.run_once()
+    assert not client.is_over
+    for _ in range(17):
+        world.now += 1.0
+        if not client.is_over:
+            client.receive([b"\x04"])
+        worker.receive([b"\x04"])
         world.run_once()
     assert client.is_over
     assert world.counters.connections_closed_slow == 1
