@@ -199,6 +199,7 @@ class Broker:
     def leave(self, worker: Worker, now: float, reason: str, unseen: Iterable[Attempt] = ()) -> None:
         """Remove a worker that left. The attempts in `unseen` cannot have reached it (R8); the others may have (R9)."""
         self.attempts.leave(worker, now, reason, unseen)
+        worker.last_held = None  # no late result can come; the attempt refers to its worker
 
     # ---------------------------------------------------------------- attempts
 

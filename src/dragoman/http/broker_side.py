@@ -87,7 +87,7 @@ class HttpBrokerSide(TimedRecipient):
 
     def caller_left(self, call: PendingCall, now: float) -> None:
         """Handle the disconnect of a caller: a waiting call is cancelled, a running one may end (R122)."""
-        _resolve(call.answer, None)
+        call.resolve(None)
         self._waiting.disarm(call)
         self._broker.caller_gone(call, now)
         self._runner.request_iteration()
@@ -138,6 +138,7 @@ class HttpBrokerSide(TimedRecipient):
         unseen = [unsent.attempt for unsent in remote.unsent.values()]
         self._forget(remote, reason)
         self._broker.leave(remote.worker, now, "its worker left", unseen)
+        remote.worker.remote = None  # otherwise they keep each other
         self._runner.request_iteration()
 
     def end_revoked(self, now: float) -> int:
@@ -249,7 +250,7 @@ class HttpBrokerSide(TimedRecipient):
             self._waiting.disarm(call)
             if effect.job is not None and effect.job.conversation is not None:
                 to_caller(effect.job, call, status_line(status_of(effect.outcome)), len(effect.result), now)
-            _resolve(call.answer, effect)
+            call.resolve(effect)
         elif type(effect) is SendJob:
             self._send_job(effect.attempt, now)
         elif isinstance(effect, CancelAttempt):
@@ -257,6 +258,7 @@ class HttpBrokerSide(TimedRecipient):
         elif isinstance(effect, RemoveWorker):
             remote = cast(RemoteHttpWorker, effect.worker.remote)
             self._forget(remote, effect.reason)
+            remote.worker.last_held = remote.worker.remote = None  # otherwise they keep each other
         # Acknowledge: background jobs are submitted by operations. DeliverProgress: only event streams show it.
 
     def tick(self, now: float) -> float:
@@ -269,7 +271,7 @@ class HttpBrokerSide(TimedRecipient):
             elif isinstance(each, PendingCall):
                 job = each.job
                 self._broker.caller_gone(each, now)
-                _resolve(each.answer, DeliverOutcome(each, job, TIMED_OUT, b"", DEADLINE_PASSED))
+                each.resolve(DeliverOutcome(each, job, TIMED_OUT, b"", DEADLINE_PASSED))
             else:
                 del each.remote.unsent[each.attempt.token]
                 self._ask(each.remote, now)
@@ -320,7 +322,9 @@ class HttpBrokerSide(TimedRecipient):
 
     def _cancel(self, attempt: Attempt, now: float) -> None:
         """Cancel an attempt. Its worker learns of it from the next response about it, unless the job was never sent."""
-        remote = cast(RemoteHttpWorker, attempt.worker.remote)
+        remote = cast("RemoteHttpWorker | None", attempt.worker.remote)
+        if remote is None:  # it has left meanwhile
+            return
         remote.again.pop(attempt.token, None)
         unsent = remote.unsent.pop(attempt.token, None)
         if unsent is not None:

@@ -245,6 +245,8 @@ class LimitedConnection(HttpToolsProtocol):
         watch.bodies.forget(self)
         super().connection_lost(exc)
         self._leave_cycle()
+        # The transport of the response may refer to this connection: a reference cycle.
+        self._running = self._response = self.cycle = None  # type: ignore[assignment]
         watch.leave()
 
     def eof_received(self) -> None:

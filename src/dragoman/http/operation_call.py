@@ -79,3 +79,5 @@ async def call_for_result(
             signal.call = None
         if pending is not None:
             context.operations.leave(pending, context.now())
+        # An error has a traceback, that has this frame, and the responder has the error: a reference cycle.
+        del responder, pending

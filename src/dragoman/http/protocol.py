@@ -186,6 +186,7 @@ class LimitedProtocol(LimitedConnection):
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         self._watch.bodies.forget(self)
+        self._disconnect.call = None  # it refers to the job, which this connection would keep until the next request
         if self.transport.is_closing():
             return
         if self._response is not None:

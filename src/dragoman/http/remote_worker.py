@@ -13,16 +13,23 @@ from dragoman.core.recipients import Recipient, RemoteWorker
 
 
 class PendingCall(Caller):
-    """A request that waits for a job's outcome. `answer` is resolved with None if the client disconnects."""
+    """A request that waits for a job's outcome."""
 
     __slots__ = ("alarm", "alarm_number", "answer", "number")
 
     def __init__(self, recipient: Recipient, owner: Owner, answer: Future[DeliverOutcome | None]) -> None:
         super().__init__(recipient, owner)
-        self.answer = answer
+        self.answer: Future[DeliverOutcome | None] | None = answer  # None: resolved
         self.number = 0  # its number in a recording
         self.alarm = inf
         self.alarm_number = 0
+
+    def resolve(self, outcome: DeliverOutcome | None) -> None:
+        """End the wait; None: the client has disconnected. The outcome names its caller, which forgets the future:
+        otherwise they would keep each other, and the result, until a garbage collection."""
+        answer, self.answer = self.answer, None
+        if answer is not None and not answer.done():
+            answer.set_result(outcome)
 
 
 class PendingPoll:

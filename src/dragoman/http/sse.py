@@ -114,8 +114,9 @@ class EventStream:
         finally:
             self._is_over = True
             self._streams.leave(self)
-            if self._ended is not None:
-                self._ended()
+            ended, self._ended = self._ended, None  # it refers to this stream
+            if ended is not None:
+                ended()
 
     async def _stream(self, scope: Scope, send: Send) -> None:
         disconnect: DisconnectSignal | None = scope.get("extensions", {}).get(HANGUP)

@@ -99,6 +99,7 @@ class Client(
         finally:
             if not job.done():  # an exception, such as KeyboardInterrupt, ended the wait
                 job.cancel()
+            del job  # as in `JobFuture.result`
 
     def _map(self, submit_options: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int) -> Iterator[Any]:
         pending: deque[JobFuture[Any]] = deque()
@@ -110,8 +111,8 @@ class Client(
             while pending:
                 yield _first(pending)
         finally:
-            for job in pending:
-                job.cancel()
+            while pending:
+                pending.popleft().cancel()
 
     def submit_for_executor(
         self, service: str, payload: Any, *, codec: str | None = None, **options: Unpack[CallOptions]
@@ -202,6 +203,7 @@ class Client(
         finally:
             if not asked.done():  # an exception, such as KeyboardInterrupt, ended the wait
                 thread.engine.drop(asked)
+            del asked  # as in `JobFuture.result`
 
     def _start(self) -> _IoThread:
         with self._lock:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any, Protocol
 
@@ -88,6 +89,32 @@ class ConnectionOwner(Protocol):
 
     def lost(self, connection: ClientConnection) -> None:
         """Called when the connection is lost."""
+
+
+class _NoSide(ClientSide):
+    """The side of a connection that is not used any more."""
+
+    patience = inf
+    hint = ""
+
+    @property
+    def is_ready(self) -> bool:
+        return False
+
+    def opened(self, now: float) -> None:
+        return
+
+    def lost(self) -> None:
+        return
+
+    def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+        raise AssertionError("this connection is not used any more")
+
+    def receive(self, message: Message | TooLarge, now: float) -> None:
+        return
+
+    def tick(self, now: float) -> float:
+        return inf
 
 
 class ClientConnection:
@@ -185,6 +212,10 @@ class ClientConnection:
             self.side.bye()
             self._link.close()
             self._link = None
+
+    def abandon(self) -> None:
+        """Break the reference cycle with the side of the dialect: the owner does not use this connection any more."""
+        self.side = _NoSide()
 
     async def _dial(self, delay: float) -> None:
         self._may_dial_at_once = False

@@ -196,6 +196,7 @@ class Engine:
                 self._down_since = now
         if self._max_connections > 1 and connection.dialling is None and connection in self._connections:
             self._connections.remove(connection)
+            connection.abandon()
         if self._waiting:
             self._dial_more()
         self._run_due(now)
@@ -281,6 +282,7 @@ class Engine:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         self.cancel_unsent()
         tasks = [task for each in self._connections for task in each.tasks]
         for connection in self._connections:
@@ -289,6 +291,7 @@ class Engine:
             for job in jobs:
                 self.ended(job)
                 job.fail(_closed())
+            connection.abandon()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def cancel_unsent(self) -> None:

@@ -244,12 +244,18 @@ class JobFuture(_JobHandle, concurrent.futures.Future[Result]):
             return self._result  # type: ignore[return-value]  # set before `_state`
         if not self.done():
             self._client.check_may_wait()
-        return super().result(timeout)
+        try:
+            return super().result(timeout)
+        finally:
+            del self  # otherwise the exception, its traceback, this frame and the future are a reference cycle
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         if not self.done():
             self._client.check_may_wait()
-        return super().exception(timeout)
+        try:
+            return super().exception(timeout)
+        finally:
+            del self
 
     def succeed(self, result: Frame) -> None:
         """End the job with a result. Called by the engine."""

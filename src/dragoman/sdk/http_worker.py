@@ -263,6 +263,7 @@ class HttpWorker:
             log.warning("sending a result failed: %s; trying again in %.1f s", problem, delay)
             await asyncio.sleep(delay)
         self._held.pop(held.token, None)
+        held.job = None  # which refers to it
         self._changed.set()
 
     async def _try_to_report(self, request: Request) -> str | None:

@@ -120,6 +120,7 @@ class ConnectionRegistry:
         if peer.is_open or peer.dialled:
             now = self._clock()
             self.guarded(peer, lambda: peer.session.lost(peer, unsent, now))
+        peer.remote = None  # the record of a broker side often refers to its connection
 
     # ---------------------------------------------------------------- bad messages
 

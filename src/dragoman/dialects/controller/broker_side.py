@@ -189,7 +189,7 @@ class ControllerBrokerSide(BrokerSide):
             self._second, self._registered = int(now), 0
         while self._waiting and self._registered < REGISTERS_A_SECOND:
             peer, pulse, edition = self._waiting.popleft()
-            if not peer.remote.is_over:
+            if peer.remote is not None and not peer.remote.is_over:  # None: the connection has ended
                 self._registered += 1
                 self._register(peer, pulse, edition, now)
 

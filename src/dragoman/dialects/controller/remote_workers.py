@@ -173,6 +173,7 @@ class RemoteWorkers:
         unseen = unseen or self._unseen(remote)
         self._forget(remote, now)
         self._broker.leave(remote.worker, now, reason, unseen)
+        remote.worker.remote = None  # otherwise they keep each other
 
     def _unseen(self, remote: RemoteWorker) -> Sequence[Attempt]:
         """Return its attempt, if SET_TASK has not been sent (R8)."""
@@ -204,12 +205,13 @@ class RemoteWorkers:
         self.drop(remote, reason, now)
 
     def remove(self, effect: RemoveWorker, now: float) -> None:
-        remote = cast(RemoteWorker, effect.worker.remote)
-        if not self.is_known(remote) or remote.worker is not effect.worker:
+        remote = cast("RemoteWorker | None", effect.worker.remote)
+        if remote is None or not self.is_known(remote) or remote.worker is not effect.worker:
             return
         if effect.farewell.is_final:
             self.exchanges.dial(remote, Purpose.LEAVE, self._options.control_timeout, now)
         self._forget(remote, now)
+        effect.worker.remote = effect.worker.last_held = None  # otherwise they keep each other
 
     # ---------------------------------------------------------------- tasks
 
@@ -239,8 +241,8 @@ class RemoteWorkers:
     def recall(self, attempt: Attempt, now: float) -> None:
         """Release the worker from an ended attempt. It may get another job as soon as its exchange has ended: with BUSY
         it would report that it still runs the old one."""
-        remote = cast(RemoteWorker, attempt.worker.remote)
-        if remote.attempt is attempt:
+        remote = cast("RemoteWorker | None", attempt.worker.remote)
+        if remote is not None and remote.attempt is attempt:
             self.release(remote)
             self.next_exchange(remote, now)
 

@@ -335,9 +335,11 @@ class MajordomoBrokerSide(BrokerSide):
 
     def _answer(self, answer: DeliverOutcome, now: float) -> None:
         peer: Connection = answer.caller  # type: ignore[assignment]
-        caller: MajordomoCaller = peer.remote
+        caller: MajordomoCaller | None = peer.remote  # None: its connection has ended in this iteration
         job = answer.job
         peer.remove_job(job)
+        if caller is None:
+            return
         if job is not None and job.conversation is not None:
             to_caller(job, peer, caller.wire.reply_name if answer.outcome is DONE else "", len(answer.result), now)
         if answer.outcome is DONE and job is not None:
@@ -347,8 +349,8 @@ class MajordomoBrokerSide(BrokerSide):
 
     def _send_part(self, progress: DeliverProgress, now: float) -> None:
         """Send a part of a result. Majordomo has no message for progress."""
-        if progress.is_part:
-            peer: Connection = progress.caller  # type: ignore[assignment]
+        peer: Connection = progress.caller  # type: ignore[assignment]
+        if progress.is_part and peer.remote is not None:
             name = progress.attempt.job.service.name
             to_caller(progress.attempt.job, peer, "PARTIAL", len(progress.payload), now)
             self._io.send(peer, write_client_part(peer.remote.wire, name, progress.payload))

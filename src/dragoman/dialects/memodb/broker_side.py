@@ -355,19 +355,21 @@ class MemoDbBrokerSide(BrokerSide):
                 record.bury(remote)
         self._confirm(remote)
         remote.peer = None
+        remote.worker.remote = None  # otherwise they keep each other
 
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
         """Remove a worker whose attempt timed out. A worker whose job was cancelled may finish it: it is stuck."""
-        remote = cast(RemoteMemoDbWorker, attempt.worker.remote)
-        if now >= attempt.due and remote.attempt is attempt:
+        remote = cast("RemoteMemoDbWorker | None", attempt.worker.remote)
+        if remote is not None and now >= attempt.due and remote.attempt is attempt:
             self._forget(remote)
             self._io.remark("attempt timed out", level="warning", worker=remote.worker.name, reason=reason)
             self._broker.leave(remote.worker, now, reason)
 
     def _remove_worker(self, effect: RemoveWorker) -> None:
-        remote = cast(RemoteMemoDbWorker, effect.worker.remote)
-        if self._remotes.get(remote.id) is not remote:
+        remote = cast("RemoteMemoDbWorker | None", effect.worker.remote)
+        if remote is None or self._remotes.get(remote.id) is not remote:
             return
+        remote.worker.last_held = None
         peer, route = remote.peer, remote.route
         self._forget(remote)
         if peer is not None and remote.answer is None:
@@ -394,7 +396,9 @@ class MemoDbBrokerSide(BrokerSide):
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
         """Undo the dispatch of a job that was never sent: the worker still waits for a reply (R8)."""
-        remote = cast(RemoteMemoDbWorker, attempt.worker.remote)
+        remote = cast("RemoteMemoDbWorker | None", attempt.worker.remote)
+        if remote is None:  # it has left meanwhile
+            return
         is_known = self._remotes.get(remote.id) is remote
         if is_known and remote.attempt is attempt and remote.peer is None and not remote.is_replayed:
             self._park(remote, now)
