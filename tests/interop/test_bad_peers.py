@@ -202,7 +202,7 @@ def test_connections_that_were_reset_before_we_accepted_them_are_no_fault_of_our
 def test_a_peer_that_stops_reading_is_disconnected_and_others_are_served(
     broker_setup: Start, visitors: Visitors
 ) -> None:
-    setup = broker_setup(f"{URL}&max_send_buffer=256KiB")
+    setup = broker_setup(f"{URL}&max_send_buffer=256KiB&carrier_ping=14")
     with Workers(visitors, setup.workers, 2), Raw(setup.callers, receive_buffer=4_096) as stuck:
         stuck.greet()
         job = b"".join(encode([b"", bytes(128 * 1024)]))

@@ -321,7 +321,7 @@ def test_garbage_harms_nobody_else(broker_setup: Start, programs: Programs) -> N
 def test_r17_a_client_that_never_reads_is_disconnected_and_others_are_served(
     broker_setup: Start, programs: Programs
 ) -> None:
-    setup = broker_setup(f"{TCP}?max_send_buffer=100000")
+    setup = broker_setup(f"{TCP}?max_send_buffer=100000&carrier_ping=14")
     rfc7_worker(programs, setup)
     with Raw(setup.workers, receive_buffer=4096) as deaf:
         deaf.greet(b"DEALER")

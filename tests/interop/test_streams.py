@@ -198,7 +198,7 @@ def test_a_peer_that_stops_reading_is_disconnected_at_its_bound_and_others_are_n
     setup: Setup, visitors: Visitors, place: SocketAddress
 ) -> None:
     echo = Echo(setup.runner)
-    where = setup.open(echo, place, limits=ConnectionLimits(max_send_buffer=MIB))
+    where = setup.open(echo, place, limits=ConnectionLimits(max_send_buffer=MIB, carrier_ping=14.0))
     with Raw(where, receive_buffer=4_096) as stuck:
         stuck.greet()
         flood(stuck, bytes(65_536), 300)

@@ -290,6 +290,10 @@ class Worker(WorkRecord):
             return attempt
         return self.last_held
 
+    def forget_remote(self) -> None:
+        """Forget the broker side's record of it, and the attempt that it held: it has left, and they refer to it."""
+        self.remote = self.last_held = None
+
     def find(self, token: Token) -> Attempt | None:
         """Return the attempt with this token that it was sent and has not finished, current or not."""
         return self.running.get(token) or self.stuck.get(token)

@@ -138,7 +138,7 @@ class HttpBrokerSide(TimedRecipient):
         unseen = [unsent.attempt for unsent in remote.unsent.values()]
         self._forget(remote, reason)
         self._broker.leave(remote.worker, now, "its worker left", unseen)
-        remote.worker.remote = None  # otherwise they keep each other
+        remote.worker.forget_remote()
         self._runner.request_iteration()
 
     def end_revoked(self, now: float) -> int:
@@ -258,7 +258,7 @@ class HttpBrokerSide(TimedRecipient):
         elif isinstance(effect, RemoveWorker):
             remote = cast(RemoteHttpWorker, effect.worker.remote)
             self._forget(remote, effect.reason)
-            remote.worker.last_held = remote.worker.remote = None  # otherwise they keep each other
+            remote.worker.forget_remote()
         # Acknowledge: background jobs are submitted by operations. DeliverProgress: only event streams show it.
 
     def tick(self, now: float) -> float:

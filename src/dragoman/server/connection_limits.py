@@ -15,6 +15,11 @@ class ConnectionLimits:
     carrier_ping: float = field(default=5.0, metadata={"min": 0.001})  # D12: seconds of silence before a PING
     carrier_timeout: float = field(default=15.0, metadata={"min": 0.001})  # seconds of silence before it is closed
 
+    @property
+    def stall_timeout(self) -> float:
+        """Seconds in which a connection with too many unsent bytes must take some: less than until it is silent."""
+        return self.carrier_timeout - self.carrier_ping
+
     def __post_init__(self) -> None:
         if self.carrier_ping >= self.carrier_timeout:
             raise ValueError(

@@ -14,7 +14,6 @@ from dragoman.server.connection import StreamConnection
 OverBudget = tuple[StreamConnection, str] | None  # the connection to close, and the reason
 
 SLOWEST: Final = 64 << 10  # bytes a second that a connection must take while it has too many unsent
-LOOK: Final = 1.0  # seconds between two checks of that
 
 
 @final
@@ -35,7 +34,6 @@ class MemoryBudget:
         self._memory = memory
         self._backlogged: dict[StreamConnection, int] = {}  # unsent bytes of connections, when last measured
         self.over: dict[StreamConnection, Pace] = {}  # connections with too many unsent bytes
-        self._look = 0.0  # time of the next check of those
         self._receiving: dict[StreamConnection, None] = {}  # connections with an incomplete message
         self.received = 0  # bytes of those messages
         memory.measure = self.measure_unsent
@@ -54,9 +52,6 @@ class MemoryBudget:
 
     def stalled(self, now: float) -> list[tuple[StreamConnection, str]]:
         """Return the connections that do not read although too many bytes wait. One message may always wait."""
-        if now < self._look:
-            return []
-        self._look = now + LOOK
         found = []
         for peer, pace in list(self.over.items()):
             stream = peer.stream
@@ -64,10 +59,10 @@ class MemoryBudget:
                 del self.over[peer]
                 continue
             passed = now - pace.since
-            if passed >= peer.limits.carrier_timeout:
+            if passed >= peer.limits.stall_timeout:
                 if stream.sent - pace.sent < SLOWEST * passed:
                     taken = f"{stream.sent - pace.sent} taken within {passed:.0f} s"
-                    found.append((peer, f"{stream.backlog} bytes unsent (max_send_buffer), {taken} (carrier_timeout)"))
+                    found.append((peer, f"{stream.backlog} bytes unsent (max_send_buffer), {taken}"))
                 self.over[peer] = Pace(stream.sent, now)
         return found
 

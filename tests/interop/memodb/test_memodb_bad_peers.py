@@ -16,7 +16,7 @@ from programs import Programs, until
 
 
 def test_r17_a_peer_that_stops_reading_is_let_go_and_harms_nobody(broker_setup: Start, nngs: Nngs) -> None:
-    setup = broker_setup(f"{TCP}?max_send_buffer=1MiB")
+    setup = broker_setup(f"{TCP}?max_send_buffer=1MiB&carrier_ping=14")
     nngs.work(setup.workers, 4)
     joined(setup, 4)
     with Plain(setup.callers, receive_buffer=4096) as deaf:

@@ -173,7 +173,7 @@ class RemoteWorkers:
         unseen = unseen or self._unseen(remote)
         self._forget(remote, now)
         self._broker.leave(remote.worker, now, reason, unseen)
-        remote.worker.remote = None  # otherwise they keep each other
+        remote.worker.forget_remote()
 
     def _unseen(self, remote: RemoteWorker) -> Sequence[Attempt]:
         """Return its attempt, if SET_TASK has not been sent (R8)."""
@@ -211,7 +211,7 @@ class RemoteWorkers:
         if effect.farewell.is_final:
             self.exchanges.dial(remote, Purpose.LEAVE, self._options.control_timeout, now)
         self._forget(remote, now)
-        effect.worker.remote = effect.worker.last_held = None  # otherwise they keep each other
+        effect.worker.forget_remote()
 
     # ---------------------------------------------------------------- tasks
 

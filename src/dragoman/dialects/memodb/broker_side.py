@@ -355,7 +355,7 @@ class MemoDbBrokerSide(BrokerSide):
                 record.bury(remote)
         self._confirm(remote)
         remote.peer = None
-        remote.worker.remote = None  # otherwise they keep each other
+        remote.worker.forget_remote()
 
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
         """Remove a worker whose attempt timed out. A worker whose job was cancelled may finish it: it is stuck."""
@@ -369,7 +369,6 @@ class MemoDbBrokerSide(BrokerSide):
         remote = cast("RemoteMemoDbWorker | None", effect.worker.remote)
         if remote is None or self._remotes.get(remote.id) is not remote:
             return
-        remote.worker.last_held = None
         peer, route = remote.peer, remote.route
         self._forget(remote)
         if peer is not None and remote.answer is None:
