@@ -22,6 +22,7 @@ class Transit(StrEnum):
     INCOMPLETE = "incomplete messages"
     UNSENT = "unsent data"
     BODIES = "HTTP bodies"  # unfinished
+    RESPONSES = "HTTP responses"  # unsent
 
 
 @final

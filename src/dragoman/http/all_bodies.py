@@ -1,4 +1,4 @@
-"""Unfinished request bodies of all HTTP listeners together (L6)."""
+"""Unfinished request bodies of all HTTP listeners together, and their unsent responses (L6)."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ class AllBodies:
         size = self._held.pop(connection, 0)
         if size:
             self._count(-size)
+
+    def count_unsent(self, change: int) -> None:
+        """Count bytes of responses that wait for their clients to read."""
+        self.memory.set_transit(Transit.RESPONSES, self.memory.transit[Transit.RESPONSES] + change)
 
     def _count(self, change: int) -> None:
         self.memory.set_transit(Transit.BODIES, self.memory.transit[Transit.BODIES] + change)

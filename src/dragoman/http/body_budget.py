@@ -32,6 +32,10 @@ class BodyBudget:
             self.total -= size
             self._all_bodies.forget(connection)
 
+    def count_unsent(self, change: int) -> None:
+        """Count bytes of responses that wait for their clients to read."""
+        self._all_bodies.count_unsent(change)
+
     def fault(self) -> RequestError:
         most = min(self._max_memory, self._all_bodies.memory.limit)
         detail = f"There is no memory for this body, the largest that is unfinished (max_memory {most}); retry later."

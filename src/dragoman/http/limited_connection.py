@@ -27,6 +27,7 @@ from dragoman.http.transports import ResponseTransport, end_writing, tune
 LINGER = 2.0  # seconds to keep reading after an error response; closing with unread data would discard the response
 LAST_LINGER = 0.1  # seconds, when the server is closing
 MOST_AHEAD = 1 << 16  # bytes of pipelined requests
+STALLED = 10.0  # seconds without progress after which a full send buffer ends a connection
 RESERVE = 128  # connections above the limits; beyond this number the oldest is closed
 RESERVE_TIMEOUT = 1.0  # seconds in which one of them must send a health check
 REVOKED = "revoked"
@@ -68,7 +69,8 @@ class LimitedConnection(HttpToolsProtocol):
         self._chunks: Chunks | None = None
         self._body_started = 0.0  # start of a body
         self._body_received = 0  # bytes of it
-        self._unsent = 0  # bytes that wait to be written, at the last check
+        self._unsent = 0  # bytes that wait to be written, as they are counted (L6)
+        self._looked = 0  # the same at the last check
         self._progress_at = 0.0  # time of the last progress
         self._host = ""
         self._disconnect = DisconnectSignal()
@@ -183,12 +185,15 @@ class LimitedConnection(HttpToolsProtocol):
         elif now >= self._due:
             self._time_out()
         unsent = self.transport.get_write_buffer_size()
-        if not unsent or unsent < self._unsent or not self._unsent:
+        if not unsent or unsent < self._looked or not self._looked:
             self._progress_at = now
-        self._unsent = unsent
-        if now - self._progress_at >= self._limits.body_timeout:
+        self._looked = unsent
+        if unsent != self._unsent:
+            self._count_unsent(unsent)
+        stalled = now - self._progress_at
+        if stalled >= self._limits.body_timeout:
             self._cut("stalled-reader")
-        elif unsent > max(self._limits.max_send_buffer, self._limits.max_payload + MOST_AHEAD):
+        elif stalled >= STALLED and unsent > max(self._limits.max_send_buffer, self._limits.max_payload + MOST_AHEAD):
             self._cut("send-buffer-full")
 
     def forgive(self, gap: float) -> None:
@@ -230,9 +235,19 @@ class LimitedConnection(HttpToolsProtocol):
         self._progress_at = inf
         self.transport.abort()
 
+    def pause_writing(self) -> None:
+        """Much waits to be written: an event loop calls this when a response is not taken at once."""
+        self._count_unsent(self.transport.get_write_buffer_size())
+        super().pause_writing()
+
     def resume_writing(self) -> None:
         self._progress_at = self.loop.time()
+        self._count_unsent(self.transport.get_write_buffer_size())
         super().resume_writing()
+
+    def _count_unsent(self, unsent: int) -> None:
+        self._watch.bodies.count_unsent(unsent - self._unsent)
+        self._unsent = unsent
 
     # ------------------------------------------------------------ end
 
@@ -243,6 +258,7 @@ class LimitedConnection(HttpToolsProtocol):
         watch.reserve.pop(self, None)
         self._phase, self._kept = REFUSED, b""
         watch.bodies.forget(self)
+        self._count_unsent(0)
         super().connection_lost(exc)
         self._leave_cycle()
         # The transport of the response may refer to this connection: a reference cycle.

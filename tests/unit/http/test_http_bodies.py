@@ -171,3 +171,26 @@ def test_the_brokers_limit_holds_unless_the_url_says_another(said: str, limit: i
     listener = prepare("http://127.0.0.1:0" + said, broker, line)
     (_, listener) = listener.sockets[0]
     assert listener.serve.args[0].limits.max_memory == limit  # type: ignore[union-attr, attr-defined]
+
+
+def test_unsent_responses_count_while_they_wait() -> None:
+    """L6. A bug: the bytes of results that clients of HTTP had not read were in no count."""
+    world, memory = World(), MemoryAccount(1_000_000)
+    world.serve(all_bodies=AllBodies(memory))
+    try:
+        reader, other = world.visit(), world.visit()
+        reader.transport.unread, other.transport.unread = 500_000, 70_000
+        reader.protocol.pause_writing()
+        other.protocol.pause_writing()
+        assert memory.transit[Transit.RESPONSES] == 570_000
+        reader.transport.unread = 100_000
+        reader.look(1)
+        assert memory.transit[Transit.RESPONSES] == 170_000
+        other.transport.unread = 10
+        other.protocol.resume_writing()
+        assert memory.transit[Transit.RESPONSES] == 100_010
+        reader.protocol.connection_lost(None)
+        other.protocol.connection_lost(None)
+        assert memory.in_transit == 0
+    finally:
+        world.close()

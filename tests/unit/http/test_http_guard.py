@@ -329,15 +329,27 @@ def test_a_response_that_nobody_reads_is_cut(world: World) -> None:
     assert world.reasons == ["stalled-reader"]
 
 
-def test_a_buffer_larger_than_the_largest_message_is_cut(world: World) -> None:
+def test_a_buffer_larger_than_the_largest_message_is_cut_unless_it_is_read(world: World) -> None:
+    """A bug: a response over the limit was cut although its client read it as fast as it could."""
     world.serve(limits=HttpLimits(max_send_buffer=1000, max_payload=2000))
     visit = world.visit()
     visit.say(get())
+    world.server._watch.stop()  # it is we who look
+    visit.protocol._due = float("inf")
     visit.transport.unread = 2000 + (1 << 16)
     visit.look(1)
+    visit.look(20)
     assert not visit.transport.is_aborted
-    visit.transport.unread += 1
-    visit.look(1.5)
+    visit.transport.unread = 0
+    visit.look(21)
+    visit.transport.unread = 2000 + (1 << 16) + 100
+    for second in range(22, 100):
+        visit.transport.unread -= 1
+        visit.look(second)
+    assert not visit.transport.is_aborted
+    visit.look(108)
+    assert not visit.transport.is_aborted
+    visit.look(109)
     assert visit.transport.is_aborted
     assert world.reasons == ["send-buffer-full"]
 
