@@ -203,11 +203,29 @@ def test_a_peer_that_stops_reading_is_disconnected_at_its_bound_and_others_are_n
         stuck.greet()
         flood(stuck, bytes(65_536), 300)
         until(lambda: echo.losses, "it is disconnected")
+    assert echo.losses[0][0].stream.received < 10 * MIB, "its messages were read although it does not read"
     assert setup.counters.connections_closed_slow == 1
     assert setup.journal.mentions("max_send_buffer")
     responder = visitors.visit(zmq.REQ, where)
     responder.send(b"unharmed")
     assert responder.recv() == b"unharmed"
+
+
+def test_a_peer_that_reads_late_gets_everything(setup: Setup, place: SocketAddress) -> None:
+    """R17. A bug: what the broker had piled up for it closed its connection at once."""
+    echo = Echo(setup.runner)
+    where = setup.open(echo, place, limits=ConnectionLimits(max_send_buffer=65_536))
+    with Raw(where, receive_buffer=4_096) as late:
+        late.greet()
+        flood(late, bytes(65_536), 100)
+        budget = setup.runner.connections.registry.budget
+        until(lambda: budget.over, "too much waits for it")
+        for _ in range(100):
+            assert len(late.receive()[0]) == 65_536
+        until(lambda: not budget.over, "it has taken everything")
+        late.message(b"on time")
+        assert late.receive() == [b"on time"]
+    assert setup.counters.connections_closed_slow == 0
 
 
 def test_one_message_larger_than_the_send_buffer_is_still_delivered(

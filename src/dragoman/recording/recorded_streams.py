@@ -119,6 +119,12 @@ class RecordedStream(ByteStream):
     def when_low(self, mark: int, call: Callable[[], None]) -> None:
         self._inner.when_low(mark, call)  # it requests an iteration, and the replay knows when there was one
 
+    def pause(self) -> None:
+        self._inner.pause()
+
+    def resume(self) -> None:
+        self._inner.resume()
+
     def finish(self) -> None:
         self._inner.finish()
 

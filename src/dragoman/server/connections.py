@@ -206,6 +206,8 @@ class Connections(SideCalls):
                 continue
             if peer.out and peer.write(stream):
                 self.registry.check_unsent(peer, now)
+                if peer in self.registry.budget.over:
+                    stream.when_low(peer.limits.max_send_buffer, self.request_iteration)
             if peer.closing is not None:
                 self.registry.lose(peer, peer.closing)
 

@@ -39,11 +39,14 @@ class MemoryBudget:
         memory.measure = self.measure_unsent
 
     def check_unsent(self, peer: StreamConnection, now: float) -> OverBudget:
-        """Check the unsent data of all connections, because this one has some."""
+        """Check the unsent data of all connections, because this one has some. From one with too much nothing is read
+        until it has taken enough."""
         assert peer.stream is not None
         self._backlogged[peer] = peer.stream.backlog
         if peer not in self.over and _is_over(peer):
             self.over[peer] = Pace(peer.stream.sent, now)
+            if not peer.dialled:
+                peer.stream.pause()  # it makes no more calls while it does not take the answers
         self.measure_unsent()
         if self._memory.room() >= 0 or not self._backlogged:
             return None
@@ -57,6 +60,8 @@ class MemoryBudget:
             stream = peer.stream
             if stream is None or peer.is_lost or peer.closing is not None or not _is_over(peer):
                 del self.over[peer]
+                if stream is not None and not peer.is_lost:
+                    stream.resume()
                 continue
             passed = now - pace.since
             if passed >= peer.limits.stall_timeout:

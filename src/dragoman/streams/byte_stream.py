@@ -30,6 +30,12 @@ class ByteStream:
     def when_low(self, mark: int, call: Callable[[], None]) -> None:
         """Call once when at most this many bytes are left to write. Streams that do not wait for a kernel ignore it."""
 
+    def pause(self) -> None:
+        """Read nothing until `resume`: the other side waits. Its end is seen later, too."""
+
+    def resume(self) -> None:
+        """Read again."""
+
     def finish(self) -> None:
         """Shut down writing, and continue to read. Call it when nothing is left to write."""
         raise NotImplementedError

@@ -44,8 +44,8 @@ class Stream(ByteStream):
 
     # fmt: off
     __slots__ = (
-        "_arrived", "_carrier", "_ended", "_error", "_is_closed", "_is_over", "_is_to_be_read_again", "_is_waiting",
-        "_loop", "_low", "_pending", "_recv", "_second_look", "_send", "_socket", "_when_low",
+        "_arrived", "_carrier", "_ended", "_error", "_is_closed", "_is_over", "_is_paused", "_is_to_be_read_again",
+        "_is_waiting", "_loop", "_low", "_pending", "_recv", "_second_look", "_send", "_socket", "_when_low",
     )
     # fmt: on
 
@@ -61,6 +61,7 @@ class Stream(ByteStream):
         self._carrier = carrier
         self._pending = NOTHING_PENDING  # buffers that the kernel has not taken yet
         self._is_waiting = False  # for the socket to become writable
+        self._is_paused = False  # nothing is read
         self._low = -1  # call `_when_low` when so many bytes are left; -1: never
         self._when_low: Callable[[], None] = _nothing
         self._error = 0  # errno of the error that broke the connection
@@ -103,6 +104,17 @@ class Stream(ByteStream):
 
     def when_low(self, mark: int, call: Callable[[], None]) -> None:
         self._low, self._when_low = mark, call
+
+    def pause(self) -> None:
+        if not self._is_paused and not self._is_over:
+            self._is_paused = True
+            self._loop.remove_reader(self._socket)
+
+    def resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            if not self._is_over:
+                self._loop.add_reader(self._socket, self._readable)
 
     def read_dry(self) -> bool:
         """Read until nothing is left, at most 64 times. Returns whether the connection is still open."""
@@ -153,7 +165,7 @@ class Stream(ByteStream):
         self._socket.close()
 
     def _readable(self) -> bool:
-        if self._is_over:
+        if self._is_over or self._is_paused:
             return False
         carrier = self._carrier
         gap = carrier.gap

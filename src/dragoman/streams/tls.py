@@ -261,6 +261,12 @@ class TlsStream(ByteStream):
     def when_low(self, mark: int, call: Callable[[], None]) -> None:
         self._low, self._when_low = mark, call
 
+    def pause(self) -> None:
+        self._socket.pause()
+
+    def resume(self) -> None:
+        self._socket.resume()
+
     def read_dry(self) -> bool:
         is_open = self._socket.read_dry()
         self.closed_in_order = self._socket.closed_in_order and not self.backlog

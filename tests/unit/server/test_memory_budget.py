@@ -20,11 +20,12 @@ class Peer(SimpleNamespace):
     def __init__(self) -> None:
         super().__init__(
             carrier=SimpleNamespace(holding=0, release=lambda: None),
-            stream=SimpleNamespace(backlog=0, sent=0),
+            stream=SimpleNamespace(backlog=0, sent=0, pause=lambda: None, resume=lambda: None),
             limits=ConnectionLimits(),
             holding=0,
             largest=0,
             is_lost=False,
+            dialled=False,
             closing=None,
         )
 
