@@ -34,6 +34,7 @@ from sim.pipes import End, Weather, Wire
 from sim.world import World
 
 MAX_PAYLOAD = 1 << 20
+MOST = 2  # messages of a connection at once; the others wait for another turn
 BETWEEN_PAUSES = 0.5  # seconds at least: without them two short pauses would be a long one
 
 
@@ -206,6 +207,7 @@ class Life:
             return
         self._setup.touched(self)
         carrier = self.new_carrier()
+        carrier.most = MOST
         peer = self.runner.connections.connected(self.session, endpoint, carrier, end, end.label, self.address_of(end))
         self._ends[end] = None
         end.on_bytes = partial(self._arrived, peer, carrier)
@@ -222,12 +224,25 @@ class Life:
     def _arrived(self, peer: StreamConnection, carrier: Carrier, data: bytes) -> None:
         if self.is_alive:
             self._setup.touched(self)
+            has_rest = bool(carrier.rest)
             messages = carrier.feed(data)
             if peer.socket_name == FRONTEND and peer.closing is None:
                 self._setup.oracle.frontend_heard(self.broker, len(messages))
             self.runner.connections.arrived(peer, messages)
+            if carrier.rest and not has_rest:
+                self._world.soon(self._take_turn, peer, carrier)
             if self.pauses_before and self.broker.effects:
                 self._maybe_pause()
+
+    def _take_turn(self, peer: StreamConnection, carrier: Carrier) -> None:
+        """Continue with undecoded bytes, as `streams/turn.py` does in a later iteration."""
+        if self.is_paused:
+            self._world.after(BETWEEN_PAUSES, self._take_turn, peer, carrier)
+        elif carrier.rest:
+            self._setup.oracle.hit("messages waited for another turn")
+            self._arrived(peer, carrier, b"")
+            if carrier.rest:
+                self._world.soon(self._take_turn, peer, carrier)
 
     def _ended(self, peer: StreamConnection, end: End, problem: str) -> None:
         if self.is_paused:
@@ -235,6 +250,8 @@ class Life:
         elif self.is_alive:
             self._setup.touched(self)
             self._ends.pop(end, None)
+            while peer.carrier.rest:
+                self._arrived(peer, peer.carrier, b"")
             self.runner.connections.ended(peer, problem)
 
     def _log(self, level: str, event: str, **fields: Any) -> None:

@@ -107,7 +107,6 @@ def name_exists(page: Path, file: str, name: str) -> bool:
     return True
 
 
-MOST_LINES_OF_A_CALL = 2_960
 OF_THE_CALL = "*(the call)*"
 
 
@@ -120,12 +119,6 @@ def chapters(page: Path) -> dict[str, str]:
 def reading_list() -> list[str]:
     listed = chapters(JOURNEY)["Files of this journey, in reading order"]
     return re.findall(r"^\d+\. `([^`]+)`", listed, re.MULTILINE)
-
-
-def test_files_of_one_call_are_read_in_an_afternoon() -> None:
-    lengths = {file: len((SOURCE / file).read_text().splitlines()) for file in reading_list()}
-    assert len(lengths) == len(reading_list()) > 15
-    assert sum(lengths.values()) <= MOST_LINES_OF_A_CALL, lengths
 
 
 def test_chapters_about_the_call_name_files_of_its_reading_list_and_no_others() -> None:

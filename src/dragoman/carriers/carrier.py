@@ -3,13 +3,16 @@
 `feed` takes bytes that were read, cut anywhere, and returns the messages that ended in them. While a large frame
 arrives, `gap` is the place for its next bytes: the caller may read into it and call `fill(count)`, or continue with
 `feed`. The carrier's own bytes (a greeting, a heartbeat) collect in `outgoing`.
+
+A carrier of a listener decodes at most `most` messages in one call, so that thousands of short messages that came in
+one read do not hold up everything else. The undecoded bytes stay in `rest`, and `feed(b"")` continues with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
@@ -17,6 +20,7 @@ from dragoman.carriers.malformed import Malformed
 
 Frame = bytes | bytearray  # a large frame is the bytearray it was read into; it never changes after it was returned
 Message = list[Frame]
+UNBOUNDED: Final = 1 << 62  # the `most` of a carrier whose owner has not set it
 
 
 @final
@@ -51,9 +55,11 @@ def size_of(frames: list[Frame]) -> int:
 class Reader:
     """The part of a carrier that a stream needs."""
 
-    __slots__ = ("gap",)
+    __slots__ = ("gap", "most", "rest")
 
     gap: memoryview | None
+    most: int  # messages, and replies of the carrier itself, that one `feed` decodes; set by a stream with turns
+    rest: bytes  # bytes that are not decoded yet because a `feed` had `most` messages, and a decoded part before them
 
     @property
     def begins_tls(self) -> bool:

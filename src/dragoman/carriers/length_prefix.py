@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.carriers.carrier import Carrier, Frame, Messages
+from dragoman.carriers.carrier import UNBOUNDED, Carrier, Frame, Messages
 from dragoman.carriers.large_frame import LARGE_FRAME, MIB, NOTHING, LargeFrame
 from dragoman.carriers.malformed import Malformed
 
@@ -63,7 +63,8 @@ class LengthPrefix(Carrier):
 
     # fmt: off
     __slots__ = (
-        "_count", "_extra_of", "_head", "_held", "_large", "_limits", "_need", "_refusal", "_single", "_step",
+        "_count", "_extra_of", "_head", "_held", "_large", "_limits", "_need", "_refusal", "_rest_at", "_single",
+        "_step",
     )
     # fmt: on
 
@@ -82,6 +83,9 @@ class LengthPrefix(Carrier):
         self.failure: Malformed | None = None
         self.peer_identity = b""  # there is none
         self.gap: memoryview | None = None
+        self.most = UNBOUNDED
+        self.rest = b""
+        self._rest_at = 0  # place of the first byte in `rest` that is not decoded
         self._extra_of = extra_of
         self._limits = limits
         self._single = single
@@ -110,9 +114,14 @@ class LengthPrefix(Carrier):
         messages: Messages = []
         try:
             pos = 0
-            if self._step != BETWEEN:
+            if self.rest:
+                data, pos = self._take_rest(data)
+            elif self._step != BETWEEN:
                 data, pos = self._resume(data, messages)
             while pos < len(data):
+                if len(messages) >= self.most:
+                    self.rest, self._rest_at = data, pos
+                    break
                 pos = self._take_head(data, pos, messages)
         except Malformed as failure:
             self._fail(failure)
@@ -128,8 +137,8 @@ class LengthPrefix(Carrier):
 
     @property
     def holding(self) -> int:
-        """Number of bytes kept of an unfinished message."""
-        return len(self._held) + len(self._head) + len(self._large)
+        """Number of bytes kept: of an unfinished message, and those that are not decoded yet."""
+        return len(self._held) + len(self._head) + len(self._large) + len(self.rest)
 
     @property
     def is_alone(self) -> bool:
@@ -143,6 +152,7 @@ class LengthPrefix(Carrier):
         """Drop all kept bytes, because the connection has ended. Further bytes are ignored."""
         self._step = FAILED
         self.gap = None
+        self.rest = b""
         self._held = bytearray()
         self._head = b""
         self._large = NOTHING
@@ -167,6 +177,11 @@ class LengthPrefix(Carrier):
             self.outgoing += [bytes(each) for each in self.encode([self._refusal])]
 
     # ---- the parts of a message
+
+    def _take_rest(self, data: bytes) -> tuple[bytes, int]:
+        """Return the bytes to parse, and the position to start at: those of an earlier `feed`, then `data`."""
+        rest, pos, self.rest = self.rest, self._rest_at, b""
+        return (rest[pos:] + data, 0) if data else (rest, pos)
 
     def _resume(self, data: bytes, messages: Messages) -> tuple[bytes, int]:
         """Continue after the previous `feed`. Returns the bytes to parse as messages, and the position to start at."""

@@ -43,7 +43,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.carriers.carrier import Carrier, Frame, Messages
+from dragoman.carriers.carrier import UNBOUNDED, Carrier, Frame, Messages
 from dragoman.carriers.large_frame import LARGE_FRAME, MIB, NOTHING, LargeFrame
 from dragoman.carriers.malformed import Malformed
 
@@ -87,7 +87,7 @@ class Sp(Carrier):
 
     # fmt: off
     __slots__ = (
-        "_head", "_held", "_large", "_limits", "_mark", "_most", "_need", "_step", "protocol",
+        "_head", "_held", "_large", "_limits", "_mark", "_most", "_need", "_rest_at", "_step", "protocol",
     )
     # fmt: on
 
@@ -100,6 +100,9 @@ class Sp(Carrier):
         self.failure: Malformed | None = None
         self.peer_identity = b""  # SP has none
         self.gap: memoryview | None = None
+        self.most = UNBOUNDED
+        self.rest = b""
+        self._rest_at = 0  # place of the first byte in `rest` that is not decoded
         self._head, self._mark = (9, IPC_MARK) if ipc else (8, 0)
         self._limits = limits
         self._most = limits.max_payload + limits.max_header + WORD * limits.max_words
@@ -122,8 +125,11 @@ class Sp(Carrier):
         messages: Messages = []
         try:
             pos = 0
-            if self._step != BETWEEN:
+            if self.rest:
+                data, pos = self._take_rest(data)
+            elif self._step != BETWEEN:
                 data, pos = self._resume(data, messages)
+            most = self.most
             end_of_data = len(data)
             head, mark = self._head, self._mark
             safe = end_of_data if end_of_data <= self._most else 0  # a message that ends before this is not too long
@@ -137,7 +143,11 @@ class Sp(Carrier):
                     pos = end
                 else:
                     pos = self._careful_message(data, pos, messages)
-            if pos < end_of_data:
+                if len(messages) >= most:
+                    break
+            if pos <= last:
+                self.rest, self._rest_at = data, pos
+            elif pos < end_of_data:
                 self._careful_message(data, pos, messages)
         except Malformed as failure:
             self.failure = failure
@@ -154,13 +164,14 @@ class Sp(Carrier):
 
     @property
     def holding(self) -> int:
-        """Number of bytes kept of an unfinished message."""
-        return len(self._held) + len(self._large)
+        """Number of bytes kept: of an unfinished message, and those that are not decoded yet."""
+        return len(self._held) + len(self._large) + len(self.rest)
 
     def release(self) -> None:
         """Drop all kept bytes, because the connection has ended. Further bytes are ignored."""
         self._step = FAILED
         self.gap = None
+        self.rest = b""
         self._held = bytearray()
         self._large = NOTHING
 
@@ -168,6 +179,11 @@ class Sp(Carrier):
         """Do nothing: SP has no heartbeat."""
 
     # ---- traffic that the loop in `feed` does not handle
+
+    def _take_rest(self, data: bytes) -> tuple[bytes, int]:
+        """Return the bytes to parse, and the position to start at: those of an earlier `feed`, then `data`."""
+        rest, pos, self.rest = self.rest, self._rest_at, b""
+        return (rest[pos:] + data, 0) if data else (rest, pos)
 
     def _resume(self, data: bytes, messages: Messages) -> tuple[bytes, int]:
         """Continue after the previous `feed`. Returns the bytes to parse as messages, and the position to start at."""

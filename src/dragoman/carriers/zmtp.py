@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
+from dragoman.carriers.carrier import UNBOUNDED, Carrier, Frame, Message, Messages, TooLarge, size_of
 from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, LargeFrame, encode_large, leading_small
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, check_command_flags, framed, ping
@@ -72,8 +72,8 @@ class Zmtp(Carrier):
     # fmt: off
     __slots__ = (
         "_frames", "_handshake", "_held", "_large", "_limits", "_max_frames", "_max_payload", "_more", "_need",
-        "_over_count", "_over_size", "_skip", "_step", "peer_key", "peer_mechanism", "peer_socket_type", "peer_token",
-        "peer_version",
+        "_over_count", "_over_size", "_rest_at", "_skip", "_step", "peer_key", "peer_mechanism", "peer_socket_type",
+        "peer_token", "peer_version",
     )
     # fmt: on
 
@@ -100,6 +100,9 @@ class Zmtp(Carrier):
         self.peer_token = b""  # the password that the peer has sent; empty without PLAIN
         self.failure: Malformed | None = None
         self.gap: memoryview | None = None
+        self.most = UNBOUNDED
+        self.rest = b""
+        self._rest_at = 0  # place of the first byte in `rest` that is not decoded
         self._limits = limits
         self._max_payload = limits.max_payload
         self._max_frames = limits.max_frames
@@ -118,9 +121,12 @@ class Zmtp(Carrier):
         messages: Messages = []
         try:
             pos = 0
-            if self._step != BETWEEN:
+            if self.rest:
+                data, pos = self._take_rest(data)
+            elif self._step != BETWEEN:
                 data, pos = self._resume(data, messages)
             frames = self._frames
+            most = self.most
             end_of_data = len(data)
             carried = self._over_size
             if frames:
@@ -142,17 +148,23 @@ class Zmtp(Carrier):
                     self._frames = frames
                     pos = self._careful_frame(data, pos, messages)
                     frames = self._frames
+                    if len(messages) + len(self.outgoing) >= most:
+                        break
                     continue
                 frames.append(data[start:end])
                 pos = end
                 if not flags & MORE:
                     messages.append(frames)
                     frames = []
+                    if len(messages) >= most:
+                        break
                 elif len(frames) >= self._max_frames:
                     raise too_many_frames(self._max_frames)
             self._frames = frames
             if pos == last:
                 self._careful_frame(data, pos, messages)
+            elif pos < last:
+                self.rest, self._rest_at = data, pos
         except Malformed as failure:
             self.failure = failure
             self.release()
@@ -168,13 +180,14 @@ class Zmtp(Carrier):
 
     @property
     def holding(self) -> int:
-        """Number of bytes kept of an unfinished message."""
-        return size_of(self._frames) + len(self._held) + len(self._large)
+        """Number of bytes kept: of an unfinished message, and those that are not decoded yet."""
+        return size_of(self._frames) + len(self._held) + len(self._large) + len(self.rest)
 
     def release(self) -> None:
         """Drop all kept bytes, because the connection has ended. Further bytes are ignored."""
         self._step = FAILED
         self.gap = None
+        self.rest = b""
         self._frames = []
         self._held = bytearray()
         self._large = NOTHING
@@ -199,6 +212,11 @@ class Zmtp(Carrier):
         return "" if self._handshake is None else self._handshake.probable_cause()
 
     # ---- traffic that the loop in `feed` does not handle
+
+    def _take_rest(self, data: bytes) -> tuple[bytes, int]:
+        """Return the bytes to parse, and the position to start at: those of an earlier `feed`, then `data`."""
+        rest, pos, self.rest = self.rest, self._rest_at, b""
+        return (rest[pos:] + data, 0) if data else (rest, pos)
 
     def _resume(self, data: bytes, messages: Messages) -> tuple[bytes, int]:
         """Continue after the previous `feed`. Returns the bytes to parse as frames, and the position to start at."""

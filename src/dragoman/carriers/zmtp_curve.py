@@ -95,10 +95,15 @@ class CurveZmtp(Zmtp):
         messages: Messages = []
         try:
             pos = 0
-            if self._step != BETWEEN:
+            if self.rest:
+                data, pos = self._take_rest(data)
+            elif self._step != BETWEEN:
                 data, pos = self._resume(data, messages)
             end_of_data = len(data)
             while pos < end_of_data:
+                if len(messages) + len(self.outgoing) >= self.most:
+                    self.rest, self._rest_at = data, pos
+                    break
                 pos = self._boxed_frame(data, pos, messages)
         except Malformed as failure:
             self.failure = failure

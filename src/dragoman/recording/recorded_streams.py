@@ -79,7 +79,7 @@ class RecordedStream(ByteStream):
         state = (
             carrier.ready,
             self._inner.is_ready,
-            carrier.gap is not None,
+            carrier.gap is not None or carrier.rest != b"",  # both mean that bytes are kept
             carrier.holding,
             carrier.peer_identity,
             (failure.reason, failure.detail) if failure is not None else None,
@@ -182,6 +182,7 @@ class RecordedConnections:
     def __init__(self, items: Items, connections: Connections) -> None:
         self.registry = connections.registry
         self.limits = connections.limits
+        self.turn = connections.turn
         self.start = connections.start
         self._items = items
         self._connections = connections

@@ -20,6 +20,7 @@ class ReplayedCarrier(Carrier):
 
     def __init__(self, inner: Carrier) -> None:
         self.gap = None
+        self.rest = b""
         self.outgoing = []
         self.ready = False
         self.failure = None

@@ -69,7 +69,7 @@ class Acceptor:
                 accepted.close()
                 continue
             carrier = listener_socket.carrier()
-            stream = listener_socket.stream(self._loop, accepted, carrier)
+            stream = listener_socket.stream(self._loop, accepted, carrier, self._connections.turn)
             peer = self._connections.connected(
                 listener_socket.session,
                 listener_socket.socket_name,

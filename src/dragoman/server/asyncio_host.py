@@ -143,7 +143,13 @@ class AsyncioHost:
         self._loop.call_soon(self._run_once)
 
     def _run_once(self) -> None:
+        turn = self._connections.turn
+        if turn.has_waiting:
+            turn.end()
         due = self._iterate()
+        if turn.has_waiting:
+            turn.begin()
+            self._connections.request_iteration()
         if self._timer is not None:
             if self._timer_due <= due:
                 return
@@ -214,9 +220,9 @@ class AsyncioHost:
     def _connected(self, peer: StreamConnection, connected: socket.socket, role: TlsRole | None = None) -> None:
         stream: ByteStream
         if role is None:
-            stream = Stream(self._loop, connected, peer.carrier)
+            stream = Stream(self._loop, connected, peer.carrier, self._connections.turn)
         else:
-            stream = TlsStream(self._loop, connected, peer.carrier, role)
+            stream = TlsStream(self._loop, connected, peer.carrier, role, self._connections.turn)
         _, address, process = describe(connected)
         self._dialled(peer, stream, address=address, process=process)
         if not peer.is_lost:

@@ -34,7 +34,8 @@ TELLS_CERTIFICATE: Final = "this broker has no principal for the certificate of 
 class ConnectionRegistry:
     """Admits connections, finds those that must end, and removes those that have ended.
 
-    `close` closes a connection once its messages are written; `post` sends bytes of its carrier.
+    `close` closes a connection once its messages are written; `post` sends bytes of its carrier; `read_all` reads all
+    connections, until a time.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class ConnectionRegistry:
         *,
         close: Callable[[StreamConnection, str], None],
         post: Callable[[StreamConnection, Sequence[Frame]], None],
+        read_all: Callable[[float], None],
     ) -> None:
         self.peers: dict[StreamConnection, None] = {}
         self.admission = Admission(limits)
@@ -63,6 +65,7 @@ class ConnectionRegistry:
         self._max_bad_messages = limits.bad_messages
         self._close = close
         self.post = post
+        self._read_all = read_all
 
     # ---------------------------------------------------------------- begin and end
 
@@ -244,14 +247,6 @@ class ConnectionRegistry:
         for peer in self.peers:
             self.heartbeats.extend(peer, gap, now)
         return now
-
-    def _read_all(self, until: float) -> None:
-        """Read what arrived during a pause of the broker, at most until this time."""
-        for peer in list(self.peers):
-            if peer.stream is not None and not peer.is_lost:
-                peer.stream.read_dry()
-            if self._clock() > until:
-                break
 
     # ---------------------------------------------------------------- internal errors
 

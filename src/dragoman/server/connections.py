@@ -28,6 +28,7 @@ from dragoman.server.identification import Identification
 from dragoman.server.reports import Reports
 from dragoman.server.side_calls import SideCalls
 from dragoman.streams.byte_stream import ByteStream
+from dragoman.streams.turn import SECONDS, Turn
 
 LATE: Final = 0.1  # if an iteration is this late, messages that arrived meanwhile were delayed by the broker
 
@@ -48,6 +49,7 @@ class Connections(SideCalls):
         strict: bool,
     ) -> None:
         self.limits = limits
+        self.turn = Turn()  # of the streams
         self.wake = wake  # requests an iteration from the owner of the loop
         self.is_awake = False  # an iteration is running or requested
         self.next_run = inf  # latest time for the next iteration
@@ -58,7 +60,9 @@ class Connections(SideCalls):
         self._before_write: list[Callable[[float], None]] = []  # calls to make before the next write
         self._dirty: list[StreamConnection] = []  # connections with something to write or to close
         memory = broker.job_registry.memory
-        self.registry = ConnectionRegistry(broker, clock, reports, limits, memory, close=self.close, post=self._post)
+        self.registry = ConnectionRegistry(
+            broker, clock, reports, limits, memory, close=self.close, post=self._post, read_all=self._read_all
+        )
         self.peers = self.registry.peers
         self._identification = Identification(broker, self.registry)
         self.host_access = HostAccess(
@@ -102,10 +106,16 @@ class Connections(SideCalls):
             self.is_awake = True
             self.wake()
         peer.last_received = now = self._clock()
+        turn = self.turn
+        if now >= turn.ends:
+            if turn.ends < 0.0:
+                turn.ends = now + SECONDS
+            else:
+                turn.is_over = True
         if now - self.next_run > LATE:
             self._broker.resumed_at = now  # this message has waited for the broker
         carrier = peer.carrier
-        if not messages or carrier.gap is not None or peer.holding:
+        if not messages or carrier.gap is not None or carrier.rest or peer.holding:
             self.registry.check_partial(peer)
         if carrier.outgoing:
             self._identification.send_outgoing(peer)
@@ -114,6 +124,8 @@ class Connections(SideCalls):
         if messages and peer.closing is None:
             peer.latest = None
             self._receive(peer, messages, now)
+        if carrier.rest and self._clock() >= turn.ends:
+            turn.is_over = True
         if carrier.failure is not None and peer.closing is None:
             self.registry.rejected(peer, carrier.failure)
 
@@ -210,6 +222,23 @@ class Connections(SideCalls):
                     stream.when_low(peer.limits.max_send_buffer, self.request_iteration)
             if peer.closing is not None:
                 self.registry.lose(peer, peer.closing)
+
+    def _read_all(self, until: float) -> None:
+        """Read what has arrived on every connection, at most until this time."""
+        turn, left = self.turn, list(self.peers)
+        while left:
+            behind: list[StreamConnection] = []
+            for peer in left:
+                if peer.stream is None or peer.is_lost:
+                    continue
+                waiting = len(turn.behind)
+                peer.stream.read_dry()
+                if len(turn.behind) > waiting or peer.carrier.rest:
+                    behind.append(peer)
+                if self._clock() > until:
+                    return
+            turn.read_on(until)
+            left = [] if turn.is_over else behind
 
     # ---------------------------------------------------------------- a connection, from beginning to end
 

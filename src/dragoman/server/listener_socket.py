@@ -18,6 +18,7 @@ from dragoman.streams.byte_stream import ByteStream
 from dragoman.streams.stream import Stream
 from dragoman.streams.tls import TlsStream
 from dragoman.streams.tls_context import ListenerTls
+from dragoman.streams.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,10 @@ class ListenerSocket:
         mechanism: str = self.auth.mechanism.value
         return mechanism
 
-    def stream(self, loop: asyncio.AbstractEventLoop, accepted: socket.socket, carrier: Carrier) -> ByteStream:
+    def stream(
+        self, loop: asyncio.AbstractEventLoop, accepted: socket.socket, carrier: Carrier, turn: Turn
+    ) -> ByteStream:
         """Return the stream of a new connection. It uses the certificate of the moment."""
         if self.tls is None:
-            return Stream(loop, accepted, carrier)
-        return TlsStream(loop, accepted, carrier, self.tls.role)
+            return Stream(loop, accepted, carrier, turn)
+        return TlsStream(loop, accepted, carrier, self.tls.role, turn)

@@ -28,6 +28,7 @@ from dragoman.server.event_publisher import EventPublisher
 from dragoman.server.failed_effects import FailedEffects
 from dragoman.server.reports import Reports
 from dragoman.server.store_access import Store, StoreAccess
+from dragoman.streams.turn import NOT_BEGUN
 
 LOADING: Final = Effect()  # replaces a SendJob that continues when its payload is loaded
 LATE_SEND: Final = 0.01  # a job that waited in the broker for longer than this starts its run time when it is sent
@@ -74,11 +75,13 @@ class Runner:
 
     def run_once(self) -> float:
         """Handle due times, execute effects, write messages. Returns the latest time for the next iteration."""
+        turn = self.connections.turn
         self.connections.is_awake = True  # no wake-up is needed during an iteration
         try:
             return self._run_once(self._clock())
         finally:
             self.connections.is_awake = False
+            turn.is_over, turn.ends = False, NOT_BEGUN  # `turn.restart()`, without a call
 
     def _run_once(self, now: float) -> float:
         late = now - self.connections.next_run

@@ -51,6 +51,10 @@ class ByteStream:
         """Number of the last bytes sent that the remote side certainly did not read. Call it before `close`."""
         raise NotImplementedError
 
+    def take_turn(self) -> None:
+        """Read, or continue with undecoded bytes (`turn.py`)."""
+        raise NotImplementedError
+
     @property
     def is_ready(self) -> bool:
         """True if the stream's own handshake is done. A stream without TLS has none."""

@@ -8,6 +8,9 @@ A read is one call: a second one per message would find nothing and cost several
 loop reports a readable socket repeatedly. uvloop does not after a reset: libuv stops polling a socket with an error
 after one last callback. If bytes came before the reset, that callback returns them and the end is not seen. So a socket
 is read again within a second (`streams/second_look.py`).
+
+A stream of the broker takes turns (`streams/turn.py`): it is not read while a turn is over, or while undecoded bytes of
+its last read wait. Those count as not read yet, so the end of the connection comes after them.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from dragoman.carriers.carrier import Frame, Messages, Reader, size_of
 from dragoman.streams.byte_stream import ByteStream
 from dragoman.streams.second_look import SecondLook, second_look_of
 from dragoman.streams.sockets import has_received_all
+from dragoman.streams.turn import Turn
 from dragoman.streams.unread import unread_bytes
 
 READ_BYTES: Final = 1 << 16  # a larger buffer would need a new memory mapping for every read
@@ -44,12 +48,16 @@ class Stream(ByteStream):
 
     # fmt: off
     __slots__ = (
-        "_arrived", "_carrier", "_ended", "_error", "_is_closed", "_is_over", "_is_paused", "_is_to_be_read_again",
-        "_is_waiting", "_loop", "_low", "_pending", "_recv", "_second_look", "_send", "_socket", "_when_low",
+        "_arrived", "_carrier", "_ended", "_error", "_is_closed", "_is_over", "_is_paused", "_is_queued",
+        "_is_to_be_read_again", "_is_waiting", "_loop", "_low", "_pending", "_problem", "_recv", "_second_look",
+        "_send", "_socket", "_turn", "_when_low",
     )
     # fmt: on
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, carrier: Reader) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connected: socket.socket, carrier: Reader, turn: Turn | None = None
+    ) -> None:
+        """`turn`: None for a stream that is read whenever it is readable."""
         self.sent = 0
         self.received = 0
         self.backlog = 0
@@ -69,6 +77,11 @@ class Stream(ByteStream):
         self._second_look: SecondLook = second_look_of(loop)
         self._is_to_be_read_again = False
         self._is_over = False  # closed, or its end was seen and `ended` is called after this iteration
+        self._problem = ""  # the reason of its end, while undecoded bytes wait
+        self._turn = turn
+        self._is_queued = False  # in a queue of `turn`
+        if turn is not None:
+            carrier.most = turn.most
 
     def start(self, arrived: Callable[[Messages], None], ended: Callable[[str], None]) -> None:
         self._arrived = arrived
@@ -117,11 +130,22 @@ class Stream(ByteStream):
                 self._loop.add_reader(self._socket, self._readable)
 
     def read_dry(self) -> bool:
-        """Read until nothing is left, at most 64 times. Returns whether the connection is still open."""
+        """Read until nothing is left or undecoded bytes wait, at most 64 times. Returns whether the connection is
+        still open."""
         for _ in range(64):
-            if self._is_closed or not self._readable():
+            if self._is_closed or not self._readable(is_in_turn=False):
                 break
         return not self._is_over
+
+    def take_turn(self) -> None:
+        self._is_queued = False
+        if self._is_closed:
+            return
+        if self._carrier.rest:
+            self._arrived(self._carrier.feed(b""))
+            self._queue_rest()
+        else:
+            self._readable()
 
     def unread(self) -> int:
         return unread_bytes(self._socket, self._error) if self._is_over and not self._is_closed else 0
@@ -130,6 +154,8 @@ class Stream(ByteStream):
         """Read bytes that the event loop may not report: once per iteration, to be fair to other connections."""
         if self._readable():
             self._loop.call_soon(self.read_again)
+        elif self._is_queued:
+            self._second_look.add(self._loop, self.read_again)
         else:
             self._is_to_be_read_again = False
 
@@ -164,8 +190,11 @@ class Stream(ByteStream):
             pass
         self._socket.close()
 
-    def _readable(self) -> bool:
+    def _readable(self, is_in_turn: bool = True) -> bool:
         if self._is_over or self._is_paused:
+            return False
+        turn = self._turn
+        if turn is not None and (turn.is_over or self._is_queued) and self._must_wait(turn, is_in_turn):
             return False
         carrier = self._carrier
         gap = carrier.gap
@@ -189,7 +218,28 @@ class Stream(ByteStream):
         else:
             self.received += len(received)
             self._arrived(carrier.feed(received))
+        if turn is not None and carrier.rest:
+            self._queue_rest()
         return True
+
+    def _must_wait(self, turn: Turn, is_in_turn: bool) -> bool:
+        """True if it may not be read now. It is in a queue then."""
+        if self._is_queued and self._carrier.rest:
+            return True
+        if is_in_turn and not self._is_queued:
+            self._is_queued = True
+            turn.unread.append(self)
+        return is_in_turn
+
+    def _queue_rest(self) -> None:
+        """Queue it while undecoded bytes wait. After the last of them its end follows, if that has been seen."""
+        if self._carrier.rest and self._turn is not None:
+            if not self._is_queued:
+                self._is_queued = True
+                self._turn.behind.append(self)
+        elif self._problem:
+            self._loop.call_soon(self._ended, self._problem)
+            self._problem = ""
 
     def _keep(self, buffers: list[Frame], taken: int) -> None:
         if self._pending is NOTHING_PENDING:
@@ -244,4 +294,7 @@ class Stream(ByteStream):
             if self._is_waiting:
                 self._loop.remove_writer(self._socket)
                 self._is_waiting = False
-            self._loop.call_soon(self._ended, problem)
+            if self._turn is not None and self._carrier.rest:
+                self._problem = problem
+            else:
+                self._loop.call_soon(self._ended, problem)

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from dragoman.carriers.carrier import Frame, Messages, Reader, size_of
+from dragoman.carriers.carrier import UNBOUNDED, Frame, Messages, Reader, size_of
 from dragoman.streams.byte_stream import ByteStream
 from dragoman.streams.sockets import has_received_all
 from dragoman.streams.stream import JOIN_BYTES, Stream
@@ -40,6 +40,7 @@ from dragoman.streams.tls_problems import (
     no_application_protocol,
     tls_problem,
 )
+from dragoman.streams.turn import Turn
 
 RECORD_BYTES: Final = 16_384  # the most plain bytes in a TLS record
 SMALLEST_RECORD_BYTES: Final = 512  # the least that a peer can request for records (RFC 6066, max_fragment_length)
@@ -47,6 +48,7 @@ RECORD_HEADER: Final = 5  # type, version, and a length of two bytes
 LEAST_OVERHEAD: Final = 16  # bytes that the tag of every allowed cipher adds to a record
 AHEAD: Final = 128 << 10  # most encrypted bytes that wait for the kernel
 RECORDS_KEPT: Final = 64  # of those that the kernel has taken, for `unread`
+UNDECODED: Final = b"\0"  # the `rest` of a decryptor; the bytes are in its carrier, or not decrypted yet
 
 
 def _ignore(_: object) -> None:
@@ -69,6 +71,8 @@ class _Decryptor(Reader):
 
     def __init__(self, carrier: Reader, incoming: ssl.MemoryBIO, tls: ssl.SSLObject, role: TlsRole) -> None:
         self.gap = None
+        self.most = UNBOUNDED
+        self.rest = b""
         self.beginning = b""  # first bytes of the remote side, which identify another protocol
         self.is_plain = not carrier.begins_tls  # a greeting without TLS is expected
         self.is_ready = False  # the handshake is done
@@ -84,6 +88,7 @@ class _Decryptor(Reader):
     def feed(self, data: bytes) -> Messages:
         if self.is_plain:
             return self._greet(data)
+        self.rest = b""
         self._incoming.write(data)
         if not self.is_ready:
             if len(self.beginning) < BEGINNING_BYTES:
@@ -130,8 +135,15 @@ class _Decryptor(Reader):
         return True
 
     def _decrypt(self, messages: Messages) -> None:
-        """Append the messages of all complete records. Large frames are read directly into their own buffers."""
+        """Append the messages of complete records, until there are `most`. Large frames are read directly into their
+        own buffers."""
         carrier, tls = self._carrier, self._tls
+        has_turns = self.most < UNBOUNDED
+        if has_turns and carrier.rest:
+            messages += carrier.feed(b"")
+            if carrier.rest:
+                self.rest = UNDECODED
+                return
         while self._incoming.pending or tls.pending():
             gap = carrier.gap
             if gap is None:
@@ -147,6 +159,10 @@ class _Decryptor(Reader):
                 self.is_ended = True
                 return
             self.received += count
+            if has_turns and (carrier.rest or len(messages) >= self.most):
+                if carrier.rest or self._incoming.pending or tls.pending():
+                    self.rest = UNDECODED
+                return
 
 
 class _Socket(Stream):
@@ -154,8 +170,10 @@ class _Socket(Stream):
 
     __slots__ = ("progressed",)
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, decryptor: _Decryptor) -> None:
-        super().__init__(loop, connected, decryptor)
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connected: socket.socket, decryptor: _Decryptor, turn: Turn | None
+    ) -> None:
+        super().__init__(loop, connected, decryptor, turn)
         self.progressed: Callable[[], None] = _nothing  # called when the kernel has taken waiting bytes
 
     @property
@@ -187,7 +205,12 @@ class TlsStream(ByteStream):
     # fmt: on
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, connected: socket.socket, carrier: Reader, role: TlsRole
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connected: socket.socket,
+        carrier: Reader,
+        role: TlsRole,
+        turn: Turn | None = None,
     ) -> None:
         self.sent = 0
         self.received = 0
@@ -200,7 +223,9 @@ class TlsStream(ByteStream):
         self._tls = role.context.wrap_bio(incoming, self._outgoing, role.is_server, role.server_name)
         self._write_plain: Callable[[Frame | memoryview], int] = self._tls.write
         self._decryptor = _Decryptor(carrier, incoming, self._tls, role)
-        self._socket = _Socket(loop, connected, self._decryptor)
+        self._socket = _Socket(loop, connected, self._decryptor, turn)
+        if turn is not None:
+            carrier.most = turn.most
         self._waiting: deque[Frame] = deque()  # plain buffers that are not encrypted yet
         self._offset = 0  # bytes of the first of them that are encrypted already
         self._plain = 0  # plain bytes that are encrypted
