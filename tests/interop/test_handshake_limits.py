@@ -8,13 +8,15 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from math import inf
+from typing import Any
 
 import pytest
 from broker_setup import BrokerSetup
 
 from authority import Authority, Issued
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.server.handshakes import Handshakes
+from dragoman.server.handshakes import Handshake, Handshakes
 from programs import PATIENCE, until
 
 FLOOD = 50  # connections: fewer than one address may have
@@ -76,6 +78,7 @@ def test_connections_over_the_limit_wait_until_a_handshake_has_ended(
     )
     native, https, plain = ports_of(setup)
     handshakes = handshakes_of(setup)
+    handshakes.patience = inf
     idle = [connect(stack, native), connect(stack, https)]
     until(lambda: handshakes.in_progress == 2, "two have been accepted")
     waiting = [connect(stack, port) for port in (https, https)]
@@ -101,9 +104,9 @@ def test_handshakes_of_a_second_are_limited_and_nobody_is_rejected(stack: ExitSt
     seconds: Counter[int] = Counter()  # handshakes that began, by second
     begin = handshakes.begin
 
-    def counted(address: str) -> None:
+    def counted(*facts: Any) -> Handshake:
         seconds[handshakes._second] += 1
-        begin(address)
+        return begin(*facts)
 
     handshakes.begin = counted  # type: ignore[method-assign]
     for _ in range(15):
@@ -119,6 +122,7 @@ def test_one_address_with_too_many_handshakes_is_rejected_counted_and_logged(
 ) -> None:
     """A bug: its connections were closed without a log line and a count."""
     setup = start(stack, f"{scheme}://127.0.0.1:0?{certificate.options}", max_unauthenticated=64)
+    handshakes_of(setup).patience = inf
     (port,) = ports_of(setup)
     for _ in range(16):
         connect(stack, port)
@@ -127,6 +131,23 @@ def test_one_address_with_too_many_handshakes_is_rejected_counted_and_logged(
     assert setup.counters.peers_refused == {("tls", "too many handshakes"): 1}
     assert setup.counters.connections_rejected == 1
     assert setup.journal.mentions("16 handshakes of this address are in progress, the maximum")
+
+
+@pytest.mark.parametrize("scheme", ["native+tls", "https"])
+def test_half_handshakes_lose_their_places_to_a_newcomer(
+    stack: ExitStack, authority: Authority, certificate: Issued, scheme: str
+) -> None:
+    """A bug: connections that sent nothing kept out all others until their time-out."""
+    setup = start(stack, f"{scheme}://127.0.0.1:0?{certificate.options}", max_unauthenticated=4)
+    (port,) = ports_of(setup)
+    handshakes = handshakes_of(setup)
+    handshakes.patience = 0.0
+    idle = [connect(stack, port) for _ in range(4)]
+    until(lambda: handshakes.in_progress == 4, "no place is free")
+    shake_hands(stack, connect(stack, port), authority)
+    assert is_closed(idle[0])
+    assert setup.counters.peers_refused["tls", "too many handshakes"] == 1
+    assert setup.journal.mentions("another connection needed its place")
 
 
 def test_flood_of_handshakes_keeps_pongs(stack: ExitStack, certificate: Issued) -> None:
@@ -139,9 +160,9 @@ def test_flood_of_handshakes_keeps_pongs(stack: ExitStack, certificate: Issued) 
     begin = handshakes.begin
     begun = [0]  # in each iteration of the loop
 
-    def counted(address: str) -> None:
+    def counted(*facts: Any) -> Handshake:
         begun[-1] += 1
-        begin(address)
+        return begin(*facts)
 
     def next_iteration() -> None:
         begun.append(0)

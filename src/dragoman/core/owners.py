@@ -6,12 +6,35 @@ Limits of a principal count for all of its owners together.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from ipaddress import IPv6Address
 from typing import Final
 
 from dragoman.core.policy import Policy
 from dragoman.core.rights import Principal
 
 SWEEP_FLOOR: Final = 64
+
+
+def network_of(address: str) -> str:
+    """Return the key under which limits count an address: a machine with IPv6 has all addresses of its /64 network.
+
+    Addresses of a link (fe80::) are those of different machines. Other texts are returned as they are.
+    """
+    return _ipv6_network(address) if ":" in address else address
+
+
+@lru_cache(maxsize=4096)
+def _ipv6_network(text: str) -> str:
+    try:
+        address = IPv6Address(text)
+    except ValueError:  # not an address, such as the label of a broker
+        return text
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    if address.is_loopback or address.is_link_local:
+        return text
+    return f"{IPv6Address(int(address) >> 64 << 64)}/64"
 
 
 class Owner:
@@ -66,6 +89,7 @@ class Owners:
 
     def at(self, address: str, principal: Principal, label: str = "") -> Owner:
         """Return the owner that all connections of this principal and remote address share."""
+        address = network_of(address)
         key = (address, principal.name)
         owner = self._by_address.get(key)
         if owner is None:

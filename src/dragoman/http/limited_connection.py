@@ -15,6 +15,7 @@ from typing import Any, cast
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from dragoman.core.owners import network_of
 from dragoman.http.admission import Admission, is_revoked
 from dragoman.http.disconnect import DisconnectSignal
 from dragoman.http.framing import Chunks, RequestError
@@ -73,6 +74,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._looked = 0  # the same at the last check
         self._progress_at = 0.0  # time of the last progress
         self._host = ""
+        self._network = ""  # under which limits count its address (R213)
         self._disconnect = DisconnectSignal()
         self._running: RequestResponseCycle | None = None
         self._response: ResponseTransport | None = None  # of the running request
@@ -107,7 +109,8 @@ class LimitedConnection(HttpToolsProtocol):
             watch.hosts.allow_address(self.server[0])
         self._progress_at = now
         self._due = now + self._limits.head_timeout
-        watch.by_address[self._host] += 1
+        self._network = network_of(self._host)
+        watch.by_address[self._network] += 1
         watch.wake()
         if watch.is_closing or self._has_resumed():
             transport.abort()
@@ -146,7 +149,7 @@ class LimitedConnection(HttpToolsProtocol):
         )
         if len(watch) - len(watch.reserve) > limits.max_connections:
             detail = f"max_connections is {limits.max_connections}."
-        elif watch.by_address[self._host] > most:
+        elif watch.by_address[self._network] > most:
             name = "max_connections_per_local_address" if is_local_client else "max_connections_per_remote_address"
             detail = f"{name} is {most}."
         else:
@@ -171,9 +174,9 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _leave_address(self) -> None:
         by_address = self._watch.by_address
-        by_address[self._host] -= 1
-        if not by_address[self._host]:
-            del by_address[self._host]
+        by_address[self._network] -= 1
+        if not by_address[self._network]:
+            del by_address[self._network]
 
     # ------------------------------------------------------------ time
 

@@ -12,9 +12,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
-
-from dragoman.core.infinity import inf
+from typing import Any, Protocol
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds
 SHUTDOWN_TIMEOUT = 1.0  # seconds to wait for the client's close_notify
@@ -35,17 +33,23 @@ TlsReport = Callable[[ssl.SSLError, str], None]
 class HandshakeLimits(Protocol):
     """Limits on the handshakes of all listeners (R168)."""
 
+    @property
+    def is_full(self) -> bool:
+        """True if no place is free."""
+
     def wait_time(self) -> float:
-        """Seconds until a handshake may begin; inf: until another one has ended."""
+        """Seconds until a handshake may begin, if no other one ends before."""
 
     def when_one_ends(self, call: Callable[[], None]) -> None: ...
 
     def admits(self, mechanism: str, address: str) -> bool:
         """True if one more handshake of this address may begin."""
 
-    def begin(self, address: str) -> None: ...
+    def begin(self, mechanism: str, address: str, drop: Callable[[], None]) -> Any:
+        """Count a handshake that begins. `drop` ends it, because another one needs its place."""
 
-    def end(self, mechanism: str, address: str, *, is_done: bool) -> None: ...
+    def end(self, handshake: Any, *, is_done: bool) -> None:
+        """Count the end of a handshake that `begin` returned."""
 
 
 class TlsAcceptor:
@@ -81,7 +85,9 @@ class TlsAcceptor:
             for handshake in self._handshakes:
                 handshake.cancel()
 
-    def _resume(self) -> None:
+    def _resume(self, timer: asyncio.TimerHandle | None = None) -> None:
+        if timer is not None:
+            timer.cancel()
         if not self._is_closed and not self._is_accepting:
             self._is_accepting = True
             self._loop.add_reader(self._listening, self._accept)
@@ -95,10 +101,9 @@ class TlsAcceptor:
         for _ in range(ACCEPTS_PER_ITERATION):
             if seconds := self._limits.wait_time():
                 self._pause()
-                if seconds == inf:
-                    self._limits.when_one_ends(self._resume)
-                else:
-                    self._loop.call_later(seconds, self._resume)
+                timer = self._loop.call_later(seconds, self._resume)
+                if self._limits.is_full:
+                    self._limits.when_one_ends(partial(self._resume, timer))
                 return
             try:
                 accepted, place = self._listening.accept()
@@ -113,10 +118,10 @@ class TlsAcceptor:
                 accepted.close()
                 continue
             accepted.setblocking(False)
-            self._limits.begin(address)
             handshake = self._loop.create_task(self._shake_hands(accepted))
             self._handshakes.add(handshake)
-            handshake.add_done_callback(partial(self._done, address))
+            counted = self._limits.begin(TLS, address, partial(_cancel, handshake))
+            handshake.add_done_callback(partial(self._done, counted))
 
     async def _shake_hands(self, accepted: socket.socket) -> bool:
         """Returns whether the handshake succeeded."""
@@ -145,6 +150,10 @@ class TlsAcceptor:
                 return False
         return True
 
-    def _done(self, address: str, handshake: asyncio.Task[bool]) -> None:
+    def _done(self, counted: Any, handshake: asyncio.Task[bool]) -> None:
         self._handshakes.discard(handshake)
-        self._limits.end(TLS, address, is_done=not handshake.cancelled() and handshake.result())
+        self._limits.end(counted, is_done=not handshake.cancelled() and handshake.result())
+
+
+def _cancel(handshake: asyncio.Task[bool]) -> None:
+    handshake.cancel()

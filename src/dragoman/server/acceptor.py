@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from dragoman.core.infinity import inf
 from dragoman.server import clock
 from dragoman.server.connections import Connections
 from dragoman.server.listener_socket import ListenerSocket
@@ -38,7 +37,7 @@ class Acceptor:
         mechanism, registry = listener_socket.mechanism, self._connections.registry
         for _ in range(ACCEPTS_PER_ITERATION):
             if mechanism and (seconds := registry.handshakes.wait_time()):
-                self._pause_accepting(listening, listener_socket, seconds)
+                self._pause_accepting(listening, listener_socket, seconds, is_full=registry.handshakes.is_full)
                 return
             if listener_socket.is_for_peers and self._has_accepted_enough():
                 self._pause_accepting(listening, listener_socket, 1.0 - clock.now() % 1.0)
@@ -94,15 +93,18 @@ class Acceptor:
             self._second, self.accepted = second, 0
         return self.accepted >= self._connections.limits.max_accepts_per_second
 
-    def _pause_accepting(self, listening: socket.socket, listener_socket: ListenerSocket, seconds: float) -> None:
-        """Stop accepting for a while; inf: until a handshake has ended. Existing connections are not affected."""
+    def _pause_accepting(
+        self, listening: socket.socket, listener_socket: ListenerSocket, seconds: float, *, is_full: bool = False
+    ) -> None:
+        """Stop accepting for a while, or until a handshake has ended, if they are full. Existing connections are not
+        affected."""
         self._loop.remove_reader(listening)
 
         def again() -> None:
+            timer.cancel()
             if listening.fileno() >= 0:
                 self.watch(listening, listener_socket)
 
-        if seconds == inf:
+        timer = self._loop.call_later(seconds, again)
+        if is_full:
             self._connections.registry.handshakes.when_one_ends(again)
-        else:
-            self._loop.call_later(seconds, again)

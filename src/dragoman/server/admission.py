@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dragoman.core.owners import network_of
+
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
@@ -20,7 +22,8 @@ class AdmissionLimits:
 
 
 class Admission:
-    """Counts accepted connections by address. Connections that the broker dialled are not counted."""
+    """Counts accepted connections by address, of IPv6 by /64 network (R213). Connections that the broker dialled are
+    not counted."""
 
     def __init__(self, limits: AdmissionLimits) -> None:
         self._limits = limits
@@ -28,26 +31,34 @@ class Admission:
 
     def rejection_reason(self, address: str, is_local: bool, connected: int) -> str | None:
         """Return the reason to reject a new connection from this address, or None."""
-        limits = self._limits
+        limits, network = self._limits, network_of(address)
         per_address = limits.max_connections_per_local_address
         if not is_local:
             per_address = min(per_address, limits.max_connections_per_remote_address)
         if connected >= limits.max_connections:
             return f"{connected} connections are open, the maximum (max_connections)"
-        if self._addresses.get(address, 0) >= per_address:
+        if self._addresses.get(network, 0) >= per_address:
             name = "max_connections_per_local_address" if is_local else "max_connections_per_remote_address"
-            return f"{self._addresses[address]} connections of this address are open, the maximum ({name})"
+            return (
+                f"{self._addresses[network]} connections of {_subject(address, network)} are open, the maximum ({name})"
+            )
         return None
 
     def enter(self, address: str) -> None:
-        self._addresses[address] = self._addresses.get(address, 0) + 1
+        network = network_of(address)
+        self._addresses[network] = self._addresses.get(network, 0) + 1
 
     def leave(self, address: str) -> None:
-        self._addresses[address] -= 1
-        if not self._addresses[address]:
-            del self._addresses[address]
+        network = network_of(address)
+        self._addresses[network] -= 1
+        if not self._addresses[network]:
+            del self._addresses[network]
 
     @property
     def addresses(self) -> int:
-        """Number of addresses with at least one connection."""
+        """Number of addresses and networks with at least one connection."""
         return len(self._addresses)
+
+
+def _subject(address: str, network: str) -> str:
+    return "this address" if address == network else network

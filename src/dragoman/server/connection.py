@@ -13,6 +13,7 @@ from dragoman.dialects import interface
 from dragoman.dialects.interface import BrokerSide
 from dragoman.server.authentication import Admitted, ListenerAuth
 from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
+from dragoman.server.handshakes import Handshake
 from dragoman.streams.byte_stream import ByteStream
 
 NO_TAGS: Final[deque[tuple[int, object]]] = deque()  # shared by connections that never had unsent tags: 760 bytes less
@@ -53,7 +54,7 @@ class StreamConnection(interface.Connection):
         self.remote = None
         self.auth: ListenerAuth | None = None  # None: who it is was known when it connected
         self.admitted: Admitted | None = None  # None: dialled, or the broker has no authentication
-        self.handshake = ""  # mechanism of a handshake in progress that is limited (R168)
+        self.handshake: Handshake | None = None  # in progress, if it is limited (R168)
         self.is_local = True  # it is on this machine
         self.stream: ByteStream | None = None  # None while it is being dialled
         self.dialled = False

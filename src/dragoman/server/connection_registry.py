@@ -20,7 +20,7 @@ from dragoman.core.recipients import Recipient, dialect_of
 from dragoman.server.admission import Admission, AdmissionLimits
 from dragoman.server.authentication import LOCAL_USER, UNKNOWN_CERTIFICATE, Admitted
 from dragoman.server.connection import StreamConnection
-from dragoman.server.handshakes import Handshakes
+from dragoman.server.handshakes import DISPLACED, Handshakes
 from dragoman.server.heartbeats import NO_HANDSHAKE, SEND_PING, SILENT, Heartbeats
 from dragoman.server.memory_budget import MemoryBudget
 from dragoman.server.reports import Reports
@@ -91,14 +91,14 @@ class ConnectionRegistry:
 
     def begin_handshake(self, peer: StreamConnection, mechanism: str) -> None:
         """Count a handshake that has begun (R168)."""
-        peer.handshake = mechanism
-        self.handshakes.begin(peer.address)
+        peer.handshake = self.handshakes.begin(mechanism, peer.address, lambda: self._close(peer, DISPLACED))
 
     def end_handshake(self, peer: StreamConnection, *, is_done: bool) -> None:
         """Count the end of a handshake, if one is in progress."""
-        if peer.handshake:
-            mechanism, peer.handshake = peer.handshake, ""
-            self.handshakes.end(mechanism, peer.address, is_done=is_done)
+        handshake = peer.handshake
+        if handshake is not None:
+            peer.handshake = None
+            self.handshakes.end(handshake, is_done=is_done)
 
     def lose(self, peer: StreamConnection, reason: str) -> None:
         """End a connection: notify the broker side, once, with the messages that were never sent."""
@@ -157,7 +157,7 @@ class ConnectionRegistry:
         )
 
     def _handshake_rejected(self, mechanism: str, address: str, reason: str) -> None:
-        """Count and log a connection that was closed because its address has too many handshakes (R168)."""
+        """Count and log a connection that was closed because of the limits of handshakes (R168)."""
         self._counters.connections_rejected += 1
         self._counters.refuse_peer(mechanism, TOO_MANY_HANDSHAKES)
         self._reports.log_limited("connection rejected", address=address, mechanism=mechanism, reason=reason)

@@ -162,9 +162,8 @@ def test_handshakes_certificates_limits_and_data_in_transit_are_told(scraped: Sc
     """None of these lines, which show a flood to an operator, had a test."""
     handshakes = scraped.runner.connections.registry.handshakes
     for address, mechanism, is_done in (("a", "curve", True), ("a", "curve", True), ("b", "tls", False)):
-        handshakes.begin(address)
-        handshakes.end(mechanism, address, is_done=is_done)
-    handshakes.begin("c")
+        handshakes.end(handshakes.begin(mechanism, address, lambda: None), is_done=is_done)
+    handshakes.begin("tls", "c", lambda: None)
     scraped.listener.certificates = lambda: [("127.0.0.1:7400", 4_000.0)]
     scraped.broker.counters.refuse("resize", RefusalReason.BUSY, "too many", "max_bytes_per_service")
     scraped.broker.job_registry.memory.set_transit(Transit.BODIES, 7)
