@@ -1,16 +1,15 @@
 """Writes log lines about events of the core: workers that join and leave, paused services, refused rights, acts of
 administrators, acts on many jobs, the drain of the broker.
 
-The lines and fields are the same in every dialect. The number of lines is limited for each connection and in all, so
-that a worker that joins and leaves repeatedly does not flood the log. Acts of administrators are logged without limit.
+The lines and fields are the same in every dialect. The lines about workers, services and acts on many jobs pass through
+the limit of all lines (`reports.py`, R215), so that a worker that joins and leaves repeatedly does not flood the log.
+Acts of administrators are logged without limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 
 from dragoman.core.events import (
     ADMINISTERED,
@@ -34,9 +33,7 @@ from dragoman.operations.bulk_acts import BulkAct
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.server.drops import LogFunction
 from dragoman.server.rate_limit import RateLimit
-
-LINES_OF_PEER: Final = 20  # per second, about the workers of one connection or about one service
-LINES: Final = 200  # per second, in all
+from dragoman.server.reports import LineLimit, Reports, source_of
 
 KINDS: Final = (
     WORKER_JOINED
@@ -67,11 +64,11 @@ BULK_ACTS: Final = {"retry": "jobs retried", "cancel": "jobs cancelled", "delete
 class EventLog:
     """The log as a subscriber. It subscribes only to the kinds that it writes, so jobs cost nothing extra."""
 
-    def __init__(self, events: Events, log: LogFunction, drain_timeout: float) -> None:
+    def __init__(self, events: Events, log: LogFunction, drain_timeout: float, lines: LineLimit | None = None) -> None:
+        """`lines`: the limit that all lines share."""
         self._log = log
+        self._lines = lines or LineLimit(log)
         self._drain_timeout = drain_timeout
-        self._by_peer = RateLimit(LINES_OF_PEER, 1.0)
-        self._by_all = RateLimit(LINES, 1.0)
         self._by_right = RateLimit(1, RIGHT_INTERVAL)  # a refused program tries again and again
         events.subscribe(KINDS, self.receive)
 
@@ -107,16 +104,10 @@ class EventLog:
             self._log("info", "draining", running=event.running, seconds=self._drain_timeout)
 
     def _write(self, kind: int, source: str, fields: dict[str, object], now: float, level: str = "info") -> None:
-        """Write a line, unless a limit of this second is reached."""
-        for limit, key in ((self._by_peer, source), (self._by_all, None)):
-            more = limit.fields_of_line(key, now)
-            if more is None:
-                return
-            fields |= more
-        self._log(level, NAMES[kind], **fields)
+        self._lines.write(source_of(source), now, level, NAMES[kind], fields)
 
 
-def log_bulk_act(write: Callable[..., object], act: BulkAct) -> None:
+def log_bulk_act(reports: Reports, act: BulkAct) -> None:
     """Write one line about an act on many jobs that has ended, with the number of jobs."""
     if act.act not in BULK_ACTS:
         return  # the log has the request of an administrator
@@ -127,10 +118,11 @@ def log_bulk_act(write: Callable[..., object], act: BulkAct) -> None:
         fields["left_out"] = act.left_out
     if act.problem:
         fields["problem"] = act.problem
+    source = f"principal {act.owner.principal.name}"
     if act.group:
-        write("group retried", group=act.group, **fields)
+        reports.remark_of(source, "group retried", group=act.group, **fields)
     else:
-        write(BULK_ACTS[act.act], **fields)
+        reports.remark_of(source, BULK_ACTS[act.act], **fields)
 
 
 def _worker_fields(event: WorkerEvent) -> dict[str, object]:
@@ -159,7 +151,11 @@ def _refusal_fields(event: RefusalEvent) -> dict[str, object]:
     }
 
 
-def log_operations(operations: OperationHandlers, log: Any) -> None:
+def log_operations(operations: OperationHandlers, reports: Reports) -> None:
     """Log what schedules and acts on many jobs do by themselves."""
-    operations.scheduler.when_paused = lambda name, reason: log.warning("schedule paused", name=name, reason=reason)
-    operations.bulk_acts.when_over = partial(log_bulk_act, log.info)
+
+    def paused(name: str, reason: str) -> None:
+        reports.remark_of("schedules", "schedule paused", level="warning", name=name, reason=reason)
+
+    operations.scheduler.when_paused = paused
+    operations.bulk_acts.when_over = lambda act: log_bulk_act(reports, act)

@@ -80,7 +80,8 @@ class HttpAccess:
         if admission is None:
             self.reports.log_limited(event, address=address)
         else:
-            self.reports.remark(event, principal=admission.principal.name, proof=admission.proof, address=address)
+            name = admission.principal.name
+            self.reports.remark_of(f"principal {name}", event, principal=name, proof=admission.proof, address=address)
 
 
 def http_access(request: ListenRequest, local_peers: LocalPeers, rule: LoopbackRule) -> HttpAccess:

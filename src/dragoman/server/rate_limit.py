@@ -1,4 +1,4 @@
-"""Rate limit for log lines, so that one cause does not flood the log."""
+"""Limits for log lines, so that one cause or one source does not flood the log."""
 
 from __future__ import annotations
 
@@ -32,13 +32,6 @@ class RateLimit:
             end, count = now + self._interval, 0
         self._intervals[key] = end, count + 1
         return count + 1
-
-    def fields_of_line(self, key: Hashable, now: float) -> dict[str, object] | None:
-        """Request a line. Returns the fields to add: a note in the last line of an interval. None: do not write it."""
-        number = self.take(key, now)
-        if number > self._most:
-            return None
-        return {"note": "more of these in this second are not shown"} if number == self._most else {}
 
     def forget(self, key: Hashable) -> None:
         self._intervals.pop(key, None)

@@ -54,6 +54,7 @@ class Runner:
     ) -> None:
         self.broker = broker
         self.reports = reports = Reports(broker.counters, clock, log)
+        self._lines = reports.lines
         self.connections = connections = Connections(
             broker, clock, reports, limits, wake=wake, dialler=dialler, later=later, strict=strict
         )
@@ -107,6 +108,8 @@ class Runner:
             due = now
         if broker.counters.dropped:
             self.drops.look(now)
+        if self._lines.left_out:
+            self._lines.look(now)
         if self._strict:
             check(broker)
         self.connections.next_run = min(due, broker.next_deadline(), self._registry.heartbeats.next(), now + MAX_WAIT)

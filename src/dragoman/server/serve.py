@@ -117,7 +117,7 @@ class Server:
         self.operations.read_match = self.broker.job_registry.kept.quarantine.read_group = taps.text_fact
         self.dashboard = make_dashboard(self.runner, self.operations, self.health, offset, now, limits.max_connections)
         taps.watch(self.runner)
-        EventLog(self.broker.events, self._write_log, config.drain_timeout)
+        EventLog(self.broker.events, self._write_log, config.drain_timeout, self.runner.reports.lines)
         self.authentication = Authentication(self.broker.principals)
         self.access_control = AccessControl(
             self.broker,
@@ -140,7 +140,7 @@ class Server:
             taps.restored(self.store.last_number, self.store.notes(), began, began + offset())
             self._restoring = Restore(kept, self.runner, tapped_now, self._loaded)
             prepare_restore(self._restoring, self.operations.scheduler, offset(), began, log)
-        log_operations(self.operations, log)
+        log_operations(self.operations, self.runner.reports)
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults = RecentFaults(self.broker.counters, now)
@@ -260,6 +260,7 @@ class Server:
             server.abort()
         self.host.close()
         self.runner.drops.close()
+        self.runner.reports.lines.flush()
         problem = self.store.close()
         self._taps.close()
         if problem is not None:  # R101: some delivered outcomes are not on disk, so their jobs run again

@@ -26,7 +26,8 @@ from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.rights import NO_LIMITS, Principal, Right, Rights
 from dragoman.server.admission import AdmissionLimits
-from dragoman.server.event_log import LINES, LINES_OF_PEER, EventLog
+from dragoman.server.event_log import EventLog
+from dragoman.server.reports import LINES, LINES_OF_SOURCE
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
@@ -181,16 +182,19 @@ def test_workers_of_an_earlier_run_have_no_lines(world: World) -> None:
 
 
 def test_a_peer_that_comes_and_goes_without_end_is_no_flood_of_lines(world: World) -> None:
+    """R215. Each of its connections has another port."""
     world.write_log()
-    for _ in range(LINES_OF_PEER):
-        world.come_and_go("a")
-    notes = [fields.get("note") for _, _, fields in world.lines]
-    assert notes == [None] * (LINES_OF_PEER - 1) + ["more of these in this second are not shown"]
-    world.come_and_go("b")
-    assert [fields["peer"] for _, _, fields in world.lines[-2:]] == ["b", "b"], "one peer does not silence another"
+    for number in range(LINES_OF_SOURCE):
+        world.come_and_go(f"192.0.2.1:{number}")
+    assert len(world.lines) == LINES_OF_SOURCE
+    world.come_and_go("192.0.2.2:1")
+    assert [fields["peer"] for _, _, fields in world.lines[-2:]] == ["192.0.2.2:1"] * 2, "it does not silence another"
     world.now += 1.0
-    world.come_and_go("a")
-    assert [fields["peer"] for _, _, fields in world.lines[-2:]] == ["a", "a"]
+    world.come_and_go("192.0.2.1:9")
+    left_out, joined, left = world.lines[-3:]
+    counts = {"count": LINES_OF_SOURCE, "sources": {"192.0.2.1": LINES_OF_SOURCE}}
+    assert left_out == ("warning", "log lines left out", counts)
+    assert (joined[1], left[1]) == ("worker joined", "worker left")
 
 
 def test_peers_that_come_and_go_without_end_are_no_flood_of_lines_together(world: World) -> None:
@@ -198,7 +202,6 @@ def test_peers_that_come_and_go_without_end_are_no_flood_of_lines_together(world
     for number in range(LINES):
         world.come_and_go(f"peer {number}")
     assert len(world.lines) == LINES
-    assert world.lines[-1][2]["note"] == "more of these in this second are not shown"
 
 
 def test_a_refused_right_is_logged_and_counted_for_submit_join_and_offer() -> None:
