@@ -41,6 +41,7 @@ class Policy:
     # R190, R193: bytes of results that a job takes as its input; links between jobs that wait for others; groups.
     max_input: int = 64 * MIB
     max_links: int = 1_000_000
+    max_links_per_batch: int = 100_000  # a batch is read and accepted in one turn of the loop
     max_groups: int = 100_000
 
     # R10, R11: worker deaths and retry delays.

@@ -75,6 +75,7 @@ class BatchReader:
         forms = self._forms(payload)
         if not forms:
             raise OperationError("invalid", "the batch has no jobs; at least one is needed")
+        self._check_size(forms)
         new_id = self._broker.entropy.job_id
         if self._placement is not None:
             self._home = self._shard(self._placement, forms)
@@ -100,6 +101,14 @@ class BatchReader:
     def home(self) -> int:
         """Shard of the batch, in a cluster."""
         return self._home
+
+    def _check_size(self, forms: list[tuple[bytes, BatchJob, Payload]]) -> None:
+        """Raise OperationError if reading the batch would hold up everything else (R216)."""
+        links, most = sum(len(form.after) for _, form, _ in forms), self._broker.policy.max_links_per_batch
+        if links > most:
+            detail = f"its jobs come after other jobs in {links} cases, of at most {most} (max_links_per_batch)"
+            advice = "let jobs come after a group, which counts as one, or send several batches"
+            raise OperationError("invalid", f"{detail}; {advice}")
 
     def _shard(self, placement: Placement, forms: list[tuple[bytes, BatchJob, Payload]]) -> int:
         """Return the shard of all jobs and groups of the batch."""
