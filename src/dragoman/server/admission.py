@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from dragoman.core.owners import network_of
+from dragoman.core.recipients import Recipient
+
+MIN_DIALLED: Final = 16  # connections that each broker side may always dial
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +26,13 @@ class AdmissionLimits:
 
 
 class Admission:
-    """Counts accepted connections by address, of IPv6 by /64 network (R213). Connections that the broker dialled are
-    not counted."""
+    """Counts accepted connections by address, of IPv6 by /64 network (R213), and dialled ones by broker side (R217)."""
 
     def __init__(self, limits: AdmissionLimits) -> None:
         self._limits = limits
         self._addresses: dict[str, int] = {}
+        self._dialled: dict[Recipient, int] = {}
+        self._dials = 0
 
     def rejection_reason(self, address: str, is_local: bool, connected: int) -> str | None:
         """Return the reason to reject a new connection from this address, or None."""
@@ -53,6 +58,25 @@ class Admission:
         self._addresses[network] -= 1
         if not self._addresses[network]:
             del self._addresses[network]
+
+    # ---------------------------------------------------------------- dialled connections
+
+    def dial_rejection(self, session: Recipient) -> str | None:
+        """Return the reason to dial no more connections for this broker side, or None."""
+        most = self._limits.max_connections // 2
+        if self._dials < most or self._dialled.get(session, 0) < MIN_DIALLED:
+            return None
+        return f"{most} connections are dialled, the maximum (half of max_connections)"
+
+    def dial(self, session: Recipient) -> None:
+        self._dials += 1
+        self._dialled[session] = self._dialled.get(session, 0) + 1
+
+    def hang_up(self, session: Recipient) -> None:
+        self._dials -= 1
+        self._dialled[session] -= 1
+        if not self._dialled[session]:
+            del self._dialled[session]
 
     @property
     def addresses(self) -> int:

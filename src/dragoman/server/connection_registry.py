@@ -85,9 +85,20 @@ class ConnectionRegistry:
     def enter(self, peer: StreamConnection) -> None:
         """Add a connection that has its stream."""
         self.peers[peer] = None
-        if not peer.dialled:  # dialled connections do not count towards the limits
+        if not peer.dialled:  # those have been counted when they were dialled
             self.admission.enter(peer.address)
         self.heartbeats.began(peer)
+
+    def dial(self, peer: StreamConnection) -> str | None:
+        """Add a connection that is being dialled. Returns the reason to reject it, or None (R217)."""
+        problem = self.admission.dial_rejection(peer.session)
+        peer.dialled = True
+        self.peers[peer] = None
+        self.admission.dial(peer.session)
+        if problem is not None:
+            source = "dialled connections"
+            self._reports.remark_of(source, "dial rejected", level="warning", worker=peer.label, reason=problem)
+        return problem
 
     def begin_handshake(self, peer: StreamConnection, mechanism: str) -> None:
         """Count a handshake that has begun (R168)."""
@@ -116,7 +127,9 @@ class ConnectionRegistry:
         if peer.stream is not None:
             peer.stream.close()
             self._count_traffic(peer, peer.stream)
-        if peer.stream is not None and not peer.dialled:
+        if peer.dialled:
+            self.admission.hang_up(peer.session)
+        elif peer.stream is not None:
             self.admission.leave(peer.address)
         peer.closing = peer.closing or reason
         self.end_handshake(peer, is_done=False)

@@ -9,7 +9,7 @@ Acts of administrators are logged without limit.
 from __future__ import annotations
 
 from shlex import quote
-from typing import Final
+from typing import Any, Final
 
 from dragoman.core.events import (
     ADMINISTERED,
@@ -111,7 +111,7 @@ def log_bulk_act(reports: Reports, act: BulkAct) -> None:
     """Write one line about an act on many jobs that has ended, with the number of jobs."""
     if act.act not in BULK_ACTS:
         return  # the log has the request of an administrator
-    fields: dict[str, object] = {"jobs": act.done, "of": act.of, "by": act.owner.principal.name}
+    fields: dict[str, Any] = {"jobs": act.done, "of": act.of, "by": act.owner.principal.name}
     if act.service:
         fields = {"service": act.service, **fields}
     if act.left_out:

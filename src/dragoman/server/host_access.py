@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier
@@ -56,9 +57,11 @@ class HostAccess:
         """Connect to an address. `dialled` follows."""
         assert self.dialler is not None, "these connections have no dialler"
         peer = StreamConnection(session, socket_name, carrier, str(place), "", self._clock(), owner, limits)
-        peer.dialled = True
-        self._registry.peers[peer] = None
-        self.dialler(peer, place)
+        problem = self._registry.dial(peer)
+        if problem is None or self.later is None:
+            self.dialler(peer, place)
+        else:
+            self.later(0.0, partial(self.dialled, peer, None, problem))
         return peer
 
     def dialled(

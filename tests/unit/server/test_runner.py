@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -393,3 +393,48 @@ def test_effects_that_were_carried_out_before_an_invariant_broke_are_not_carried
 def attempt_of(job: Job) -> Attempt:
     assert job.attempt is not None
     return job.attempt
+
+
+# -------------------------------------------------------------------- dialled connections
+
+
+def test_dialled_connections_have_half_of_all_connections() -> None:
+    """R217. A bug: 256 descriptors were all taken by endpoints that Powerhose workers had registered: the broker could
+    accept nobody, and could not open its own files."""
+    world = World()
+    soon: list[Callable[[], None]] = []
+    dialled: list[StreamConnection] = []
+    runner = Runner(
+        world.broker,
+        NullStore(),
+        lambda: world.now,
+        lambda *_, **__: None,
+        AdmissionLimits(max_connections=40),
+        dialler=lambda peer, place: dialled.append(peer),
+        later=lambda seconds, call: soon.append(call),
+    )
+    hog, other = (cast(Any, FakeSession()) for _ in range(2))
+
+    def dial(session: Any) -> StreamConnection:
+        return runner.connections.dial(session, "tcp://127.0.0.1:1", "work", Zmtp("DEALER"), LOCAL_OWNER)
+
+    peers = [dial(hog) for _ in range(30)]
+    assert len(dialled) == 20
+    for call in soon:
+        call()
+    problem = "20 connections are dialled, the maximum (half of max_connections)"
+    assert [peer.closing for peer in peers] == [None] * 20 + [problem] * 10
+    assert len(hog.losses) == 10
+    for _ in range(20):
+        dial(other)
+    assert len(dialled) == 36, "another broker side always has 16"
+    runner.connections.registry.lose(peers[0], "over")
+    runner.connections.registry.lose(peers[1], "over")
+    assert runner.connections.registry.admission.dial_rejection(hog) is not None
+    for peer in [*dialled]:
+        runner.connections.registry.lose(peer, "over")
+    for call in soon:
+        call()
+    assert runner.connections.registry.admission._dialled == {}
+    dial(hog)
+    assert len(dialled) == 37
