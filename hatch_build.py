@@ -85,6 +85,7 @@ COMPILED = (
     "streams/second_look.py",
     "streams/stream.py",
     "streams/tls.py",
+    "streams/turn.py",
 )
 
 # Of these, what stays as it is.

@@ -144,6 +144,10 @@ class RecordedStream(ByteStream):
         return unread
 
     @property
+    def is_queued(self) -> bool:
+        return self._inner.is_queued
+
+    @property
     def is_ready(self) -> bool:
         return self._inner.is_ready
 

@@ -231,9 +231,8 @@ class Connections(SideCalls):
             for peer in left:
                 if peer.stream is None or peer.is_lost:
                     continue
-                waiting = len(turn.behind)
                 peer.stream.read_dry()
-                if len(turn.behind) > waiting or peer.carrier.rest:
+                if peer.stream.is_queued:
                     behind.append(peer)
                 if self._clock() > until:
                     return

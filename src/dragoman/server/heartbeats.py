@@ -64,6 +64,9 @@ class Heartbeats:
         # that instant would then arm the same instant again, forever.
         dead_at = peer.last_received + limits.carrier_timeout
         ask_at = peer.last_received + limits.carrier_ping
+        if now >= ask_at and stream is not None and stream.is_queued:  # it is not silent: it waits for its turn (R214)
+            self._deadlines.arm(peer, now + limits.carrier_ping)
+            return ALIVE
         if now >= dead_at:
             return SILENT
         if now >= ask_at:

@@ -56,6 +56,11 @@ class ByteStream:
         raise NotImplementedError
 
     @property
+    def is_queued(self) -> bool:
+        """True if bytes that have arrived wait for a turn."""
+        return False
+
+    @property
     def is_ready(self) -> bool:
         """True if the stream's own handshake is done. A stream without TLS has none."""
         return True

@@ -48,9 +48,9 @@ class Stream(ByteStream):
 
     # fmt: off
     __slots__ = (
-        "_arrived", "_carrier", "_ended", "_error", "_is_closed", "_is_over", "_is_paused", "_is_queued",
-        "_is_to_be_read_again", "_is_waiting", "_loop", "_low", "_pending", "_problem", "_recv", "_second_look",
-        "_send", "_socket", "_turn", "_when_low",
+        "_arrived", "_carrier", "_ended", "_error", "_is_closed", "_is_over", "_is_paused", "_is_to_be_read_again",
+        "_is_waiting", "_loop", "_low", "_pending", "_problem", "_recv", "_second_look", "_send", "_socket", "_turn",
+        "_waits_for_turn", "_when_low",
     )
     # fmt: on
 
@@ -79,7 +79,7 @@ class Stream(ByteStream):
         self._is_over = False  # closed, or its end was seen and `ended` is called after this iteration
         self._problem = ""  # the reason of its end, while undecoded bytes wait
         self._turn = turn
-        self._is_queued = False  # in a queue of `turn`
+        self._waits_for_turn = False  # in a queue of `turn`
         if turn is not None:
             carrier.most = turn.most
 
@@ -138,7 +138,7 @@ class Stream(ByteStream):
         return not self._is_over
 
     def take_turn(self) -> None:
-        self._is_queued = False
+        self._waits_for_turn = False
         if self._is_closed:
             return
         if self._carrier.rest:
@@ -150,11 +150,15 @@ class Stream(ByteStream):
     def unread(self) -> int:
         return unread_bytes(self._socket, self._error) if self._is_over and not self._is_closed else 0
 
+    @property
+    def is_queued(self) -> bool:
+        return self._waits_for_turn
+
     def read_again(self) -> None:
         """Read bytes that the event loop may not report: once per iteration, to be fair to other connections."""
         if self._readable():
             self._loop.call_soon(self.read_again)
-        elif self._is_queued:
+        elif self._waits_for_turn:
             self._second_look.add(self._loop, self.read_again)
         else:
             self._is_to_be_read_again = False
@@ -194,7 +198,7 @@ class Stream(ByteStream):
         if self._is_over or self._is_paused:
             return False
         turn = self._turn
-        if turn is not None and (turn.is_over or self._is_queued) and self._must_wait(turn, is_in_turn):
+        if turn is not None and (turn.is_over or self._waits_for_turn) and self._must_wait(turn, is_in_turn):
             return False
         carrier = self._carrier
         gap = carrier.gap
@@ -224,18 +228,18 @@ class Stream(ByteStream):
 
     def _must_wait(self, turn: Turn, is_in_turn: bool) -> bool:
         """True if it may not be read now. It is in a queue then."""
-        if self._is_queued and self._carrier.rest:
+        if self._waits_for_turn and self._carrier.rest:
             return True
-        if is_in_turn and not self._is_queued:
-            self._is_queued = True
+        if is_in_turn and not self._waits_for_turn:
+            self._waits_for_turn = True
             turn.unread.append(self)
         return is_in_turn
 
     def _queue_rest(self) -> None:
         """Queue it while undecoded bytes wait. After the last of them its end follows, if that has been seen."""
         if self._carrier.rest and self._turn is not None:
-            if not self._is_queued:
-                self._is_queued = True
+            if not self._waits_for_turn:
+                self._waits_for_turn = True
                 self._turn.behind.append(self)
         elif self._problem:
             self._loop.call_soon(self._ended, self._problem)

@@ -141,8 +141,8 @@ class _Decryptor(Reader):
         has_turns = self.most < UNBOUNDED
         if has_turns and carrier.rest:
             messages += carrier.feed(b"")
-            if carrier.rest:
-                self.rest = UNDECODED
+            if carrier.rest or len(messages) >= self.most:
+                self._note_rest()
                 return
         while self._incoming.pending or tls.pending():
             gap = carrier.gap
@@ -160,9 +160,12 @@ class _Decryptor(Reader):
                 return
             self.received += count
             if has_turns and (carrier.rest or len(messages) >= self.most):
-                if carrier.rest or self._incoming.pending or tls.pending():
-                    self.rest = UNDECODED
+                self._note_rest()
                 return
+
+    def _note_rest(self) -> None:
+        if self._carrier.rest or self._incoming.pending or self._tls.pending():
+            self.rest = UNDECODED
 
 
 class _Socket(Stream):
@@ -296,6 +299,10 @@ class TlsStream(ByteStream):
         is_open = self._socket.read_dry()
         self.closed_in_order = self._socket.closed_in_order and not self.backlog
         return is_open
+
+    @property
+    def is_queued(self) -> bool:
+        return self._socket.is_queued
 
     def unread(self) -> int:
         """Plain bytes of the last records whose end the remote side did not read."""

@@ -268,3 +268,23 @@ def test_after_a_pause_of_the_broker_all_sockets_are_read_dry(world: World) -> N
     began = world.now
     connections.registry.handle_pause(world.runner.broker, 5.0)
     assert world.now - began < 1.0 + 2 * MOST * world.cost
+
+
+def test_a_connection_that_waits_for_its_turn_is_not_silent(world: World) -> None:
+    """Its messages are at the broker, which has not decoded them: it is neither asked nor closed."""
+    socket = world.connect("caller")
+    (peer,) = world.runner.connections.peers
+    socket.arrived.append(many(1_000))
+    world.loop.readers[socket]()
+    assert peer.stream is not None
+    assert peer.stream.is_queued
+    for _ in range(5):
+        world.now += 4.0
+        world.runner.connections.registry.watch(world.now)
+    assert (peer.closing, socket.writes) == (None, 0)
+    world.turns_until(lambda: len(world.session.received) == 1_000)
+    for _ in range(6):
+        world.now += 4.0
+        world.runner.connections.registry.watch(world.now)
+    assert peer.closing is not None
+    assert peer.closing.startswith("nothing received for")
