@@ -113,6 +113,7 @@ class Pipe:
         self.backlog = 0
         self.closed_in_order = False
         self.is_ready = True
+        self.is_queued = False
         self.wire_sent = self.wire_received = 0
         self.read_dry = read
 

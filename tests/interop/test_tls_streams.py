@@ -36,6 +36,7 @@ class ReadyCarrier(Carrier):
 
     def __init__(self) -> None:
         self.gap = None
+        self.rest = b""
         self.outgoing = []
         self.ready = True
         self.failure = None
