@@ -8,8 +8,9 @@ Acts of administrators are logged without limit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 
 from dragoman.core.events import (
     ADMINISTERED,
@@ -33,7 +34,7 @@ from dragoman.operations.bulk_acts import BulkAct
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.server.drops import LogFunction
 from dragoman.server.rate_limit import RateLimit
-from dragoman.server.reports import LineLimit, Reports, source_of
+from dragoman.server.reports import LineLimit, source_of
 
 KINDS: Final = (
     WORKER_JOINED
@@ -107,11 +108,11 @@ class EventLog:
         self._lines.write(source_of(source), now, level, NAMES[kind], fields)
 
 
-def log_bulk_act(reports: Reports, act: BulkAct) -> None:
+def log_bulk_act(lines: LineLimit, act: BulkAct, now: float) -> None:
     """Write one line about an act on many jobs that has ended, with the number of jobs."""
     if act.act not in BULK_ACTS:
         return  # the log has the request of an administrator
-    fields: dict[str, Any] = {"jobs": act.done, "of": act.of, "by": act.owner.principal.name}
+    fields: dict[str, object] = {"jobs": act.done, "of": act.of, "by": act.owner.principal.name}
     if act.service:
         fields = {"service": act.service, **fields}
     if act.left_out:
@@ -120,9 +121,9 @@ def log_bulk_act(reports: Reports, act: BulkAct) -> None:
         fields["problem"] = act.problem
     source = f"principal {act.owner.principal.name}"
     if act.group:
-        reports.remark_of(source, "group retried", group=act.group, **fields)
+        lines.write(source, now, "info", "group retried", {"group": act.group, **fields})
     else:
-        reports.remark_of(source, BULK_ACTS[act.act], **fields)
+        lines.write(source, now, "info", BULK_ACTS[act.act], fields)
 
 
 def _worker_fields(event: WorkerEvent) -> dict[str, object]:
@@ -151,11 +152,11 @@ def _refusal_fields(event: RefusalEvent) -> dict[str, object]:
     }
 
 
-def log_operations(operations: OperationHandlers, reports: Reports) -> None:
-    """Log what schedules and acts on many jobs do by themselves."""
+def log_operations(operations: OperationHandlers, lines: LineLimit, clock: Callable[[], float]) -> None:
+    """Log what schedules and acts on many jobs do by themselves. `clock` is not the one that recordings have."""
 
     def paused(name: str, reason: str) -> None:
-        reports.remark_of("schedules", "schedule paused", level="warning", name=name, reason=reason)
+        lines.write("schedules", clock(), "warning", "schedule paused", {"name": name, "reason": reason})
 
     operations.scheduler.when_paused = paused
-    operations.bulk_acts.when_over = lambda act: log_bulk_act(reports, act)
+    operations.bulk_acts.when_over = lambda act: log_bulk_act(lines, act, clock())

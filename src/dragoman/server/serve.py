@@ -140,7 +140,7 @@ class Server:
             taps.restored(self.store.last_number, self.store.notes(), began, began + offset())
             self._restoring = Restore(kept, self.runner, tapped_now, self._loaded)
             prepare_restore(self._restoring, self.operations.scheduler, offset(), began, log)
-        log_operations(self.operations, self.runner.reports)
+        log_operations(self.operations, self.runner.reports.lines, now)
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._certificate_watch = CertificateWatch(log, self.access_control.expiries)
         self._faults = RecentFaults(self.broker.counters, now)

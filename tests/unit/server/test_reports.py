@@ -72,7 +72,7 @@ def test_lines_of_all_kinds_about_one_source_share_one_limit_and_the_rest_is_cou
 def test_acts_on_many_jobs_count_for_their_principal() -> None:
     world = World()
     for number in range(1_000):
-        log_bulk_act(world.reports, act(number))
+        log_bulk_act(world.reports.lines, act(number), world.now)
     assert world.events() == ["jobs cancelled"] * LINES_OF_SOURCE
     world.reports.lines.flush()
     assert world.lines[-1][1] == {"count": 980, "sources": {"principal hog": 980}}
