@@ -12,10 +12,15 @@ import pytest
 from greeting_tasks import Greeting, Refused, add, add_three, divide, fetch, greet, open_twice, parse, twice
 
 from case_tables import check_every_row
-from dragoman import AsyncClient, Client, JobFailed, LocalBroker, NoSuchJob, Task, task, using
+from dragoman import AsyncClient, Client, JobFailed, LocalBroker, NoSuchJob, Task, WrongArguments, task, using
 from programs import Programs
 
 HERE = Path(__file__).parent
+
+
+@task(name="divide")
+def divide_loosely(a: object, b: object) -> float:
+    raise AssertionError("the worker runs it, and has other annotations")
 
 
 @pytest.fixture
@@ -83,8 +88,10 @@ def test_tasks_are_awaited(broker: LocalBroker) -> None:
 
 
 def test_errors_name_the_parameter_or_the_line(broker: LocalBroker) -> None:
-    with pytest.raises(JobFailed, match=r"WrongArguments: argument 'b' of divide: expected `float`, got `str`$"):
+    with pytest.raises(WrongArguments, match=r"^argument 'b' of divide: expected `float`, got `str`$"):
         divide.call(1, "2")  # type: ignore[arg-type]
+    with pytest.raises(JobFailed, match=r"WrongArguments: argument 'b' of divide: expected `float`, got `str`$"):
+        divide_loosely.call(1, "2")
     with pytest.raises(JobFailed) as failed:
         divide.call(1, 0)
     assert failed.value.remote_type == "ZeroDivisionError"

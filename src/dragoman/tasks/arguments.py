@@ -23,6 +23,7 @@ from dragoman.sdk.signatures import is_context
 from dragoman.tasks.formats import Format, Payload
 from dragoman.tasks.function_hints import check_hints, check_result_hint, type_hints
 from dragoman.tasks.retries import NamedRules
+from dragoman.tasks.round_trip import Comparison, ResultEncoder
 from dragoman.tasks.streams import is_generator
 
 BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -60,17 +61,20 @@ class TaskSignature:
         self._positions = tuple(each.name for each in parameters if each.kind in BY_POSITION)
         self._required = frozenset(each.name for each in parameters if _is_required(each))
         self._keywords = frozenset(each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY)
+        self._decode_some: Callable[[Payload], Any] | None = None  # arguments of which some may be missing
         self._is_plain = all(each.kind in (*BY_POSITION, Parameter.KEYWORD_ONLY) for each in parameters)
         self._is_by_position = len(self._positions) == len(parameters)
         self._is_all_required = self._is_by_position and len(self._required) == len(parameters)
         self._encode = format.encode
         self._merge = format.merge
         self._decode = format.decoder(_struct(name, parameters, hints))
-        self.encode_result = format.encode
+        self._comparisons = {each.name: Comparison(_sent_type(each, hints), format) for each in parameters}
+        self._plain = {name: each.plain for name, each in self._comparisons.items()}
         self.returned = hints.get("return", Any)  # the annotation of the result
         if not is_generator(function):
             check_result_hint(name, self.returned)
             self.decode_result = format.decoder(self.returned)
+            self.encode_result = ResultEncoder(self.returned, format).encode
 
     # ---------------------------------------------------------------- caller
 
@@ -81,22 +85,77 @@ class TaskSignature:
         return changed
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """Encode the arguments of a call. Raises TypeError as a call of the function would."""
+        """Encode the arguments of a call. Raises TypeError as a call of the function would, and WrongArguments for
+        arguments that would not arrive as they are."""
         bound = self.bind(args, kwargs)
-        return self._encode({**bound, **self._rules} if self._rules else bound)
+        try:
+            payload = self._encode({**bound, **self._rules} if self._rules else bound)
+        except (ValueError, OverflowError, RecursionError) as error:
+            raise WrongArguments(self._problem_of_encoding(error, bound)) from None
+        plain = self._plain
+        for name, value in bound.items():  # not in a method of its own, because this is done for each job
+            kind = type(value)
+            if kind not in plain[name] or (kind is float and value - value != 0.0):
+                self._compare(bound, payload)
+                break
+        return payload
+
+    def _compare(self, bound: dict[str, Any], payload: bytes) -> None:
+        """Decode arguments as a worker does. Raises WrongArguments for those that would arrive changed."""
+        if self._decode_some is None:
+            self._decode_some = self._format.decoder(_struct(self.name, self._parameters, self._hints, is_partial=True))
+        try:
+            values = astuple(self._decode_some(payload))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise WrongArguments(self._problem(error)) from None
+        except Exception as error:
+            raise WrongArguments(self._problem_of_a_type(error, payload)) from error
+        for each, arrived in zip(self._parameters, values, strict=False):
+            if each.name in bound:
+                sent = bound[each.name]
+                if each.kind is Parameter.VAR_POSITIONAL:
+                    sent = list(sent)
+                problem = self._comparisons[each.name].problem(sent, arrived)
+                if problem:
+                    raise WrongArguments(f"argument {each.name!r} of {self.name}: {problem}")
+
+    def _problem_of_encoding(self, error: Exception, bound: dict[str, Any]) -> str:
+        """Return the encoder's error as a sentence that names the parameter."""
+        for name, value in bound.items():
+            try:
+                self._encode(value)
+            except Exception as found:
+                return f"argument {name!r} of {self.name} cannot be encoded as {self._format.name}: {found}"
+        return f"the arguments of {self.name} cannot be encoded as {self._format.name}: {error}"
 
     def encode_each(self, values: Iterable[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[bytes]:
         """Encode the arguments of many calls: each value of the first parameter, and the same others. Raises TypeError
         as a call of the function would."""
         if not self._is_plain:
             return (self.encode((value, *args), kwargs) for value in values)
-        return self._encode_each(values, {**self.bind((None, *args), kwargs), **self._rules})
+        return self._encode_each(values, self.bind((None, *args), kwargs))
 
     def _encode_each(self, values: Iterable[Any], bound: dict[str, Any]) -> Iterator[bytes]:
         first, encode = self._positions[0], self._encode
+        plain = self._plain[first]
+        sent = {**bound, **self._rules}
+        is_compared = False  # the arguments besides the first
+        for name, value in bound.items():
+            if name != first and (type(value) not in self._plain[name] or type(value) is float):
+                break
+        else:
+            is_compared = True
         for value in values:
-            bound[first] = value
-            yield encode(bound)
+            sent[first] = value
+            try:
+                payload = encode(sent)
+            except (ValueError, OverflowError, RecursionError) as error:
+                raise WrongArguments(self._problem_of_encoding(error, {**bound, first: value})) from None
+            kind = type(value)
+            if not is_compared or kind not in plain or (kind is float and value - value != 0.0):
+                self._compare({**bound, first: value}, payload)
+                is_compared = True
+            yield payload
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments by name, without defaults. Raises TypeError."""
@@ -118,7 +177,12 @@ class TaskSignature:
         bound = self.bind((None,) * results + args, kwargs)
         for name in self._positions[:results]:
             del bound[name]
-        return self._encode({**bound, **self._rules})
+        try:
+            payload = self._encode({**bound, **self._rules})
+        except (ValueError, OverflowError, RecursionError) as error:
+            raise WrongArguments(self._problem_of_encoding(error, bound)) from None
+        self._compare(bound, payload)
+        return payload
 
     def check_results(self, results: int) -> None:
         """Raise TypeError if the results of so many jobs cannot be arguments."""
@@ -217,15 +281,27 @@ def _is_required(parameter: Parameter) -> bool:
     return parameter.default is Parameter.empty and parameter.kind in (*BY_POSITION, Parameter.KEYWORD_ONLY)
 
 
+def _sent_type(parameter: Parameter, hints: dict[str, Any]) -> Any:
+    """Return the annotation of what is sent for a parameter."""
+    kind = hints.get(parameter.name, Any)
+    if parameter.kind is Parameter.VAR_POSITIONAL:
+        return list.__class_getitem__(kind)
+    return dict.__class_getitem__((str, kind)) if parameter.kind is Parameter.VAR_KEYWORD else kind
+
+
 def _names(given: Any) -> tuple[str, ...]:
     return () if given is UNSET else tuple(given)
 
 
 def _struct(
-    name: str, parameters: list[Parameter], hints: dict[str, Any], forbid_unknown_fields: bool = True
+    name: str,
+    parameters: list[Parameter],
+    hints: dict[str, Any],
+    forbid_unknown_fields: bool = True,
+    is_partial: bool = False,
 ) -> type[msgspec.Struct]:
     """Return a type whose fields are the parameters, followed by two for the rules of a caller. Those with defaults may
-    be absent."""
+    be absent; with `is_partial`, all may."""
     fields: list[Any] = []
     for each in parameters:
         kind = hints.get(each.name, Any)
@@ -233,7 +309,7 @@ def _struct(
             fields.append((each.name, list.__class_getitem__(kind), msgspec.field(default_factory=list)))
         elif each.kind is Parameter.VAR_KEYWORD:
             fields.append((each.name, dict.__class_getitem__((str, kind)), msgspec.field(default_factory=dict)))
-        elif each.default is Parameter.empty:
+        elif each.default is Parameter.empty and not is_partial:
             fields.append((each.name, kind))
         else:
             fields.append((each.name, kind, UNSET))

@@ -11,6 +11,7 @@ from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import JobLost
 from dragoman.tasks.formats import FORMATS, Format, Payload
 from dragoman.tasks.function_hints import check_result_hint
+from dragoman.tasks.round_trip import ResultEncoder
 
 if TYPE_CHECKING:
     from dragoman.sdk.context import Context
@@ -33,7 +34,7 @@ class StreamCodecs:
             raise TypeError(f"{name} yields, and values in {format.name} cannot be told apart; use one of: {allowed}")
         item = _item_type(returned)
         check_result_hint(name, item)
-        decode, encode = format.decoder(item), format.encode
+        decode, encode = format.decoder(item), ResultEncoder(item, format).encode
 
         def decode_one(payload: Payload) -> Any:
             return decode(payload) if payload else None  # the rest has no bytes
