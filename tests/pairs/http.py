@@ -18,6 +18,7 @@ OUTCOMES = {
     (409, "cancelled"): Outcome.CANCELLED,
     (503, "draining"): Outcome.REFUSED,
     (403, "forbidden"): Outcome.REFUSED,
+    (413, "too-large"): Outcome.REFUSED,
 }
 
 
@@ -88,9 +89,9 @@ class HttpWorker:
         self._next = Exchange(self._world, "POST", f"{self._path}/next", b"", self._secret, OPTIONS)
 
     def _say(self, word: str, body: bytes) -> None:
-        headers = {**self._secret, "Dragoman-Attempt": self._token}
+        headers = {**self._secret, "Dragoman-Attempt": self._token, "Content-Length": str(len(body))}
         said = Exchange(self._world, "POST", f"{self._path}/{word}", body, headers, OPTIONS)
-        assert said.status in (204, 409)
+        assert said.status in (204, 409, 413)
 
 
 HTTP = Participants("http", "http", HttpCaller, HttpWorker)

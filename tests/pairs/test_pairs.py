@@ -6,6 +6,7 @@ with the reason; outcomes that its callers cannot receive are `silent`, and coun
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from math import inf
 
@@ -21,7 +22,7 @@ from dragoman.dialects.catalogue import DIALECTS
 from owners import LOCAL_OWNER
 from pairs import controller, http, majordomo, memodb, native, pingpong, powerhose
 from pairs.asgi import one_world
-from pairs.participants import JOB_TIMEOUT, Caller, Participants, Worker
+from pairs.participants import JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, Caller, Participants, Worker
 from pairs.world import SERVICE, World
 
 PARTICIPANTS = [
@@ -130,10 +131,12 @@ class Outcomes(Recipient):
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
+        self.reasons: list[str] = []
 
     def execute(self, effect: Effect, now: float) -> None:
         if isinstance(effect, DeliverOutcome):
             self.outcomes.append(effect.outcome)
+            self.reasons.append(effect.reason)
 
 
 @pytest.mark.parametrize("workers", [pingpong.PLAIN, powerhose.POWERHOSE, majordomo.RFC7], ids=str)
@@ -247,3 +250,38 @@ def test_workers_of_all_dialects_take_turns(callers: Participants) -> None:
             assert [each.jobs() for each in workers] == [[b"next"] if each is worker else [] for each in workers]
             worker.finish(b"done")
             assert caller.told() == [(Outcome.DONE, b"done")]
+
+
+def test_max_payload_counts_the_bytes_of_the_payload_in_every_dialect() -> None:
+    """R224. The carrier's limit was for all frames of a message: PingPong refused payloads with the maximum, because of
+    its envelope, and native accepted payloads and results of 64 KiB more."""
+
+    def check(callers: Participants, workers: Participants) -> None:
+        with one_world() as world:
+            caller, worker = callers.call(world), workers.worker(world)
+            caller.submit(bytes(MAX_PAYLOAD))
+            assert worker.jobs() == [bytes(MAX_PAYLOAD)]
+            worker.finish(bytes(MAX_PAYLOAD))
+            assert caller.told() == [(Outcome.DONE, bytes(MAX_PAYLOAD))]
+
+            caller = callers.call(world)
+            caller.submit(bytes(TOO_LARGE))
+            assert worker.jobs() == []
+            assert caller.told() == ([] if Outcome.REFUSED in callers.silent else [(Outcome.REFUSED, b"")])
+            assert world.counters.accepted == 1
+
+    check_every_row(check, [(callers, workers) for callers in CALLERS for workers in PARTICIPANTS])
+
+
+@pytest.mark.parametrize("workers", PARTICIPANTS, ids=str)
+def test_a_result_over_max_payload_ends_its_attempt_with_a_sentence(workers: Participants) -> None:
+    """R224. A result that was over the maximum by up to 64 KiB was delivered."""
+    with one_world() as world:
+        worker, outcomes = workers.worker(world), Outcomes()
+        caller = BrokerCaller(outcomes, LOCAL_OWNER)
+        world.broker.submit(SERVICE, b"bonjour", caller, JobOptions(attempts=1, job_timeout=JOB_TIMEOUT), world.now)
+        world.runner.run_once()
+        assert worker.jobs() == [b"bonjour"]
+        worker.finish(bytes(TOO_LARGE))
+        assert outcomes.outcomes == [Outcome.FAILED]
+        assert re.search(rf"[0-9]+ bytes is over max_payload {MAX_PAYLOAD}$", outcomes.reasons[0]), outcomes.reasons

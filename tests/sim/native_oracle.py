@@ -157,7 +157,7 @@ class WatchedClients(Clients):
     """The real clients of a session, and the oracle looking over their shoulder. It changes nothing."""
 
     def __init__(self, oracle: NativeOracle, session: NativeBrokerSide) -> None:
-        super().__init__(session, session._broker, session._io, session._options, None)
+        super().__init__(session, session._broker, session._io, session._options, None, session._max_payload)
         self.oracle = oracle
 
     def _resume(self, client: Any, message: Any, now: float) -> None:

@@ -40,6 +40,7 @@ LARGE: Final = 3
 FAILED: Final = 4
 
 LENGTH_SIZE: Final = 8
+OVER_LIMIT: Final = "over max_payload"  # reason of a failure
 PASSED_THROUGH: Final = 16 * 1024  # bytes; `encode` does not copy extra bytes of this size or more
 
 
@@ -222,8 +223,7 @@ class LengthPrefix(Carrier):
         count = self._extra_of(head)
         assert count >= 0, f"{count} extra bytes"
         if count > self._limits.max_payload:
-            detail = f"a head announces {count} extra bytes; max_payload is {self._limits.max_payload}"
-            raise Malformed("over max_payload", detail)
+            raise Malformed(OVER_LIMIT, f"{count} bytes is over max_payload {self._limits.max_payload}")
         end = pos + count
         if end <= len(data):
             messages.append([head, data[pos:end]])

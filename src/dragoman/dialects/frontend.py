@@ -30,9 +30,12 @@ class Frontend:
     def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         """Submit the call in a message. Raises Malformed."""
         if type(message) is TooLarge:
-            self._refuse_large(peer, message)
+            self._refuse_large(peer, message.size)
+            return
+        payload = read_call(message)
+        if len(payload) > self._max_payload:
+            self._refuse_large(peer, len(payload))
         else:
-            payload = read_call(message)
             job = self._broker.submit(self._service, payload, peer, self._job_options, now)
             if job is not None and job.conversation is not None:
                 submitted(job, peer, "job", len(payload), now)
@@ -50,7 +53,7 @@ class Frontend:
     def lost(self, peer: Connection, now: float) -> None:
         self._broker.caller_gone(peer, now)
 
-    def _refuse_large(self, peer: Connection, message: TooLarge) -> None:
-        reason = over_max_payload("payload", message.size, self._max_payload)
+    def _refuse_large(self, peer: Connection, size: int) -> None:
+        reason = over_max_payload("payload", size, self._max_payload)
         self._broker.counters.refuse(self._service, RefusalReason.INVALID, reason)
         self._io.send(peer, write_error(REFUSED, reason))

@@ -36,6 +36,7 @@ class JobInfo:
 
 
 NOTHING_SAID: Final = JobInfo()
+MAX_PAYLOAD: Final = 1 << 30  # bytes: the most that a broker may be told to accept, where the wire does not tell more
 FORBIDDEN: Final = "forbidden"  # refusal of a request whose sender lacks a right
 UNAUTHENTICATED: Final = "unauthenticated"  # refusal of a request whose sender is unknown
 NOT_ADMITTED: Final = ("another user", "forwarded", "foreign host")  # refusals of all requests of a client
@@ -116,6 +117,8 @@ class SubmitOptions:
 
 class ReportingSide(WorkerSide, Protocol):
     """A worker's side on a wire that supports cancelling and reports: its I/O has `recall`."""
+
+    max_payload: int  # bytes of a result that the broker accepts, as it has told
 
     def returned(self, job_ref: Hashable, now: float) -> None:
         """Report that the cancelled job has stopped."""

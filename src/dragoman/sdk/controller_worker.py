@@ -17,7 +17,7 @@ from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.length_prefix import LengthPrefix, LengthPrefixLimits
 from dragoman.dialects.controller.codec import extra_of_control, extra_of_pulse
 from dragoman.dialects.controller.peer import Answer, WorkerSide
-from dragoman.dialects.sides import Failure, Outcome
+from dragoman.dialects.sides import MAX_PAYLOAD, Failure, Outcome
 from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, SocketAddress, UnixAddress, address_error
 from dragoman.sdk.dialect_sides import HARD_CAP
 from dragoman.sdk.job_runner import JobRunner, RunningJob
@@ -237,6 +237,10 @@ class ControllerWorker:
         return None
 
     # ---------------------------------------------------------------- jobs
+
+    @property
+    def max_payload(self) -> int:
+        return MAX_PAYLOAD
 
     def finished(self, job: RunningJob, result: Frame) -> None:
         self._side.finished(job.job_ref, result, self._loop.time())

@@ -10,6 +10,7 @@ from typing import cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.dialects.sides import (
+    MAX_PAYLOAD,
     NOTHING_SAID,
     Failure,
     JobInfo,
@@ -274,6 +275,10 @@ class DiallingWorker:
         self._lost.set()
 
     # ---------------------------------------------------------------- jobs
+
+    @property
+    def max_payload(self) -> int:
+        return cast(ReportingSide, self._side).max_payload if self._reports else MAX_PAYLOAD
 
     def finished(self, job: RunningJob, result: Frame) -> None:
         del self._jobs[job.job_ref]

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.http.codec import (
     Membership,
     Request,
@@ -27,7 +28,7 @@ from dragoman.dialects.http.codec import (
     write_progress,
     write_result,
 )
-from dragoman.dialects.sides import FORBIDDEN, Failure, Outcome
+from dragoman.dialects.sides import FORBIDDEN, MAX_PAYLOAD, Failure, Outcome
 from dragoman.sdk.connection_log import ConnectionLog
 from dragoman.sdk.errors import NOT_ALLOWED, BrokerUnavailable, NotAllowed
 from dragoman.sdk.http_exchanges import HttpExchanges
@@ -297,13 +298,21 @@ class HttpWorker:
 
     # ---------------------------------------------------------------- jobs
 
+    @property
+    def max_payload(self) -> int:
+        return self._member.max_payload if self._member is not None else MAX_PAYLOAD
+
     def finished(self, job: RunningJob, result: Frame) -> None:
         held: Held = job.job_ref  # type: ignore[assignment]
-        self._begin(self._report(held, write_result(held.member, held.token, result)))
+        request = write_result(held.member, held.token, result)
+        if len(result) > held.member.max_payload:  # the broker would close the connection before it is sent
+            reason = over_max_payload("its result", len(result), held.member.max_payload)
+            request = write_failure(held.member, held.token, Failure("", reason))
+        self._begin(self._report(held, request))
 
     def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
         held: Held = job.job_ref  # type: ignore[assignment]
-        self._begin(self._report(held, write_failure(held.member, held.token, failure)))
+        self._begin(self._report(held, write_failure(held.member, held.token, failure, outcome)))
 
     def returned(self, job: RunningJob) -> None:
         """Send a failure: a report about an attempt that has ended shows the broker that the slot is free."""

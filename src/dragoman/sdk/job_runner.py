@@ -19,6 +19,10 @@ class JobOwner(Protocol):
     """Receives a job's reports and its result. One of `finished`, `failed` and `returned` is called, once, on the event
     loop's thread."""
 
+    @property
+    def max_payload(self) -> int:
+        """Bytes of a result that the broker accepts; the most that one may accept where its dialect does not tell."""
+
     def finished(self, job: RunningJob, result: Frame) -> None: ...
 
     def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:

@@ -17,7 +17,7 @@ from dragoman.carriers.carrier import Frame, Message, Messages, TooLarge
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.dialects.powerhose.peer import MASTER_AWAY, PARTING, REGISTRATION_SOCKET, WORK_SOCKET, WorkerSide
-from dragoman.dialects.sides import Failure, Outcome
+from dragoman.dialects.sides import MAX_PAYLOAD, Failure, Outcome
 from dragoman.sdk.address import AddressError, SocketAddress, TcpAddress, UnixAddress, is_loopback, parse
 from dragoman.sdk.dialect_sides import HARD_CAP, dialling_zmtp
 from dragoman.sdk.dialling_worker import CONNECT_TIMEOUT, first
@@ -228,6 +228,10 @@ class PowerhoseWorker:
         self._changed.set()
 
     # ---------------------------------------------------------------- jobs
+
+    @property
+    def max_payload(self) -> int:
+        return MAX_PAYLOAD
 
     def finished(self, job: RunningJob, result: Frame) -> None:
         assert self._side is not None

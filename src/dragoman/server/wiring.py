@@ -142,6 +142,15 @@ class ListenRequest:
         return lambda: zmtp_carrier("ROUTER", limits=limits, security=auth.security())
 
 
+HEADS = 64 << 10  # bytes of envelopes and words in a message besides its payload
+
+
+def _zmtp_limits(max_payload: int, heads: int = HEADS) -> ZmtpLimits:
+    """Return the limits of a carrier, which counts all frames of a message. The broker side counts the payload."""
+    most = max_payload + heads
+    return ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap))
+
+
 def listen_pingpong(request: ListenRequest) -> Listener:
     from dragoman.dialects.pingpong import broker_side as pingpong
 
@@ -151,7 +160,7 @@ def listen_pingpong(request: ListenRequest) -> Listener:
     now = request.taps.clock(clock.now)()
     session = pingpong.PingPongBrokerSide(request.broker, runner.connections, own, request.options.max_payload, now)
     request.runner.sessions.append(session)
-    carrier = request.zmtp(ZmtpLimits(max_payload=request.options.max_payload))
+    carrier = request.zmtp(_zmtp_limits(request.options.max_payload))
     return _with_frontend(request, session, pingpong.BACKEND, carrier, f", edition {own.edition.value}")
 
 
@@ -166,7 +175,7 @@ def listen_powerhose(request: ListenRequest) -> Listener:
     except ValueError as error:
         raise address_error(address.url, f"dial_allow: {error}") from None
     max_payload = request.options.max_payload
-    limits = ZmtpLimits(max_payload=max_payload)
+    limits = _zmtp_limits(max_payload)
     session = powerhose.PowerhoseBrokerSide(
         request.broker,
         request.runner.connections,
@@ -227,7 +236,7 @@ def listen_majordomo(request: ListenRequest) -> Listener:
     own: MajordomoOptions = request.own
     max_payload = request.options.max_payload
     session = MajordomoBrokerSide(request.broker, request.runner.connections, own, max_payload)
-    carrier = request.zmtp(ZmtpLimits(max_payload=max_payload))
+    carrier = request.zmtp(_zmtp_limits(max_payload))
     return _single_socket(request, session, carrier)
 
 
@@ -253,8 +262,7 @@ def listen_native(request: ListenRequest) -> Listener:
     max_payload = request.options.max_payload
     operations = JsonOperations(request.context.operations) if request.context is not None else None
     session = NativeBrokerSide(request.broker, request.runner.connections, own, max_payload, "dragoman", operations)
-    most = max_payload + native.MOST_HEADS
-    limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_FRAMES)
+    limits = replace(_zmtp_limits(max_payload, native.MOST_HEADS), max_frames=native.MOST_FRAMES)
     listener = _single_socket(request, session, request.zmtp(limits))
     return replace(listener, say_goodbye=session.say_goodbye)
 

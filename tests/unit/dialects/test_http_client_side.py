@@ -225,7 +225,7 @@ def test_problems_of_operations_are_told_as_by_the_native_dialect() -> None:
                 "too-large",
                 "max_payload is 2 bytes.",
                 "too large",
-                "an operation of 22 bytes is over the broker's max_payload 2",
+                "an operation of 3 bytes is over the broker's max_payload 2",
             ),
         ],
     )

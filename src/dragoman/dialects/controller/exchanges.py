@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Message
+from dragoman.carriers.length_prefix import OVER_LIMIT
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
@@ -280,6 +281,12 @@ class Exchanges(Dialler):
             return
         failure = exchange.carrier.failure if exchange.carrier is not None else None
         if failure is not None:  # R100
+            attempt = exchange.attempt
+            is_result = purpose is Purpose.FETCH and attempt is not None and attempt is remote.attempt
+            if is_result and failure.reason == OVER_LIMIT:
+                assert attempt is not None
+                self._workers.release(remote)  # the job has a result, and only that is wrong
+                self._broker.fail(attempt, f"its result of {failure.detail}", now)
             self._workers.drop(
                 remote, f"its worker's response to {exchange.kind.value} was malformed: {failure.reason}", now
             )

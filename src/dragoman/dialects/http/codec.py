@@ -21,6 +21,7 @@ from dragoman.core.job_extras import is_traceparent
 from dragoman.core.limit_values import LimitValues, given_limits
 from dragoman.core.names import is_name
 from dragoman.core.states import Outcome
+from dragoman.dialects import sides
 from dragoman.dialects.sides import UNAUTHENTICATED, JobExtras, JobInfo, SubmitOptions
 
 PROBE: Final = b"/livez"  # every broker replies to it at once, even an overloaded one
@@ -33,7 +34,7 @@ RECALL: Final = b"dragoman-recall"
 MOST_NAME_BYTES: Final = 128
 PREFIX: Final = "urn:dragoman:"
 OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
-MAX_PAYLOAD: Final = re.compile(r"max_payload is ([0-9]+) bytes\.")
+MAX_PAYLOAD_IS: Final = re.compile(r"max_payload is ([0-9]+) bytes\.")
 WHERE: Final = re.compile(r"in the (?:query|body): |(\w+), in the path: ")
 
 Request = list[Frame]
@@ -148,7 +149,7 @@ def read_problem(response: Response) -> Problem:
 
 def too_large(problem: Problem, size: int, what: str) -> str:
     """Return the error about a body of `size` bytes over the broker's limit, in the words of native clients."""
-    found = MAX_PAYLOAD.fullmatch(problem.detail)
+    found = MAX_PAYLOAD_IS.fullmatch(problem.detail)
     if found is None:
         return problem.detail
     return f"{what} of {size} bytes is over the broker's max_payload {found[1]}"
@@ -186,6 +187,7 @@ class Membership:
     token: str
     lease: float  # seconds
     wait: float  # maximum seconds of a request for a job
+    max_payload: int = sides.MAX_PAYLOAD  # bytes of a result that the broker accepts
 
 
 def write_join(
@@ -201,10 +203,11 @@ def read_join(response: Response) -> Membership:
     """Parse the response to a joining worker. Raises Malformed."""
     try:
         view = json.loads(bytes(response.body))
-        member = Membership(int(view["id"]), str(view["token"]), float(view["lease"]), float(view["wait"]))
+        most = int(view.get("max_payload", sides.MAX_PAYLOAD))
+        member = Membership(int(view["id"]), str(view["token"]), float(view["lease"]), float(view["wait"]), most)
         if not 0 <= member.lease < inf or not 0 <= member.wait < inf or not _is_field_value(member.token):
             raise ValueError("a time that is none, or a token that no header field can carry")
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise Malformed("bad answer", "the response to a joining worker is malformed") from None
     return member
 
@@ -254,11 +257,12 @@ def write_result(member: Membership, attempt: str, result: Frame) -> Request:
     return [b"POST /v1/workers/%d/result" % member.id, _about(member, attempt) + BYTES, result]
 
 
-def write_failure(member: Membership, attempt: str, failure: Failure) -> Request:
+def write_failure(member: Membership, attempt: str, failure: Failure, outcome: Outcome = Outcome.FAILED) -> Request:
     request: dict[str, Any] = {"type": failure.type, "message": failure.message, "detail": failure.traceback}
     if failure.retry_in is not None:
         request["retry_in"] = NEVER if failure.is_permanent else failure.retry_in
-    line = b"POST /v1/workers/%d/result?outcome=failed" % member.id
+    ending = b"timed-out" if outcome is Outcome.TIMED_OUT else b"failed"
+    line = b"POST /v1/workers/%d/result?outcome=%s" % (member.id, ending)
     return [line, _about(member, attempt) + JSON, json.dumps(request).encode()]
 
 

@@ -102,7 +102,7 @@ class ClientSide(sides.ClientSide):
             return
         if extras is not None:
             http_request[1] = bytes(http_request[1]) + write_extras(extras)
-        self._send(job_ref, operation, http_request, len(request) + len(payload), now)
+        self._send(job_ref, operation, http_request, len(payload) or len(request), now)
 
     def receive(self, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)  # the carrier closes the connection instead

@@ -201,11 +201,15 @@ class MajordomoBrokerSide(BrokerSide):
             name = remote.wire.reply_name if reply.is_final else "PARTIAL"
             from_worker(attempt, name, len(reply.body), now)
         if not reply.is_final:
+            if len(reply.body) > self._max_payload:
+                raise Malformed("too large", over_max_payload("a part of a result", len(reply.body), self._max_payload))
             if not self._broker.attempts.progress(attempt, reply.body, now, is_part=True):
                 self._broker.counters.dropped_parts += 1
         else:
             remote.last_reply = attempt.token
-            if not self._broker.succeed(attempt, reply.body, now):
+            if len(reply.body) > self._max_payload:
+                self._broker.fail(attempt, over_max_payload("its result", len(reply.body), self._max_payload), now)
+            elif not self._broker.succeed(attempt, reply.body, now):
                 self._log_late(remote, job=attempt.job.id.hex())
 
     def _reply_out_of_turn(self, remote: RemoteMajordomoWorker, reply: WorkerReply, now: float) -> None:
@@ -310,11 +314,11 @@ class MajordomoBrokerSide(BrokerSide):
         self, peer: Connection, caller: MajordomoCaller, message: Message | TooLarge, now: float
     ) -> None:
         if type(message) is TooLarge:
-            self._broker.counters.refused += 1
-            self._broker.counters.unreported_outcome(REFUSED)
-            raise Malformed("too large", f"{message.size} bytes are over max_payload {self._max_payload}")
+            raise self._too_large(message.size)
         assert type(message) is list
         request = read_client(message, caller.wire)
+        if len(request.body) > self._max_payload:
+            raise self._too_large(len(request.body))
         if request.service.startswith(RESERVED):
             status = self._look_up(peer, request.service, request.body)
             self._io.send(peer, write_client_reply(caller.wire, request.service, status))
@@ -323,6 +327,12 @@ class MajordomoBrokerSide(BrokerSide):
         job = self._broker.submit(request.service, request.body, peer, job_options, now)
         if job is not None and job.conversation is not None:
             submitted(job, peer, "REQUEST", len(request.body), now)
+
+    def _too_large(self, size: int) -> Malformed:
+        """Count a request that is refused without an answer, because Majordomo has none."""
+        self._broker.counters.refused += 1
+        self._broker.counters.unreported_outcome(REFUSED)
+        return Malformed("too large", f"{size} bytes are over max_payload {self._max_payload}")
 
     def _look_up(self, peer: Connection, service: str, body: Frame) -> bytes:
         """Return the status code of a request to the broker itself (RFC 8). A service that the client may not call is

@@ -61,7 +61,7 @@ class NativeBrokerSide(BrokerSide):
         self._options = options
         self._max_payload = max_payload
         self._about = about
-        self._clients = Clients(self, broker, io, options, operations)
+        self._clients = Clients(self, broker, io, options, operations, max_payload)
         self._workers = RemoteWorkers(self, broker, io, options, max_payload)
 
     # ---------------------------------------------------------------- calls from the runner

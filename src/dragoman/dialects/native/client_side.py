@@ -159,7 +159,7 @@ class ClientSide(sides.ClientSide):
         extras: JobExtras | None = None,
     ) -> None:
         """Send an operation. Its number is the end of its id, which is random."""
-        size = len(request) + len(payload)
+        size = len(payload)
         if len(request) > MOST_TEXT or size > self._max_payload > 0:
             sentence = f"an operation of {size} bytes is over the broker's max_payload {self._max_payload}"
             if len(request) > MOST_TEXT:

@@ -16,6 +16,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.interim_effects import DeliverProgress
 from dragoman.core.model import JobId
 from dragoman.core.options import DEFAULT_PRIORITY, JobOptions
+from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import Recipient, dialect_of
 from dragoman.core.recording import from_caller, submitted, to_caller
 from dragoman.core.rights import ADMINISTER, CALL, SEE
@@ -80,6 +81,7 @@ class Clients:
     __slots__ = (
         "_broker",
         "_io",
+        "_max_payload",
         "_options",
         "_parsed",
         "_recipient",
@@ -96,8 +98,10 @@ class Clients:
         io: BrokerIO,
         options: ListenerOptions,
         operations: Operations | None,
+        max_payload: int,
     ) -> None:
         """`recipient` receives the effects for these clients."""
+        self._max_payload = max_payload
         self._recipient = recipient
         self._broker = broker
         self._io = io
@@ -105,7 +109,7 @@ class Clients:
         self._parsed: dict[bytes, ParsedSubmit] = {}
         self._with_results: list[ClientSession] = []  # clients with results to send at the end of this iteration
         self.sessions = ClientSessions(options.max_sessions)
-        self.operations = PendingOperations(operations, io)
+        self.operations = PendingOperations(operations, io, max_payload)
         self.handlers: Mapping[int, Callable[[ClientSession, Message, float], None]] = {
             SUBMIT: self._submit,
             CANCEL: self._cancel,
@@ -233,6 +237,11 @@ class Clients:
         service, job_options, deadline = parsed.service, parsed.options, now + parsed.deadline
         names: list[Any] = read_names(ids)
         for index, id in enumerate(names, first):
+            size = len(message[index])
+            if size > self._max_payload:
+                self._refuse(client, id, TOO_LARGE, over_max_payload("payload", size, self._max_payload))
+                names[index - first] = b""
+                continue
             job = broker.submit(
                 service, message[index], client, job_options, now, deadline=deadline, id=id, extras=extras
             )

@@ -17,7 +17,7 @@ NUMBER: Final = 8  # bytes of a request's number
 MOST_NAMES: Final = 1024  # in one message
 MOST_FRAMES: Final = MOST_NAMES + 3  # head, names, extras and a payload for each name
 MOST_TEXT: Final = 65_536  # bytes of JSON, of a failure's message, of its traceback
-MOST_HEADS: Final = 65_536  # bytes of head and names in a message besides its payloads
+MOST_HEADS: Final = 131_072  # bytes of head, names and JSON in a message besides its payloads
 UNSAID_PRIORITY: Final = 255
 BATCH_BYTES: Final = 1 << 20  # bytes of payloads or results sent in one message; larger ones are sent one by one
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.failure import Failure
+from dragoman.core.oversize import over_max_payload
 from dragoman.core.owners import Owner
 from dragoman.dialects.interface import BrokerIO
 from dragoman.dialects.native.client_sessions import ClientSession
@@ -83,9 +84,10 @@ class PendingOperation:
 class PendingOperations:
     """The operations of all clients of one listener."""
 
-    __slots__ = ("_io", "_operations")
+    __slots__ = ("_io", "_max_payload", "_operations")
 
-    def __init__(self, operations: Operations | None, io: BrokerIO) -> None:
+    def __init__(self, operations: Operations | None, io: BrokerIO, max_payload: int) -> None:
+        self._max_payload = max_payload
         self._operations = operations
         self._io = io
 
@@ -100,6 +102,9 @@ class PendingOperations:
             ask.object(BUSY, f"the client has {len(operations) - 1} of {client.window} operations in progress (window)")
             return
         operations[number] = ask
+        if len(payload) > self._max_payload:
+            ask.object(TOO_LARGE, over_max_payload("payload", len(payload), self._max_payload))
+            return
         if self._operations is None:
             ask.object(INVALID, "this broker has no operations")
             return

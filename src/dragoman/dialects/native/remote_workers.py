@@ -243,7 +243,11 @@ class RemoteWorkers:
             if attempt is not None:
                 if attempt.job.conversation is not None:
                     from_worker(attempt, "RESULT", len(message[index]), now)
-                broker.succeed(attempt, message[index], now)
+                size = len(message[index])
+                if size > self._max_payload:
+                    broker.fail(attempt, over_max_payload("its result", size, self._max_payload), now)
+                else:
+                    broker.succeed(attempt, message[index], now)
             elif not job_registry.is_loading or not job_registry.early.keep(
                 Token(token), message[index], remote.peer.owner.principal
             ):
@@ -267,6 +271,8 @@ class RemoteWorkers:
 
     def _report(self, remote: RemoteWorker, message: Message, now: float) -> None:
         token, payload = read_report(message)
+        if len(payload) > self._max_payload:
+            raise Malformed(TOO_LARGE, over_max_payload("a report", len(payload), self._max_payload))
         attempt = remote.attempt(token)
         if attempt is not None:
             from_worker(attempt, name_of(message[0][0]), len(payload), now)

@@ -10,6 +10,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.core.limit_values import LimitValues
+from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.heartbeats import HeartbeatTimers
 from dragoman.dialects.native.codec import (
     read_bye,
@@ -40,7 +41,7 @@ from dragoman.dialects.native.messages import (
 )
 from dragoman.dialects.native.options import WorkerOptions
 from dragoman.dialects.native.waiting import BEFORE_WELCOME, NO_WELCOME
-from dragoman.dialects.sides import FORBIDDEN, Failure, JobInfo, Outcome, WorkerIO
+from dragoman.dialects.sides import FORBIDDEN, MAX_PAYLOAD, Failure, JobInfo, Outcome, WorkerIO
 
 WITHOUT_LIMITS: Final = "it is of an earlier release and does not know limits of services, as declared for"
 WITHOUT_PARTS: Final = "it is of an earlier release and does not tell which callers receive parts, as required by"
@@ -58,6 +59,7 @@ class WorkerSide:
     def __init__(
         self, options: WorkerOptions, io: WorkerIO, services: Sequence[str], concurrency: int, name: str = ""
     ) -> None:
+        self.max_payload = MAX_PAYLOAD  # bytes of a result, as the last WELCOME told
         self._io = io
         self._concurrency = concurrency
         self._hello = Hello(
@@ -164,6 +166,11 @@ class WorkerSide:
             size = len(result)
             if self._result_bytes + size > self._result_limit:
                 self.flush(now)
+                if size > self.max_payload:
+                    reason = over_max_payload("its result", size, self.max_payload)
+                    self._send_failure(token, Failure("", reason), Outcome.FAILED, now)
+                    self._start_next()
+                    return
             self._done.append(token)
             self._results.append(result)
             self._result_bytes += size
@@ -252,7 +259,8 @@ class WorkerSide:
         elif kind == WELCOME:
             self._welcome = read_welcome(message)
             self._timers.set_times(self._welcome.heartbeat, self._welcome.lease)
-            self._result_limit = min(RESULT_BYTES, self._welcome.max_payload)
+            self.max_payload = self._welcome.max_payload
+            self._result_limit = min(RESULT_BYTES, self.max_payload)
             if self._hello.parts and PARTS not in self._welcome.extras:
                 self._io.refused(f"{WITHOUT_PARTS} {self._hello.parts[0]!r}")
             elif self._hello.limits and not self._welcome.limits:

@@ -17,6 +17,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
+from dragoman.core.oversize import over_max_payload
 from dragoman.core.recording import from_worker, to_worker
 from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
@@ -42,6 +43,7 @@ class PingPongBrokerSide(BrokerSide):
         self._io = io
         self._edition = options.edition
         job_options = replace(default_job_options(options), queue_timeout=options.queue_timeout)  # 0: no queueing
+        self._max_payload = max_payload
         self._frontend = Frontend(broker, io, options.service, job_options, max_payload)
         self.remote_workers = RemoteWorkers(self, broker, io, options, max_payload, started)
         self.routing_ids = RoutingIds(broker, io, self.remote_workers.supersede)
@@ -110,7 +112,10 @@ class PingPongBrokerSide(BrokerSide):
         else:
             if attempt.job.conversation is not None:
                 from_worker(attempt, "result" if result.token is None else "JOB COMPLETE", len(result.payload), now)
-            if not self._broker.succeed(attempt, result.payload, now):
+            size = len(result.payload)
+            if size > self._max_payload:
+                self._broker.fail(attempt, over_max_payload("its result", size, self._max_payload), now)
+            elif not self._broker.succeed(attempt, result.payload, now):
                 self.remote_workers.log_late(remote, job=attempt.job.id.hex())
             if attempt.worker.running:
                 return  # its next job is sent in this iteration and replaces PONG

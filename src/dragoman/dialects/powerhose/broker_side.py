@@ -331,7 +331,10 @@ class PowerhoseBrokerSide(BrokerSide):
         result, named = read_result(body, remote.job_name, remote.has_ids)
         remote.has_ids = remote.has_ids or named
         remote.stage = WorkerStage.IDLE
-        if not self._broker.succeed(attempt, result, now):
+        size = len(result)
+        if size > self._max_payload:
+            self._broker.fail(attempt, over_max_payload("its result", size, self._max_payload), now)
+        elif not self._broker.succeed(attempt, result, now):
             self._io.remark("late result", peer=remote.peer, worker=remote.endpoint, job=attempt.job.id.hex())
 
     def _result_too_large(self, remote: RemotePowerhoseWorker, message: TooLarge, now: float) -> None:

@@ -123,6 +123,18 @@ def test_results_that_would_be_too_much_together_go_out_one_by_one() -> None:
     assert side.port.take() == [[b"\x20" + A, b"a" * 600], [b"\x20" + B, b"b" * 600]]
 
 
+def test_a_result_that_the_broker_would_refuse_is_not_sent() -> None:
+    """R224. It was sent in full; one that was larger than a message may be ended the connection, and all jobs on it."""
+    side = Side(max_payload=1000)
+    side.give(A, B)
+    side.finished(A, b"a" * 1000, 1.0)
+    side.finished(B, b"b" * 1001, 1.0)
+    side.flush(1.0)
+    reason = b"its result of 1001 bytes is over max_payload 1000"
+    assert side.port.take() == [[b"\x20" + A, b"a" * 1000], [b"\x21\x01" + B, b"", reason, b""]]
+    assert not side.is_busy
+
+
 @pytest.mark.parametrize(
     ("failure", "outcome", "frames"),
     [
@@ -132,9 +144,10 @@ def test_results_that_would_be_too_much_together_go_out_one_by_one() -> None:
             [b"\x21\x01" + A, b"ValueError", b"not so", b"Traceback"],
         ),
         (Failure("", "it died"), Outcome.LOST, [b"\x21\x03" + A, b"", b"it died", b""]),
+        (Failure("", "too late"), Outcome.TIMED_OUT, [b"\x21\x02" + A, b"", b"too late", b""]),
         (None, Outcome.FAILED, [b"\x21\x01" + A, b"", b"a sentence", b""]),
     ],
-    ids=["failed", "lost", "unsaid"],
+    ids=["failed", "lost", "timed out", "unsaid"],
 )
 def test_a_failure_is_told_at_once(failure: Failure | None, outcome: Outcome, frames: list[Frame]) -> None:
     side = Side()
