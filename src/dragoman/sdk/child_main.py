@@ -18,7 +18,7 @@ from dragoman.dialects.sides import JobInfo
 from dragoman.sdk import loading
 from dragoman.sdk.context import Context
 from dragoman.sdk.current_job import begin_process_job
-from dragoman.sdk.handlers import Handler, HandlerFailed, describe
+from dragoman.sdk.handlers import MOST_MESSAGE, Handler, HandlerFailed, cut, describe
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference
 from dragoman.sdk.parent_death import exit_with_parent
 from dragoman.sdk.pipes import BROKEN, DONE, FAILED, JOB, JOB_HEAD, PART, PROGRESS, READY, ChildPipe
@@ -51,7 +51,7 @@ def run_child(connected: socket.socket, child_settings: ChildSettings) -> None:
     try:
         services = [_load(each) for each in child_settings.handlers]
     except HandlerLoadError as problem:
-        pipe.send_message(BROKEN, payload=str(problem).encode("utf-8", "replace"))
+        pipe.send_message(BROKEN, payload=cut(str(problem), MOST_MESSAGE).encode("utf-8", "replace"))
         return
     memory = MemoryLimit(child_settings.max_memory)
     pipe.send_message(READY)

@@ -6,11 +6,13 @@ import json
 import time
 from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from dragoman.dialects.sides import NOTHING_SAID, JobInfo
 from dragoman.sdk.codecs import Codec, Payload
 from dragoman.sdk.errors import Unsupported
+
+MOST_NOTE: Final = 4_096  # characters; the broker keeps reports of up to 64 KiB
 
 
 class Context:
@@ -61,12 +63,13 @@ class Context:
         return self._is_cancelled()
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Send a progress report to the caller. Ignored if the dialect does not support progress."""
+        """Send a progress report to the caller. Ignored if the dialect does not support progress. A note is cut to
+        4,096 characters."""
         report: dict[str, Any] = {"done": done}
         if total is not None:
             report["total"] = total
         if note:
-            report["note"] = note
+            report["note"] = note[:MOST_NOTE]
         self._report(json.dumps(report, ensure_ascii=False).encode(), False)
 
     def emit(self, part: Any) -> None:

@@ -6,12 +6,14 @@ import asyncio
 import inspect
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
-from dragoman.dialects.sides import Failure
+from dragoman.core.oversize import over_max_payload
+from dragoman.dialects.sides import MAX_PAYLOAD, Failure
 from dragoman.sdk import hooks
 from dragoman.sdk.codecs import Codec, Payload, codec
 from dragoman.sdk.context import Context
@@ -21,6 +23,13 @@ from dragoman.sdk.service_limits import NOTHING_GIVEN, LimitValues
 from dragoman.sdk.signatures import context_parameter
 
 MAIN = ("__main__", "__mp_main__")
+# Characters of a failure. Longer texts are cut before they leave the handler's process or thread: the worker's own
+# thread, which sends the heartbeats, must not handle 60 MB of text.
+MOST_TYPE: Final = 256
+MOST_MESSAGE: Final = 1 << 16
+MOST_TRACEBACK: Final = 1 << 16
+MOST_PIECES: Final = 10_000  # lines of a traceback
+CUT: Final = "\n... (%d characters left out) ...\n"
 OURS = (
     __name__,
     "dragoman.tasks.task",
@@ -34,8 +43,13 @@ class HandlerFailed(Exception):
     """The handler raised an exception, or its payload or result cannot be converted."""
 
     def __init__(self, failure: Failure, cause: BaseException) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
+        super().__init__("the handler failed")
+        self.failure = replace(
+            failure,
+            type=str(failure.type)[:MOST_TYPE],
+            message=cut(failure.message, MOST_MESSAGE),
+            traceback=cut(failure.traceback, MOST_TRACEBACK),
+        )
         self.cause = cause
 
 
@@ -98,18 +112,22 @@ class Handler:
         try:
             return self.codec.decode(payload)
         except WrongArguments as error:
-            raise HandlerFailed(Failure("dragoman.WrongArguments", str(error), retry_in=inf), error) from None
-        except Exception as error:
+            raise HandlerFailed(Failure("dragoman.WrongArguments", _message(error), retry_in=inf), error) from None
+        except BaseException as error:  # as in `_perform`: code of a payload or a result may raise SystemExit
             message = f"the payload is not valid {self.codec.name}, the codec of {self.name!r}: {_message(error)}"
             raise HandlerFailed(Failure("ValueError", message), error) from None
 
     def _encode(self, result: Any) -> Payload:
         try:
-            return self.codec.encode(result)
-        except Exception as error:
+            encoded = self.codec.encode(result)
+        except BaseException as error:
             kind = type(result).__name__
             message = f"the handler's result, a {kind}, cannot be encoded as {self.codec.name}: {_message(error)}"
             raise HandlerFailed(Failure("TypeError", message), error) from None
+        if len(encoded) > MAX_PAYLOAD:
+            problem = over_max_payload("the handler's result", len(encoded), MAX_PAYLOAD)
+            raise HandlerFailed(Failure("ValueError", f"{problem}, the maximum that any broker accepts"), ValueError())
+        return encoded
 
 
 def describe(
@@ -152,16 +170,30 @@ def _retry_in(error: BaseException) -> float | None:
     return error.delay if isinstance(error, Retry) else None
 
 
+def cut(text: str, most: int) -> str:
+    """Return a text of at most `most` characters, without its middle: the end of a traceback names the error."""
+    if len(text) <= most:
+        return text
+    half = (most - len(CUT) - 20) // 2
+    return text[:half] + CUT % (len(text) - 2 * half) + text[-half:]
+
+
 def _message(error: BaseException) -> str:
     try:
-        return str(error)
-    except Exception:  # the exception's own __str__ may raise
+        return cut(str(error), MOST_MESSAGE)
+    except BaseException:  # the exception's own __str__ may raise, also SystemExit, which would end the thread
         return "(no message: __str__ of the exception failed)"
 
 
 def _traceback(error: BaseException) -> str:
-    """Return the traceback from the handler's own code on, without frames of this module and of tasks."""
+    """Return the traceback from the handler's own code on, without frames of this module and of tasks. It contains the
+    messages of all exceptions of the chain, each of which may be long."""
     behind: TracebackType | None = error.__traceback__
     while behind is not None and behind.tb_next is not None and behind.tb_frame.f_globals.get("__name__") in OURS:
         behind = behind.tb_next
-    return "".join(traceback.format_exception(type(error), error, behind)).rstrip("\n")
+    try:
+        formatted = traceback.TracebackException(type(error), error, behind, compact=True).format()
+        pieces = [cut(each, MOST_MESSAGE) for each in islice(formatted, MOST_PIECES)]
+    except BaseException:  # as in `_message`
+        return "(no traceback: formatting it failed)"
+    return cut("".join(pieces).rstrip("\n"), MOST_TRACEBACK)

@@ -66,5 +66,5 @@ def around(job: Context) -> Iterator[None]:
 def _call(hooks: JobHooks, name: str, *args: Any) -> None:
     try:
         getattr(hooks, name)(*args)
-    except Exception:
+    except BaseException:  # SystemExit, too: it would end the thread or the event loop that runs the handlers
         log.exception("the hook %s.%s failed", type(hooks).__qualname__, name)

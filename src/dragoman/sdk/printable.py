@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import datetime
+from typing import Final
 
 from dragoman.sdk.current_job import current_job
+
+MOST_CHARACTERS: Final = 1 << 18  # of a log line with its traceback
 
 
 def printable(text: object, kept: str = "\n\t") -> str:
@@ -15,6 +18,14 @@ def printable(text: object, kept: str = "\n\t") -> str:
     if raw.isprintable():
         return raw
     return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in raw)
+
+
+def _shortened(line: str) -> str:
+    """Return a log line without its middle if it is too long: escaping 60 MB would hold up the worker for seconds."""
+    if len(line) <= MOST_CHARACTERS:
+        return line
+    half = MOST_CHARACTERS // 2
+    return f"{line[:half]}... ({len(line) - 2 * half} characters left out) ...{line[-half:]}"
 
 
 def _escaped(character: str) -> str:
@@ -26,7 +37,7 @@ class PrintableFormatter(logging.Formatter):
     handler has the id of its job before the message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        return printable(_shortened(super().format(record)))
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         """The local time in ISO 8601, with its offset."""
