@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from dragoman.core.admission import CALLER_GONE, GIVEN_BACK, REFUSED_DRAINING
+from dragoman.core.admission import CALLER_GONE, DEADLINE_PASSED, GIVEN_BACK, REFUSED_DRAINING
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.effects import CancelAttempt, Effect, SendJob
@@ -117,13 +117,20 @@ class Attempts:
             else:
                 self.spend(attempt, LOST, reason, now)
 
+    def expire(self, attempt: Attempt, now: float) -> None:
+        """Time out an attempt that is due: its own time has passed, or that of its job."""
+        if attempt.job.deadline <= now:
+            self.end_early(attempt.job, TIMED_OUT, DEADLINE_PASSED, now)
+        else:
+            self.time_out(attempt, now)
+
     def time_out(self, attempt: Attempt, now: float) -> None:
         """Time out an attempt (R7): it is used up, and its worker is stuck."""
         if unsend(attempt, self._effects):  # the broker was late, not the worker
             self.not_started(attempt, now)
             self.free_unsent(attempt, now)
             return
-        reason = f"no result within {attempt.due - attempt.given:g} s"
+        reason = over_time(attempt)
         self.mark_stuck(attempt, now)
         self._effects.append(CancelAttempt(attempt, reason))
         self.spend(attempt, TIMED_OUT, reason, now)
@@ -142,6 +149,22 @@ class Attempts:
         self._job_registry.end(job, outcome, b"", reason, now, refusal)
         if attempt is not None and is_unseen:
             self.free_unsent(attempt, now)
+
+    def stopped(self, attempt: Attempt, now: float) -> bool:
+        """Time out an attempt that its worker has stopped at its time limit, which was sent with the job (R220). The
+        worker is free. False if it came late: usually this broker has timed it out first."""
+        worker, job = attempt.worker, attempt.job
+        worker.seen = now
+        if job.attempt is not attempt:
+            self.late_result(attempt, now)
+            return False
+        del worker.running[attempt.token]
+        if job.deadline <= now:
+            self._job_registry.end(job, TIMED_OUT, b"", DEADLINE_PASSED, now)
+        else:
+            self.spend(attempt, TIMED_OUT, over_time(attempt), now)
+        self._dispatch.freed(worker, now)
+        return True
 
     # ---------------------------------------------------------------- the worker's slot
 
@@ -340,6 +363,11 @@ class Attempts:
         """Return the attempt of an earlier run with this token, once. The token proves that the worker was sent it; its
         principal must still have the right to the service (R178)."""
         return self.resumable.pop(token) if self.is_resumable(token, principal) else None
+
+
+def over_time(attempt: Attempt) -> str:
+    """Return the reason of an attempt that has run for longer than it may."""
+    return f"no result within {attempt.due - attempt.given:g} s"
 
 
 def unsend(attempt: Attempt, effects: list[Effect]) -> bool:

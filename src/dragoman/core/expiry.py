@@ -112,13 +112,8 @@ class Expiry:
         """Time out attempts that were due before the worker itself expired, then check the worker."""
         until = min(now, lease_expired_at(worker))
         for attempt in [each for each in worker.running.values() if each.over_at <= until]:
-            job = attempt.job
-            if job.attempt is not attempt:
-                continue  # it was taken back together with an earlier one
-            if job.deadline <= now:
-                self._attempts.end_early(job, TIMED_OUT, DEADLINE_PASSED, now)
-            else:
-                self._attempts.time_out(attempt, now)
+            if attempt.job.attempt is attempt:  # else it was taken back together with an earlier one
+                self._attempts.expire(attempt, now)
         if worker.state is GONE:
             return
         if lease_expired_at(worker) > now:

@@ -201,12 +201,21 @@ class HttpBrokerSide(TimedRecipient):
         return self._broker.succeed(attempt, result, now)
 
     def fail(
-        self, remote: RemoteHttpWorker, attempt: Attempt, reason: str, failure: Failure | None, now: float
+        self,
+        remote: RemoteHttpWorker,
+        attempt: Attempt,
+        reason: str,
+        failure: Failure | None,
+        now: float,
+        *,
+        is_stopped: bool = False,
     ) -> bool:
-        from_worker(attempt, "POST …/result?outcome=failed", len(reason), now)
+        """End an attempt without a result. `is_stopped`: its worker has stopped it at the time limit. Returns False if
+        it came too late."""
+        from_worker(attempt, f"POST …/result?outcome={'timed-out' if is_stopped else 'failed'}", len(reason), now)
         self._ask(remote, now)
         self._runner.request_iteration()
-        return self._broker.fail(attempt, reason, now, failure)
+        return self._failed(attempt, reason, failure, now, is_stopped)
 
     def succeed_resumed(self, token: Token, principal: Principal, result: Payload, now: float) -> tuple[Job, bool]:
         """End an attempt that was dispatched before the broker restarted (R107). False: it came too late."""
@@ -216,14 +225,26 @@ class HttpBrokerSide(TimedRecipient):
         return attempt.job, self._broker.succeed(attempt, result, now)
 
     def fail_resumed(
-        self, token: Token, principal: Principal, reason: str, failure: Failure | None, now: float
+        self,
+        token: Token,
+        principal: Principal,
+        reason: str,
+        failure: Failure | None,
+        now: float,
+        *,
+        is_stopped: bool = False,
     ) -> tuple[Job, bool] | None:
-        """As `succeed_resumed`, with an error. None: there is no such attempt."""
+        """As `succeed_resumed`, without a result. None: there is no such attempt."""
         attempt = self._broker.attempts.claim_resumable(token, principal)
         if attempt is None:
             return None
         self._runner.request_iteration()
-        return attempt.job, self._broker.fail(attempt, reason, now, failure)
+        return attempt.job, self._failed(attempt, reason, failure, now, is_stopped)
+
+    def _failed(self, attempt: Attempt, reason: str, failure: Failure | None, now: float, is_stopped: bool) -> bool:
+        if is_stopped:
+            return self._broker.attempts.stopped(attempt, now)
+        return self._broker.fail(attempt, reason, now, failure)
 
     def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
         from_worker(attempt, "POST …/progress", len(payload), now)

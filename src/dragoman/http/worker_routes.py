@@ -82,7 +82,10 @@ class NextRequest(OperationRequest):
 class WorkerResult(OperationRequest):
     """Parameters of a report about a job."""
 
-    outcome: Literal["done", "failed"] = "done"
+    outcome: Annotated[
+        Literal["done", "failed", "timed-out"],
+        Meta(description="`timed-out`: the worker has stopped the job at its time limit; the body is ignored."),
+    ] = "done"
 
 
 class WorkerFailure(OperationRequest):
@@ -202,8 +205,9 @@ async def result(context: AppContext, request: Request) -> Response:
     if parsed.outcome == "done":
         is_current = context.session.succeed(remote, attempt, body, now)
     else:
-        reason, failure = _failure(body, request)
-        is_current = context.session.fail(remote, attempt, reason, failure, now)
+        is_stopped = parsed.outcome == "timed-out"
+        reason, failure = ("", None) if is_stopped else _failure(body, request)
+        is_current = context.session.fail(remote, attempt, reason, failure, now, is_stopped=is_stopped)
     if not is_current:
         raise HttpError(_quarantined() if attempt.job.quarantined else _stale())
     await _stored(context, attempt.job)
@@ -227,8 +231,9 @@ async def _deliver_resumable(
     if parsed.outcome == "done":
         job, is_current = session.succeed_resumed(token, principal, body, now)
     else:
-        reason, failure = _failure(body, request)  # first: an invalid body claims nothing
-        failed = session.fail_resumed(token, principal, reason, failure, now)
+        is_stopped = parsed.outcome == "timed-out"
+        reason, failure = ("", None) if is_stopped else _failure(body, request)  # first: an invalid body claims nothing
+        failed = session.fail_resumed(token, principal, reason, failure, now, is_stopped=is_stopped)
         assert failed is not None
         job, is_current = failed
     if not is_current:

@@ -125,20 +125,34 @@ class RecordedHttpSide:
         return self._side.succeed(remote, attempt, result, now)
 
     def fail(
-        self, remote: RemoteHttpWorker, attempt: Attempt, reason: str, failure: Failure | None, now: float
+        self,
+        remote: RemoteHttpWorker,
+        attempt: Attempt,
+        reason: str,
+        failure: Failure | None,
+        now: float,
+        *,
+        is_stopped: bool = False,
     ) -> bool:
-        self._add("fail", remote.worker.id, attempt.token, *self._failed(reason, failure), now)
-        return self._side.fail(remote, attempt, reason, failure, now)
+        self._add("fail", remote.worker.id, attempt.token, *self._failed(reason, failure), is_stopped, now)
+        return self._side.fail(remote, attempt, reason, failure, now, is_stopped=is_stopped)
 
     def succeed_resumed(self, token: Token, principal: Principal, result: Payload, now: float) -> tuple[Job, bool]:
         self._add("succeed_resumed", token, principal.name, self._items.hide(result), now)
         return self._side.succeed_resumed(token, principal, result, now)
 
     def fail_resumed(
-        self, token: Token, principal: Principal, reason: str, failure: Failure | None, now: float
+        self,
+        token: Token,
+        principal: Principal,
+        reason: str,
+        failure: Failure | None,
+        now: float,
+        *,
+        is_stopped: bool = False,
     ) -> tuple[Job, bool] | None:
-        self._add("fail_resumed", token, principal.name, *self._failed(reason, failure), now)
-        return self._side.fail_resumed(token, principal, reason, failure, now)
+        self._add("fail_resumed", token, principal.name, *self._failed(reason, failure), is_stopped, now)
+        return self._side.fail_resumed(token, principal, reason, failure, now, is_stopped=is_stopped)
 
     def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
         self._add("progress", attempt.worker.id, attempt.token, self._items.hide(payload), now)

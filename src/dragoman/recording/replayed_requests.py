@@ -142,18 +142,20 @@ class ReplayedRequests:
         assert attempt is not None
         self._side.succeed(remote, attempt, result, now)
 
-    def fail(self, worker: int, token: bytes, reason: str, failure: Any, now: float) -> None:
+    def fail(self, worker: int, token: bytes, reason: str, failure: Any, is_stopped: bool, now: float) -> None:
         remote = self._remotes[worker]
         attempt = remote.worker.find(Token(token))
         assert attempt is not None
-        self._side.fail(remote, attempt, reason, _failure_of(failure), now)
+        self._side.fail(remote, attempt, reason, _failure_of(failure), now, is_stopped=is_stopped)
 
     def succeed_resumed(self, token: bytes, principal: str, result: bytes, now: float) -> None:
         self._side.succeed_resumed(Token(token), self._broker.principals.named(principal), result, now)
 
-    def fail_resumed(self, token: bytes, principal: str, reason: str, failure: Any, now: float) -> None:
+    def fail_resumed(
+        self, token: bytes, principal: str, reason: str, failure: Any, is_stopped: bool, now: float
+    ) -> None:
         named = self._broker.principals.named(principal)
-        self._side.fail_resumed(Token(token), named, reason, _failure_of(failure), now)
+        self._side.fail_resumed(Token(token), named, reason, _failure_of(failure), now, is_stopped=is_stopped)
 
     def progress(self, worker: int, token: bytes, payload: bytes, now: float) -> None:
         attempt = self._remotes[worker].worker.find(Token(token))

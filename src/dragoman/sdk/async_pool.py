@@ -34,6 +34,10 @@ class AsyncPool:
     def begin(self, job: RunningJob) -> None:
         self._job_mailbox.post(self._begin, job)
 
+    def has_ended(self, job: RunningJob) -> bool:
+        self._worker_mailbox.run_posted()
+        return job.is_over
+
     def cancel(self, job: RunningJob) -> None:
         """Do nothing: the handler checks `ctx.cancelled`."""
 

@@ -44,6 +44,10 @@ class Pool(Protocol):
     def begin(self, job: RunningJob) -> None:
         """Run the job now, or as soon as a process or thread of the pool is free."""
 
+    def has_ended(self, job: RunningJob) -> bool:
+        """Take in what the handler has given back by now, without waiting. Return whether the job has ended; its
+        outcome has then been passed on, or is about to be."""
+
     def cancel(self, job: RunningJob) -> None:
         """Notify the handler that the job is cancelled; `job.is_cancelled` is already set."""
 
@@ -95,15 +99,33 @@ class RunningJob:
         return f"job {id} of {self.service}" if id else f"a job of {self.service}"
 
     def finish(self, result: Frame) -> None:
-        if self._end():
+        if self.is_cancelled:
+            self._stopped()
+        elif self._end():
             self.job_owner.finished(self, result)
 
     def fail(self, failure: Failure, outcome: Outcome = Outcome.FAILED) -> None:
-        if self._end():
+        if self.is_cancelled:
+            self._stopped(failure)
+        elif self._end():
             reason = one_line(failure)
-            if not self.is_recalled:
-                self._log_failure(failure, reason)
+            self._log_failure(failure, reason)
             self.job_owner.failed(self, outcome, reason, failure)
+
+    def _stopped(self, failure: Failure | None = None) -> None:
+        """End a cancelled job. Its outcome is that of the cancellation, whatever its handler has returned or raised: a
+        handler that obeys `ctx.cancelled` returns a stump."""
+        if not self._end():
+            return
+        if failure is not None:
+            log.info("%s ended after it was cancelled: %s", self.label, one_line(failure))
+        if self.is_recalled:
+            self.job_owner.returned(self)
+        else:
+            timed_out = Failure("TimeoutError", f"stopped after {self.assignment.timeout:g} s, the attempt's time-out")
+            reason = one_line(timed_out)
+            log.error("%s ended: %s", self.label, reason)
+            self.job_owner.failed(self, Outcome.TIMED_OUT, reason, timed_out)
 
     def _log_failure(self, failure: Failure, reason: str) -> None:
         if failure.retry_in is not None and failure.retry_in != inf:  # its handler raised Retry: no error of the code
@@ -113,14 +135,8 @@ class RunningJob:
         log.error("%s failed: %s%s", self.label, reason, detail)
 
     def lost(self, reason: str) -> None:
-        """End the job because its process or task has ended without a result: cancelled, timed out or crashed."""
-        if self.is_recalled:
-            if self._end():
-                self.job_owner.returned(self)
-        elif self.is_cancelled:
-            self.fail(Failure("TimeoutError", f"stopped after {self.assignment.timeout:g} s, the attempt's time-out"))
-        else:
-            self.fail(Failure("", reason), Outcome.LOST)
+        """End the job because its process or task has ended without a result: it was killed, or has crashed."""
+        self.fail(Failure("", reason), Outcome.LOST)
 
     def report(self, report: tuple[Frame, bool]) -> None:
         """Pass on a report: a payload, and whether it is a part of the result."""
@@ -173,7 +189,7 @@ class JobRunner:
 
     def recall(self, job: RunningJob, reason: str) -> None:
         """Cancel a job at the broker's request."""
-        if not job.is_over and not job.is_recalled:
+        if not job.is_over and not job.is_recalled and not self._has_ended(job):
             log.info("%s was cancelled: %s", job.label, reason)
             job.is_recalled = True
             self._cancel(job)
@@ -198,6 +214,15 @@ class JobRunner:
     def _pools(self) -> Iterable[Pool]:
         return dict.fromkeys(self._pool.values())
 
+    def _has_ended(self, job: RunningJob) -> bool:
+        """Return whether the handler of a job that is about to be cancelled has ended already.
+
+        This is the moment that decides: what the pool has from the handler by now is the job's outcome, even if this
+        process was too busy to notice it in time. What the handler gives back later is dropped (`RunningJob._stopped`).
+        """
+        assert job.pool is not None
+        return not job.is_cancelled and job.pool.has_ended(job)
+
     def _cancel(self, job: RunningJob) -> None:
         if not job.is_cancelled:
             assert job.pool is not None
@@ -218,10 +243,12 @@ class JobRunner:
         self._timer, self._timer_due = None, inf
         now = self._loop.time()
         for job in [each for each in self._jobs if each.due <= now]:
-            if not job.is_cancelled:
+            if self._has_ended(job):
+                job.due = inf
+            elif not job.is_cancelled:
                 log.warning("%s timed out after %g s", job.label, job.assignment.timeout)
                 self._cancel(job)
-            else:
+            elif not job.is_over:
                 assert job.pool is not None
                 job.due = inf
                 job.pool.kill(job)

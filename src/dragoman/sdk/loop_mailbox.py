@@ -34,6 +34,10 @@ class LoopMailbox:
 
     def _run(self) -> None:
         self._is_scheduled = False  # first, so that later posts wake the loop again
+        self.run_posted()
+
+    def run_posted(self) -> None:
+        """Execute what was posted by now. Called on the loop's thread."""
         posted = self._posted
         while posted:
             act, argument = posted.popleft()

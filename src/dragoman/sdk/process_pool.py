@@ -94,6 +94,11 @@ class ProcessPool:
         if len(self._children) < self._count:
             self._replace()
 
+    def has_ended(self, job: RunningJob) -> bool:
+        if isinstance(job.performer, ChildProcess):
+            job.performer.read()
+        return job.is_over
+
     def cancel(self, job: RunningJob) -> None:
         if isinstance(job.performer, ChildProcess):
             job.performer.cancel()
@@ -241,6 +246,10 @@ class ChildProcess:
         waited = -1.0 if info.waited is None else info.waited
         order = JOB_HEAD.pack(service, min(info.attempt, 0xFFFF), seconds, waited, len(id), len(trace)) + id + trace
         self._stream.write([HEAD.pack(len(order) + len(job.payload), JOB, 0, self._number) + order, job.payload])
+
+    def read(self) -> None:
+        """Handle what it has sent by now."""
+        self._stream.read_dry()
 
     def cancel(self) -> None:
         self._stream.write([encode(CANCEL, self._number)])

@@ -36,6 +36,10 @@ class ThreadPool:
     def begin(self, job: RunningJob) -> None:
         self._jobs.put(job)
 
+    def has_ended(self, job: RunningJob) -> bool:
+        self._mailbox.run_posted()
+        return job.is_over
+
     def cancel(self, job: RunningJob) -> None:
         """Do nothing: a running handler checks `ctx.cancelled`; a waiting job is not started."""
 

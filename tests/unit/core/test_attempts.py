@@ -402,3 +402,40 @@ def test_a_deadline_or_a_time_out_of_its_own_is_limit_enough(broker: CheckedBrok
     ]
     assert dues == [5_000.0, 700.0, 600.0]
     assert worker.profile.job_timeout == 600.0
+
+
+def test_an_attempt_that_its_worker_stopped_at_the_time_limit_is_timed_out(
+    broker: CheckedBroker, caller: Caller
+) -> None:
+    """R220. It ended *failed* if the worker's report arrived before the broker's own timer."""
+    worker = broker.worker()
+    attempt = broker.running(worker, caller=caller, job_timeout=5.0)
+    assert broker.attempts.stopped(attempt, 4.99)
+    assert broker.take() == [
+        DeliverOutcome(caller, attempt.job, Outcome.TIMED_OUT, reason="no result within 5 s"),
+    ]
+    assert worker.state is WorkerState.IDLE
+
+
+def test_an_attempt_that_its_worker_stopped_is_retried_and_late_if_the_broker_was_first(broker: CheckedBroker) -> None:
+    """R220, D2."""
+    worker = broker.worker()
+    attempt = broker.running(worker, job_timeout=5.0, attempts=2)
+    assert broker.attempts.stopped(attempt, 5.0)
+    assert attempt.job.state is JobState.DELAYED
+    late = late_attempt(broker)
+    assert not broker.attempts.stopped(late, 61.0)
+    assert broker.counters.late_results == 1
+
+
+def test_an_attempt_that_was_stopped_at_its_callers_deadline_ends_its_job(
+    broker: CheckedBroker, caller: Caller
+) -> None:
+    """R220: no attempt follows, as after the broker's own timer."""
+    worker = broker.worker()
+    job = broker.call(caller=caller, deadline=2.0, job_timeout=inf, attempts=3)
+    attempt = attempt_of(job)
+    broker.take()
+    assert broker.attempts.stopped(attempt, 2.0)
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="its deadline passed")]
+    assert worker.state is WorkerState.IDLE

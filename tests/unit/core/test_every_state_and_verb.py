@@ -317,6 +317,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "kill": lambda s: s.broker.availability.drain(s.worker, SOON, at_once=True),
     "succeed": lambda s: s.broker.succeed(s.attempt, b"result", SOON),
     "fail": lambda s: s.broker.fail(s.attempt, "no", SOON),
+    "stopped": lambda s: s.broker.attempts.stopped(s.attempt, SOON),
     "refuse": lambda s: s.broker.attempts.refuse(s.attempt, SOON),
     "reject": lambda s: s.broker.attempts.reject(s.attempt, "no", SOON),
     "undelivered": lambda s: s.broker.attempts.undelivered(s.attempt, SOON),
@@ -374,6 +375,7 @@ drain        w       w       w        d       d       r       r       r      D  
 kill         w       w       w        d       d       L       r       L      D     C    F
 succeed      w       w       w        d       d       D       r       D      D     C    F
 fail         w       w       w        d       d       F       r       F      D     C    F
+stopped      w       w       w        d       d       T       r       T      D     C    F
 refuse       w       w       w        d       d       w       r       w      D     C    F
 reject       w       w       w        d       d       F       r       F      D     C    F
 undelivered  w       w       w        d       d       r       r       r      D     C    F
@@ -428,6 +430,7 @@ drain          p         p       p
 kill           p         p       p
 succeed        p         p       p
 fail           p         p       p
+stopped        p         p       p
 refuse         p         p       p
 reject         p         p       p
 undelivered    p         p       p
@@ -482,6 +485,7 @@ drain       g       g    d    d    d        d    d        g       d     g       
 kill        g       g    g    g    g        g    g        g       g     g         g         g          g          g
 succeed     o       i    i    i    i        b    g        d       g     a         a         a          g          g
 fail        o       i    i    i    i        b    g        d       g     a         a         a          g          g
+stopped     o       i    i    i    i        b    g        d       g     a         a         a          g          g
 refuse      o       i    r    b    r        r    d        d       d     a         a         a          d          g
 reject      o       i    i    i    u        r    g        d       d     a         a         a          g          g
 undelivered o       i    b    i    i        b    g        d       g     a         a         a          g          g
@@ -536,6 +540,7 @@ drain       g      g    d
 kill        g      g    g
 succeed     i      a    a
 fail        i      a    a
+stopped     i      a    a
 refuse      i      a    a
 reject      i      a    a
 undelivered i      a    a

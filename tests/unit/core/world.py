@@ -47,7 +47,7 @@ VERBS_OF = {
         "resize",
         "drain",
     ),
-    "attempts": ("begin", "extend", "limit", "progress", "refuse", "reject", "undelivered", "give_back"),
+    "attempts": ("begin", "extend", "limit", "progress", "stopped", "refuse", "reject", "undelivered", "give_back"),
     "operator": ("pause", "resume", "retry", "release", "close", "abort", "limits_changed"),
     "store_reports": ("saved",),
     "limiter": ("set_by_operator", "declare", "loaded"),

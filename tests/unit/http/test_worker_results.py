@@ -176,7 +176,7 @@ def test_one_worker_cannot_finish_anothers_job(world: World) -> None:
     assert not waiting.done()
 
 
-def test_outcome_is_one_of_two_words(world: World) -> None:
+def test_outcome_is_one_of_three_words(world: World) -> None:
     worker = Worker(world)
     call(world)
     given = worker.takes()
@@ -399,3 +399,20 @@ def test_result_of_a_call_is_acknowledged_at_once(world: World) -> None:
     world.store.is_slow = True
     assert worker.says("result", token(given), b"1").status_code == 204
     assert world.finish(waiting).content == b"1"
+
+
+def test_a_job_that_its_worker_stopped_at_its_time_limit_is_timed_out(world: World) -> None:
+    """R220."""
+    worker = Worker(world)
+    waiting = call(world)
+    answer = worker.says("result?outcome=timed-out", token(worker.takes()), b"a stump")
+    assert answer.status_code == 204
+    assert kind(world.finish(waiting)) == (504, "timed-out")
+
+
+def test_a_job_of_an_earlier_run_that_its_worker_stopped_is_timed_out(world: World) -> None:
+    """R220, R107."""
+    headers = {"Dragoman-Attempt": restore_running(world, attempts=1).hex()}
+    answer = world.ask("POST", "/v1/workers/1/result?outcome=timed-out", headers=headers)
+    assert answer.status_code == 204
+    assert only_job(world).outcome is Outcome.TIMED_OUT

@@ -260,6 +260,9 @@ class MemoDbBrokerSide(BrokerSide):
                 self._broker.counters.late_results += 1
                 self._resync(remote, "its worker sent a RESULT that was not due", now)  # R67
         elif attempt is not None:
+            if attempt.over_at <= now and attempt.job.attempt is attempt:
+                # The worker has stopped it at the time limit, which JOB told it, before this broker's own timer.
+                self._broker.attempts.expire(attempt, now)
             self._resync(remote, "its worker sent HEARTBEAT instead of a result", now)  # R68
         else:
             record_heartbeat(remote.worker, "HEARTBEAT", now)
@@ -360,7 +363,9 @@ class MemoDbBrokerSide(BrokerSide):
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
         """Remove a worker whose attempt timed out. A worker whose job was cancelled may finish it: it is stuck."""
         remote = cast("RemoteMemoDbWorker | None", attempt.worker.remote)
-        if remote is not None and now >= attempt.due and remote.attempt is attempt:
+        if remote is None or self._remotes.get(remote.id) is not remote:
+            return
+        if now >= attempt.due and remote.attempt is attempt:
             self._forget(remote)
             self._io.remark("attempt timed out", level="warning", worker=remote.worker.name, reason=reason)
             self._broker.leave(remote.worker, now, reason)

@@ -260,6 +260,9 @@ class RemoteWorkers:
             self._broker.counters.late_results += 1
             return
         from_worker(attempt, "FAILED", size_of(message), now)
+        if failed.outcome is Outcome.TIMED_OUT:
+            self._broker.attempts.stopped(attempt, now)
+            return
         reason = f"{failed.type}: {failed.message}" if failed.type else failed.message
         failure = reported_failure(failed.type, failed.message, failed.detail, failed.retry_in)
         outcome = Outcome.LOST if failed.outcome is Outcome.LOST else Outcome.FAILED

@@ -8,6 +8,7 @@ from dragoman.core.model import Caller
 from dragoman.core.options import JobOptions
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import Outcome
 from owners import LOCAL_OWNER
 
 from .world import (
@@ -323,3 +324,14 @@ def test_r80_a_length_far_over_max_payload_ends_the_connection_at_the_length() -
     assert side.is_lost
     assert world.bad == {"over max_payload": 1}
     assert world.state(id) == "detached"
+
+
+def test_a_worker_that_stopped_its_job_at_the_time_limit_before_the_broker_looked_ends_it_timed_out() -> None:
+    """R220. MemoDB has no message for that, so the worker sends HEARTBEAT instead of a RESULT; the job was *lost*."""
+    world = World()
+    side, caller = world.connect(), world.connect()
+    id = world.busy_worker(side, caller, timeout=5_000)
+    world.now += 5.0
+    assert side.ask(2, heartbeat(id)) == disconnected(2, id)
+    assert world.counters.undone[Outcome.TIMED_OUT] == 1
+    assert world.counters.undone[Outcome.LOST] == 0

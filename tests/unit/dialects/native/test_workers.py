@@ -437,3 +437,14 @@ def test_a_client_that_reads_nothing_is_closed_after_a_while() -> None:
         world.run_once()
     assert client.is_over
     assert world.counters.connections_closed_slow == 1
+
+
+def test_a_job_that_its_worker_stopped_at_its_time_limit_is_timed_out() -> None:
+    """R220. The worker had only *failed* for it: 30 of 65 jobs of a busy machine."""
+    world = World()
+    worker, client = world.worker(), world.client()
+    token, id = world.running(worker, client)
+    worker.say(*failed(token, "TimeoutError", "stopped after 60 s, the attempt's time-out", outcome=2))
+    [(_, outcome, told, *_)] = client.told()
+    assert (outcome, told) == ("timed out", id)
+    assert world.state(worker) == "idle"
