@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from cluster_members import (
+    ADOPT_AFTER,
     PATIENCE,
     Member,
     enqueue,
@@ -213,6 +215,36 @@ def test_a_broker_does_not_start_before_the_cluster_is_initialised(programs: Pro
     started = programs.dragoman("serve", *LISTENERS, "--cluster", nats.url, "--data", "memory")
     assert started.ends(PATIENCE) == 2
     assert "make them once with `dragoman cluster init --cluster nats://HOST" in started.err
+
+
+def owners_of(member: Member) -> dict[int, tuple[str, int]]:
+    """Return the owner and the epoch of each shard."""
+    with closing(Client(member.url)) as client:
+        return {each.number: (each.owner, each.epoch) for each in client.cluster().shards}
+
+
+def test_a_frozen_nats_server_moves_no_shard(programs: Programs, tmp_path: Path) -> None:
+    """Its brokers noticed it later than the others took them for gone: their shards were adopted, and when it woke,
+    queued claims took shards of living brokers."""
+    cluster = start_on_free_ports(lambda: NatsCluster(tmp_path / "nats"))
+    try:
+        initialise(programs, url_of(cluster), shards=6, replicas=3)
+        members = start_members(programs, cluster, listeners=LISTENERS)
+        wait_for_balance(members, 6)
+        before = owners_of(members[0])
+        for server in cluster.servers:
+            server.freeze()
+            begun = time.monotonic()
+            until(lambda begun=begun: time.monotonic() > begun + 1.5 * ADOPT_AFTER, "others would have adopted", PATIENCE)
+            server.thaw()
+            for member in members:
+                until(lambda member=member: owners_of(member) == before, f"{member.name} sees all owners", PATIENCE)
+            enqueue(members, "writes", f"{tmp_path}/{server.name}".encode(), server.name)
+        until(lambda: [len(each.knows()) for each in members] == [3, 3, 3], "all know all", PATIENCE)
+        assert owners_of(members[0]) == before
+        assert "broker left" not in "".join(each.program.err for each in members)
+    finally:
+        cluster.kill()
 
 
 def test_one_of_three_servers_is_killed(programs: Programs, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from dragoman.carriers.carrier import Carrier, Frame
 from dragoman.carriers.nats_connect import ConnectOptions
+from dragoman.cluster.hearing import Hearing
 from dragoman.cluster.jetstream import ApiError
 from dragoman.cluster.log import Expected, LogPhase, ShardEvents, ShardLog
 from dragoman.cluster.log_io import JetStreamLog, LogIO
@@ -290,9 +291,11 @@ class LogBroker(ShardActions):
         self.client = kinds.client(f"dgm.{CLUSTER}.r.{name}.{self.incarnation}".encode(), LogWatcher(self))
         urls = ",".join(model.url(each) for each in model.servers)
         pool = ServerPool(parse_nats(f"nats://{urls}"), entropy.jitter)
-        self.side = NatsSide(PipeIO(self, model), self.client, pool, ConnectOptions, LOCAL_OWNER)
+        self.side = NatsSide(PipeIO(self, model), self.client, pool, lambda: ConnectOptions(echoes=True), LOCAL_OWNER)
         self.client.subscribe(self._gossip_subject, self._heard)
-        self.shards = Shards(CLUSTER, name, self.incarnation, shards, self, world.now, SETTINGS)
+        self.hearing = Hearing(world.now)
+        own = (self, world.now, SETTINGS)
+        self.shards = Shards(CLUSTER, name, self.incarnation, shards, *own, hearing=self.hearing)
         self.tables = [TableShard(self, number) for number in range(shards)]
         world.soon(self._iterate)
         world.soon(self._gossip_again)
@@ -379,24 +382,31 @@ class LogBroker(ShardActions):
 
     def _heard(self, subject: Frame, reply: Frame, headers: Frame, payload: Frame, now: float) -> None:
         told = json.loads(payload)
+        if told["incarnation"] == self.incarnation:
+            gap = self.hearing.echoed(now)
+            if gap:
+                self.shards.heard_again(gap, now)
+            return
         shards = {int(number): epoch for number, epoch in told["shards"].items()}
         for number, epoch in shards.items():
             self.tables[number].log.heard(epoch)
         self.shards.heard(told["broker"], told["incarnation"], shards, told["draining"], now)
 
     def connected(self, info: object, now: float) -> None:
-        self.shards.connected(now)
         self.gossip(now)
         for each in self.tables:
             each.log.verify(now)
 
     def away(self, reason: str, now: float) -> None:
-        self.shards.away(now)
+        self.hearing.away()
 
     # ---------------------------------------------------------------- decisions
 
     def claim(self, shard: int, now: float) -> None:
         self.tables[shard].log.claim(now)
+
+    def withdraw(self, shard: int) -> bool:
+        return self.tables[shard].log.withdraw()
 
     def release(self, shard: int, now: float) -> None:
         self.tables[shard].log.release(now)

@@ -134,5 +134,5 @@ BUGS = (
     ("no epoch rule", believing, ("R114", "C2"), 40),
     ("gaps in sequences are ignored", blind, ("C2", "R114"), 10),
     ("one inbox for all readers", one_inbox, ("C2", "R114", "R116", "C1"), 0),
-    ("a stale leader is believed", no_doubt, ("R116",), 165),
+    ("a stale leader is believed", no_doubt, ("R116",), 711),
 )

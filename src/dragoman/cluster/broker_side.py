@@ -18,6 +18,7 @@ from dragoman.cluster.departure import Departure
 from dragoman.cluster.gossip import Gossip, read_gossip, read_settings
 from dragoman.cluster.gossip_sender import GossipSender
 from dragoman.cluster.gossiped_settings import GossipedSettings
+from dragoman.cluster.hearing import DEAF_AFTER, Hearing
 from dragoman.cluster.limit_shares import LimitShares
 from dragoman.cluster.link import Link
 from dragoman.cluster.membership import LISTEN_FIRST, NAMESAKE_FOR, Membership
@@ -93,7 +94,9 @@ class ClusterSide(TimedRecipient):
         self._links = 0  # made so far
         myself = Peer(self.name, self.incarnation, Link(self.name, self.incarnation, 1 << 20), now)
         self.taken = broker.handover.arrivals = TakenJobs(broker, self, myself)
-        self.hub = ShardHub(broker, io, myself, self.peers, self._workers, self.taken, self._request_flush)
+        self.hearing = Hearing(now, min(DEAF_AFTER, 0.5 * settings.adopt_after))
+        own = (self._workers, self.taken, self._request_flush, self.hearing)
+        self.hub = ShardHub(broker, io, myself, self.peers, *own)
         self.notes = GossipedSettings(broker, self.name, self.peers, self.hub)
         self.gossip = GossipSender(
             broker,
@@ -155,7 +158,6 @@ class ClusterSide(TimedRecipient):
             self.shares.granter.listens_from = self.membership.takes_part_at
         self.shares.granter.connected_at = now + LISTEN_FIRST
         if self.keeper is not None:
-            self.keeper.shards.connected(now)
             self.keeper.verify(now)
         self.gossip.send_soon()
 
@@ -163,8 +165,7 @@ class ClusterSide(TimedRecipient):
         """Send no jobs to other brokers: the connection has ended."""
         for each in self.peers.values():
             self._silence(each, now)
-        if self.keeper is not None:
-            self.keeper.shards.away(now)
+        self.hearing.away()
 
     @property
     def keeper(self) -> ShardKeeper | None:
@@ -182,8 +183,6 @@ class ClusterSide(TimedRecipient):
         self.taken.outcomes = keeper.outcomes
         self._keeps_from = now
         self._has_begun = False
-        if self.is_connected:
-            keeper.shards.connected(now)
 
     def _publish(self, subject: bytes, payload: bytes) -> None:
         if self._client is not None:
@@ -211,14 +210,15 @@ class ClusterSide(TimedRecipient):
     def tick(self, now: float) -> float:
         due = self.questions.tick(now)
         for peer in list(self.peers.values()):
-            if peer.due() <= now:
-                if peer.is_silent:
-                    self._drop(peer, f"broker {peer.name} is gone", now)
-                    continue
+            if peer.due() <= now and not peer.is_silent:
                 self._silence(peer, now)
+            if peer.due() <= now and not self.hearing.is_deaf(now):
+                self._drop(peer, f"broker {peer.name} is gone", now)
+                continue
             if self.is_connected and peer.link.next_tick() <= now:
                 self._send(peer, peer.link.tick(now))
-            due = min(due, peer.due(), peer.link.next_tick() if self.is_connected else inf)
+            is_due = peer.due() > now  # else this broker is deaf, and waits for its own gossip
+            due = min(due, peer.due() if is_due else inf, peer.link.next_tick() if self.is_connected else inf)
         if self.is_connected:
             self.membership.tick(now)
             from_then = self.membership.takes_part_at
@@ -259,6 +259,7 @@ class ClusterSide(TimedRecipient):
         if gossip.broker == self.name:
             if gossip.incarnation == self.incarnation:
                 self.shares.granter.echoed_at = self.membership.sent_at(gossip)
+                self._hear_itself(now)
             elif self.membership.hear_namesake(gossip, now):
                 self._stay_out(now)
             return
@@ -286,6 +287,17 @@ class ClusterSide(TimedRecipient):
         if gossip.stopped:
             self._silence(peer, now)
         self._request_flush()
+
+    def _hear_itself(self, now: float) -> None:
+        """The gossip of this broker has returned. After a time in which it did not, all others count as heard until
+        then."""
+        gap = self.hearing.echoed(now)
+        if not gap:
+            return
+        for peer in self.peers.values():
+            peer.heard = self.hearing.moved(peer.heard, gap, peer.gone_after, now)
+        if self.keeper is not None:
+            self.keeper.shards.heard_again(gap, now)
 
     def _ignores(self, broker: str, incarnation: str, identity: str, now: float) -> bool:
         """True if the sender of a message has the logs of another cluster."""

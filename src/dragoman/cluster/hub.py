@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
+from dragoman.cluster.hearing import Hearing
 from dragoman.cluster.peers import Peer
 from dragoman.cluster.records import Ack, Failed, Held, Outcome, Progress, Result, Watch, Watched
 from dragoman.core.model import Attempt, Caller, Token
@@ -16,6 +17,7 @@ class Hub(Recipient):
 
     name: str
     incarnation: str
+    hearing: Hearing  # of this broker
     has_settings: bool  # the pauses and limits in shard 0 were read here, or heard from its owner
 
     def live_peer(self, name: str, incarnation: str) -> Peer | None:

@@ -153,6 +153,13 @@ class ShardLog:
         self.phase = LogPhase.INSPECTING
         self._inspect(now)
 
+    def withdraw(self) -> bool:
+        """Give up a claim of which nothing was appended. False: it may be in the log, and goes on."""
+        if self.phase is not LogPhase.INSPECTING:
+            return False
+        self.abandon()
+        return True
+
     def heard(self, sequence: int) -> None:
         """Note a sequence that the log has had: it never ends before it again."""
         self.highest = max(self.highest, sequence)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, final
 
+from dragoman.cluster.hearing import Hearing
 from dragoman.cluster.hub import Hub
 from dragoman.cluster.peers import Peer, RemoteService
 from dragoman.cluster.records import (
@@ -65,8 +66,10 @@ class ShardHub(Hub):
         workers: RemoteWorkers,
         taken: TakenJobs,
         request_flush: Callable[[], None],
+        hearing: Hearing,
     ) -> None:
         """`myself`: stands for this broker."""
+        self.hearing = hearing
         self.name = myself.name
         self.incarnation = myself.incarnation
         self.keeper: ShardKeeper | None = None  # until the layout of the cluster is known

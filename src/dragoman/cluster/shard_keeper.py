@@ -129,7 +129,7 @@ class ShardKeeper(ShardActions):
         """`logs`: of all shards, in their order."""
         known = (cluster, hub.name, hub.incarnation, len(logs))
         in_use = partial(shards_in_use, broker, hub, store.shard_of)
-        self.shards = Shards(*known, self, now, settings, self._load, lambda: in_use(self.outcomes))
+        self.shards = Shards(*known, self, now, settings, self._load, lambda: in_use(self.outcomes), hub.hearing)
         self.broker_name = hub.name
         self.identity = expected.identity  # of the layout
         self.outcomes = HeldOutcomes(ShardOwners(self.shards, hub, store.shard_of))
@@ -259,6 +259,9 @@ class ShardKeeper(ShardActions):
         kept = self.kept[shard]
         kept.image = ShardImage()
         kept.log.claim(now)
+
+    def withdraw(self, shard: int) -> bool:
+        return self.kept[shard].log.withdraw()
 
     def release(self, shard: int, now: float) -> None:
         self._releasing[shard] = now + RELEASE_WITHIN

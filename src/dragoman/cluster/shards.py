@@ -12,8 +12,9 @@ when to try, from gossip:
 
 A shard is *free* when its owner says that it no longer has it, when a new run of its owner is heard, or when its owner
 has not been heard for `adopt_after`. Then the brokers take it in turns (`ranks.py`): the first at once, each further
-one `turn` seconds later, if it is still free. Time in which NATS could not be reached does not count as silence. A
-broker that shows an older epoch than another one did is no owner: it does not know yet that it lost the shard.
+one `turn` seconds later, if it is still free. While this broker is deaf (`hearing.py`), it takes nobody for silent, and
+begins no claim; it withdraws each of which nothing was sent to the log. A broker that shows an older epoch than another
+one did is no owner: it does not know yet that it lost the shard.
 
 A broker that stops, or *rests* because an operator wants its shards elsewhere, gives them to brokers that take shards.
 If it hears none of these, it goes on with what would stay without an owner. One that rests keeps its shards, and takes
@@ -34,6 +35,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from dragoman.cluster.hearing import Hearing
 from dragoman.cluster.ranks import order
 from dragoman.core.infinity import inf
 
@@ -78,6 +80,10 @@ class ShardActions:
 
     def claim(self, shard: int, now: float) -> None:
         """Claim the log (`claimed`, then `owned`; or `refused` or `alarmed`)."""
+        raise NotImplementedError
+
+    def withdraw(self, shard: int) -> bool:
+        """Give up a claim of which nothing was sent to the log. False: it may be in the log, and goes on."""
         raise NotImplementedError
 
     def release(self, shard: int, now: float) -> None:
@@ -133,9 +139,11 @@ class Shards:
         settings: ShardSettings | None = None,
         load: Callable[[int], int] | None = None,
         in_use: Callable[[], Collection[int]] | None = None,
+        hearing: Hearing | None = None,
     ) -> None:
         """`load`: the number of jobs of a shard that we own; the one with the fewest is given up first. `in_use`: the
-        shards of which an attempt runs here, or at another broker for us, or an outcome is held here."""
+        shards of which an attempt runs here, or at another broker for us, or an outcome is held here. `hearing`: of
+        this broker."""
         self.settings = settings or ShardSettings()
         self.is_draining = False
         self.has_wrong_clock = False  # then it does not own shard 0, which has the schedules
@@ -147,8 +155,7 @@ class Shards:
         self._in_use = in_use
         self._shards = [Shard(now + self.settings.adopt_after) for _ in range(count)]
         self._neighbours: dict[str, Neighbour] = {}
-        self._is_connected = False
-        self._away_since = now
+        self._hearing = hearing or Hearing(now)
         self._balance_at = now + self.settings.balance_every
         self._heavy_at = now  # time from which a shard with many jobs may be given up
         self._rests_until = self._out_until = -inf  # it leaves shards to others, and has none at all, until then
@@ -187,25 +194,18 @@ class Shards:
         found = self._owner(shard)
         return None if found is None else (found, self._neighbours[found].incarnation, state.newest)
 
-    # ---------------------------------------------------------------- from the connection and from gossip
+    # ---------------------------------------------------------------- from gossip
 
-    def connected(self, now: float) -> None:
-        """NATS can be reached. Nobody could be heard meanwhile: that time does not count as silence."""
-        if self._is_connected:
-            return
-        self._is_connected = True
-        gap = now - self._away_since
+    def heard_again(self, gap: float, now: float) -> None:
+        """Our own gossip has returned after `gap` seconds. Nobody could be heard meanwhile: that is no silence of
+        others. Shards that we have stay ours until the log says otherwise."""
+        self._withdraw_claims(now)
+        wait = self.settings.adopt_after
         for neighbour in self._neighbours.values():
-            neighbour.heard_at += gap
+            neighbour.heard_at = self._hearing.moved(neighbour.heard_at, gap, wait, now)
         for shard in self._shards:
             if shard.free_at < inf:
-                shard.free_at += gap
-
-    def away(self, now: float) -> None:
-        """NATS cannot be reached. Shards that we have stay ours until the log says otherwise."""
-        if self._is_connected:
-            self._is_connected = False
-            self._away_since = now
+                shard.free_at = self._hearing.moved(shard.free_at - wait, gap, wait, now) + wait
 
     def heard(
         self,
@@ -255,6 +255,7 @@ class Shards:
         if epoch >= shard.newest:
             shard.newest = epoch
             shard.free_at = inf
+            self._withdraw(number, now)
 
     def _free(self, number: int, now: float) -> None:
         """A broker no longer has a shard. It is free, unless another one has it."""
@@ -314,6 +315,14 @@ class Shards:
 
     # ---------------------------------------------------------------- decisions
 
+    def _withdraw(self, number: int, now: float) -> None:
+        if self._shards[number].phase is ShardPhase.CLAIMING and self._actions.withdraw(number):
+            self._let_go(number, now)
+
+    def _withdraw_claims(self, now: float) -> None:
+        for number in range(len(self._shards)):
+            self._withdraw(number, now)
+
     def release(self, number: int, now: float) -> None:
         """Give a shard up in order."""
         shard = self._shards[number]
@@ -354,9 +363,10 @@ class Shards:
 
     def tick(self, now: float) -> float:
         """Decide what is due. Returns the time of the next call."""
-        due = self._notice_silence(now)
-        if not self._is_connected:
-            return due
+        if self._hearing.is_deaf(now):
+            self._withdraw_claims(now)
+            return inf
+        due = min(self._notice_silence(now), self._hearing.deaf_at)
         if not self.takes_shards(now):
             return min(due, self._step_aside(now))
         if self.has_wrong_clock:
@@ -381,15 +391,13 @@ class Shards:
         for number, shard in enumerate(self._shards):
             if number not in wanted:
                 self.release(number, now)
-            elif self._is_connected and shard.phase in (ShardPhase.ELSEWHERE, ShardPhase.ALARMED):
+            elif not self._hearing.is_deaf(now) and shard.phase in (ShardPhase.ELSEWHERE, ShardPhase.ALARMED):
                 due = min(due, self._consider(number, shard, now, wait))
         return due
 
     def _notice_silence(self, now: float) -> float:
         """Free the shards of brokers that were not heard for `adopt_after`."""
         due = inf
-        if not self._is_connected:
-            return due
         for name, neighbour in list(self._neighbours.items()):
             ends = neighbour.heard_at + self.settings.adopt_after
             if ends > now:

@@ -49,6 +49,9 @@ from dragoman.server.watched_events import WatchedEventsSide
 from dragoman.server.wiring import ServerContext
 
 MAX_SEND_BUFFER: Final = 256 << 20  # bytes; links hold as much for each broker
+PING_NATS: Final = 1.0  # seconds of silence of a NATS server before a PING
+NATS_SILENCE: Final = 3.5  # seconds of silence after which it is dropped, and another one dialled
+NATS_HANDSHAKE: Final = 3.0  # seconds for the handshake of a dial
 NUMBER_BITS: Final = 41  # of the number of a worker at one broker; 12 bits before them are from the broker's name
 OTHER_LETTERS: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -98,7 +101,7 @@ class ClusterMember:
                 pool,
                 options,
                 owner,
-                connection_limits=ConnectionLimits(max_send_buffer=MAX_SEND_BUFFER),
+                connection_limits=nats_limits(config.cluster_adopt_after),
             )
         except ValueError as error:
             raise AddressError(str(error)) from None
@@ -212,6 +215,19 @@ class KeptShards:
     def unusable(self, shard: int) -> str:
         keeper = self._side.keeper
         return "" if keeper is None else keeper.signs.unusable(shard)
+
+
+def nats_limits(adopt_after: float) -> ConnectionLimits:
+    """Return the limits of the connection to NATS. If a server falls silent, and the next one that is dialled is silent,
+    too, the gossip of this broker still arrives before the others take it for gone: it was sent up to a second before
+    (`LEAST_ADOPT_AFTER` in config.py)."""
+    silence = min(NATS_SILENCE, 0.35 * adopt_after)
+    return ConnectionLimits(
+        max_send_buffer=MAX_SEND_BUFFER,
+        handshake_timeout=min(NATS_HANDSHAKE, 0.3 * adopt_after),
+        carrier_ping=min(PING_NATS, 0.3 * silence),
+        carrier_timeout=silence,
+    )
 
 
 def first_worker_of(config: Config, first: int) -> int:

@@ -265,9 +265,12 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "loop": ("auto", "uvloop", "asyncio"),
 }
 
+LEAST_ADOPT_AFTER = 3.0  # with less, a NATS server that is frozen is noticed too late (cluster_member.py:nats_limits)
+
 # Smallest and largest value. Periods end at ten years, so that no sum of times overflows a timer.
 _DEFAULT_RANGES: Mapping[type, tuple[float, float]] = {int: (1, 2**63 - 1), float: (0, 10 * 365 * 86_400)}
 _RANGES: Mapping[str, tuple[float, float]] = {
+    "cluster_adopt_after": (LEAST_ADOPT_AFTER, 10 * 365 * 86_400),
     "max_service_bytes": (1, 128),  # limit of every dialect
     "undelivered_delay": (0.001, 3_600),  # without a delay, a job that no worker takes would loop
     "retry_jitter": (0, 1),  # fraction of the delay

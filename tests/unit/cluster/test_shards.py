@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from case_tables import check_every_row
+from dragoman.cluster.hearing import Hearing
 from dragoman.cluster.ranks import order, shard_of_key
 from dragoman.cluster.shards import ShardActions, ShardPhase, Shards, ShardSettings
 from dragoman.core.infinity import inf
@@ -15,19 +16,35 @@ from dragoman.core.infinity import inf
 NAMES = ("a", "b", "c")
 
 
+def hears_always() -> Hearing:
+    """Return the hearing of a broker whose gossip has returned and will, while no test says otherwise."""
+    hearing = Hearing(0.0, inf)
+    hearing.echoed(0.0)
+    return hearing
+
+
 class Broker(ShardActions):
-    """A broker that does what its `Shards` decides, at once if `is_quick`."""
+    """A broker that notes what its `Shards` decides."""
 
     def __init__(self, name: str = "a", count: int = 4, now: float = 0.0, **settings: float) -> None:
         self.name = name
         self.acts: list[tuple[object, ...]] = []
         self.loads: dict[int, int] = {}
         self.in_use: list[int] = []
+        self.sent: set[int] = set()  # shards whose claim was sent to the log
+        self.hearing = hears_always()
         made = (count, self, now, ShardSettings(**settings))
-        self.shards = Shards("c", name, f"{name}1", *made, lambda shard: self.loads.get(shard, 0), lambda: self.in_use)
+        known = (lambda shard: self.loads.get(shard, 0), lambda: self.in_use, self.hearing)
+        self.shards = Shards("c", name, f"{name}1", *made, *known)
 
     def claim(self, shard: int, now: float) -> None:
         self.acts.append(("claim", shard, now))
+
+    def withdraw(self, shard: int) -> bool:
+        if shard in self.sent:
+            return False
+        self.acts.append(("withdraw", shard))
+        return True
 
     def release(self, shard: int, now: float) -> None:
         self.acts.append(("release", shard, now))
@@ -49,9 +66,7 @@ class Broker(ShardActions):
 
 
 def alone(count: int = 4, **settings: float) -> Broker:
-    broker = Broker(count=count, **settings)
-    broker.shards.connected(0.0)
-    return broker
+    return Broker(count=count, **settings)
 
 
 # ---------------------------------------------------------------- ranks
@@ -138,7 +153,6 @@ def test_brokers_take_turns_and_the_first_one_is_first() -> None:
     brokers = {name: Broker(name, 12) for name in NAMES}
     claimed: dict[int, list[tuple[float, str]]] = {shard: [] for shard in range(12)}
     for each in brokers.values():
-        each.shards.connected(0.0)
         each.shards.heard("dead", "d1", dict.fromkeys(range(12), 9), False, 0.0)
     for step in range(2000):
         now = step / 100
@@ -185,20 +199,120 @@ def test_a_broker_that_said_goodbye_is_not_waited_for() -> None:
     assert broker.claims() == [3]
 
 
+def return_gossip(broker: Broker, now: float) -> None:
+    """Let a broker hear its own gossip."""
+    gap = broker.hearing.echoed(now)
+    if gap:
+        broker.shards.heard_again(gap, now)
+
+
 def test_time_without_nats_is_no_silence_of_others() -> None:
     broker = alone()
+    broker.hearing.deaf_after = 3.0
     broker.shards.heard("b", "b1", {0: 5}, False, 5.0)
-    broker.shards.away(6.0)
+    return_gossip(broker, 2.0)
+    return_gossip(broker, 4.0)
+    return_gossip(broker, 6.0)
+    broker.hearing.away()
     assert broker.shards.tick(60.0) == inf
-    broker.shards.connected(60.0)
+    return_gossip(broker, 60.0)
     broker.shards.tick(60.1)
     assert broker.claims() == []
-    broker.shards.tick(63.9)
+    for tenth in (620, 639):
+        return_gossip(broker, 0.1 * tenth)
+        broker.shards.tick(0.1 * tenth)
     assert broker.claims() == []
     broker.shards.tick(64.0)  # of 10 s to wait, 6 had passed
     assert broker.claims() == [1, 2, 3]
-    broker.shards.tick(69.0)
+    for second in range(65, 70):
+        return_gossip(broker, float(second))
+        broker.shards.tick(float(second))
     assert broker.claims() == [0]
+
+
+def deaf_broker() -> Broker:
+    """Return a broker that has heard itself and two owners at 9.0, and becomes deaf at 12.0."""
+    broker = alone()
+    broker.hearing.deaf_after = 3.0
+    for second in range(10):
+        return_gossip(broker, float(second))
+        broker.shards.heard("b", "b1", {0: 5, 1: 6}, False, float(second))
+        broker.shards.heard("c", "c1", {2: 7, 3: 8}, False, float(second))
+    return broker
+
+
+def test_a_broker_whose_own_gossip_does_not_return_declares_nobody_gone() -> None:
+    """A NATS server that was frozen did not end its connections. After ten seconds its brokers took the others for
+    gone, and when it woke, their claims took shards from living owners."""
+    broker = deaf_broker()
+    assert broker.shards.tick(11.9) == 12.0
+    for second in range(12, 40):
+        assert broker.shards.tick(float(second)) == inf
+    return_gossip(broker, 40.0)  # it has woken: our gossip of meanwhile is faster than that of others
+    broker.shards.tick(40.0)
+    return_gossip(broker, 42.9)
+    broker.shards.tick(42.9)
+    assert (broker.take(), broker.shards.owner(0, 42.9)) == ([], "b")
+    broker.shards.heard("b", "b1", {0: 5, 1: 6}, False, 42.9)
+    for second in range(43, 51):
+        return_gossip(broker, float(second))
+        broker.shards.tick(float(second))
+    assert broker.claims() == [2, 3]  # c is gone: of its ten seconds, three had passed when we became deaf
+    assert broker.shards.owner(0, 50.0) == "b"
+
+
+def test_a_broker_that_was_nearly_gone_has_time_to_speak_when_nats_is_back() -> None:
+    broker = deaf_broker()
+    for second in range(10, 19):
+        return_gossip(broker, float(second))
+        broker.shards.tick(float(second))
+    broker.hearing.away()  # b and c were silent for 9.5 of 10 seconds
+    return_gossip(broker, 20.0)
+    broker.shards.tick(20.0)
+    broker.shards.tick(22.9)
+    assert broker.claims() == []
+    return_gossip(broker, 22.9)
+    broker.shards.tick(23.0)
+    assert broker.claims() == [0, 1, 2, 3]
+
+
+def test_the_last_living_broker_hears_itself_and_adopts() -> None:
+    broker = deaf_broker()
+    for second in range(10, 20):
+        return_gossip(broker, float(second))
+        broker.shards.tick(float(second))
+    assert broker.claims() == [0, 1, 2, 3]
+
+
+def test_a_claim_that_was_not_sent_is_withdrawn_when_the_broker_becomes_deaf() -> None:
+    """A question about the log waited in a server that was frozen; its answer led to a claim many seconds later."""
+    broker = deaf_broker()
+    for second in range(10, 20):
+        return_gossip(broker, float(second))
+        broker.shards.tick(float(second))
+    assert broker.claims() == [0, 1, 2, 3]
+    broker.sent = {1}
+    broker.shards.tick(22.0)
+    assert broker.take() == [("withdraw", 0), ("withdraw", 2), ("withdraw", 3)]
+    assert [broker.shards[number].phase for number in (0, 1)] == [ShardPhase.ELSEWHERE, ShardPhase.CLAIMING]
+    broker.shards.claimed(1, 9, 30.0)  # it was in the log
+    broker.shards.owned(1, 30.0)
+    return_gossip(broker, 30.0)
+    broker.shards.heard("b", "b1", {0: 5}, False, 30.0)
+    broker.shards.tick(30.0)
+    assert (broker.take(), broker.shards.owner(0, 30.0)) == ([], "b")
+
+
+def test_a_claim_that_was_not_sent_is_withdrawn_when_an_owner_is_heard() -> None:
+    broker = deaf_broker()
+    broker.hearing.deaf_after = inf
+    broker.shards.tick(19.0)
+    assert broker.claims() == [0, 1, 2, 3]
+    broker.sent = {1}
+    broker.shards.heard("b", "b1", {0: 5, 1: 6}, False, 19.5)
+    assert broker.take() == [("withdraw", 0)]
+    broker.shards.tick(25.0)
+    assert (broker.take(), broker.shards.owner(0, 25.0)) == ([], "b")
 
 
 def test_a_broker_that_shows_an_older_epoch_is_no_owner() -> None:
@@ -371,8 +485,7 @@ def test_a_broker_that_rests_keeps_its_shards_until_another_one_takes_them() -> 
 def test_brokers_that_rest_take_a_free_shard_in_turns_if_nobody_else_does() -> None:
     brokers = [alone() for _ in NAMES]
     for broker, name in zip(brokers, NAMES, strict=True):
-        broker.shards = Shards("c", name, f"{name}1", 4, broker, 0.0)
-        broker.shards.connected(0.0)
+        broker.shards = Shards("c", name, f"{name}1", 4, broker, 0.0, hearing=broker.hearing)
     claims: list[tuple[float, str]] = []
     for tenth in range(10, 60):
         now = 0.1 * tenth
@@ -391,8 +504,7 @@ def test_brokers_that_rest_take_a_free_shard_in_turns_if_nobody_else_does() -> N
 def test_a_broker_that_rests_leaves_free_shards_to_others_and_has_no_turn_before_them() -> None:
     for shard in range(4):
         resting, other = alone(), alone()
-        other.shards = Shards("c", "b", "b1", 4, other, 0.0)
-        other.shards.connected(0.0)
+        other.shards = Shards("c", "b", "b1", 4, other, 0.0, hearing=other.hearing)
         resting.shards.rest(1.0, 60.0)
         resting.shards.heard("b", "b1", {}, False, 1.0)
         other.shards.heard("a", "a1", {}, False, 1.0, is_resting=True)
